@@ -1,0 +1,1 @@
+"""Holdfast, its peers and the raw limits, measured in one interleaved run: `python -m benchmarks`."""

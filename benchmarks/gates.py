@@ -1,0 +1,102 @@
+"""The targets that follow from the workloads: Holdfast's rows against the raw limits' and the peers'."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchmarks import w1_saves, w2_history, w3_wide, w5_writers
+from benchmarks.figure import Figure
+from benchmarks.result import Table
+from benchmarks.scale import Scale
+
+_APPEND = "Holdfast append, SQLite durable"
+_SAVE = "Holdfast save, SQLite durable"
+_QUADRATIC = ("triage SQLite", "techrevati put", "agent-framework file")
+
+
+def gates(tables: dict[str, Table], scale: Scale) -> list[Figure]:
+    """Those whose workloads were run."""
+    found: list[Figure] = []
+    if "W1" in tables:
+        found += _saves(tables["W1"])
+    if "W2" in tables:
+        found += [figure if scale.whole else _unjudged(figure) for figure in _history(tables["W2"])]
+    if "W3" in tables:
+        found += [figure if scale.whole else _unjudged(figure) for figure in _wide(tables["W3"])]
+    if "W5" in tables:
+        found += _writers(tables["W5"])
+    return found
+
+
+def _unjudged(figure: Figure) -> Figure:
+    """The same without bounds, because the run was too short for them."""
+    return replace(figure, floor=None, goal=None)
+
+
+def _saves(table: Table) -> list[Figure]:
+    column = w1_saves.MEDIAN
+    parity = "one fsync each: parity is honest"
+    return [
+        Figure("W1 save / raw SQLite FULL", _ratio(table, column, _SAVE, "raw SQLite FULL"), goal=1.1),
+        Figure(
+            "W1 save / raw SQLite NORMAL",
+            _ratio(table, column, "Holdfast save, SQLite process", "raw SQLite NORMAL"),
+            goal=1.3,
+        ),
+        *(
+            Figure(f"W1 {peer} / save", _ratio(table, column, peer, _SAVE), note=parity)
+            for peer in ("langgraph SQLite", "techrevati put")
+            if table.row(peer)
+        ),
+    ]
+
+
+def _history(table: Table) -> list[Figure]:
+    figures = [
+        *_against(table, "langgraph SQLite", time=(15, 20), size=(700, 1_000)),
+        *_against(table, "langgraph DeltaChannel", time=(2.5, None), size=(10, None)),
+    ]
+    for peer in _QUADRATIC:
+        figures += _against(table, peer, time=(80, None), size=(800, None))
+    return figures
+
+
+def _against(
+    table: Table, peer: str, time: tuple[float, float | None], size: tuple[float, float | None]
+) -> list[Figure]:
+    if table.row(peer) is None:
+        return []
+    whole = _ratio(table, w2_history.SECONDS, peer, _SAVE)
+    note = "" if whole is None else f"{whole:.1f}x against whole-state save"
+    return [
+        Figure(
+            f"W2 time: {peer} / append",
+            _ratio(table, w2_history.SECONDS, peer, _APPEND),
+            *time,
+            at_least=True,
+            note=note,
+        ),
+        Figure(f"W2 bytes: {peer} / append", _ratio(table, w2_history.MEGABYTES, peer, _APPEND), *size, at_least=True),
+    ]
+
+
+def _wide(table: Table) -> list[Figure]:
+    names = (f"{_SAVE}, compress=False", _SAVE)
+    return [
+        Figure(f"W3 stored bytes / changed bytes, {name}", table.cell(name, w3_wide.NEW_BYTES_RATIO), 2.2, 2.1)
+        for name in names
+    ]
+
+
+def _writers(table: Table) -> list[Figure]:
+    awaited = "Holdfast save (awaited), SQLite durable"
+    ratios = {name: _ratio(table, w5_writers.RATE, name, "raw SQLite FULL") for name in (awaited, _SAVE)}
+    return [
+        Figure(f"W5 32 writers / one fsync per save, {name}", ratio, goal=3, at_least=True)
+        for name, ratio in ratios.items()
+    ]
+
+
+def _ratio(table: Table, column: str, above: str, below: str) -> float | None:
+    top, bottom = table.cell(above, column), table.cell(below, column)
+    return top / bottom if top is not None and bottom else None

@@ -1,0 +1,46 @@
+"""Two things timed against each other in small alternating batches, so that the noise of the disk hits both alike."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.disk import settle
+
+Slice = Callable[[range], list[float]]
+_BATCH = 20
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The seconds of both sides, sample by sample."""
+
+    ours: list[float]
+    limit: list[float]
+
+    @property
+    def ratio_of_medians(self) -> float:
+        return statistics.median(self.ours) / statistics.median(self.limit)
+
+    @property
+    def ratio_of_means(self) -> float:
+        return statistics.fmean(self.ours) / statistics.fmean(self.limit)
+
+    def describe(self, unit: float = 1e6, name: str = "us") -> str:
+        ours, limit = (statistics.median(side) * unit for side in (self.ours, self.limit))
+        return f"{ours:.0f} / {limit:.0f} {name}, ratio of means {self.ratio_of_means:.2f}"
+
+
+def alternate(ours: Slice, limit: Slice, count: int, *, warm: int = 0, batch: int = _BATCH) -> Pair:
+    """`count` samples of each side, after `warm` steps of each that are not counted."""
+    ours(range(warm))
+    limit(range(warm))
+    settle()
+    pair = Pair([], [])
+    for first in range(warm, warm + count, batch):
+        steps = range(first, min(first + batch, warm + count))
+        sides = [(ours, pair.ours), (limit, pair.limit)]
+        for side, seconds in sides if (first // batch) % 2 else reversed(sides):
+            seconds.extend(side(steps))
+    return pair

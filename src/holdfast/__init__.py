@@ -1,0 +1,131 @@
+"""Holdfast continues your agent where it died: every step saved, nothing lost, nothing done twice.
+
+    store = holdfast.open("agents.db")
+    await store.save("user-42", {"plan": [...], "messages": [...]})
+    checkpoint = await store.latest("user-42")
+
+Everything here is awaitable; `import holdfast.sync as holdfast` has the same names, blocking.
+"""
+
+from holdfast import codec
+from holdfast.codec import migration, register, storable
+from holdfast.codec.keys import KeyRing
+from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Step
+from holdfast.records.errors import (
+    Aborted,
+    BudgetExceeded,
+    CodecError,
+    ConfigurationError,
+    Conflict,
+    Corrupt,
+    Deleted,
+    Escalated,
+    ExecutorFailed,
+    Fenced,
+    Finished,
+    HoldfastError,
+    IncompatibleCheckpoint,
+    InvalidAnswer,
+    InvalidId,
+    KeyReused,
+    KeyUnavailable,
+    LeaseHeld,
+    LimitExceeded,
+    NotFound,
+    OutcomeUnknown,
+    RequestExpired,
+    RunCancelled,
+    RunError,
+    SecretInState,
+    StepFailed,
+    StepInDoubt,
+    StepTimeout,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+    SuperstepLimit,
+    Suspended,
+    TurnLimitExceeded,
+    UnknownType,
+    UnstorableValue,
+)
+from holdfast.records.page import Page
+from holdfast.records.reports import Event, Guarantee, Problem, Report, Stats
+from holdfast.records.request import Answer, Request
+from holdfast.records.retention import Freed, Retention
+from holdfast.records.thread import Lease, ThreadInfo
+from holdfast.records.words import Cause, Durability, Phase, Status
+from holdfast.stores.kinds import FileStore, MemoryStore, SQLiteStore, open  # noqa: A004  the public name
+from holdfast.stores.store import Store
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Aborted",
+    "Answer",
+    "BudgetExceeded",
+    "Cause",
+    "Change",
+    "Checkpoint",
+    "CheckpointInfo",
+    "CodecError",
+    "ConfigurationError",
+    "Conflict",
+    "Corrupt",
+    "Deleted",
+    "Durability",
+    "Escalated",
+    "Event",
+    "ExecutorFailed",
+    "Fenced",
+    "FileStore",
+    "Finished",
+    "Freed",
+    "Guarantee",
+    "HoldfastError",
+    "IncompatibleCheckpoint",
+    "InvalidAnswer",
+    "InvalidId",
+    "KeyReused",
+    "KeyRing",
+    "KeyUnavailable",
+    "Lease",
+    "LeaseHeld",
+    "LimitExceeded",
+    "MemoryStore",
+    "NotFound",
+    "OutcomeUnknown",
+    "Page",
+    "Phase",
+    "Problem",
+    "Report",
+    "Request",
+    "RequestExpired",
+    "Retention",
+    "RunCancelled",
+    "RunError",
+    "SQLiteStore",
+    "SecretInState",
+    "Stats",
+    "Status",
+    "Step",
+    "StepFailed",
+    "StepInDoubt",
+    "StepTimeout",
+    "Store",
+    "StoreClosed",
+    "StoreError",
+    "StoreUnavailable",
+    "SuperstepLimit",
+    "Suspended",
+    "ThreadInfo",
+    "TurnLimitExceeded",
+    "UnknownType",
+    "UnstorableValue",
+    "__version__",
+    "codec",
+    "migration",
+    "open",
+    "register",
+    "storable",
+]

@@ -1,0 +1,148 @@
+"""The key ring: named keys that wrap each thread's own data key, and that hide labels in indexes.
+
+A wrapped data key names the ring key it was wrapped by, so a ring can hold old keys for reading while a new one writes,
+and a rotation needs only to wrap the data keys again.
+"""
+
+from collections.abc import Mapping
+from os import urandom
+from typing import Any, Final, NoReturn
+
+from holdfast.codec.seal import KEY_SIZE, NONCE_SIZE, Entropy, cipher, decrypt
+from holdfast.records.errors import ConfigurationError, Corrupt, KeyUnavailable
+
+_LONGEST_ID: Final = 64
+_CHECK_SIZE: Final = 4
+_TOKEN_SIZE: Final = 16
+
+
+class KeyRing:
+    """Keys of 32 bytes by id, and the id of the one that writes; the others only read. Immutable, and shows no key.
+
+    Ids are stored in the clear. Losing a key loses what it wrapped.
+    """
+
+    __slots__ = ("_keys", "_labels", "write")
+
+    write: str
+    _keys: dict[str, bytes]
+    _labels: dict[str, bytes]
+
+    def __init__(self, keys: Mapping[str, bytes], write: str) -> None:
+        for key_id, key in keys.items():
+            _check(key_id, key)
+        if write not in keys:
+            raise ConfigurationError(f"the key ring has no key {write!r} to write with; it has {sorted(keys)}")
+        labels = {key_id: _derive(key, b"labels") for key_id, key in keys.items()}
+        for name, value in (("_keys", dict(keys)), ("_labels", labels), ("write", write)):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"a key ring is immutable; make a new one instead of setting {name}")
+
+    def __repr__(self) -> str:
+        return f"KeyRing({self.ids}, write={self.write!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key ring is never pickled or copied: it holds keys")
+
+    @classmethod
+    def generate(cls, name: str | None = None) -> "KeyRing":
+        """A ring with one new random key, named after its fingerprint unless a name is given.
+
+        This is the one place of the codec that draws random bytes itself: a key made from an injected, predictable
+        source would be a trap.
+        """
+        key = urandom(KEY_SIZE)
+        return cls({name or _fingerprint(key): key}, name or _fingerprint(key))
+
+    @classmethod
+    def of(cls, value: "KeyRing | bytes") -> "KeyRing":
+        """A ring as it is, or a ring of one key, named after its fingerprint."""
+        if isinstance(value, KeyRing):
+            return value
+        given: Any = value
+        if not isinstance(given, bytes) or len(given) != KEY_SIZE:
+            raise ConfigurationError(f"keys= takes a KeyRing or {KEY_SIZE} bytes")
+        return cls({_fingerprint(given): given}, _fingerprint(given))
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the keys, sorted."""
+        return sorted(self._keys)
+
+    def key(self, key_id: str) -> bytes:
+        """A key by its id, to be kept in a safe place; raises KeyUnavailable."""
+        if key_id not in self._keys:
+            raise KeyUnavailable(f"the key ring lacks the key {key_id!r}; it has {self.ids}", key_id=key_id)
+        return self._keys[key_id]
+
+    def wrap(self, data_key: bytes, identity: bytes, entropy: Entropy) -> bytes:
+        """A thread's data key, encrypted under the writing key and bound to the thread's identity."""
+        key, name = self._keys[self.write], self.write.encode()
+        head = bytes((len(name),)) + name + _derive(key, b"check")[:_CHECK_SIZE]
+        nonce = entropy(NONCE_SIZE)
+        sealed: bytes = cipher(key).encrypt(nonce, data_key, head + identity)
+        return head + nonce + sealed
+
+    def unwrap(self, wrapped: bytes, identity: bytes) -> bytes:
+        """The data key. Raises KeyUnavailable if the ring lacks the key that wrapped it, Corrupt for damaged bytes."""
+        key_id = self.wrapped_by(wrapped)
+        key, end = self.key(key_id), 1 + wrapped[0] + _CHECK_SIZE
+        if wrapped[end - _CHECK_SIZE : end] != _derive(key, b"check")[:_CHECK_SIZE]:
+            raise KeyUnavailable(f"the ring's key {key_id!r} is not the one that was used under that id", key_id=key_id)
+        data_key = decrypt(cipher(key), wrapped[end:], wrapped[:end] + identity)
+        if data_key is None:
+            raise Corrupt("the wrapped data key is damaged, or belongs to another thread", record="data key")
+        return data_key
+
+    def rewrap(self, wrapped: bytes, identity: bytes, entropy: Entropy) -> bytes:
+        """The same data key, wrapped by the writing key; the very same bytes if it is so already."""
+        data_key = self.unwrap(wrapped, identity)
+        return wrapped if self.wrapped_by(wrapped) == self.write else self.wrap(data_key, identity, entropy)
+
+    @staticmethod
+    def wrapped_by(wrapped: bytes) -> str:
+        """The id of the key that a data key was wrapped by."""
+        name = wrapped[1 : 1 + wrapped[0]] if wrapped else b""
+        try:
+            return name.decode()
+        except UnicodeDecodeError as error:
+            raise Corrupt("the wrapped data key is damaged", record="data key") from error
+
+    def label_token(self, name: str, value: str) -> bytes:
+        """What stands for a label in an index: it can be looked up with the key, and read with none."""
+        return _token(self._labels[self.write], name, value)
+
+    def label_tokens(self, name: str, value: str) -> list[bytes]:
+        """Every token the label may stand under, whichever key of the ring wrote it; that of the writing key first."""
+        ids = [self.write, *(key_id for key_id in self.ids if key_id != self.write)]
+        return [_token(self._labels[key_id], name, value) for key_id in ids]
+
+
+def _check(key_id: Any, key: Any) -> None:
+    if not isinstance(key_id, str) or not 1 <= len(key_id.encode("utf-8", "replace")) <= _LONGEST_ID:
+        raise ConfigurationError(f"the id of a key must be a str of 1 to {_LONGEST_ID} bytes: {key_id!r}")
+    if not isinstance(key, bytes) or len(key) != KEY_SIZE:
+        raise ConfigurationError(f"the key {key_id!r} must be {KEY_SIZE} bytes")
+
+
+def _digest(key: bytes, message: bytes) -> bytes:
+    import hmac  # noqa: PLC0415  costs start-up time, and only encrypted stores need it
+
+    return hmac.digest(key, message, "sha256")
+
+
+def _derive(key: bytes, purpose: bytes) -> bytes:
+    """A key of its own for each purpose: HKDF-Expand (RFC 5869), one block; a ring key is uniform, so no extraction."""
+    return _digest(key, b"holdfast " + purpose + b"\x01")
+
+
+def _fingerprint(key: bytes) -> str:
+    return "key-" + _derive(key, b"fingerprint")[:4].hex()
+
+
+def _token(key: bytes, name: str, value: str) -> bytes:
+    name_bytes, value_bytes = name.encode("utf-8", "surrogatepass"), value.encode("utf-8", "surrogatepass")
+    message = len(name_bytes).to_bytes(4, "big") + name_bytes + value_bytes
+    return _digest(key, message)[:_TOKEN_SIZE]

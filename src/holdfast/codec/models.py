@@ -1,0 +1,73 @@
+"""How a pydantic model is taken apart and made again, without validation. pydantic itself is never imported here."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from holdfast.codec.packing import Refused
+from holdfast.codec.shapes import Fields
+
+# Kept beside the fields, under names that no field can have, and only where they say something.
+_SET: Final = ":set"
+_EXTRA: Final = ":extra"
+_PRIVATE: Final = ":private"
+
+
+class ModelShape(Fields):
+    """Models of pydantic 2: fields, which of them were set, extra and private attributes."""
+
+    def __init__(self, cls: Any) -> None:
+        super().__init__(cls, cls.model_fields)
+        self.hidden = tuple(name for name in self.hidden if not name.startswith("__pydantic_"))
+        self.defaults = {name: _default(field) for name, field in cls.model_fields.items() if _has_default(field)}
+        self.takes_extra = cls.model_config.get("extra") == "allow"
+        self.private = dict(cls.__private_attributes__)
+
+    def take(self, value: Any) -> dict[str, Any]:
+        """The fields as the model holds them, and what else it knows."""
+        self.refuse_others(value)
+        try:
+            content = {name: value.__dict__[name] for name in self.names}
+        except KeyError as error:
+            raise Refused(f"the field {error} of this {self.cls.__name__} is not set") from error
+        if value.__pydantic_fields_set__ != self.known:
+            content[_SET] = sorted(value.__pydantic_fields_set__)
+        if value.__pydantic_extra__:
+            content[_EXTRA] = value.__pydantic_extra__
+        if value.__pydantic_private__ is not None:
+            content[_PRIVATE] = value.__pydantic_private__
+        return content
+
+    def make(self, content: Any) -> Any:
+        """The model, made without validation."""
+        fields = {name: field for name, field in content.items() if not name.startswith(":")}
+        value: Any = object.__new__(self.cls)
+        object.__setattr__(value, "__dict__", self.complete(fields, self.defaults))
+        object.__setattr__(value, "__pydantic_fields_set__", set(content.get(_SET, fields)))
+        object.__setattr__(value, "__pydantic_extra__", content.get(_EXTRA, {} if self.takes_extra else None))
+        object.__setattr__(value, "__pydantic_private__", content.get(_PRIVATE) or self._fresh_private())
+        return value
+
+    def migrate(self, content: Any, function: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+        """Migrations see the fields alone; a field counts as set if it was, or if the migration made it."""
+        beside = {name: content[name] for name in (_SET, _EXTRA, _PRIVATE) if name in content}
+        before = {name: field for name, field in content.items() if name not in beside}
+        after = function(dict(before))
+        if _SET in beside:
+            beside[_SET] = sorted(after.keys() - (before.keys() - beside[_SET]))
+        return after | beside
+
+    def _fresh_private(self) -> dict[str, Any] | None:
+        """The private attributes of a model that had none when it was stored."""
+        undefined = sys.modules["pydantic_core"].PydanticUndefined
+        fresh = {name: attribute.get_default() for name, attribute in self.private.items()}
+        return {name: value for name, value in fresh.items() if value is not undefined} if self.private else None
+
+
+def _has_default(field: Any) -> bool:
+    """True unless the field is required, or its default depends on other fields."""
+    return not field.is_required() and not getattr(field, "default_factory_takes_validated_data", False)
+
+
+def _default(field: Any) -> Callable[[], Any]:
+    return lambda: field.get_default(call_default_factory=True)

@@ -1,0 +1,25 @@
+"""The extension codes of the encoding. Part of the storage format: a code, once given, keeps its meaning.
+
+Plain data (None, bool, int up to 64 bits, float, str, bytes, list, dict with str keys) is plain msgpack. Everything else
+is a msgpack extension under one of these codes. UTC datetimes use msgpack's own timestamp extension (code -1).
+"""
+
+# Extensions around one nested msgpack value. SET and FROZENSET hold an array sorted by encoding, MAPPING an array of
+# alternating keys and values, OBJECT the array [name, version, fields].
+TUPLE = 1
+SET = 2
+FROZENSET = 3
+MAPPING = 4
+OBJECT = 5
+NESTED = frozenset({TUPLE, SET, FROZENSET, MAPPING, OBJECT})
+
+# Extensions that hold bytes of their own.
+BIG_INT = 16
+SURROGATES = 17
+DATETIME = 18
+DATE = 19
+TIME = 20
+TIMEDELTA = 21
+DECIMAL = 22
+UUID = 23
+PATH = 24

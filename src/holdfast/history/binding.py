@@ -1,0 +1,82 @@
+"""What ties stored bytes to one life of one thread: digests, ids of blobs, and the seal's associated data."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Protocol
+
+from holdfast.records.errors import Corrupt
+from holdfast.records.identity import life_of, thread_id_of
+
+DIGEST_BYTES = 16
+BLOB_ID_BYTES = 16
+SEQ_BYTES = 5
+
+META = b"m"
+BODY = b"b"
+BLOB = b"p"
+SUMMARY = b"s"
+
+
+class Seal(Protocol):
+    """Bytes to bytes: compress, then encrypt."""
+
+    seal: Callable[[bytes, bytes], bytes]
+
+    def unseal(self, data: bytes, identity: bytes, *, record: str) -> bytes:
+        """What was sealed under this identity, or `Corrupt` naming `record`."""
+        ...
+
+
+class Binding:
+    """One thread (by its key), one life of it (its incarnation), and the seal in force."""
+
+    __slots__ = ("_seal", "identity", "incarnation", "thread", "thread_id")
+
+    def __init__(self, thread: bytes, incarnation: bytes, seal: Seal) -> None:
+        self.thread = thread
+        self.incarnation = incarnation
+        self.thread_id = thread_id_of(thread)
+        self.identity = thread + incarnation
+        self._seal = seal
+
+    @property
+    def life(self) -> str:
+        """The part of the incarnation that checkpoint ids carry."""
+        return life_of(self.incarnation)
+
+    def digest(self, header: bytes, body: bytes) -> bytes:
+        """The digest of a row: bound to thread and life by the prefix, to its parent by the header."""
+        return sha256(b"".join((self.identity, header, body))).digest()[:DIGEST_BYTES]
+
+    def seal(self, data: bytes, seq: int, kind: bytes) -> bytes:
+        """A section of row `seq`, sealed."""
+        return self._seal.seal(data, self._associated(seq, kind))
+
+    def unseal(self, data: bytes, seq: int, kind: bytes) -> bytes:
+        """What `seal` was given."""
+        return self._seal.unseal(data, self._associated(seq, kind), record=self.row_name(seq))
+
+    def seal_blob(self, data: bytes, seq: int) -> tuple[bytes, bytes]:
+        """A blob first written by row `seq`: its id, and its stored bytes.
+
+        The id begins with the seq, so a blob is never written twice under one id, and sweeping is free of races.
+        """
+        stored = self._seal.seal(data, self.identity + BLOB)
+        return self._blob_id(stored, seq.to_bytes(SEQ_BYTES, "big")), stored
+
+    def unseal_blob(self, blob: bytes, stored: bytes) -> bytes:
+        """What `seal_blob` was given, its id verified."""
+        record = f"blob {blob.hex()} of {self.thread_id!r}"
+        if self._blob_id(stored, blob[:SEQ_BYTES]) != blob:
+            raise Corrupt(f"{record} is damaged: its digest does not match", record=record)
+        return self._seal.unseal(stored, self.identity + BLOB, record=record)
+
+    def row_name(self, seq: int) -> str:
+        """What errors call a row."""
+        return f"row {seq} of {self.thread_id!r}"
+
+    def _associated(self, seq: int, kind: bytes) -> bytes:
+        return self.identity + seq.to_bytes(8, "big") + kind
+
+    def _blob_id(self, stored: bytes, seq: bytes) -> bytes:
+        return seq + sha256(self.identity + stored).digest()[: BLOB_ID_BYTES - SEQ_BYTES]

@@ -1,0 +1,98 @@
+"""Cells: the parts of a state that are compared and stored on their own.
+
+The body of a cell is its encoding without the container's header, so an append to a list is a byte append to the body.
+It is known twice: as `chunks` (bytes in memory, to compare with) and as `pieces` (where those bytes are stored).
+"""
+
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from holdfast.codec.pieces import container_header
+
+Path: TypeAlias = tuple[str, ...]
+Kind: TypeAlias = str
+T = TypeVar("T")
+
+
+class Ref(NamedTuple):
+    """A part of a blob: `length` bytes at `offset` of the blob `blob`.
+
+    The whole blob is `size` bytes long before sealing, and `stored` bytes as it is kept.
+    """
+
+    blob: bytes
+    offset: int
+    length: int
+    size: int
+    stored: int
+
+
+Piece: TypeAlias = bytes | Ref
+Chunk: TypeAlias = bytes | memoryview
+
+
+def piece_length(piece: Piece) -> int:
+    """How many bytes of the body a piece gives."""
+    return piece.length if isinstance(piece, Ref) else len(piece)
+
+
+class Rope(Generic[T]):
+    """An immutable sequence that shares its list with its successors, so that growing it by one is flat.
+
+    Only the longest of the ropes on one list may grow in place; any other copies first.
+    """
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: list[T], length: int | None = None) -> None:
+        self._items = items
+        self._length = len(items) if length is None else length
+
+    def plus(self, item: T) -> "Rope[T]":
+        """This rope and one more item."""
+        items = self._items if len(self._items) == self._length else self.all()
+        items.append(item)
+        return Rope(items)
+
+    def all(self) -> list[T]:
+        """The items, as a list of its own."""
+        return self._items[: self._length]
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class Cell:
+    """One cell: `count` items (of a list or map) in `size` bytes of body. Immutable as a value."""
+
+    __slots__ = ("chunks", "count", "kind", "leaf", "pieces", "size")
+
+    def __init__(
+        self, kind: Kind, count: int, size: int, pieces: Rope[Piece], chunks: Rope[Chunk], leaf: object = None
+    ) -> None:
+        self.kind = kind
+        self.count = count
+        self.size = size
+        self.pieces = pieces
+        self.chunks = chunks
+        self.leaf = leaf
+
+    def body(self) -> Chunk:
+        """The body in one piece, joined at most once."""
+        if len(self.chunks) != 1:
+            self.chunks = Rope([b"".join(self.chunks.all())])
+        return self.chunks.all()[0]
+
+    def encoded(self) -> bytes:
+        """The cell's value as one encoding."""
+        chunks = self.chunks.all()
+        return b"".join(chunks if self.kind == "value" else (container_header(self.kind, self.count), *chunks))
+
+    def with_appended(self, item: bytes, stored: Piece) -> "Cell":
+        """This list with one more encoded item, at flat cost."""
+        return Cell(
+            self.kind, self.count + 1, self.size + len(item), self.pieces.plus(stored), self.chunks.plus(item)
+        )
+
+
+Document: TypeAlias = dict[Path, Cell]
+"""All cells of a thread at one seq, in their order. Never changed in place: a new row makes a new document."""

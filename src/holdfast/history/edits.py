@@ -1,0 +1,160 @@
+"""What changed in one cell: from the old body and the new encoding to a short list of operations.
+
+An operation is COPY_ALL (the whole old body), a pair (offset, length) copied from the old body, or bytes to insert.
+Bytes are compared, never values: 1, True and 1.0 are three values, and the order of keys counts.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from holdfast.codec.pieces import container, split
+from holdfast.history.cells import Cell, Chunk, Kind
+
+COPY_ALL = None
+Operation: TypeAlias = None | tuple[int, int] | bytes
+
+MAX_OPERATIONS = 512
+SAMPLES = 16
+
+
+def common_prefix(one: Chunk, other: Chunk) -> int:
+    """How many leading bytes two bodies share, found by halving with the C comparison."""
+    left, right = bytes(one), memoryview(other)
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left.startswith(right[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def common_suffix(one: Chunk, other: Chunk, limit: int) -> int:
+    """How many trailing bytes two bodies share, at most `limit`."""
+    left, right = bytes(one), memoryview(other)
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left.endswith(right[len(right) - middle : len(right) - low], 0, len(left) - low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class _Builder:
+    """Collects operations, joining neighbours."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self._inserted: list[bytes] = []
+
+    def insert(self, data: bytes) -> None:
+        if data:
+            self._inserted.append(data)
+
+    def copy(self, offset: int, length: int) -> None:
+        if not length:
+            return
+        self._flush()
+        last = self.operations[-1] if self.operations else None
+        if isinstance(last, tuple) and last[0] + last[1] == offset:
+            self.operations[-1] = (last[0], last[1] + length)
+        else:
+            self.operations.append((offset, length))
+
+    def finished(self) -> list[Operation]:
+        self._flush()
+        return self.operations
+
+    def _flush(self) -> None:
+        if self._inserted:
+            self.operations.append(b"".join(self._inserted))
+            self._inserted = []
+
+
+def edit_value(old: Chunk, new: bytes) -> list[Operation]:
+    """One splice: what is common at both ends is kept."""
+    start = common_prefix(old, new)
+    end = common_suffix(old, new, min(len(old), len(new)) - start)
+    builder = _Builder()
+    builder.copy(0, start)
+    builder.insert(new[start : len(new) - end])
+    builder.copy(len(old) - end, end)
+    return builder.finished()
+
+
+def _trim(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
+    """How many items the two have in common at the start and at the end."""
+    shorter = min(len(old), len(new))
+    start = 0
+    while start < shorter and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    return start, end
+
+
+def _shares_something(known: dict[bytes, int], new: Sequence[bytes]) -> bool:
+    """Look at a few items only: a rewrite or a shuffle of everything should be found out cheaply."""
+    stride = max(1, len(new) // SAMPLES)
+    return any(item in known for item in new[::stride])
+
+
+def _offsets(items: Sequence[bytes]) -> list[int]:
+    offsets, position = [0], 0
+    for item in items:
+        position += len(item)
+        offsets.append(position)
+    return offsets
+
+
+def _match(builder: _Builder, old: Sequence[bytes], new: Sequence[bytes], start: int) -> bool:
+    """Match the middle by bytes; items may move. False if too scattered to pay."""
+    offsets = _offsets(old)
+    known = {item: position for position, item in enumerate(old)}
+    if not _shares_something(known, new):
+        builder.insert(b"".join(new))
+        return True
+    expected = 0
+    for item in new:
+        position = expected if expected < len(old) and old[expected] == item else known.get(item)
+        if position is None:
+            builder.insert(item)
+        else:
+            builder.copy(start + offsets[position], len(item))
+            expected = position + 1
+        if len(builder.operations) > MAX_OPERATIONS:
+            return False
+    return True
+
+
+def edit_items(kind: Kind, old_count: int, old: Chunk, new_count: int, new: bytes) -> list[Operation]:
+    """Item by item: common items at both ends are kept, the rest matched by their bytes."""
+    before, after = split(kind, old_count, old), split(kind, new_count, new)
+    start, end = _trim(before, after)
+    head = sum(map(len, before[:start]))
+    tail = sum(map(len, before[len(before) - end :]))
+    builder = _Builder()
+    builder.copy(0, head)
+    if not _match(builder, before[start : len(before) - end], after[start : len(after) - end], head):
+        return [new]
+    builder.copy(len(old) - tail, tail)
+    return builder.finished()
+
+
+def edit(old: Cell, encoded: bytes) -> tuple[Kind, int, list[Operation] | None]:
+    """The new kind, count and operations of a cell; None in place of operations if nothing changed."""
+    kind, count, header = container(encoded)
+    if kind != old.kind:
+        return kind, count, [encoded[header:]]
+    body = old.body()
+    if encoded.startswith(body, header):
+        if len(encoded) - header == old.size and count == old.count:
+            return kind, count, None
+        return kind, count, [COPY_ALL, encoded[header + old.size :]] if old.size else [encoded[header:]]
+    new = encoded[header:]
+    operations = edit_value(body, new) if kind == "value" else edit_items(kind, old.count, body, count, new)
+    return kind, count, operations

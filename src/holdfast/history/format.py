@@ -1,0 +1,174 @@
+"""The bytes of a row: a header that needs no key, the sealed metadata within it, and a sealed body.
+
+header  [format, flags, seq, base, checkpoint, parent digest, blob ids, stored sizes, sealed metadata] + CRC-32
+body    [paths or nil, [[index, kind, count, operation …] …], [size of each blob]]
+
+The header alone is enough to list and to prune; the CRC guards it where the body is not read, and the row's digest
+covers both. docs/storage-format.md describes every field.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeAlias
+from zlib import crc32
+
+import msgspec
+
+from holdfast.history.binding import BLOB_ID_BYTES, Binding
+from holdfast.history.cells import Kind, Path, Piece, Ref
+from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
+from holdfast.records.rows import Row
+
+FORMAT = 1
+KEYFRAME = 1
+CRC_BYTES = 4
+KINDS: tuple[Kind, ...] = ("value", "list", "map")
+KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
+
+Stored: TypeAlias = None | tuple[int, int] | Piece
+"""An operation as it is stored: the whole old body, a range of it, or a piece."""
+
+
+class Header(msgspec.Struct, frozen=True, array_like=True):
+    """What listing and pruning need to know of a row."""
+
+    format: int
+    flags: int
+    seq: int
+    base: int
+    checkpoint: int
+    parent: bytes
+    blobs: bytes
+    sizes: tuple[int, ...]
+    """Stored bytes of the body, then of each blob."""
+    meta: bytes
+
+    @property
+    def is_keyframe(self) -> bool:
+        """True if the row stands on its own."""
+        return bool(self.flags & KEYFRAME)
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """True if the row is a checkpoint, False if it only carries the journal."""
+        return self.checkpoint == self.seq
+
+    @property
+    def blob_sizes(self) -> dict[bytes, int]:
+        """Stored bytes of each blob the row refers to."""
+        return dict(zip(self.blob_ids, self.sizes[1:], strict=True))
+
+    @property
+    def blob_ids(self) -> list[bytes]:
+        """The blobs the row refers to."""
+        return [self.blobs[at : at + BLOB_ID_BYTES] for at in range(0, len(self.blobs), BLOB_ID_BYTES)]
+
+
+class CellScript(NamedTuple):
+    """How one cell changes: its position among the paths, its new kind and count, and the operations."""
+
+    index: int
+    kind: Kind
+    count: int
+    operations: list[Stored]
+
+
+class Script(NamedTuple):
+    """The body of a row. `paths` is None where the paths did not change."""
+
+    paths: list[Path] | None
+    cells: list[CellScript]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_header = msgspec.msgpack.Decoder(Header).decode
+_decode_body = msgspec.msgpack.Decoder().decode
+
+
+def encode_header(header: Header) -> bytes:
+    """The header and its CRC."""
+    data = _encode(header)
+    return data + crc32(data).to_bytes(CRC_BYTES, "big")
+
+
+def decode_header(binding: Binding, row: Row) -> Header:
+    """The header of a row, checked by its CRC and against the place the row was found at."""
+    return read_header(row, binding.row_name(row.seq))
+
+
+def read_header(row: Row, name: str) -> Header:
+    """The header of a row that errors call `name`. It needs no key."""
+    data = row.header[:-CRC_BYTES]
+    if crc32(data).to_bytes(CRC_BYTES, "big") != row.header[-CRC_BYTES:]:
+        raise Corrupt(f"{name} is damaged: its header's checksum does not match", record=name)
+    try:
+        header = _decode_header(data)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"{name} is damaged: {error}", record=name) from error
+    if header.format > FORMAT:
+        raise IncompatibleCheckpoint(f"{name} was written by a newer Holdfast (format {header.format}); upgrade holdfast")
+    if header.seq != row.seq or header.base != row.base:
+        raise Corrupt(f"{name} is damaged: found a row that says it is {header.seq}", record=name)
+    return header
+
+
+def verify_row(binding: Binding, row: Row) -> Header:
+    """The header of a whole row whose digest was recomputed."""
+    header = decode_header(binding, row)
+    if binding.digest(row.header, row.body) != row.digest:
+        name = binding.row_name(row.seq)
+        raise Corrupt(f"{name} is damaged: its digest does not match", record=name)
+    return header
+
+
+class _Blobs:
+    """Numbers the blobs of one row in the order they come up."""
+
+    def __init__(self) -> None:
+        self.refs: dict[bytes, Ref] = {}
+        self._numbers: dict[bytes, int] = {}
+
+    def stored(self, operation: Stored) -> Any:
+        if not isinstance(operation, Ref):
+            return operation
+        self.refs[operation.blob] = operation
+        number = self._numbers.setdefault(operation.blob, len(self._numbers))
+        return number, operation.offset, operation.length
+
+
+def encode_script(script: Script) -> tuple[bytes, dict[bytes, Ref]]:
+    """The body's bytes before sealing, and the blobs it refers to, by id."""
+    blobs = _Blobs()
+    cells = [
+        (index, KIND_CODES[kind], count, *map(blobs.stored, operations))
+        for index, kind, count, operations in script.cells
+    ]
+    return _encode((script.paths, cells, [ref.size for ref in blobs.refs.values()])), blobs.refs
+
+
+def _operation(stored: Any, header: Header, sizes: list[int]) -> Stored:
+    if type(stored) is not list:
+        return stored  # type: ignore[no-any-return]  # None or bytes
+    if len(stored) == 2:
+        return stored[0], stored[1]
+    number, offset, length = stored
+    at = number * BLOB_ID_BYTES
+    return Ref(header.blobs[at : at + BLOB_ID_BYTES], offset, length, sizes[number], header.sizes[1 + number])
+
+
+def decode_script(binding: Binding, header: Header, body: bytes) -> Script:
+    """The inverse of `encode_script`, from unsealed bytes."""
+    name = binding.row_name(header.seq)
+    try:
+        paths, cells, sizes = _decode_body(body)
+        scripts = [
+            CellScript(cell[0], KINDS[cell[1]], cell[2], [_operation(stored, header, sizes) for stored in cell[3:]])
+            for cell in cells
+        ]
+        return Script(None if paths is None else [tuple(path) for path in paths], scripts)
+    except (msgspec.MsgspecError, ValueError, TypeError, IndexError) as error:
+        raise Corrupt(f"{name} is damaged: {error}", record=name) from error
+
+
+def all_blob_ids(headers: Iterable[Header]) -> set[bytes]:
+    """Every blob that any of these rows refers to."""
+    return {blob for header in headers if header.blobs for blob in header.blob_ids}

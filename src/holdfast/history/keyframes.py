@@ -1,0 +1,88 @@
+"""Keyframes: rows that stand on their own. A manifest of references, not a copy of the state.
+
+Only what lies inline in rows, in tiny pieces, or in blobs mostly dead is copied, into packs; so a keyframe costs what
+is new since the last one, and never the size of the state.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from holdfast.history.cells import Cell, Document, Piece, Ref, Rope, piece_length
+from holdfast.history.tuning import Tuning
+
+Insert: TypeAlias = Callable[[bytes], Ref]
+"""Seals bytes as a blob and says where they are."""
+
+PIECES_PER_CELL = 4096
+INLINE_CELL = 512
+
+
+def is_due(tuning: Tuning, rows: int, row_bytes: int, manifest: int, inserted: int, state_bytes: int) -> bool:
+    """True if the next row should be a keyframe."""
+    return (
+        row_bytes >= max(tuning.keyframe_bytes, 2 * manifest)
+        or (rows >= tuning.keyframe_rows and row_bytes >= manifest)
+        or rows >= tuning.keyframe_rows_max
+        or (inserted * 2 > state_bytes and inserted > tuning.inline_max)
+    )
+
+
+def live_bytes(cells: Iterable[Cell]) -> Counter[bytes]:
+    """How many bytes of each blob are in use."""
+    live: Counter[bytes] = Counter()
+    for cell in cells:
+        for piece in cell.pieces.all():
+            if isinstance(piece, Ref):
+                live[piece.blob] += piece.length
+    return live
+
+
+class _Packer:
+    """Rewrites the pieces of cells, gathering what must be copied into packs."""
+
+    def __init__(self, tuning: Tuning, live: Counter[bytes], insert: Insert, *, copy_all: bool) -> None:
+        self._tuning = tuning
+        self._live = live
+        self._insert = insert
+        self._copy_all = copy_all
+
+    def repack(self, cell: Cell) -> Cell:
+        if cell.size <= INLINE_CELL:
+            return self._with_pieces(cell, [bytes(cell.body())] if cell.size else [])
+        smallest = max(self._tuning.small_piece, cell.size // PIECES_PER_CELL)
+        pieces: list[Piece] = []
+        run_start = offset = 0
+        for piece in cell.pieces.all():
+            if isinstance(piece, Ref) and not self._must_copy(piece, smallest):
+                pieces += self._packed(cell, run_start, offset)
+                pieces.append(piece)
+                run_start = offset + piece.length
+            offset += piece_length(piece)
+        pieces += self._packed(cell, run_start, offset)
+        return self._with_pieces(cell, pieces)
+
+    def _must_copy(self, piece: Ref, smallest: int) -> bool:
+        return self._copy_all or piece.length < smallest or self._live[piece.blob] * 2 < piece.size
+
+    def _packed(self, cell: Cell, start: int, stop: int) -> list[Piece]:
+        body, step = memoryview(cell.body()), self._tuning.pack_max
+        return [self._insert(bytes(body[at : min(at + step, stop)])) for at in range(start, stop, step)]
+
+    @staticmethod
+    def _with_pieces(cell: Cell, pieces: list[Piece]) -> Cell:
+        return Cell(cell.kind, cell.count, cell.size, Rope(pieces), cell.chunks, cell.leaf)
+
+
+def inline_bytes(document: Document) -> int:
+    """How many bytes of the document lie inline in rows."""
+    return sum(len(piece) for cell in document.values() for piece in cell.pieces.all() if not isinstance(piece, Ref))
+
+
+def repack(document: Document, tuning: Tuning, insert: Insert, *, copy_all: bool = False) -> Document:
+    """The same document, ready for a keyframe; with `copy_all` it refers to no blob that exists so far."""
+    live = live_bytes(document.values())
+    if not copy_all and not live and inline_bytes(document) < tuning.inline_max:
+        return document
+    packer = _Packer(tuning, live, insert, copy_all=copy_all)
+    return {path: packer.repack(cell) for path, cell in document.items()}

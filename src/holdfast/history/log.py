@@ -1,0 +1,170 @@
+"""The end of a thread's log: where it stands, and how the next row is made from what changed."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.codec.pieces import container
+from holdfast.history.binding import BODY, META, Binding
+from holdfast.history.cells import Cell, Document, Path, Piece, Ref, Rope
+from holdfast.history.draft import Draft
+from holdfast.history.edits import Operation, edit
+from holdfast.history.format import FORMAT, KEYFRAME, CellScript, Header, Script, Stored, encode_header, encode_script
+from holdfast.history.keyframes import is_due, repack
+from holdfast.history.splice import splice
+from holdfast.history.tuning import Tuning
+from holdfast.records.rows import Row
+
+
+class Log(msgspec.Struct, frozen=True):
+    """A thread's log up to `seq`. Immutable: writing a row gives a new log."""
+
+    binding: Binding
+    tuning: Tuning
+    document: Document
+    seq: int = 0
+    base: int = 0
+    checkpoint: int = 0
+    digest: bytes = b""
+    row_bytes: int = 0
+    """Bytes of rows since the keyframe."""
+    manifest: int = 0
+    """Bytes of the keyframe itself."""
+
+
+class Written(NamedTuple):
+    """A row to commit, its new blobs, and the log as it is once they are committed."""
+
+    log: Log
+    row: Row
+    blobs: dict[bytes, bytes]
+
+
+class Revision:
+    """Collects what one row changes. Inserts are put in their place, inline or in a blob, as they come."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._scripts: list[tuple[Path, Cell, list[Stored]]] = []
+        self._inserted = 0
+        self.blobs: dict[bytes, bytes] = {}
+        self.document = log.document
+
+    def replace_state(self, draft: Draft, leaves: dict[Path, object]) -> None:
+        """The state becomes what the draft holds; internal cells stay as they are."""
+        document: Document = {}
+        for path, value in draft.items():
+            document[path] = self._drafted(path, value, leaves.get(path))
+        for path, cell in self.document.items():
+            if path[0] != "state":
+                document[path] = cell
+        self.document = document
+
+    def adopt(self, document: Document) -> None:
+        """Cells of another thread become this one's own, with a copy of their bytes."""
+        adopted = {path: self._rewritten(path, cell.encoded(), None) for path, cell in document.items()}
+        self.document = {**self.document, **adopted}
+
+    def append(self, path: Path, item: bytes) -> None:
+        """One more encoded item for the list at `path`, which is made if it is not there."""
+        cell = self.document.get(path) or Cell("list", 0, 0, Rope([]), Rope([]))
+        piece = self._place(item)
+        cell = cell.with_appended(item, piece)
+        self.document = {**self.document, path: cell}
+        self._scripts.append((path, cell, [None, piece] if cell.count > 1 else [piece]))
+
+    def _drafted(self, path: Path, value: bytes | Cell, leaf: object) -> Cell:
+        old = self._log.document.get(path)
+        if value is old:
+            return old
+        encoded = value.encoded() if isinstance(value, Cell) else value
+        return self._rewritten(path, encoded, leaf) if old is None else self._edited(path, old, encoded, leaf)
+
+    def _rewritten(self, path: Path, encoded: bytes, leaf: object) -> Cell:
+        kind, count, header = container(encoded)
+        body = encoded[header:] if header else encoded
+        pieces = [self._place(body)] if body else []
+        cell = Cell(kind, count, len(body), Rope(pieces), Rope([body]), leaf)
+        self._scripts.append((path, cell, list(pieces)))
+        return cell
+
+    def _edited(self, path: Path, old: Cell, encoded: bytes, leaf: object) -> Cell:
+        kind, count, operations = edit(old, encoded)
+        if operations is None:
+            return old if old.leaf is leaf else Cell(kind, count, old.size, old.pieces, old.chunks, leaf)
+        stored = [self._stored(operation) for operation in operations]
+        header = container(encoded)[2]
+        body = memoryview(encoded)[header:]
+        cell = Cell(kind, count, len(body), splice(old.pieces, stored), Rope([body]), leaf)
+        self._scripts.append((path, cell, stored))
+        return cell
+
+    def _stored(self, operation: Operation) -> Stored:
+        return self._place(operation) if isinstance(operation, bytes) else operation
+
+    def _place(self, data: bytes) -> Piece:
+        self._inserted += len(data)
+        return data if len(data) < self._log.tuning.inline_max else self._insert(data)
+
+    def _insert(self, data: bytes) -> Ref:
+        blob, stored = self._log.binding.seal_blob(data, self._log.seq + 1)
+        self.blobs[blob] = stored
+        return Ref(blob, 0, len(data), len(data), len(stored))
+
+    def write(self, meta: bytes, *, checkpoint: int | None = None, fresh: bool = False) -> Written:
+        """The row that carries all of this: a checkpoint of its own, or a journal row whose state is `checkpoint`'s.
+
+        `fresh` makes a keyframe that shares no blob with any older row.
+        """
+        newest = self._log.seq + 1 if checkpoint is None else checkpoint
+        if fresh:
+            self.blobs.clear()
+        if fresh or self._wants_keyframe():
+            return self._write_keyframe(meta, newest, fresh)
+        return self._write_delta(meta, newest)
+
+    def _wants_keyframe(self) -> bool:
+        log = self._log
+        if log.seq == 0:
+            return True
+        size = sum(cell.size for cell in self.document.values()) if self._inserted > log.tuning.inline_max else 0
+        return is_due(log.tuning, log.seq + 1 - log.base, log.row_bytes, log.manifest, self._inserted, size)
+
+    def _write_keyframe(self, meta: bytes, newest: int, fresh: bool) -> Written:
+        self.document = repack(self.document, self._log.tuning, self._insert, copy_all=fresh)
+        cells = [
+            CellScript(index, cell.kind, cell.count, list(cell.pieces.all()))
+            for index, cell in enumerate(self.document.values())
+        ]
+        return self._row(Script(list(self.document), cells), meta, self._log.seq + 1, newest)
+
+    def _write_delta(self, meta: bytes, newest: int) -> Written:
+        paths = list(self.document)
+        index = {path: number for number, path in enumerate(paths)}
+        cells = [CellScript(index[path], cell.kind, cell.count, stored) for path, cell, stored in self._scripts]
+        changed = paths != list(self._log.document)
+        return self._row(Script(paths if changed else None, cells), meta, self._log.base, newest)
+
+    def _row(self, script: Script, meta: bytes, base: int, newest: int) -> Written:
+        log, binding, seq = self._log, self._log.binding, self._log.seq + 1
+        content, blobs = encode_script(script)
+        body = binding.seal(content, seq, BODY)
+        sizes = (len(body), *(ref.stored for ref in blobs.values())) if blobs else (len(body),)
+        flags = KEYFRAME if base == seq else 0
+        header = encode_header(
+            Header(FORMAT, flags, seq, base, newest, log.digest, b"".join(blobs), sizes, binding.seal(meta, seq, META))
+        )
+        row = Row(seq, base, binding.digest(header, body), header, body)
+        size = len(header) + len(body)
+        after = Log(
+            binding,
+            log.tuning,
+            self.document,
+            seq,
+            base,
+            newest,
+            row.digest,
+            0 if flags else log.row_bytes + size,
+            size if flags else log.manifest,
+        )
+        return Written(after, row, self.blobs)

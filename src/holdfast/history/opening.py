@@ -1,0 +1,60 @@
+"""Opening a state into cells, and closing cells into a state again.
+
+The top dict (up to 1,024 keys) and small dicts within it (up to 64 keys, two levels down) are opened; any other value
+is one cell. The ordered list of paths alone says how the dicts were nested, since an empty dict is never opened.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from holdfast.history.cells import Path
+
+TOP_KEYS = 1024
+NESTED_KEYS = 64
+NESTED_LEVELS = 2
+
+
+def _opens(value: object, keys: int) -> bool:
+    return type(value) is dict and 0 < len(value) <= keys and all(type(key) is str for key in value)
+
+
+def _keys_are_text(paths: Iterable[Path]) -> bool:
+    """False if a key holds a lone surrogate: such a dict stays closed, and the codec wraps it."""
+    try:
+        for path in paths:
+            "".join(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _walk(value: Any, path: Path, level: int) -> Iterator[tuple[Path, Any]]:
+    for key, item in value.items():
+        below = (*path, key)
+        if level < NESTED_LEVELS and type(item) is dict and _opens(item, NESTED_KEYS):
+            yield from _walk(item, below, level + 1)
+        else:
+            yield below, item
+
+
+def open_state(state: Any, root: Path) -> dict[Path, Any]:
+    """The state's cells by path; a single cell at `root` if it cannot be opened."""
+    if _opens(state, TOP_KEYS):
+        opened = dict(_walk(state, root, 0))
+        if _keys_are_text(opened):
+            return opened
+    return {root: state}
+
+
+def close_state(cells: Iterable[tuple[Path, Any]], root: Path) -> Any:
+    """The state whose cells these are: the inverse of `open_state`."""
+    state: dict[str, Any] = {}
+    depth = len(root)
+    for path, value in cells:
+        if len(path) == depth:
+            return value
+        inner = state
+        for key in path[depth:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = value
+    return state

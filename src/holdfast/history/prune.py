@@ -1,0 +1,84 @@
+"""What can go: which checkpoints a retention policy keeps, which rows they need, and which rows and blobs nobody needs."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from holdfast.history.format import Header, all_blob_ids
+from holdfast.records.head import Head, Marks
+from holdfast.records.retention import Retention
+
+
+class Dated(NamedTuple):
+    """A visible checkpoint and its age in microseconds."""
+
+    seq: int
+    age: int
+
+
+class Plan(NamedTuple):
+    """The marks after pruning, and the rows (as half-open ranges) and blobs that nothing refers to any more."""
+
+    marks: Marks
+    hidden_count: int
+    rows: tuple[tuple[int, int], ...]
+    blobs: tuple[bytes, ...]
+
+
+def thread_expires(retention: Retention, head: Head, now: int) -> bool:
+    """True if the whole thread should go. A thread that a run holds never does."""
+    if head.held(now):
+        return False
+    idle_too_long = retention.ttl_us is not None and now - head.updated_at >= retention.ttl_us
+    return head.status in retention.delete_on or idle_too_long
+
+
+def kept_checkpoints(retention: Retention, visible: Sequence[Dated], marks: Marks) -> set[int]:
+    """The checkpoints to keep, of those visible, newest first. The newest always stays."""
+    kept = {checkpoint.seq for checkpoint in visible[:1]}
+    last = retention.keep_last if retention.keep_last is not None else len(visible)
+    oldest = retention.max_age_us
+    kept |= {c.seq for c in visible[:last] if oldest is None or c.age < oldest}
+    if retention.keep_pinned:
+        kept |= {c.seq for c in visible if c.seq in marks.pinned}
+    return kept
+
+
+def new_marks(marks: Marks, kept: set[int], visible: Sequence[int], newest: int) -> Marks:
+    """Marks under which exactly the kept checkpoints are visible.
+
+    The kept ones need not be neighbours: below the floor the pinned are seen, above it all but the hidden.
+    """
+    floor = min((seq for seq in kept if seq not in marks.pinned), default=newest)
+    hidden = {seq for seq in visible if seq >= floor and seq not in kept} | {seq for seq in marks.hidden if seq >= floor}
+    pinned = tuple(seq for seq in marks.pinned if seq in kept)
+    return Marks(max(floor, marks.floor), pinned, tuple(sorted(hidden)))
+
+
+def needed_rows(headers: Iterable[Header], head: Head, marks: Marks) -> set[int]:
+    """The rows that some visible row, or the head, needs to be restored. Above the floor the journal has no gaps."""
+    needed = set(range(head.base, head.seq + 1))
+    for header in headers:
+        if marks.shows(header.seq):
+            needed.update(range(header.base, header.seq + 1))
+    return needed
+
+
+def _ranges(seqs: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    ranges: list[tuple[int, int]] = []
+    for seq in sorted(seqs):
+        if ranges and ranges[-1][1] == seq:
+            ranges[-1] = (ranges[-1][0], seq + 1)
+        else:
+            ranges.append((seq, seq + 1))
+    return tuple(ranges)
+
+
+def plan(headers: Sequence[Header], head: Head, marks: Marks) -> Plan:
+    """What can be dropped once `marks` are in force: a pure function of all headers of a thread."""
+    needed = needed_rows(headers, head, marks)
+    gone = [header for header in headers if header.seq not in needed]
+    remaining = (header for header in headers if header.seq in needed)
+    blobs = all_blob_ids(gone) - all_blob_ids(remaining)
+    seen = [header.seq for header in headers if header.is_checkpoint and head.marks.shows(header.seq)]
+    hidden_count = sum(not marks.shows(seq) for seq in seen)
+    return Plan(marks, hidden_count, _ranges(header.seq for header in gone), tuple(sorted(blobs)))

@@ -1,0 +1,220 @@
+"""The only door to the event loop, threads, the clock and randomness.
+
+What is written once as `async def` over `Ports` runs in both worlds: `AsyncPorts` awaits, `BlockingPorts` calls inline
+and `run_blocking` steps the coroutine to its end without an event loop.
+"""
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+from holdfast.records.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Ticket:
+    """A write on its way: settled once, by whoever commits it, as True (done), False (refused) or an error."""
+
+    __slots__ = ("_callbacks", "_lock", "_outcome", "settled")
+
+    def __init__(self) -> None:
+        self.settled = False
+        self._outcome: bool | BaseException = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._lock = Lock()
+
+    def settle(self, outcome: bool | BaseException) -> None:
+        """Fix the outcome and call whoever waits."""
+        with self._lock:
+            self._outcome = outcome
+            self.settled = True
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Call back once settled, at once if it is already; from whichever thread settles it."""
+        with self._lock:
+            if not self.settled:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    @property
+    def succeeded(self) -> bool:
+        """True if settled, and done."""
+        return self._outcome is True
+
+    def result(self) -> bool:
+        """The outcome of a settled ticket, raised if it is an error."""
+        if isinstance(self._outcome, BaseException):
+            raise self._outcome
+        return self._outcome
+
+
+class Driver(Protocol):
+    """Whatever settles tickets: the committer."""
+
+    def drive(self, ticket: Ticket) -> None:
+        """Settle the ticket now, on this thread."""
+        ...
+
+    def nudge(self) -> None:
+        """See that waiting tickets are settled soon, without blocking this thread for long."""
+        ...
+
+
+class Ports(Protocol):
+    """What the rest of the program may ask of the outside world."""
+
+    def now(self) -> int:
+        """Microseconds since 1970. Only ever shown or compared with leases: no order depends on it."""
+        ...
+
+    def entropy(self, count: int) -> bytes:
+        """Random bytes."""
+        ...
+
+    async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run blocking work without blocking the caller's world."""
+        ...
+
+    async def settle(self, ticket: Ticket, driver: Driver) -> bool:
+        """Wait for a ticket. A cancelled wait does not cancel the write."""
+        ...
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a user's function, plain or (in the awaitable world) async."""
+        ...
+
+    def close(self) -> None:
+        """Let go of threads."""
+        ...
+
+
+class _SystemPorts:
+    """Clock and randomness of this machine."""
+
+    @staticmethod
+    def now() -> int:
+        return time.time_ns() // 1000
+
+    @staticmethod
+    def entropy(count: int) -> bytes:
+        return os.urandom(count)
+
+
+class BlockingPorts(_SystemPorts):
+    """Everything inline: no event loop, no thread."""
+
+    async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call it."""
+        return function(*args, **kwargs)
+
+    async def settle(self, ticket: Ticket, driver: Driver) -> bool:
+        """Commit it here and now, with whatever else waits."""
+        driver.drive(ticket)
+        return ticket.result()
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call it; an awaitable in return is an error that names the other world."""
+        result = function(*args)
+        if isinstance(result, Awaitable):
+            if isinstance(result, Coroutine):
+                result.close()
+            name = getattr(function, "__qualname__", repr(function))
+            raise ConfigurationError(f"{name} is async; holdfast.sync takes plain functions (use holdfast for async ones)")
+        return result
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class AsyncPorts(_SystemPorts):
+    """Blocking work goes to threads that the store owns; waiting never blocks the event loop."""
+
+    THREADS = 4
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+        self._process = 0
+
+    async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run it on one of the store's own threads, never on the shared default pool."""
+        from asyncio import get_running_loop
+        from functools import partial
+
+        return await get_running_loop().run_in_executor(self._threads(), partial(function, *args, **kwargs))
+
+    async def settle(self, ticket: Ticket, driver: Driver) -> bool:
+        """Let the other tasks of this turn of the loop add their writes, then commit all of them together."""
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
+        done = loop.create_future()
+
+        def wake() -> None:
+            if not done.done():
+                done.set_result(None)
+
+        def settled() -> None:
+            # The loop may be gone if its task was: then nobody waits.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(wake)
+
+        loop.call_soon(driver.nudge)
+        ticket.when_settled(settled)
+        await done
+        return ticket.result()
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call it, and await what it returns if that is awaitable."""
+        result = function(*args)
+        return await result if isinstance(result, Awaitable) else result
+
+    def close(self) -> None:
+        """End the threads once they are idle."""
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None
+
+    def _threads(self) -> "ThreadPoolExecutor":
+        # A forked child has its parent's executor but none of its threads.
+        if self._executor is None or self._process != os.getpid():
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._executor = ThreadPoolExecutor(self.THREADS, thread_name_prefix="holdfast")
+            self._process = os.getpid()
+        return self._executor
+
+
+class Signal:
+    """A wake-up for a waiting thread: `wait` returns True once `set` was called, False when time is up."""
+
+    def __init__(self) -> None:
+        self._event = Event()
+
+    def set(self) -> None:
+        """Wake the waiter."""
+        self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for `set`."""
+        return self._event.wait(seconds)
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Step a coroutine over `BlockingPorts` to its end. It never waits, so one step is all it takes."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    coroutine.close()
+    raise ConfigurationError("this call awaited something that needs an event loop; use the awaitable API of holdfast")

@@ -1,0 +1,83 @@
+"""The head of a thread: the one record that says where its log ends, who may write, and how it stands.
+
+A backend keeps heads as opaque bytes and replaces them by comparing bytes; only this module looks inside.
+"""
+
+from hashlib import sha256
+
+import msgspec
+
+from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
+
+FORMAT = 1
+DIGEST_BYTES = 16
+
+
+class Marks(msgspec.Struct, frozen=True, array_like=True):
+    """Which checkpoints can be seen: none below `floor` except the pinned, and none of the hidden."""
+
+    floor: int = 0
+    pinned: tuple[int, ...] = ()
+    hidden: tuple[int, ...] = ()
+
+    def shows(self, seq: int) -> bool:
+        """True if the checkpoint at `seq` is there for readers."""
+        return (seq >= self.floor or seq in self.pinned) and seq not in self.hidden
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True):
+    """Everything a reader or writer must know before touching the log. Times are microseconds since 1970."""
+
+    format: int = FORMAT
+    incarnation: bytes = b""
+    seq: int = 0
+    base: int = 0
+    checkpoint: int = 0
+    digest: bytes = b""
+    token: int = 0
+    owner: str = ""
+    expires_at: int = 0
+    status: str = ""
+    deleted: bool = False
+    created_at: int = 0
+    updated_at: int = 0
+    row_count: int = 0
+    stored_bytes: int = 0
+    marks: Marks = Marks()
+    labels: tuple[bytes, ...] = ()
+    summary: bytes = b""
+    data_key: bytes = b""
+
+    @property
+    def listed_as(self) -> str:
+        """The status to list the thread under; empty for a thread that is not listed."""
+        return "" if self.deleted else self.status
+
+    def held(self, now: int) -> bool:
+        """True if an unexpired lease stands."""
+        return bool(self.owner) and self.expires_at > now
+
+
+_decode = msgspec.msgpack.Decoder(Head).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def encode_head(thread: bytes, head: Head) -> bytes:
+    """The head as bytes, bound by a digest to its thread."""
+    data = _encode(head)
+    return data + sha256(thread + data).digest()[:DIGEST_BYTES]
+
+
+def decode_head(thread: bytes, data: bytes) -> Head:
+    """The head in `data`, or `Corrupt`; `IncompatibleCheckpoint` if a newer version wrote it."""
+    record = f"head of {thread[1 + thread[0] :].decode(errors='replace')!r}"
+    content = data[:-DIGEST_BYTES]
+    if sha256(thread + content).digest()[:DIGEST_BYTES] != data[-DIGEST_BYTES:]:
+        raise Corrupt(f"{record} is damaged: its digest does not match", record=record)
+    try:
+        head = _decode(content)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"{record} is damaged: {error}", record=record) from error
+    if head.format > FORMAT:
+        raise IncompatibleCheckpoint(f"{record} was written by a newer Holdfast (format {head.format}); upgrade holdfast")
+    return head

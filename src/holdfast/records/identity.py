@@ -1,0 +1,66 @@
+"""Ids: what a thread may be called, the key a backend keeps it under, and the ids of checkpoints."""
+
+from typing import NamedTuple
+
+from holdfast.records.errors import InvalidId, NotFound
+
+MAX_ID_BYTES = 512
+MAX_NAMESPACE_BYTES = 128
+
+
+def _utf8(text: object, what: str, limit: int) -> bytes:
+    if not isinstance(text, str):
+        raise InvalidId(f"{what} must be a str, not {type(text).__name__}")
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidId(f"{what} {text!r} contains a lone surrogate, which no store can keep exactly") from error
+    if len(encoded) > limit:
+        raise InvalidId(f"{what} is {len(encoded)} bytes long in UTF-8; the limit is {limit}")
+    return encoded
+
+
+def namespace_prefix(namespace: str) -> bytes:
+    """The bytes that begin the key of every thread of this namespace, and of no other."""
+    encoded = _utf8(namespace, "namespace", MAX_NAMESPACE_BYTES)
+    return bytes((len(encoded),)) + encoded
+
+
+def thread_key(prefix: bytes, thread_id: str) -> bytes:
+    """The injective key of a thread: the namespace's prefix, then the id as it is."""
+    encoded = _utf8(thread_id, "thread id", MAX_ID_BYTES)
+    if not encoded:
+        raise InvalidId("thread id is empty")
+    return prefix + encoded
+
+
+def thread_id_of(key: bytes) -> str:
+    """The id within a thread's key."""
+    return key[1 + key[0] :].decode()
+
+
+class CheckpointId(NamedTuple):
+    """`thread@seq.life`: which row of which thread, in which of the lives that thread id has had."""
+
+    thread_id: str
+    seq: int
+    life: str
+
+    def __str__(self) -> str:
+        return f"{self.thread_id}@{self.seq}.{self.life}"
+
+    @classmethod
+    def parse(cls, text: str) -> "CheckpointId":
+        """Split an id at its last `@`: thread ids may contain any character, so only the end is ours."""
+        if not isinstance(text, str):
+            raise InvalidId(f"checkpoint id must be a str, not {type(text).__name__}")
+        thread_id, at, tail = text.rpartition("@")
+        seq, _, life = tail.partition(".")
+        if not at or not (seq.isascii() and seq.isdigit()) or not life:
+            raise NotFound(f"{text!r} is not a checkpoint id; one looks like 'my-thread@7.1f9a3c2e'")
+        return cls(thread_id, int(seq), life)
+
+
+def life_of(incarnation: bytes) -> str:
+    """The part of an incarnation that checkpoint ids carry."""
+    return incarnation[:4].hex()

@@ -1,0 +1,51 @@
+"""What a store says about itself: its guarantee, its size, its health."""
+
+import msgspec
+
+from holdfast.records.words import Durability
+
+
+class Guarantee(msgspec.Struct, frozen=True, kw_only=True):
+    """The effective durability, as read from the store's own settings, and how it is reached."""
+
+    level: Durability
+    store: str
+    details: dict[str, str] = {}
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store holds."""
+
+    threads: int
+    rows: int
+    bytes: int
+    statuses: dict[str, int]
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One damaged record."""
+
+    thread_id: str
+    record: str
+    message: str
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a verification: how many records were read, and what was wrong with them."""
+
+    checked: int
+    problems: list[Problem]
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing is damaged."""
+        return not self.problems
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened in a store: `saved`, `forked`, `deleted`, `pruned`, …"""
+
+    kind: str
+    thread_id: str
+    seq: int = 0
+    details: dict[str, object] = {}

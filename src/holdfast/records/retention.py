@@ -1,0 +1,67 @@
+"""How long things are kept, and what a sweep freed."""
+
+from datetime import timedelta
+
+import msgspec
+
+from holdfast.records.errors import ConfigurationError
+from holdfast.records.words import Status
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """What `prune` removes. Each rule is off unless given; the newest checkpoint of a kept thread always stays.
+
+    A thread goes as a whole when its status is in `delete_on`, or when nothing was written to it for `ttl`; never
+    while a run holds it. Within a kept thread, checkpoints beyond the newest `keep_last` go, and those older than
+    `max_age`; pinned ones stay unless `keep_pinned=False`.
+    """
+
+    keep_last: int | None = None
+    ttl: timedelta | float | None = None
+    max_age: timedelta | float | None = None
+    delete_on: tuple[str, ...] = ()
+    keep_pinned: bool = True
+
+    def __post_init__(self) -> None:
+        if self.keep_last is not None and self.keep_last < 1:
+            raise ConfigurationError(f"keep_last={self.keep_last}: at least 1; the newest checkpoint always stays")
+        for word in self.delete_on:
+            if word not in Status:
+                raise ConfigurationError(f"delete_on names {word!r}; statuses are {', '.join(Status)}")
+        if self.ttl_us is not None and self.ttl_us < 0:
+            raise ConfigurationError("ttl is negative")
+        if self.max_age_us is not None and self.max_age_us < 0:
+            raise ConfigurationError("max_age is negative")
+
+    @property
+    def ttl_us(self) -> int | None:
+        """`ttl` in microseconds."""
+        return None if self.ttl is None else microseconds(self.ttl)
+
+    @property
+    def max_age_us(self) -> int | None:
+        """`max_age` in microseconds."""
+        return None if self.max_age is None else microseconds(self.max_age)
+
+
+def microseconds(duration: timedelta | float) -> int:
+    """A duration, given as timedelta or seconds, in microseconds."""
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    return round(seconds * 1_000_000)
+
+
+class Freed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a prune removed, or with `dry_run` would remove."""
+
+    threads: int = 0
+    checkpoints: int = 0
+    blobs: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Freed") -> "Freed":
+        return Freed(
+            threads=self.threads + other.threads,
+            checkpoints=self.checkpoints + other.checkpoints,
+            blobs=self.blobs + other.blobs,
+            bytes=self.bytes + other.bytes,
+        )

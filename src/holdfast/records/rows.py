@@ -1,0 +1,56 @@
+"""Rows and blobs as a backend keeps them, and the one change it can be asked to make: a swap."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from holdfast.records.head import Head
+
+
+class Row(NamedTuple):
+    """One row of a thread's log. Immutable once written; `body` is empty where only the index was asked for.
+
+    Rows `base` to `seq` are exactly what a restore of `seq` reads.
+    """
+
+    seq: int
+    base: int
+    digest: bytes
+    header: bytes
+    body: bytes
+
+
+class Drop(NamedTuple):
+    """What a swap removes, after the head was replaced: rows by half-open ranges of seq, and blobs by id.
+
+    `everything` removes all rows, blobs and posts that the same swap does not add. `secure` asks the store to overwrite
+    what it removes, as far as it can.
+    """
+
+    rows: tuple[tuple[int, int], ...] = ()
+    blobs: tuple[bytes, ...] = ()
+    everything: bool = False
+    secure: bool = False
+
+
+KEEP_ALL = Drop()
+
+
+class Swap(NamedTuple):
+    """Replace a thread's head, if its bytes are still `expected` (empty: there is none), and with it change the log.
+
+    All or nothing: rows and blobs are added, posts consumed and old rows dropped only if the head was replaced.
+    """
+
+    thread: bytes
+    expected: bytes
+    replacement: bytes
+    head: Head
+    rows: tuple[Row, ...] = ()
+    blobs: Mapping[bytes, bytes] = {}
+    consumed: tuple[str, ...] = ()
+    drop: Drop = KEEP_ALL
+
+    @property
+    def size(self) -> int:
+        """Bytes this swap adds."""
+        return sum(len(row.body) for row in self.rows) + sum(map(len, self.blobs.values()))

@@ -1,0 +1,36 @@
+"""A thread as a whole: what listings and `store.thread` show."""
+
+from datetime import datetime
+
+import msgspec
+
+from holdfast.records.words import Status
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A claim on a thread: who holds it, under which token, until when."""
+
+    owner: str
+    token: int
+    expires_at: datetime
+
+
+class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A thread's standing. `seq` is its newest checkpoint, `row_count` and `stored_bytes` what it occupies."""
+
+    thread_id: str
+    status: Status
+    seq: int
+    labels: dict[str, str]
+    created_at: datetime
+    updated_at: datetime
+    row_count: int
+    stored_bytes: int
+    lease: Lease | None = None
+    error: str | None = None
+    pinned: tuple[int, ...] = ()
+
+    @property
+    def owner(self) -> str | None:
+        """Who holds the thread, if a run does."""
+        return self.lease.owner if self.lease else None

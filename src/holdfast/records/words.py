@@ -1,0 +1,45 @@
+"""The closed vocabularies: stored as plain lower-case words, compared as strings."""
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """Where a thread stands. Always explicit, never inferred."""
+
+    WORKING = "working"
+    IDLE = "idle"
+    INPUT_REQUIRED = "input_required"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Cause(StrEnum):
+    """Why a checkpoint was taken."""
+
+    EVENT = "event"
+    INTERVAL = "interval"
+    MANUAL = "manual"
+    ERROR = "error"
+
+
+class Phase(StrEnum):
+    """Where in the agent loop a checkpoint was taken."""
+
+    INITIALIZED = "initialized"
+    PRE_LLM = "pre_llm"
+    POST_LLM = "post_llm"
+    TOOL_EXECUTION = "tool_execution"
+    POST_TOOL = "post_tool"
+    ITERATION_END = "iteration_end"
+    TOOL_APPROVAL = "tool_approval"
+    ERROR = "error"
+
+
+class Durability(StrEnum):
+    """What an acknowledged save survives: nothing, death of the process, power loss, loss of a node."""
+
+    NONE = "none"
+    PROCESS = "process"
+    DURABLE = "durable"
+    REPLICATED = "replicated"

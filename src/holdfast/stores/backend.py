@@ -1,0 +1,110 @@
+"""The interface a store is built on: blocking, small, and about bytes only.
+
+There is one atomic operation, `swap`: replace the head of a thread if its bytes are still the expected ones, and change
+the log with it. Commits, claims, renewals, releases, pins, prunes, deletes and revivals are all swaps, decided by pure
+functions (stores/decisions.py), so a backend holds no rules about leases or fencing, and cannot get them wrong.
+
+Threads are named by their key (records/identity.py): opaque bytes of 2 to 641, any byte value, injective. What a backend
+raises: `StoreUnavailable` if certainly nothing was written, `OutcomeUnknown` if a write may or may not have happened,
+`Corrupt` if its own structures are damaged, `StoreClosed` after `close`. Every method may be called from any thread.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from holdfast.history.tuning import Tuning
+from holdfast.records.head import Head
+from holdfast.records.reports import Guarantee
+from holdfast.records.rows import Row, Swap
+
+
+class Busy(Exception):  # noqa: N818  a signal between backend and committer, never seen by a user
+    """`swap(wait=False)` would have had to wait for another writer. Nothing was done."""
+
+
+class Listing(NamedTuple):
+    """Threads with their heads, and a cursor for those that follow, or None."""
+
+    heads: list[tuple[bytes, bytes]]
+    next: str | None
+
+
+class Backend(Protocol):
+    """All that a store must offer."""
+
+    kind: str
+    """The store's name in reports, e.g. `sqlite`."""
+    tuning: Tuning
+    """Where bytes should go, from what a row and a blob cost to read here."""
+    inline: bool
+    """True if a small swap is fast enough to be made on the event loop itself."""
+
+    def open(self) -> None:
+        """Connect, create or migrate. Idempotent. Refuses a store written by a newer version, or a durability level
+        that cannot be given."""
+        ...
+
+    def close(self) -> None:
+        """Release everything. Idempotent. Called while no other method runs."""
+        ...
+
+    def guarantee(self) -> Guarantee:
+        """The effective durability, read from the real settings."""
+        ...
+
+    def check(self) -> list[str]:
+        """What is wrong with the backend's own structures, a sentence each; [] if nothing is."""
+        ...
+
+    def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
+        """The stored head of each thread, None where there is none. A read after an acknowledged swap sees it."""
+        ...
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        """Make each swap all or nothing; True where the head was replaced, False where it was not as expected.
+
+        The swaps name different threads, in ascending order. One refused does not touch the others. An acknowledged
+        swap has the store's durability. Rows and blobs of a swap may exist already (a repeated write): then they are
+        written again or left, both are right, since they are equal. With `wait=False` raises `Busy` rather than wait
+        for another process.
+        """
+        ...
+
+    def rows(self, thread: bytes, seq: int) -> list[Row]:
+        """Rows base..seq of the row at `seq`, in order, in one round trip; those that are there, [] if none."""
+        ...
+
+    def blobs(self, thread: bytes, ids: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """The stored bytes of these blobs; an id that is not there is left out."""
+        ...
+
+    def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
+        """Rows with seq < `before`, newest first, at most `limit`, with empty bodies."""
+        ...
+
+    def threads(
+        self, prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+    ) -> Listing:
+        """Threads whose key begins with `prefix` and whose head is listed (`Head.listed_as` is not empty).
+
+        `statuses`: any of these, or all if empty. `labels`: for each collection, the head has one of its tokens.
+        The order is stable under paging: newest created first, or by key where a store cannot.
+        """
+        ...
+
+    def post(self, thread: bytes, key: str, value: bytes) -> bool:
+        """Leave a message for a thread; False if one of that key is there already. Needs no lease, and has the
+        store's durability. A swap consumes messages; dropping everything drops them too."""
+        ...
+
+    def inbox(self, thread: bytes) -> dict[str, bytes]:
+        """The messages left for a thread, in the order of their keys."""
+        ...
+
+
+def matches(head: Head, statuses: Collection[str], labels: Sequence[Collection[bytes]]) -> bool:
+    """True if a thread belongs into a listing: the filter of `Backend.threads`, for backends without an index."""
+    listed = head.listed_as
+    if not listed or (statuses and listed not in statuses):
+        return False
+    return all(any(token in head.labels for token in choices) for choices in labels)

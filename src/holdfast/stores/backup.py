@@ -1,0 +1,71 @@
+"""Backups: all threads of any backend, copied byte by byte into a new SQLite file. Blocking.
+
+Sealed bytes stay sealed: the copy opens with the same keys. Each thread is copied at one moment; tombstones are not.
+"""
+
+from pathlib import Path
+
+from holdfast.history.format import all_blob_ids, read_header
+from holdfast.records.errors import Conflict
+from holdfast.records.head import Head, decode_head
+from holdfast.records.identity import thread_id_of
+from holdfast.records.rows import Row, Swap
+from holdfast.records.words import Durability
+from holdfast.stores.backend import Backend
+
+ATTEMPTS = 8
+
+
+def back_up(source: Backend, path: str) -> None:
+    """Copy everything into a new file at `path`; `Conflict` if there is one already."""
+    from holdfast.stores.sqlite import SQLiteBackend  # noqa: PLC0415  sqlite3 is loaded only where it is used
+
+    if Path(path).exists():
+        raise Conflict(f"{path} exists already; a backup needs a new file")
+    target = SQLiteBackend(path, Durability.DURABLE)
+    target.open()
+    try:
+        copy_all(source, target)
+    finally:
+        target.close()
+
+
+def copy_all(source: Backend, target: Backend) -> None:
+    """Copy every listed thread of every namespace, the oldest first, so that the order of creation stays."""
+    threads: list[bytes] = []
+    cursor: str | None = None
+    while True:
+        listing = source.threads(b"", (), (), cursor, 1000)
+        threads += [thread for thread, _ in listing.heads]
+        cursor = listing.next
+        if cursor is None:
+            break
+    for thread in reversed(threads):
+        copy_thread(source, target, thread)
+
+
+def copy_thread(source: Backend, target: Backend, thread: bytes) -> None:
+    """Copy one thread as it is at one moment: if its head moves on meanwhile, begin again."""
+    for _ in range(ATTEMPTS):
+        encoded = source.heads([thread])[0]
+        if encoded is None:
+            return
+        head = decode_head(thread, encoded)
+        swap = _snapshot(source, thread, encoded, head)
+        if source.heads([thread])[0] == encoded:
+            target.swap([swap])
+            for key, value in source.inbox(thread).items():
+                target.post(thread, key, value)
+            return
+    raise Conflict(f"thread {thread_id_of(thread)!r} is being written to all the time; try again")
+
+
+def _snapshot(source: Backend, thread: bytes, encoded: bytes, head: Head) -> Swap:
+    rows: dict[int, Row] = {}
+    for entry in source.index(thread, None, None):
+        if entry.seq <= head.seq and entry.seq not in rows:
+            rows.update((row.seq, row) for row in source.rows(thread, entry.seq))
+    wanted = all_blob_ids(read_header(row, f"row {row.seq} of {thread_id_of(thread)!r}") for row in rows.values())
+    return Swap(thread, b"", encoded, head, tuple(rows[seq] for seq in sorted(rows)), dict(source.blobs(thread, wanted)))
+
+

@@ -1,0 +1,245 @@
+"""Bundles: one thread as a portable file, across namespaces, keys and kinds of store. Blocking.
+
+A bundle is a line of magic, then frames: length, digest, payload. The first frame tells of the thread; then comes one
+frame per row, its metadata and body unsealed, and one per blob. Import seals everything anew, so nothing of the old
+store's keys or compression remains. With keys, every payload but the wrapped data key itself is encrypted.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any, BinaryIO
+
+from holdfast.codec import decode, encode
+from holdfast.codec.keys import KeyRing
+from holdfast.codec.seal import Seal
+from holdfast.history.binding import BODY, META, Binding
+from holdfast.history.format import Header, all_blob_ids, encode_header, verify_row
+from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound, StoreUnavailable
+from holdfast.records.head import Head, Marks, encode_head
+from holdfast.records.identity import thread_id_of
+from holdfast.records.rows import Row, Swap
+from holdfast.stores.reader import Reader, Seen
+from holdfast.stores.sealing import DATA_KEY_BYTES, Summary
+
+MAGIC = b"holdfast bundle 1\n"
+LENGTH_BYTES = 8
+DIGEST_BYTES = 16
+IDENTITY = b"holdfast bundle"
+ATTEMPTS = 8
+Entropy = Callable[[int], bytes]
+
+
+class _Frames:
+    """The seal of a bundle, and how its frames are written and read."""
+
+    def __init__(self, seal: Seal) -> None:
+        self._seal = seal
+        self._number = 0
+
+    def write(self, file: BinaryIO, value: Any) -> None:
+        payload = self._seal.seal(encode(value), self._identity())
+        file.write(len(payload).to_bytes(LENGTH_BYTES, "big") + sha256(payload).digest()[:DIGEST_BYTES] + payload)
+
+    def read(self, file: BinaryIO) -> Any:
+        payload = read_payload(file)
+        return None if payload is None else decode(self._seal.unseal(payload, self._identity(), record="bundle"))
+
+    def _identity(self) -> bytes:
+        """The frame's number is part of it: frames cannot be swapped or left out."""
+        self._number += 1
+        return IDENTITY + self._number.to_bytes(8, "big")
+
+
+def read_payload(file: BinaryIO) -> bytes | None:
+    """The payload of the next frame, None at the end of the file."""
+    start = file.read(LENGTH_BYTES + DIGEST_BYTES)
+    if not start:
+        return None
+    length, digest = int.from_bytes(start[:LENGTH_BYTES], "big"), start[LENGTH_BYTES:]
+    payload = file.read(length) if length < 1 << 40 else b""
+    if len(payload) != length or sha256(payload).digest()[:DIGEST_BYTES] != digest:
+        raise Corrupt("the bundle is damaged or cut short", record="bundle")
+    return payload
+
+
+def export_thread(reader: Reader, thread: bytes, path: str, ring: KeyRing | None, entropy: Entropy) -> None:
+    """Write one thread to a new file, complete or not at all."""
+    frames = list(_thread_frames(reader, thread))
+    temporary = f"{path}.part"
+    try:
+        with open(temporary, "wb") as file:  # noqa: PTH123  a plain name is what the user gave
+            file.write(MAGIC)
+            _write_frames(file, frames, ring, entropy)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)  # noqa: PTH105
+    except OSError as error:
+        raise StoreUnavailable(f"cannot write {path}: {error}") from error
+
+
+def _write_frames(file: BinaryIO, frames: list[Any], ring: KeyRing | None, entropy: Entropy) -> None:
+    data_key = entropy(DATA_KEY_BYTES)
+    wrapped = b"" if ring is None else ring.wrap(data_key, IDENTITY, entropy)
+    file.write(len(wrapped).to_bytes(2, "big") + wrapped)
+    seal = Seal() if ring is None else Seal(data_key=data_key, entropy=entropy)
+    writer = _Frames(seal)
+    for frame in frames:
+        writer.write(file, frame)
+
+
+def _thread_frames(reader: Reader, thread: bytes) -> Iterator[Any]:
+    """The frames of a thread as it is at one moment: if a prune interferes, begin again."""
+    for attempt in range(ATTEMPTS):
+        seen = reader.living(thread)
+        try:
+            rows, blobs = _read_all(reader, thread, seen)
+        except Corrupt:
+            if attempt + 1 == ATTEMPTS or reader.living(thread).encoded == seen.encoded:
+                raise
+            continue
+        break
+    binding = reader.binding(thread, seen.head)
+    yield _describe(reader, binding, seen.head)
+    for blob, data in blobs.items():
+        yield ["blob", blob, data]
+    for row in rows:
+        yield ["row", *_unsealed(binding, row)]
+    yield ["end", len(rows), len(blobs)]
+
+
+def _read_all(reader: Reader, thread: bytes, seen: Seen) -> tuple[list[Row], dict[bytes, bytes]]:
+    headers = reader.headers(thread, seen.head)
+    rows: dict[int, Row] = {}
+    for header in headers:
+        if header.seq not in rows:
+            rows.update((row.seq, row) for row in reader.backend.rows(thread, header.seq))
+    binding = reader.binding(thread, seen.head)
+    missing = [header.seq for header in headers if header.seq not in rows]
+    wanted = all_blob_ids(headers)
+    stored = reader.backend.blobs(thread, wanted)
+    if missing or len(stored) != len(wanted):
+        raise Corrupt(f"records of {binding.thread_id!r} are missing", record=binding.thread_id)
+    blobs = {blob: binding.unseal_blob(blob, stored[blob]) for blob in sorted(wanted)}
+    return [rows[header.seq] for header in reversed(headers)], blobs
+
+
+def _describe(reader: Reader, binding: Binding, head: Head) -> dict[str, Any]:
+    summary = reader.sealing.read_summary(binding, head)
+    return {
+        "thread_id": binding.thread_id,
+        "incarnation": head.incarnation,
+        "seq": head.seq,
+        "base": head.base,
+        "checkpoint": head.checkpoint,
+        "status": head.status,
+        "created_at": head.created_at,
+        "updated_at": head.updated_at,
+        "marks": [head.marks.floor, list(head.marks.pinned), list(head.marks.hidden)],
+        "labels": dict(summary.labels),
+        "error": summary.error,
+    }
+
+
+def _unsealed(binding: Binding, row: Row) -> list[Any]:
+    header = verify_row(binding, row)
+    meta, body = binding.unseal(header.meta, row.seq, META), binding.unseal(row.body, row.seq, BODY)
+    return [header.flags, header.seq, header.base, header.checkpoint, header.blob_ids, meta, body]
+
+
+def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | None, entropy: Entropy) -> str:
+    """Read a bundle into a thread that does not exist yet, complete or not at all; returns its id."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            frames = list(_read_frames(file, path, ring))
+    except OSError as error:
+        raise NotFound(f"cannot read {path}: {error}") from error
+    about = frames[0]
+    thread = reader.sealing.key(about["thread_id"] if to is None else to)
+    seen = reader.seen(thread)
+    if seen is not None and (seen.head.seq or seen.head.deleted):
+        raise Conflict(f"thread {thread_id_of(thread)!r} exists already (or was deleted); import it under another id: to=")
+    swap = _transcribe(reader, thread, seen, about, frames[1:-1], entropy, same_life=to in {None, about["thread_id"]})
+    if not reader.backend.swap([swap])[0]:
+        raise Conflict(f"thread {thread_id_of(thread)!r} came into being meanwhile")
+    return thread_id_of(thread)
+
+
+def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[Any]:
+    if file.read(len(MAGIC)) != MAGIC:
+        raise Corrupt(f"{path} is not a Holdfast bundle of this version", record="bundle")
+    wrapped = file.read(int.from_bytes(file.read(2), "big"))
+    if wrapped and ring is None:
+        raise KeyUnavailable(f"{path} is encrypted; give keys=")
+    if ring is not None and not wrapped:
+        raise Corrupt(f"{path} is in plain text, and keys were given", record="bundle")
+    reader = _Frames(Seal(data_key=ring.unwrap(wrapped, IDENTITY)) if ring is not None else Seal())
+    last: Any = None
+    while (frame := reader.read(file)) is not None:
+        yield frame
+        last = frame
+    if not isinstance(last, list) or last[0] != "end":
+        raise Corrupt(f"{path} is cut short", record="bundle")
+
+
+def _transcribe(
+    reader: Reader, thread: bytes, seen: Seen | None, about: dict[str, Any], frames: list[Any], entropy: Entropy, *, same_life: bool
+) -> Swap:
+    """The same rows, sealed for this store. A copy under another id is another life."""
+    incarnation = about["incarnation"] if same_life else entropy(len(about["incarnation"]))
+    binding, data_key = reader.sealing.life(thread, incarnation)
+    names: dict[bytes, bytes] = {}
+    blobs: dict[bytes, bytes] = {}
+    rows: list[Row] = []
+    for kind, *rest in frames:
+        if kind == "blob":
+            name, stored = binding.seal_blob(rest[1], int.from_bytes(rest[0][:5], "big"))
+            names[rest[0]], blobs[name] = name, stored
+        else:
+            rows.append(_resealed(binding, rest, names, blobs, rows[-1] if rows else None))
+    head = _imported_head(reader, binding, about, rows, blobs, data_key, seen)
+    encoded = encode_head(thread, head)
+    return Swap(thread, seen.encoded if seen else b"", encoded, head, tuple(rows), blobs)
+
+
+def _resealed(
+    binding: Binding, frame: list[Any], names: dict[bytes, bytes], blobs: dict[bytes, bytes], before: Row | None
+) -> Row:
+    flags, seq, base, checkpoint, blob_ids, meta, body = frame
+    renamed = [names[blob] for blob in blob_ids]
+    sealed = binding.seal(body, seq, BODY)
+    parent = before.digest if before is not None and before.seq == seq - 1 else b""
+    sizes = (len(sealed), *(len(blobs[blob]) for blob in renamed))
+    sealed_meta = binding.seal(meta, seq, META)
+    header = encode_header(Header(1, flags, seq, base, checkpoint, parent, b"".join(renamed), sizes, sealed_meta))
+    return Row(seq, base, binding.digest(header, sealed), header, sealed)
+
+
+def _imported_head(
+    reader: Reader,
+    binding: Binding,
+    about: dict[str, Any],
+    rows: list[Row],
+    blobs: dict[bytes, bytes],
+    data_key: bytes,
+    seen: Seen | None,
+) -> Head:
+    sealing = reader.sealing
+    floor, pinned, hidden = about["marks"]
+    return Head(
+        incarnation=binding.incarnation,
+        seq=about["seq"],
+        base=about["base"],
+        checkpoint=about["checkpoint"],
+        digest=rows[-1].digest,
+        token=seen.head.token + 1 if seen else 0,
+        status=about["status"],
+        created_at=about["created_at"],
+        updated_at=about["updated_at"],
+        row_count=len(rows),
+        stored_bytes=sum(len(row.header) + len(row.body) for row in rows) + sum(map(len, blobs.values())),
+        marks=Marks(floor, tuple(pinned), tuple(hidden)),
+        labels=sealing.label_tokens(about["labels"]),
+        summary=sealing.seal_summary(binding, Summary(about["labels"], about["error"])),
+        data_key=data_key,
+    )

@@ -1,0 +1,160 @@
+"""Group commit: whatever waits when a commit begins goes into one batch, and shares one fsync.
+
+A lone small write is committed at once, on the caller's own thread; as soon as several wait, they go to a writer thread
+as one batch (a thread hop costs as much as an fsync). A write in the queue belongs to the committer: cancelling whoever
+waits for it does not cancel the write.
+"""
+
+import os
+from collections import deque
+from threading import Condition, Lock, Thread
+
+from holdfast.ports import Ticket
+from holdfast.records.errors import StoreError, StoreUnavailable
+from holdfast.records.rows import Swap
+from holdfast.stores.backend import Backend, Busy
+
+BATCH_SWAPS = 256
+BATCH_BYTES = 8 << 20
+INLINE_BYTES = 64 << 10
+BACKLOG_BYTES = 64 << 20
+IDLE_SECONDS = 5.0
+
+
+class Committer:
+    """The one road to `Backend.swap` for new rows."""
+
+    def __init__(self, backend: Backend, *, inline: bool = True) -> None:
+        self._backend = backend
+        self._inline = inline and backend.inline
+        self._queue: deque[tuple[Ticket, Swap]] = deque()
+        self._queued_bytes = 0
+        self._queue_lock = Lock()
+        self._woken = Condition(self._queue_lock)
+        self._commit_lock = Lock()
+        self._writer_process = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if so much waits that new writes should wait too."""
+        return self._queued_bytes > BACKLOG_BYTES
+
+    def submit(self, ticket: Ticket, swap: Swap) -> None:
+        """Queue a write. Writes of one thread are committed in the order they were queued."""
+        with self._queue_lock:
+            self._queue.append((ticket, swap))
+            self._queued_bytes += swap.size
+
+    def drive(self, ticket: Ticket) -> None:
+        """Commit on this thread until the ticket is settled: the first to come commits for all who wait."""
+        while not ticket.settled:
+            with self._commit_lock:
+                if not ticket.settled:
+                    self._commit(self._take(), wait=True)
+
+    def nudge(self) -> None:
+        """Commit a lone small write at once; leave anything more to the writer thread."""
+        if not self._queue:
+            return
+        if self._inline and len(self._queue) == 1 and self._queued_bytes <= INLINE_BYTES and self._commit_inline():
+            return
+        self._wake_writer()
+
+    def _commit_inline(self) -> bool:
+        if not self._commit_lock.acquire(blocking=False):
+            return False
+        try:
+            batch = self._take()
+            try:
+                self._commit(batch, wait=False)
+            except Busy:
+                self._put_back(batch)
+                return False
+        finally:
+            self._commit_lock.release()
+        return True
+
+    def _wake_writer(self) -> None:
+        with self._queue_lock:
+            self._woken.notify()
+            # A forked child has its parent's committer but none of its threads.
+            if self._writer_process == os.getpid():
+                return
+            self._writer_process = os.getpid()
+        Thread(target=self._write, name="holdfast-writer", daemon=True).start()
+
+    def _write(self) -> None:
+        while True:
+            with self._commit_lock:
+                self._commit(self._take(), wait=True)
+            with self._queue_lock:
+                if not self._queue and not self._woken.wait(IDLE_SECONDS) and not self._queue:
+                    self._writer_process = 0
+                    return
+
+    def _take(self) -> list[tuple[Ticket, Swap]]:
+        with self._queue_lock:
+            batch: list[tuple[Ticket, Swap]] = []
+            size = 0
+            while self._queue and len(batch) < BATCH_SWAPS and size < BATCH_BYTES:
+                batch.append(self._queue.popleft())
+                size += batch[-1][1].size
+            self._queued_bytes -= size
+            return batch
+
+    def _put_back(self, batch: list[tuple[Ticket, Swap]]) -> None:
+        with self._queue_lock:
+            self._queue.extendleft(reversed(batch))
+            self._queued_bytes += sum(swap.size for _, swap in batch)
+
+    def _commit(self, batch: list[tuple[Ticket, Swap]], *, wait: bool) -> None:
+        items = _merge(batch)
+        swaps = [swap for swap, _ in items]
+        try:
+            outcomes: list[bool | BaseException] = list(self._backend.swap(swaps, wait=wait)) if swaps else []
+        except Busy:
+            raise
+        except StoreUnavailable as error:
+            outcomes = self._one_by_one(swaps) if len(swaps) > 1 else [error]
+        except BaseException as error:  # noqa: BLE001  every waiting ticket must be settled, and raises it
+            outcomes = [error] * len(swaps)
+        for (_, tickets), outcome in zip(items, outcomes, strict=True):
+            for ticket in tickets:
+                ticket.settle(outcome)
+
+    def _one_by_one(self, swaps: list[Swap]) -> list[bool | BaseException]:
+        """The batch certainly rolled back: one bad item must not fail the others."""
+        outcomes: list[bool | BaseException] = []
+        for swap in swaps:
+            try:
+                outcomes += self._backend.swap([swap])
+            except StoreError as error:
+                outcomes.append(error)
+        return outcomes
+
+
+def _follow(first: Swap, second: Swap) -> Swap:
+    """Two swaps of one thread, the second built on the first, as one."""
+    return second._replace(
+        expected=first.expected,
+        rows=first.rows + second.rows,
+        blobs={**first.blobs, **second.blobs},
+        consumed=first.consumed + second.consumed,
+    )
+
+
+def _merge(batch: list[tuple[Ticket, Swap]]) -> list[tuple[Swap, list[Ticket]]]:
+    """One item per thread, sorted by thread; a swap that does not build on its predecessor is refused by itself."""
+    items: dict[bytes, list[tuple[Swap, list[Ticket]]]] = {}
+    for ticket, swap in batch:
+        chain = items.setdefault(swap.thread, [])
+        if chain and chain[-1][0].replacement == swap.expected:
+            merged, tickets = chain[-1]
+            chain[-1] = (_follow(merged, swap), [*tickets, ticket])
+        else:
+            chain.append((swap, [ticket]))
+    for chain in items.values():
+        for _, tickets in chain[1:]:
+            for ticket in tickets:
+                ticket.settle(False)
+    return [items[thread][0] for thread in sorted(items)]

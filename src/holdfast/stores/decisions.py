@@ -1,0 +1,95 @@
+"""Who may change a thread's head, and what it becomes: all rules about leases, tokens and tombstones, as pure functions.
+
+Each takes the head as it was read and returns the head to swap in, or raises why not. If the swap is then refused
+because somebody was faster, read again and decide again.
+"""
+
+from msgspec.structs import replace
+
+from holdfast.history.log import Log
+from holdfast.records.errors import Deleted, Fenced, LeaseHeld
+from holdfast.records.head import Head, Marks
+from holdfast.records.words import Status
+
+
+def check_not_deleted(head: Head, name: str) -> None:
+    """`Deleted` for a tombstone."""
+    if head.deleted:
+        raise Deleted(f"thread {name!r} was deleted; store.revive({name!r}) brings its id back, empty")
+
+
+def check_not_held(head: Head, name: str, now: int) -> None:
+    """`LeaseHeld` while an unexpired lease stands."""
+    if head.held(now):
+        remaining = (head.expires_at - now) / 1e6
+        raise LeaseHeld(
+            f"thread {name!r} is held by {head.owner} for another {remaining:.1f} s; write through that run",
+            owner=head.owner,
+            remaining=remaining,
+        )
+
+
+def check_may_write(head: Head, name: str, token: int | None, now: int) -> None:
+    """A run writes under its token; a one-shot write (no token) only where no run holds the thread."""
+    check_not_deleted(head, name)
+    if token is None:
+        check_not_held(head, name, now)
+    elif head.token != token:
+        raise Fenced(f"thread {name!r} was taken over (token {head.token}, ours was {token})")
+
+
+def written(head: Head, log: Log, now: int, stored_bytes: int, token: int | None, **changes: object) -> Head:
+    """The head after the rows up to the end of `log`. A one-shot write over a dead lease ends that lease."""
+    if token is None and head.owner:
+        changes |= {"token": head.token + 1, "owner": "", "expires_at": 0}
+    return replace(
+        head,
+        incarnation=log.binding.incarnation,
+        seq=log.seq,
+        base=log.base,
+        checkpoint=log.checkpoint,
+        digest=log.digest,
+        created_at=head.created_at or now,
+        updated_at=now,
+        row_count=head.row_count + log.seq - head.seq,
+        stored_bytes=head.stored_bytes + stored_bytes,
+        **changes,
+    )
+
+
+def claimed(head: Head | None, name: str, owner: str, lease: int, now: int, *, dead_owner: str = "") -> Head:
+    """The head with a lease for `owner` and the next token. `dead_owner` names a holder known to be dead."""
+    head = head or Head(created_at=now)
+    check_not_deleted(head, name)
+    if head.owner != dead_owner:
+        check_not_held(head, name, now)
+    return replace(
+        head, token=head.token + 1, owner=owner, expires_at=now + lease, status=Status.WORKING.value, updated_at=now
+    )
+
+
+def renewed(head: Head, name: str, token: int, lease: int, now: int) -> Head:
+    """The head with the lease extended."""
+    check_may_write(head, name, token, now)
+    return replace(head, expires_at=now + lease)
+
+
+def released(head: Head, name: str, token: int, status: Status, now: int) -> Head:
+    """The head without its lease, under the status the run leaves behind."""
+    check_may_write(head, name, token, now)
+    return replace(head, owner="", expires_at=0, status=status.value, updated_at=now)
+
+
+def deleted(head: Head, now: int) -> Head:
+    """The tombstone: only the token survives, so that a late writer is refused for ever."""
+    return Head(token=head.token, deleted=True, created_at=head.created_at, updated_at=now)
+
+
+def revived(head: Head) -> Head:
+    """An empty head that continues the tokens."""
+    return Head(token=head.token + 1)
+
+
+def marked(head: Head, marks: Marks) -> Head:
+    """The head with other marks."""
+    return replace(head, marks=marks)

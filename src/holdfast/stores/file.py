@@ -1,0 +1,367 @@
+"""Threads in a directory: one append-only log per thread, written under flock. Local file systems only.
+
+A swap is one frame (stores/file_log.py), one write and one fdatasync. A swap that drops something writes a new log and
+renames it over the old one. Writers lock the log's file, then check that it still has its name; readers lock nothing.
+"""
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+
+from holdfast.history.tuning import Tuning
+from holdfast.records.errors import (
+    ConfigurationError,
+    Corrupt,
+    IncompatibleCheckpoint,
+    OutcomeUnknown,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+)
+from holdfast.records.head import decode_head
+from holdfast.records.reports import Guarantee
+from holdfast.records.rows import Row, Swap
+from holdfast.records.words import Durability
+from holdfast.stores.backend import Listing, matches
+from holdfast.stores.file_log import Envelope, Index, change_of, last_frame
+from holdfast.stores.file_pool import (
+    OPEN_FLAGS,
+    SYNC,
+    LogPool,
+    OpenLog,
+    make_directory,
+    sync_data,
+    sync_directory,
+    write_all,
+)
+
+FORMAT = 1
+MARKER = "holdfast.json"
+THREADS = "threads"
+
+_LOG_NAME = re.compile("[0-9a-f]{64}[.]log")
+
+
+class FileBackend:
+    """The interface of `Backend` over a directory that belongs to Holdfast alone."""
+
+    kind = "file"
+    tuning = Tuning()
+    inline = True
+
+    def __init__(self, path: str, durability: Durability = Durability.DURABLE) -> None:
+        if durability not in {Durability.PROCESS, Durability.DURABLE}:
+            raise ConfigurationError(
+                f"a file store cannot be {durability}; use durability='durable' or 'process', "
+                "or a memory store for 'none', Redis, Postgres or S3 for 'replicated'"
+            )
+        self._level = Durability(durability)
+        self._durable = self._level == Durability.DURABLE
+        self._root = Path(path).absolute()
+        self._ready = self._closed = False
+        self._settled_shards: set[str] = set()
+        self._pool = LogPool(self._root / THREADS)
+
+    def open(self) -> None:
+        """See `Backend.open`. Refuses a directory that holds anything else."""
+        if self._closed:
+            raise StoreClosed(f"the file store at {self._root} was closed")
+        try:
+            make_directory(self._root, durable=self._durable)
+            self._claim_root()
+        except (FileExistsError, NotADirectoryError) as error:
+            raise ConfigurationError(f"{self._root} is not a directory; give a file store one of its own") from error
+        except OSError as error:
+            raise self._unavailable(error) from error
+        self._ready = True
+
+    def _claim_root(self) -> None:
+        root = os.open(self._root, os.O_RDONLY)
+        try:
+            _lock_or_refuse(root)  # one process at a time writes the marker
+            self._check_marker()
+            (self._root / THREADS).mkdir(exist_ok=True)
+            if self._durable:
+                os.fsync(root)
+        finally:
+            os.close(root)
+
+    def _check_marker(self) -> None:
+        marker = self._root / MARKER
+        try:
+            version = json.loads(marker.read_bytes())["format"]
+            is_newer = version > FORMAT
+        except FileNotFoundError:
+            self._write_marker(marker)
+            return
+        except (ValueError, TypeError, KeyError) as error:
+            raise Corrupt(f"{marker} is damaged: {error}", record=MARKER) from error
+        if is_newer:
+            raise IncompatibleCheckpoint(
+                f"{self._root} was written by a newer Holdfast (format {version}); upgrade holdfast"
+            )
+
+    def _write_marker(self, marker: Path) -> None:
+        temporary = marker.with_suffix(".new")
+        if foreign := sorted({entry.name for entry in self._root.iterdir()} - {temporary.name}):
+            raise ConfigurationError(
+                f"{self._root} is not a file store and is not empty (it holds {foreign[0]!r}); give an empty directory"
+            )
+        with temporary.open("wb") as file:
+            file.write(json.dumps({"store": "holdfast", "format": FORMAT}).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(marker)
+
+    def close(self) -> None:
+        """See `Backend.close`."""
+        self._closed = True
+        self._pool.drop()
+
+    def guarantee(self) -> Guarantee:
+        """See `Backend.guarantee`."""
+        sync = SYNC if self._durable else "none"
+        return Guarantee(level=self._level, store=self.kind, details={"sync": sync, "lock": "flock"})
+
+    def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
+        """See `Backend.heads`."""
+        return [self._head(thread) for thread in threads]
+
+    def _head(self, thread: bytes) -> bytes | None:
+        with self._reading(thread) as log:
+            return log.index.head or None
+
+    def rows(self, thread: bytes, seq: int) -> list[Row]:
+        """See `Backend.rows`."""
+        with self._reading(thread) as log:
+            rows = log.index.rows
+            if seq not in rows:
+                return []
+            places = [rows[at] for at in range(rows[seq].base, seq + 1) if at in rows]
+            found = log.index.read(log.read, [(place.offset, place.length) for place in places])
+            return [log.index.row(data, place) for data, place in zip(found, places, strict=True)]
+
+    def blobs(self, thread: bytes, ids: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """See `Backend.blobs`."""
+        with self._reading(thread) as log:
+            known = [blob for blob in ids if blob in log.index.blobs]
+            found = log.index.read(log.read, [log.index.blobs[blob] for blob in known])
+            return dict(zip(known, found, strict=True))
+
+    def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
+        """See `Backend.index`."""
+        with self._reading(thread) as log:
+            rows = log.index.rows
+            seqs = sorted((seq for seq in rows if before is None or seq < before), reverse=True)
+            places = [rows[seq] for seq in seqs[:limit]]
+            found = log.index.read(log.read, [(place.offset, place.described) for place in places])
+            return [log.index.row(data, place) for data, place in zip(found, places, strict=True)]
+
+    def inbox(self, thread: bytes) -> dict[str, bytes]:
+        """See `Backend.inbox`."""
+        with self._reading(thread) as log:
+            keys = sorted(log.index.posts)
+            found = log.index.read(log.read, [log.index.posts[key] for key in keys])
+            return dict(zip(keys, found, strict=True))
+
+    def threads(
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
+    ) -> Listing:
+        """See `Backend.threads`: by key. Each page reads the last frame of every log, some 20 us each."""
+        after = bytes.fromhex(cursor) if cursor else b""
+        with self._translated():
+            heads = [entry for entry in self._all_heads() if entry[0].startswith(prefix) and entry[0] > after]
+        found = sorted(entry for entry in heads if matches(decode_head(*entry), statuses, labels))
+        page = found[:limit]
+        return Listing(page, page[-1][0].hex() if len(found) > limit else None)
+
+    def _all_heads(self) -> Iterator[tuple[bytes, bytes]]:
+        for directory, _, names in os.walk(self._root / THREADS, onerror=_raise):
+            for name in filter(_LOG_NAME.fullmatch, names):
+                index = _glance(OpenLog(b"", bytes.fromhex(name[:-4]), f"{directory}/{name}"))
+                if index.head:
+                    yield index.thread, index.head
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        """See `Backend.swap`. Each swap is synced by itself; only the first can be `Busy`, the others wait.
+
+        An error after one of them was made is `OutcomeUnknown`, whatever it was.
+        """
+        outcomes: list[bool] = []
+        try:
+            for swap in swaps:
+                outcomes.append(self._swap_one(swap, wait=wait or bool(outcomes)))
+        except StoreError as error:
+            if any(outcomes):
+                raise OutcomeUnknown(f"a part of these writes was made, then: {error}") from error
+            raise
+        return outcomes
+
+    def _swap_one(self, swap: Swap, *, wait: bool) -> bool:
+        with self._writing(swap.thread, wait=wait, create=not swap.expected) as log:
+            if log.index.head != swap.expected:
+                return False
+            left = log.index.without(swap.drop) if any(swap.drop) else log.index
+            if left.count < log.index.count:
+                self._replace(log, left, swap)
+            else:
+                self._append(log, *change_of(swap))
+            return True
+
+    def post(self, thread: bytes, key: str, value: bytes) -> bool:
+        """See `Backend.post`."""
+        with self._writing(thread) as log:
+            if key in log.index.posts:
+                self._settle_name(log)  # its writer may have died before it could sync
+                self._sync(log)
+                return False
+            self._append(log, Envelope(log.index.head, posts=[(key, len(value))]), [value])
+            return True
+
+    def _append(self, log: OpenLog, envelope: Envelope, content: list[bytes]) -> None:
+        self._settle_name(log)
+        frame = log.index.build(log.thread, envelope, content)
+        try:
+            write_all(log.fd, frame.data)
+        except OSError as error:
+            self._undo(log)
+            raise self._unavailable(error) from error
+        self._sync(log)
+        log.index.accept(frame)
+
+    def _sync(self, log: OpenLog) -> None:
+        if not self._durable:
+            return
+        try:
+            sync_data(log.fd)
+        except OSError as error:
+            self._undo(log)
+            raise OutcomeUnknown(f"{log.path} could not be synced, so the last write may be lost: {error}") from error
+
+    def _undo(self, log: OpenLog) -> None:
+        """Cut off what was not acknowledged."""
+        end = log.index.end
+        log.forget()
+        try:
+            os.ftruncate(log.fd, end)
+        except OSError as error:
+            raise OutcomeUnknown(f"a failed write to {log.path} could not be undone: {error}") from error
+
+    def _replace(self, log: OpenLog, left: Index, swap: Swap) -> None:
+        """Write a log of what is left, with the swap as its last frame, and give it the name of the old one."""
+        fd = os.open(log.temporary, OPEN_FLAGS | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # nobody may append to the new file before its name is on disk
+            index = Index(log.owner, left.name)
+            for change in chain(left.carried(log.read), [change_of(swap)]):
+                frame = index.build(log.thread, *change)
+                write_all(fd, frame.data)
+                index.accept(frame)
+            os.fsync(fd)  # at every level: else a power loss could leave an empty file where a log was
+            log.temporary.rename(log.path)
+        except BaseException:
+            os.close(fd)
+            log.temporary.unlink(missing_ok=True)
+            raise
+        try:
+            log.adopt(fd)
+            log.index = index
+            self._settle_name(log)
+        except OSError as error:
+            raise OutcomeUnknown(f"{log.path} was replaced, but its directory could not be synced: {error}") from error
+
+    def _settle_name(self, log: OpenLog) -> None:
+        """Bring a new file's name to disk. Done before a frame is appended, so a log with such a frame has its name."""
+        if not self._durable or log.index.named:
+            return
+        shard = os.path.dirname(log.path)  # noqa: PTH120  paths of logs are plain strings
+        sync_directory(shard)
+        if shard not in self._settled_shards:
+            sync_directory(self._root / THREADS)
+            self._settled_shards.add(shard)
+        log.index.named = True
+
+    @contextmanager
+    def _reading(self, thread: bytes) -> Iterator[OpenLog]:
+        """The thread's log with an index of all that is in the file; an empty index if there is no file."""
+        with self._translated(), self._pool.held(thread) as log:
+            if (log.fd >= 0 and log.has_its_name()) or self._pool.open_file(log, create=False):
+                log.catch_up()
+            yield log
+
+    @contextmanager
+    def _writing(self, thread: bytes, *, wait: bool = True, create: bool = True) -> Iterator[OpenLog]:
+        """The same with the file locked and a torn tail cut off, so that the next frame goes to the index's end."""
+        with self._translated(), self._pool.held(thread, wait=wait) as log:
+            while log.fd >= 0 or self._pool.open_file(log, create=create):
+                if log.lock_file(wait=wait):
+                    break
+            try:
+                _clean(log)
+                yield log
+            finally:
+                _unlock(log)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        self._check_ready()
+        try:
+            yield
+        except OSError as error:
+            raise self._unavailable(error) from error
+
+    def _check_ready(self) -> None:
+        if self._closed or not self._ready:
+            raise StoreClosed(f"the file store at {self._root} {'was closed' if self._closed else 'is not open yet'}")
+
+    def _unavailable(self, error: OSError) -> StoreUnavailable:
+        return StoreUnavailable(f"the file store at {self._root} cannot be used, nothing was written: {error}")
+
+
+def _clean(log: OpenLog) -> None:
+    """Bring a locked log in order: remove what a writer that died left behind, since a living one had the lock."""
+    if log.fd < 0:
+        return
+    if not log.swept:
+        log.temporary.unlink(missing_ok=True)
+        log.swept = True
+    if log.catch_up(locked=True) > log.index.end:
+        os.ftruncate(log.fd, log.index.end)
+
+
+def _unlock(log: OpenLog) -> None:
+    if log.fd >= 0:
+        fcntl.flock(log.fd, fcntl.LOCK_UN)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _glance(log: OpenLog) -> Index:
+    """The index of the last frame alone, or of everything if the file does not end with a whole frame."""
+    log.adopt(os.open(log.path, os.O_RDONLY))
+    try:
+        if not last_frame(log.index, log.read, os.fstat(log.fd).st_size):
+            log.forget()
+            log.catch_up()
+        return log.index
+    finally:
+        log.shut()
+
+
+def _lock_or_refuse(root: int) -> None:
+    try:
+        fcntl.flock(root, fcntl.LOCK_EX)
+    except OSError as error:
+        raise ConfigurationError(f"no locks on this file system ({error}); put a file store on a local one") from error

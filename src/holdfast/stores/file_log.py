@@ -1,0 +1,307 @@
+"""The log of one thread as bytes: frames behind one another, each chained to the one before, and the index over them.
+
+No files here: bytes come from a reader, `read(offset, length)`. A frame is one change, there wholly or not at all.
+Where the bytes end early inside a frame its write was cut short, and the change never happened. All else is damage.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
+from holdfast.records.rows import Drop, Row, Swap
+
+Reader = Callable[[int, int], bytes]
+
+FORMAT = 1
+MAGIC = b"HFLG"
+LOOSE = 1
+"""A flag: the file's name may not be on disk yet, so the next durable writer must sync the directory first."""
+
+_FIELDS = Struct("<4sBBHIQ")  # magic, format, flags, zero, length of the envelope, length of the frame
+_CHECK = Struct("<I")  # CRC-32 of the previous digest and of these fields: a flipped length is not a torn tail
+_LENGTH = Struct("<Q")  # the length of the frame again, so that the last frame can be found from the end
+DIGEST_BYTES = 16
+HEADER_BYTES = _FIELDS.size + _CHECK.size
+FOOTER_BYTES = _LENGTH.size + DIGEST_BYTES
+START = bytes(DIGEST_BYTES)
+"""What the first frame is chained to."""
+
+SCAN_AHEAD = 1 << 20
+READ_AHEAD = 1 << 16
+CARRY_BYTES = 1 << 20
+"""A rewritten log is carried over in frames of about this size: all the memory a rewrite takes."""
+
+
+class Envelope(msgspec.Struct, array_like=True):
+    """What a frame changes. Rows, blobs and posts are named with their lengths; their bytes follow in this order."""
+
+    head: bytes
+    """The head from here on. Only frames that a rewrite carries over, which are never the last, leave it empty."""
+    rows: list[tuple[int, int, int, int]] = []
+    """seq, base, and the lengths of the row's description and of its body."""
+    blobs: list[tuple[bytes, int]] = []
+    posts: list[tuple[str, int]] = []
+    consumed: tuple[str, ...] = ()
+    thread: bytes = b""
+    """The thread's key, in the first frame of a log."""
+
+
+class Place(NamedTuple):
+    """Where a row is: its description, then its body."""
+
+    offset: int
+    base: int
+    described: int
+    length: int
+
+
+class Frame(NamedTuple):
+    """A frame with its bytes, which end with its digest."""
+
+    envelope: Envelope
+    envelope_length: int
+    flags: int
+    data: bytes | bytearray
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
+_decode_description = msgspec.msgpack.Decoder(tuple[int, int, bytes, bytes]).decode
+
+
+class Window:
+    """A reader that reads ahead, up to `limit`, so that small pieces do not cost a system call each."""
+
+    def __init__(self, read: Reader, limit: int, ahead: int) -> None:
+        self._read = read
+        self._limit = limit
+        self._ahead = ahead
+        self._start = 0
+        self._data = b""
+
+    def get(self, offset: int, length: int) -> bytes:
+        """These bytes; fewer where the reader had no more."""
+        at = offset - self._start
+        if at < 0 or at + length > len(self._data):
+            self._start, at = offset, 0
+            self._data = self._read(offset, max(length, min(self._ahead, self._limit - offset)))
+        return self._data[at : at + length]
+
+    def is_zero(self, offset: int) -> bool:
+        """True if nothing but zeros lies between `offset` and the limit."""
+        steps = range(offset, self._limit, self._ahead)
+        return not any(self.get(at, min(self._ahead, self._limit - at)).strip(b"\0") for at in steps)
+
+
+class Index:
+    """What a log holds, as far as it was read, and the only place that knows the bytes of a frame.
+
+    `owner` is the SHA-256 of the thread's key: every digest is bound to it, so no frame is taken for another thread's.
+    """
+
+    def __init__(self, owner: bytes, name: str) -> None:
+        self.owner = owner
+        self.name = name
+        self.end = 0
+        self.digest = START
+        self.named = False
+        self.thread = b""
+        self.head = b""
+        self.rows: dict[int, Place] = {}
+        self.blobs: dict[bytes, tuple[int, int]] = {}
+        self.posts: dict[str, tuple[int, int]] = {}
+
+    @property
+    def count(self) -> int:
+        """How many things are indexed."""
+        return len(self.rows) + len(self.blobs) + len(self.posts)
+
+    def build(self, thread: bytes, envelope: Envelope, content: Sequence[bytes]) -> Frame:
+        """The frame that adds this change at the end."""
+        if not self.end:
+            envelope.thread = thread
+        described = _encode(envelope)
+        length = HEADER_BYTES + len(described) + sum(map(len, content)) + FOOTER_BYTES
+        flags = 0 if self.named else LOOSE
+        fields = _FIELDS.pack(MAGIC, FORMAT, flags, 0, len(described), length)
+        check = _CHECK.pack(crc32(self.digest + fields))
+        data = bytearray().join((fields, check, described, *content, _LENGTH.pack(length)))
+        data += self._digest_of(data)
+        return Frame(envelope, len(described), flags, data)
+
+    def _digest_of(self, data: bytes | bytearray | memoryview) -> bytes:
+        digest = sha256(self.owner + self.digest)
+        digest.update(data)
+        return digest.digest()[:DIGEST_BYTES]
+
+    def accept(self, frame: Frame) -> None:
+        """Take over what a frame at the end changes."""
+        envelope, data = frame.envelope, frame.data
+        self._place(envelope, self.end + HEADER_BYTES + frame.envelope_length)
+        for key in envelope.consumed:
+            self.posts.pop(key, None)
+        self.head = envelope.head
+        self.thread = self.thread or envelope.thread
+        self.end += len(data)
+        self.digest = bytes(data[-DIGEST_BYTES:])
+        self.named = not frame.flags & LOOSE
+
+    def _place(self, envelope: Envelope, at: int) -> None:
+        for seq, base, described, body in envelope.rows:
+            self.rows[seq] = Place(at, base, described, described + body)
+            at += described + body
+        for blob, length in envelope.blobs:
+            self.blobs[blob] = (at, length)
+            at += length
+        for key, length in envelope.posts:
+            self.posts[key] = (at, length)
+            at += length
+
+    def catch_up(self, read: Reader, size: int) -> None:
+        """Read and verify every frame behind `end`, in a file of `size` bytes. A torn tail is left where it is."""
+        window = Window(read, size, SCAN_AHEAD)
+        while self.end < size and (frame := self._next(window, size)):
+            self.accept(frame)
+
+    def _next(self, window: Window, size: int) -> Frame | None:
+        header = window.get(self.end, min(HEADER_BYTES, size - self.end))
+        if not self._is_header(header):
+            self._require(self._is_torn_header(header, window), "there is no frame")
+            return None
+        _, version, flags, _, envelope_length, length = _FIELDS.unpack_from(header)
+        if version > FORMAT:
+            raise IncompatibleCheckpoint(
+                f"{self.name} was written by a newer Holdfast (format {version}); upgrade holdfast"
+            )
+        if self.end + length > size:
+            return None
+        data = window.get(self.end, length)
+        if self._digest_of(memoryview(data)[:-DIGEST_BYTES]) != data[-DIGEST_BYTES:]:
+            self._require(self._is_torn_frame(data, window), "its digest does not match")
+            return None
+        return Frame(self._opened(data, envelope_length), envelope_length, flags, data)
+
+    def _is_header(self, header: bytes) -> bool:
+        check = crc32(self.digest + header[: _FIELDS.size])
+        return header.startswith(MAGIC) and header[_FIELDS.size :] == _CHECK.pack(check)
+
+    def _is_torn_header(self, header: bytes, window: Window) -> bool:
+        """A header of which only the beginning was written: the file ends there, or is zeros from there."""
+        is_short = len(header) < HEADER_BYTES
+        is_begun = header.startswith(MAGIC[: len(header)])
+        never_ended = is_short or not any(header[_FIELDS.size :])
+        return ((is_begun and never_ended) or not any(header)) and window.is_zero(self.end + len(header))
+
+    def _is_torn_frame(self, data: bytes, window: Window) -> bool:
+        """A frame whose end was never written: power was lost after the file had grown, before the bytes were there."""
+        return not any(data[-DIGEST_BYTES:]) and window.is_zero(self.end + len(data))
+
+    def _require(self, is_torn: bool, problem: str) -> None:
+        if not is_torn:
+            raise self.damage(self.end, problem)
+
+    def _opened(self, data: bytes, envelope_length: int) -> Envelope:
+        try:
+            envelope = _decode_envelope(data[HEADER_BYTES : HEADER_BYTES + envelope_length])
+        except msgspec.MsgspecError as error:
+            raise self.damage(self.end, str(error)) from error
+        if not self.end and sha256(envelope.thread).digest() != self.owner:
+            raise self.damage(0, "it is the log of another thread")
+        return envelope
+
+    def damage(self, offset: int, problem: str) -> Corrupt:
+        """The error for damage at this place."""
+        record = f"{self.name} at byte {offset}"
+        return Corrupt(f"{record} is damaged: {problem}", record=record)
+
+    def row(self, data: bytes, place: Place) -> Row:
+        """The row whose bytes were read; without a body if only its description was."""
+        try:
+            seq, base, digest, header = _decode_description(data[: place.described])
+        except msgspec.MsgspecError as error:
+            raise self.damage(place.offset, str(error)) from error
+        return Row(seq, base, digest, header, data[place.described :])
+
+    def read(self, read: Reader, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each (offset, length); what lies close together is read together."""
+        window = Window(read, max((offset + length for offset, length in spans), default=0), READ_AHEAD)
+        found = {span: window.get(*span) for span in sorted(set(spans))}
+        for (offset, length), data in found.items():
+            if len(data) < length:
+                raise self.damage(offset, "the file ends too early")
+        return [found[span] for span in spans]
+
+    def without(self, drop: Drop) -> "Index":
+        """What a drop leaves, where it lies now."""
+        left = Index(self.owner, self.name)
+        if not drop.everything:
+            left.rows, left.blobs, left.posts = dict(self.rows), dict(self.blobs), dict(self.posts)
+        for start, stop in drop.rows:
+            for seq in range(max(start, min(self.rows, default=stop)), min(stop, max(self.rows, default=start) + 1)):
+                left.rows.pop(seq, None)
+        for blob in drop.blobs:
+            left.blobs.pop(blob, None)
+        return left
+
+    def carried(self, read: Reader) -> Iterator[tuple[Envelope, list[bytes]]]:
+        """All that is indexed, as changes of bounded size for a new log."""
+        envelope, content, size = Envelope(b""), list[bytes](), 0
+        for kind, entry, span in self._pieces():
+            getattr(envelope, kind).append(entry)
+            content += self.read(read, [span])
+            size += span[1]
+            if size >= CARRY_BYTES:
+                yield envelope, content
+                envelope, content, size = Envelope(b""), [], 0
+        if content:
+            yield envelope, content
+
+    def _pieces(self) -> Iterator[tuple[str, tuple[object, ...], tuple[int, int]]]:
+        for seq, (offset, base, described, length) in self.rows.items():
+            yield "rows", (seq, base, described, length - described), (offset, length)
+        for blob, (offset, length) in self.blobs.items():
+            yield "blobs", (blob, length), (offset, length)
+        for key, (offset, length) in self.posts.items():
+            yield "posts", (key, length), (offset, length)
+
+
+def change_of(swap: Swap) -> tuple[Envelope, list[bytes]]:
+    """What a swap adds, as an envelope and the bytes it names."""
+    envelope, content = Envelope(swap.replacement, consumed=swap.consumed), list[bytes]()
+    for seq, base, digest, header, body in swap.rows:
+        description = _encode((seq, base, digest, header))
+        envelope.rows.append((seq, base, len(description), len(body)))
+        content += (description, body)
+    for blob, data in swap.blobs.items():
+        envelope.blobs.append((blob, len(data)))
+        content.append(data)
+    return envelope, content
+
+
+def last_frame(index: Index, read: Reader, size: int) -> bool:
+    """Set an empty index to the last frame alone, and the thread's key; False if only a full reading can tell.
+
+    This is what makes a listing cheap: it verifies the frame that holds the head, and leaves the rest unread.
+    """
+    footer = read(max(size - FOOTER_BYTES, 0), FOOTER_BYTES)
+    length = _LENGTH.unpack_from(footer)[0] if len(footer) == FOOTER_BYTES else 0
+    if not HEADER_BYTES + FOOTER_BYTES <= length <= size:
+        return False
+    try:
+        index.thread = _first_thread(read, size)
+        index.end = size - length
+        index.digest = read(index.end - DIGEST_BYTES, DIGEST_BYTES) if index.end else START
+        index.catch_up(read, size)
+    except (Corrupt, msgspec.MsgspecError):
+        return False
+    return index.end == size and sha256(index.thread).digest() == index.owner
+
+
+def _first_thread(read: Reader, size: int) -> bytes:
+    envelope_length = _FIELDS.unpack_from(read(0, HEADER_BYTES))[4]
+    return _decode_envelope(read(HEADER_BYTES, min(envelope_length, size))).thread

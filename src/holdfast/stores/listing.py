@@ -1,0 +1,122 @@
+"""Listings: pages of checkpoints and of threads. Blocking; every item is checked against its own digest."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.history.meta import checkpoint_info
+from holdfast.records.checkpoint import CheckpointInfo
+from holdfast.records.errors import ConfigurationError
+from holdfast.records.head import Head, decode_head
+from holdfast.records.identity import thread_id_of
+from holdfast.records.reports import Stats
+from holdfast.records.thread import Lease, ThreadInfo
+from holdfast.records.times import from_microseconds
+from holdfast.records.words import Status
+from holdfast.stores.reader import Reader
+
+CHUNK = 256
+MAX_LIMIT = 10_000
+
+
+def thread_info(reader: Reader, thread: bytes, head: Head) -> ThreadInfo:
+    """What is shown of a thread."""
+    summary = reader.sealing.read_summary(reader.binding(thread, head), head) if head.summary else None
+    lease = Lease(head.owner, head.token, from_microseconds(head.expires_at)) if head.owner else None
+    return ThreadInfo(
+        thread_id=thread_id_of(thread),
+        status=Status(head.status),
+        seq=head.checkpoint,
+        labels=dict(summary.labels) if summary else {},
+        created_at=from_microseconds(head.created_at),
+        updated_at=from_microseconds(head.updated_at),
+        row_count=head.row_count,
+        stored_bytes=head.stored_bytes,
+        lease=lease,
+        error=summary.error if summary else None,
+        pinned=head.marks.pinned,
+    )
+
+
+def check_limit(limit: int) -> int:
+    """A page's size, within reason."""
+    if not 1 <= limit <= MAX_LIMIT:
+        raise ConfigurationError(f"limit={limit}; a page has 1 to {MAX_LIMIT} items")
+    return limit
+
+
+def _before(cursor: str | int | None) -> int | None:
+    try:
+        return None if cursor is None else int(cursor)
+    except ValueError:
+        raise ConfigurationError(f"cursor {cursor!r} is not one that history() gave") from None
+
+
+class Listings:
+    """The listing side of a store handle."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def history(
+        self, thread: bytes, cursor: str | int | None, limit: int, where: Mapping[str, Any] | None, *, journal: bool
+    ) -> tuple[list[CheckpointInfo], str | None]:
+        """Checkpoints before the cursor, newest first, that match; and the cursor for the next page."""
+        before = _before(cursor)
+        check_limit(limit)
+        head = self._reader.living(thread).head
+        binding = self._reader.binding(thread, head)
+        found: list[CheckpointInfo] = []
+        while True:
+            headers = self._reader.headers(thread, head, before, CHUNK)
+            for header in headers:
+                if not head.marks.shows(header.seq) or not (journal or header.is_checkpoint):
+                    continue
+                info = checkpoint_info(binding, header, pinned=header.seq in head.marks.pinned)
+                if where is None or _matches(info.metadata, where):
+                    if len(found) == limit:
+                        return found, str(found[-1].seq)
+                    found.append(info)
+            if len(headers) < CHUNK:
+                return found, None
+            before = headers[-1].seq
+
+    def threads(
+        self, statuses: Sequence[str], labels: Mapping[str, str], cursor: str | None, limit: int
+    ) -> tuple[list[ThreadInfo], str | None]:
+        """A page of threads, and the cursor for the next."""
+        sealing = self._reader.sealing
+        listing = self._reader.backend.threads(
+            sealing.prefix, statuses, sealing.label_choices(labels), cursor, check_limit(limit)
+        )
+        infos = [thread_info(self._reader, thread, decode_head(thread, head)) for thread, head in listing.heads]
+        return infos, listing.next
+
+    def all_threads(self) -> list[bytes]:
+        """The key of every listed thread of this namespace."""
+        keys: list[bytes] = []
+        cursor: str | None = None
+        while True:
+            listing = self._reader.backend.threads(self._reader.sealing.prefix, (), (), cursor, 1000)
+            keys += [thread for thread, _ in listing.heads]
+            cursor = listing.next
+            if cursor is None:
+                return keys
+
+    def stats(self) -> Stats:
+        """Totals over the heads of all threads."""
+        statuses: dict[str, int] = {}
+        rows = size = threads = 0
+        cursor: str | None = None
+        while True:
+            listing = self._reader.backend.threads(self._reader.sealing.prefix, (), (), cursor, 1000)
+            for thread, encoded in listing.heads:
+                head = decode_head(thread, encoded)
+                statuses[head.status] = statuses.get(head.status, 0) + 1
+                rows, size, threads = rows + head.row_count, size + head.stored_bytes, threads + 1
+            cursor = listing.next
+            if cursor is None:
+                return Stats(threads=threads, rows=rows, bytes=size, statuses=statuses)
+
+
+def _matches(metadata: dict[str, Any], where: Mapping[str, Any]) -> bool:
+    return all(key in metadata and metadata[key] == value for key, value in where.items())

@@ -1,0 +1,154 @@
+"""Threads in this process's memory: gone when it ends. The model that all other backends are compared with."""
+
+from collections.abc import Collection, Mapping, Sequence
+from threading import Lock
+
+from holdfast.history.tuning import Tuning
+from holdfast.records.errors import ConfigurationError, StoreClosed
+from holdfast.records.head import Head
+from holdfast.records.reports import Guarantee
+from holdfast.records.rows import Drop, Row, Swap
+from holdfast.records.words import Durability
+from holdfast.stores.backend import Listing, matches
+
+
+class _Thread:
+    """Everything kept of one thread. `born` numbers threads in the order of their creation."""
+
+    def __init__(self, born: int) -> None:
+        self.born = born
+        self.encoded = b""
+        self.head = Head()
+        self.rows: dict[int, Row] = {}
+        self.blobs: dict[bytes, bytes] = {}
+        self.posts: dict[str, bytes] = {}
+
+    def apply(self, swap: Swap) -> None:
+        self.encoded, self.head = swap.replacement, swap.head
+        self._drop(swap.drop)
+        self.rows.update((row.seq, row) for row in swap.rows)
+        self.blobs.update(swap.blobs)
+        for key in swap.consumed:
+            self.posts.pop(key, None)
+
+    def _drop(self, drop: Drop) -> None:
+        if drop.everything:
+            self.rows, self.blobs, self.posts = {}, {}, {}
+        for start, stop in drop.rows:
+            for seq in range(start, stop):
+                self.rows.pop(seq, None)
+        for blob in drop.blobs:
+            self.blobs.pop(blob, None)
+
+
+class MemoryBackend:
+    """The interface of `Backend` over a dict and a lock."""
+
+    kind = "memory"
+    tuning = Tuning()
+    inline = True
+
+    def __init__(self, durability: Durability = Durability.NONE) -> None:
+        if durability != Durability.NONE:
+            raise ConfigurationError(f"a memory store cannot be {durability}; use a path, or durability='none'")
+        self._threads: dict[bytes, _Thread] = {}
+        self._lock = Lock()
+        self._closed = False
+
+    def open(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Later calls raise `StoreClosed`."""
+        self._closed = True
+
+    def guarantee(self) -> Guarantee:
+        """Nothing survives the process."""
+        return Guarantee(level=Durability.NONE, store=self.kind)
+
+    def check(self) -> list[str]:
+        """Nothing can be wrong with a dict."""
+        return []
+
+    def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
+        """See `Backend.heads`."""
+        with self._lock:
+            found = [self._found(thread) for thread in threads]
+            return [kept.encoded or None if kept else None for kept in found]
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        """See `Backend.swap`."""
+        with self._lock:
+            return [self._swap_one(swap) for swap in swaps]
+
+    def _swap_one(self, swap: Swap) -> bool:
+        kept = self._found(swap.thread)
+        if (kept.encoded if kept else b"") != swap.expected:
+            return False
+        self._kept(swap.thread).apply(swap)
+        return True
+
+    def rows(self, thread: bytes, seq: int) -> list[Row]:
+        """See `Backend.rows`."""
+        with self._lock:
+            kept = self._found(thread)
+            if kept is None or seq not in kept.rows:
+                return []
+            return [kept.rows[at] for at in range(kept.rows[seq].base, seq + 1) if at in kept.rows]
+
+    def blobs(self, thread: bytes, ids: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """See `Backend.blobs`."""
+        with self._lock:
+            kept = self._found(thread)
+            return {blob: kept.blobs[blob] for blob in ids if blob in kept.blobs} if kept else {}
+
+    def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
+        """See `Backend.index`."""
+        with self._lock:
+            kept = self._found(thread)
+            seqs = sorted((seq for seq in kept.rows if before is None or seq < before), reverse=True) if kept else []
+            return [kept.rows[seq]._replace(body=b"") for seq in seqs[:limit]] if kept else []
+
+    def threads(
+        self, prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+    ) -> Listing:
+        """See `Backend.threads`: newest created first."""
+        with self._lock:
+            self._check_open()
+            found = [
+                (kept.born, thread, kept.encoded)
+                for thread, kept in self._threads.items()
+                if thread.startswith(prefix) and matches(kept.head, statuses, labels)
+            ]
+        found.sort(reverse=True)
+        found = [entry for entry in found if cursor is None or entry[0] < int(cursor)]
+        page = found[:limit]
+        return Listing([(thread, head) for _, thread, head in page], str(page[-1][0]) if len(found) > limit else None)
+
+    def post(self, thread: bytes, key: str, value: bytes) -> bool:
+        """See `Backend.post`."""
+        with self._lock:
+            self._check_open()
+            posts = self._kept(thread).posts
+            is_new = key not in posts
+            posts.setdefault(key, value)
+            return is_new
+
+    def inbox(self, thread: bytes) -> dict[str, bytes]:
+        """See `Backend.inbox`."""
+        with self._lock:
+            kept = self._found(thread)
+            return dict(sorted(kept.posts.items())) if kept else {}
+
+    def _found(self, thread: bytes) -> _Thread | None:
+        self._check_open()
+        return self._threads.get(thread)
+
+    def _kept(self, thread: bytes) -> _Thread:
+        if thread not in self._threads:
+            self._threads[thread] = _Thread(len(self._threads))
+        return self._threads[thread]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("this memory store was closed")

@@ -1,0 +1,74 @@
+"""Reading and replacing the head objects of threads, with their tags kept, so that a commit need not read first."""
+
+from collections import OrderedDict
+from threading import Lock
+from typing import NamedTuple
+
+from holdfast.stores.object_calls import Calls
+from holdfast.stores.object_names import head_name
+from holdfast.stores.object_record import NO_LEFTOVERS, Record, decode_record, encode_record
+
+KEPT = 4096
+
+
+class Kept(NamedTuple):
+    """A record as it was read or written, and its object's tag: None if there is no object."""
+
+    record: Record
+    tag: str | None = None
+    is_swept: bool = False
+    """True if this process has removed the record's leftovers."""
+
+
+class Heads:
+    """The heads that this process has seen lately. Nothing here is trusted for a commit: the tag is compared."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._lock = Lock()
+
+    def known(self, thread: bytes) -> Kept | None:
+        """The record that was seen last, perhaps an old one."""
+        with self._lock:
+            return self._kept.get(thread)
+
+    def fetch(self, thread: bytes) -> Kept:
+        """The record as it is now; an empty one if there is none."""
+        found = self.read(head_name(thread))
+        if found is None:
+            self._forget(thread)
+            return Kept(Record(thread))
+        return self._remember(found)
+
+    def read(self, name: str) -> Kept | None:
+        """The record in an object, not remembered."""
+        found = self._calls.get(name)
+        return None if found is None else Kept(decode_record(name, found[0]), found[1])
+
+    def replace(self, old: Kept, record: Record, *, is_swept: bool = False) -> Kept | None:
+        """Put a record in place of an old one; None if that is not the present one any more."""
+        self._forget(record.thread)
+        tag = self._calls.replace(head_name(record.thread), encode_record(record), old.tag)
+        return None if tag is None else self._remember(Kept(record, tag, is_swept))
+
+    def swept(self, kept: Kept) -> None:
+        """Note that the leftovers of a record are gone: the next record need not carry them."""
+        self._remember(kept._replace(is_swept=True))
+
+    def _forget(self, thread: bytes) -> None:
+        with self._lock:
+            self._kept.pop(thread, None)
+
+    def _remember(self, kept: Kept) -> Kept:
+        """Keep a record unless a newer one is: a slow reply must not bring back an old one."""
+        record = kept.record
+        with self._lock:
+            other = self._kept.pop(record.thread, kept)
+            if other.record.version == record.version:
+                is_swept = kept.is_swept or other.is_swept or record.leftovers == NO_LEFTOVERS
+                kept = other = kept._replace(is_swept=is_swept)
+            self._kept[record.thread] = other if other.record.version > record.version else kept
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return kept

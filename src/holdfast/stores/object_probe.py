@@ -1,0 +1,59 @@
+"""Does an object store keep its word? Asked at open: one that ignores conditions would let two writers in."""
+
+from collections.abc import Iterator
+from secrets import token_hex
+
+from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleCheckpoint
+from holdfast.stores.object_calls import Calls
+from holdfast.stores.object_names import FORMAT_NAME
+
+FORMAT = 1
+
+
+def check_format(calls: Calls) -> None:
+    """Write the version of the layout into a new store; refuse a store that a newer version has written."""
+    found = calls.get(FORMAT_NAME)
+    if found is None:
+        calls.put_if_absent(FORMAT_NAME, str(FORMAT).encode())
+        return
+    if not found[0].isdigit():
+        raise Corrupt("the object 'format' is damaged, or not one of Holdfast's", record=f"object {FORMAT_NAME}")
+    if int(found[0]) > FORMAT:
+        raise IncompatibleCheckpoint(
+            f"this object store was written by a newer Holdfast (format {int(found[0])}); upgrade holdfast"
+        )
+
+
+def probe(calls: Calls) -> None:
+    """`ConfigurationError` if one of the five calls does not do what `Objects` says."""
+    name = f"probe/{token_hex(16)}"
+    try:
+        for fault in _faults(calls, name):
+            raise ConfigurationError(
+                f"this object store {fault}: checkpoints would be lost there. Use one with conditional writes"
+                " (If-None-Match and If-Match on S3), or correct its get, put_if_absent, put_if_match, list or delete"
+            )
+    finally:
+        calls.delete(name)
+
+
+def _faults(calls: Calls, name: str) -> Iterator[str]:
+    first = calls.put_if_absent(name, b"first")
+    if first is None:
+        yield "refuses to create an object"
+        return
+    if calls.put_if_absent(name, b"second") is not None:
+        yield "overwrites an object that was to be created only if absent"
+    tag = calls.put_if_match(name, b"third", first)
+    if tag is None:
+        yield "refuses to replace an object whose tag matches"
+        return
+    if calls.put_if_match(name, b"fourth", first) is not None:
+        yield "replaces an object although its tag has changed"
+    if calls.get(name) != (b"third", tag):
+        yield "does not return what was put last, with its tag"
+    if list(calls.names(name)) != [name] or list(calls.names(name, name)):
+        yield "does not list what is there"
+    calls.delete(name)
+    if calls.get(name) is not None or calls.put_if_match(name, b"fifth", tag) is not None:
+        yield "brings back an object that was deleted"

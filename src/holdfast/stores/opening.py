@@ -1,0 +1,140 @@
+"""From a URL to a store: which backend it names, shared by all handles of one process on the same place."""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from threading import Lock
+from typing import TypedDict
+from urllib.parse import unquote
+
+from holdfast.codec.keys import KeyRing
+from holdfast.records.errors import ConfigurationError
+from holdfast.records.retention import Retention
+from holdfast.records.words import Durability
+from holdfast.stores.backend import Backend
+from holdfast.stores.committer import Committer
+from holdfast.stores.memory import MemoryBackend
+
+DEFAULT_URL = "holdfast.db"
+VARIABLE = "HOLDFAST_STORE"
+COMING = {"redis": "redis", "rediss": "redis", "postgresql": "postgres", "postgres": "postgres", "s3": "s3"}
+
+
+class Options(TypedDict, total=False):
+    """The keywords every store takes beside its place."""
+
+    keys: KeyRing | bytes | None
+    compress: bool
+    retention: Retention | None
+    sweep: timedelta | float | None
+    namespace: str
+
+
+class Shared:
+    """A backend and its committer, kept while any handle uses them."""
+
+    def __init__(self, identity: object, backend: Backend, *, inline: bool) -> None:
+        self.backend = backend
+        self.committer = Committer(backend, inline=inline)
+        self._identity = identity
+        self._handles = 0
+
+    def acquire(self) -> "Shared":
+        """One more handle."""
+        self._handles += 1
+        return self
+
+    def release(self) -> None:
+        """One handle less; the last one closes the backend."""
+        with _lock:
+            self._handles -= 1
+            if self._handles:
+                return
+            if _shared.get(self._identity) is self:
+                del _shared[self._identity]
+        self.backend.close()
+
+
+_shared: dict[object, Shared] = {}
+_lock = Lock()
+
+
+def share(identity: object, make: Callable[[], Backend], *, inline: bool) -> Shared:
+    """The shared backend of that identity, made if need be. None as identity shares with nobody."""
+    with _lock:
+        # A forked child must not use its parent's connections.
+        key = None if identity is None else (os.getpid(), inline, identity)
+        found = _shared.get(key) if key is not None else None
+        if found is None:
+            found = Shared(key, make(), inline=inline)
+            if key is not None:
+                _shared[key] = found
+        return found.acquire()
+
+
+def level_of(durability: Durability | str | None) -> Durability | None:
+    """A durability level by its word."""
+    try:
+        return None if durability is None else Durability(durability)
+    except ValueError:
+        raise ConfigurationError(f"durability={durability!r}; levels are {', '.join(Durability)}") from None
+
+
+def memory(durability: Durability | None, *, inline: bool) -> Shared:
+    """A new memory backend."""
+    return share(None, lambda: MemoryBackend(durability or Durability.NONE), inline=inline)
+
+
+def sqlite(path: str | os.PathLike[str], durability: Durability | None, *, inline: bool) -> Shared:
+    """The SQLite backend of a path."""
+    from holdfast.stores.sqlite import SQLiteBackend  # noqa: PLC0415  sqlite3 is loaded only where it is used
+
+    place = _place(path)
+    if place == ":memory:":
+        return share(None, lambda: SQLiteBackend(place, durability), inline=inline)
+    level = durability or Durability.DURABLE
+    return share(("sqlite", os.path.realpath(place), level), lambda: SQLiteBackend(place, level), inline=inline)
+
+
+def file(path: str | os.PathLike[str], durability: Durability | None, *, inline: bool) -> Shared:
+    """The file backend of a directory."""
+    from holdfast.stores.file import FileBackend  # noqa: PLC0415
+
+    place, level = _place(path), durability or Durability.DURABLE
+    return share(("file", os.path.realpath(place), level), lambda: FileBackend(place, level), inline=inline)
+
+
+def _place(path: str | os.PathLike[str]) -> str:
+    place = os.fspath(path)
+    if not isinstance(place, str) or not place or "\0" in place:
+        raise ConfigurationError(f"{path!r} is not a path")
+    return place
+
+
+def resolve(url: str | os.PathLike[str] | None, durability: Durability | str | None, *, inline: bool) -> Shared:
+    """The backend a URL names. A plain path is a SQLite file; without one HOLDFAST_STORE, else holdfast.db."""
+    text = os.fspath(url) if url is not None else os.environ.get(VARIABLE) or DEFAULT_URL
+    level = level_of(durability)
+    scheme, colon, rest = text.partition(":")
+    if not colon or len(scheme) < 2 or "/" in scheme or "\\" in scheme or "." in scheme:
+        return sqlite(text, level, inline=inline)
+    if scheme == "memory":
+        return memory(level, inline=inline)
+    if scheme in {"sqlite", "file"}:
+        path = _path_of(scheme, rest)
+        return sqlite(path, level, inline=inline) if scheme == "sqlite" else file(path, level, inline=inline)
+    if scheme in COMING:
+        raise ConfigurationError(
+            f"{scheme}: stores need holdfast[{COMING[scheme]}] of a later version; this one has memory:, file: and sqlite:"
+        )
+    raise ConfigurationError(
+        f"unknown store {text!r}: a path (SQLite), or a URL that begins with memory:, file: or sqlite:"
+    )
+
+
+def _path_of(scheme: str, rest: str) -> str:
+    """`sqlite:a.db`, `sqlite:///abs/a.db` and `file:dir` all name a path."""
+    path = unquote(rest.removeprefix("//")) if rest.startswith("//") else rest
+    if not path:
+        raise ConfigurationError(f"{scheme}: needs a path, such as {scheme}:agents{'.db' if scheme == 'sqlite' else ''}")
+    return path

@@ -1,0 +1,141 @@
+"""Reading threads: heads, whole checkpoints and their histories. Blocking; verifies everything it returns.
+
+A prune or delete may win a race against a reader. Then what is missing is explained by a head that has changed, and
+the answer is NotFound; under an unchanged head it is damage.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from holdfast.history.binding import Binding
+from holdfast.history.format import Header, decode_header
+from holdfast.history.log import Log
+from holdfast.history.restore import Folded, fill, fold
+from holdfast.records.errors import Corrupt, NotFound
+from holdfast.records.head import Head, Marks, decode_head
+from holdfast.records.identity import CheckpointId, life_of, thread_id_of
+from holdfast.records.rows import Row
+from holdfast.stores.backend import Backend
+from holdfast.stores.sealing import Sealing
+
+ATTEMPTS = 8
+
+
+class Seen(NamedTuple):
+    """A head as it was read: decoded, and its exact bytes to compare with."""
+
+    head: Head
+    encoded: bytes
+
+
+class Loaded(NamedTuple):
+    """A thread restored at one seq."""
+
+    seen: Seen
+    log: Log
+    header: Header
+
+
+class Reader:
+    """The read side of a store handle."""
+
+    def __init__(self, backend: Backend, sealing: Sealing) -> None:
+        self.backend = backend
+        self.sealing = sealing
+
+    def seen(self, thread: bytes) -> Seen | None:
+        """The thread's head, None if it never had one."""
+        encoded = self.backend.heads([thread])[0]
+        return None if encoded is None else Seen(decode_head(thread, encoded), encoded)
+
+    def living(self, thread: bytes) -> Seen:
+        """The head of a thread that has rows; `NotFound` otherwise."""
+        seen = self.seen(thread)
+        if seen is None or seen.head.deleted or not seen.head.seq:
+            raise NotFound(f"there is no thread {thread_id_of(thread)!r}")
+        return seen
+
+    def binding(self, thread: bytes, head: Head) -> Binding:
+        """What ties this thread's bytes together."""
+        return self.sealing.binding(thread, head)
+
+    def load_head(self, thread: bytes) -> Loaded:
+        """The thread as it is now; `NotFound` if there is none."""
+        return self._load(thread, None, "")
+
+    def load_checkpoint(self, thread: bytes, seq: int, life: str = "") -> Loaded:
+        """One checkpoint; `NotFound` if it is gone or never was. `life` must match if given."""
+        loaded = self._load(thread, seq, life)
+        if not loaded.header.is_checkpoint:
+            raise NotFound(f"row {seq} of thread {thread_id_of(thread)!r} is a journal row, not a checkpoint")
+        return loaded
+
+    def _load(self, thread: bytes, seq: int | None, life: str) -> Loaded:
+        seen = self.living(thread)
+        for _ in range(ATTEMPTS):
+            self._check_visible(thread, seen.head, seq, life)
+            loaded = self._try(thread, seen, seen.head.seq if seq is None else seq)
+            if isinstance(loaded, Loaded):
+                return loaded
+            again = self.living(thread)
+            if again.encoded == seen.encoded:
+                raise Corrupt(f"{loaded} is missing", record=loaded)
+            seen = again
+        raise Corrupt(f"{loaded} is missing", record=loaded)
+
+    def _try(self, thread: bytes, seen: Seen, seq: int) -> Loaded | str:
+        """The checkpoint, or the name of the record that is missing."""
+        binding = self.binding(thread, seen.head)
+        rows = self.backend.rows(thread, seq)
+        if not rows or [row.seq for row in rows] != list(range(rows[-1].base, seq + 1)):
+            return binding.row_name(seq)
+        folded = fold(binding, rows, seq)
+        if seq == seen.head.seq and folded.digest != seen.head.digest:
+            return binding.row_name(seq)
+        return self._filled(thread, seen, folded)
+
+    def _filled(self, thread: bytes, seen: Seen, folded: Folded) -> Loaded | str:
+        wanted = folded.blobs()
+        stored = self.backend.blobs(thread, wanted) if wanted else {}
+        for blob in wanted:
+            if blob not in stored:
+                return f"blob {blob.hex()} of {folded.binding.thread_id!r}"
+        return Loaded(seen, fill(folded, stored, self.backend.tuning), folded.header)
+
+    def newest_checkpoint(self, thread: bytes, loaded: Loaded) -> Header:
+        """The header of the newest checkpoint at or before what was loaded."""
+        seq = loaded.header.checkpoint
+        if seq in {loaded.header.seq, 0}:
+            return loaded.header
+        rows = self.backend.index(thread, seq + 1, 1)
+        if not rows or rows[0].seq != seq:
+            raise Corrupt(f"{loaded.log.binding.row_name(seq)} is missing", record=loaded.log.binding.row_name(seq))
+        return decode_header(loaded.log.binding, rows[0])
+
+    def _check_visible(self, thread: bytes, head: Head, seq: int | None, life: str) -> None:
+        name = thread_id_of(thread)
+        if life and life != life_of(head.incarnation):
+            raise NotFound(f"checkpoint {CheckpointId(name, seq or 0, life)} belongs to an earlier life of that thread")
+        if seq is not None and (not 1 <= seq <= head.seq or not head.marks.shows(seq)):
+            raise NotFound(f"thread {name!r} has no checkpoint {seq}")
+
+    def headers(self, thread: bytes, head: Head, before: int | None = None, limit: int | None = None) -> list[Header]:
+        """Headers of rows, newest first, each verified."""
+        binding = self.binding(thread, head)
+        rows = [row for row in self.backend.index(thread, before, limit) if row.seq <= head.seq]
+        _check_gaps(binding, head, before, rows, complete=limit is None or len(rows) < limit)
+        return [decode_header(binding, row) for row in rows]
+
+
+def _check_gaps(binding: Binding, head: Head, before: int | None, rows: list[Row], *, complete: bool) -> None:
+    """A listing must not silently lack a row: only what a prune may have dropped can be missing."""
+    above = head.seq + 1 if before is None else min(before, head.seq + 1)
+    for seq in [*(row.seq for row in rows), *([0] if complete else [])]:
+        for missing in _shown_between(head.marks, seq, above):
+            raise Corrupt(f"{binding.row_name(missing)} is missing", record=binding.row_name(missing))
+        above = seq
+
+
+def _shown_between(marks: Marks, low: int, high: int) -> Iterator[int]:
+    yield from (seq for seq in marks.pinned if low < seq < high and marks.shows(seq))
+    yield from (seq for seq in range(max(low + 1, marks.floor), high) if marks.shows(seq))

@@ -1,0 +1,23 @@
+"""SQL in named, described statements, and numbered migrations; one family of files per database."""
+
+from functools import cache
+from importlib.resources import files
+
+
+@cache
+def statements(database: str) -> dict[str, str]:
+    """The statements of `<database>.sql`, by name."""
+    text = files(__name__).joinpath(f"{database}.sql").read_text(encoding="utf-8")
+    found: dict[str, str] = {}
+    for block in text.split("-- name: ")[1:]:
+        name, _, rest = block.partition("\n")
+        lines = [line for line in rest.splitlines() if line and not line.startswith("--")]
+        found[name.strip()] = "\n".join(lines)
+    return found
+
+
+@cache
+def migrations(database: str) -> list[str]:
+    """The scripts `<database>_NNN.sql`, in their order: the n-th leads to schema version n."""
+    names = sorted(entry.name for entry in files(__name__).iterdir() if entry.name.startswith(f"{database}_"))
+    return [files(__name__).joinpath(name).read_text(encoding="utf-8") for name in names]

@@ -1,0 +1,66 @@
+-- name: swap_one
+-- The common commit: one row onto an existing head, labels unchanged.
+INSERT INTO swaps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: find_thread
+-- A thread is within 16 numbers of its hash.
+SELECT number, thread, head FROM heads WHERE number BETWEEN ?1 AND ?1 + 15 ORDER BY number
+
+-- name: find_orphan
+-- Rows whose head is gone: damage, since heads are never removed.
+SELECT id >> 28 FROM rows WHERE id >= ?1 << 28 AND id < (?1 + 16) << 28
+   AND id >> 28 NOT IN (SELECT number FROM heads WHERE number BETWEEN ?1 AND ?1 + 15) LIMIT 1
+
+-- name: read_head
+SELECT head, labels, status FROM heads WHERE number = ?
+
+-- name: insert_head
+INSERT INTO heads (number, thread, head, labels, status, born)
+VALUES (?, ?, ?, ?, ?, (SELECT coalesce(max(born), 0) + 1 FROM heads))
+
+-- name: update_head
+UPDATE heads SET head = ?, labels = ?, status = ? WHERE number = ?
+
+-- name: drop_labels
+DELETE FROM labels WHERE number = ?
+
+-- name: insert_label
+INSERT OR IGNORE INTO labels (token, number) VALUES (?, ?)
+
+-- name: insert_row
+INSERT OR REPLACE INTO rows (id, base, digest, header, body) VALUES (?, ?, ?, ?, ?)
+
+-- name: insert_blob
+INSERT OR REPLACE INTO blobs (number, blob, data) VALUES (?, ?, ?)
+
+-- name: drop_rows
+DELETE FROM rows WHERE id >= ? AND id < ?
+
+-- name: drop_blob
+DELETE FROM blobs WHERE number = ? AND blob = ?
+
+-- name: drop_blobs
+DELETE FROM blobs WHERE number = ?
+
+-- name: drop_posts
+DELETE FROM posts WHERE number = ?
+
+-- name: drop_post
+DELETE FROM posts WHERE number = ? AND key = ?
+
+-- name: read_rows
+-- Everything a restore of one row reads, in one range.
+SELECT id, base, digest, header, body FROM rows
+ WHERE id BETWEEN (SELECT (id & ~268435455) | base FROM rows WHERE id = ?1) AND ?1 ORDER BY id
+
+-- name: read_index
+SELECT id, base, digest, header, x'' FROM rows WHERE id >= ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3
+
+-- name: read_blob
+SELECT data FROM blobs WHERE number = ? AND blob = ?
+
+-- name: insert_post
+INSERT OR IGNORE INTO posts (number, key, value) VALUES (?, ?, ?)
+
+-- name: read_posts
+SELECT key, value FROM posts WHERE number = ? ORDER BY key

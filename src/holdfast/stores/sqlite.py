@@ -1,0 +1,314 @@
+"""Threads in one SQLite file: the default store. A swap is one transaction; many processes may share the file."""
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+
+from holdfast.history.tuning import Tuning
+from holdfast.records.errors import ConfigurationError, Corrupt, StoreError
+from holdfast.records.reports import Guarantee
+from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
+from holdfast.records.words import Durability
+from holdfast.stores.backend import Listing
+from holdfast.stores.sql import statements
+from holdfast.stores.sqlite_file import MEMORY, SQLiteFile, translated
+
+SEQ_BITS = 28
+NUMBER_BITS = 35
+WINDOW = 16
+NUMBERS_KEPT = 65536
+
+
+class SQLiteBackend:
+    """The interface of `Backend` over a SQLite file; `:memory:` is private to this object."""
+
+    kind = "sqlite"
+    tuning = Tuning()
+    inline = True
+
+    def __init__(self, path: str, durability: Durability | None = None) -> None:
+        level = durability or (Durability.NONE if path == MEMORY else Durability.DURABLE)
+        if level == Durability.REPLICATED:
+            raise ConfigurationError("one SQLite file cannot be replicated; use durability='durable', or a server store")
+        if (level == Durability.NONE) != (path == MEMORY):
+            raise ConfigurationError(f"SQLite at {path!r} cannot be {level}; files are 'process' or 'durable'")
+        self._file = SQLiteFile(path, level)
+        self._sql = statements("sqlite")
+        self._swap_one = self._sql["swap_one"]
+        self._numbers: OrderedDict[bytes, int] = OrderedDict()
+
+    def open(self) -> None:
+        """See `Backend.open`."""
+        self._file.open()
+
+    def close(self) -> None:
+        """See `Backend.close`."""
+        self._file.close()
+
+    def guarantee(self) -> Guarantee:
+        """The level, with the settings SQLite reports."""
+        with self._file.reading() as connection:
+            mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+            level = connection.execute("PRAGMA synchronous").fetchone()[0]
+        details = {
+            "sqlite": sqlite3.sqlite_version,
+            "journal_mode": mode,
+            "synchronous": ("off", "normal", "full", "extra")[level],
+            "writers": "one at a time, under flock; checkpoints by holdfast",
+        }
+        return Guarantee(level=self._file.durability, store=self.kind, details=details)
+
+    def check(self) -> list[str]:
+        """See `Backend.check`: SQLite's own integrity check, which compares indexes with tables."""
+        try:
+            with self._file.reading() as connection:
+                found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+        except sqlite3.Error as error:
+            return [str(error)]
+        return [] if found == ["ok"] else found
+
+    # Writing
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        """See `Backend.swap`: one transaction for all; a lone row onto a known thread is a single statement."""
+        with self._file.writing(wait=wait) as connection:
+            if len(swaps) == 1 and self._swap_lone_row(connection, swaps[0]):
+                outcomes = [True]
+            else:
+                outcomes = self._transaction(connection, swaps)
+            self._file.wrote(sum(swap.size for swap in swaps))
+            if any(swap.drop is not KEEP_ALL for swap in swaps):
+                self._give_back(connection, swaps)
+        return outcomes
+
+    def _swap_lone_row(self, connection: sqlite3.Connection, swap: Swap) -> bool:
+        """False if this is not that simple, or was refused: then the transaction finds out."""
+        number = self._numbers.get(swap.thread)
+        if number is None or len(swap.rows) != 1 or swap.blobs or swap.consumed or swap.drop is not KEEP_ALL:
+            return False
+        seq, base, digest, header, body = swap.rows[0]
+        head = swap.head
+        labels = b"".join(head.labels) if head.labels else b""
+        row = (swap.expected, swap.replacement, labels, head.listed_as, number << SEQ_BITS | seq, base, digest, header, body)
+        try:
+            connection.execute(self._swap_one, (number, *row))
+        except sqlite3.IntegrityError:
+            return False
+        except sqlite3.Error as error:
+            raise translated(error, writing=True) from error
+        return True
+
+    def _transaction(self, connection: sqlite3.Connection, swaps: Sequence[Swap]) -> list[bool]:
+        writing = False
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            outcomes = [self._swap_in(connection, swap) for swap in swaps]
+            writing = True
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back(connection)
+            raise translated(error, writing=writing) from error
+        except StoreError:
+            self._roll_back(connection)
+            raise
+        return outcomes
+
+    @staticmethod
+    def _roll_back(connection: sqlite3.Connection) -> None:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+    def _swap_in(self, connection: sqlite3.Connection, swap: Swap) -> bool:
+        number, head = self._locate(connection, swap.thread)
+        if head != swap.expected:
+            return False
+        if number is None:
+            number = self._reserve(connection, swap.thread)
+        self._drop(connection, number, swap.drop, swap.consumed)
+        self._add(connection, number, swap)
+        self._replace_head(connection, number, swap)
+        return True
+
+    def _replace_head(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
+        tokens = swap.head.labels
+        known = connection.execute(self._sql["read_head"], (number,)).fetchone()[1]
+        if known != b"".join(tokens):
+            connection.execute(self._sql["drop_labels"], (number,))
+            connection.executemany(self._sql["insert_label"], [(token, number) for token in tokens])
+        update = (swap.replacement, b"".join(tokens), swap.head.listed_as, number)
+        connection.execute(self._sql["update_head"], update)
+
+    def _add(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
+        rows = [(number << SEQ_BITS | row.seq, row.base, row.digest, row.header, row.body) for row in swap.rows]
+        connection.executemany(self._sql["insert_row"], rows)
+        blobs = [(number, blob, data) for blob, data in swap.blobs.items()]
+        connection.executemany(self._sql["insert_blob"], blobs)
+
+    def _drop(self, connection: sqlite3.Connection, number: int, drop: Drop, consumed: tuple[str, ...]) -> None:
+        connection.executemany(self._sql["drop_post"], [(number, key) for key in consumed])
+        if drop.secure:
+            connection.execute("PRAGMA secure_delete = ON")
+        ranges = [(0, 1 << SEQ_BITS)] if drop.everything else drop.rows
+        bounds = [(number << SEQ_BITS | start, (number << SEQ_BITS) + stop) for start, stop in ranges]
+        connection.executemany(self._sql["drop_rows"], bounds)
+        connection.executemany(self._sql["drop_blob"], [(number, blob) for blob in drop.blobs])
+        if drop.everything:
+            connection.execute(self._sql["drop_blobs"], (number,))
+            connection.execute(self._sql["drop_posts"], (number,))
+
+    def _give_back(self, connection: sqlite3.Connection, swaps: Sequence[Swap]) -> None:
+        """Return free pages to the file system; after a secure drop leave nothing in the log either."""
+        try:
+            connection.execute("PRAGMA incremental_vacuum").fetchall()
+            if any(swap.drop.secure for swap in swaps):
+                connection.execute("PRAGMA secure_delete = OFF")
+                self._file.checkpoint("TRUNCATE")
+        except sqlite3.Error as error:
+            raise translated(error) from error
+
+    # Threads and their numbers
+
+    def _locate(self, connection: sqlite3.Connection, thread: bytes) -> tuple[int | None, bytes]:
+        """The number and head of a thread; None and nothing if it is not there."""
+        for number, key, head in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
+            if key == thread:
+                self._remember(thread, number)
+                return number, head
+        orphan = connection.execute(self._sql["find_orphan"], (_first_number(thread),)).fetchone()
+        if orphan:
+            raise Corrupt("the SQLite file is damaged: rows without a head", record=f"head {orphan[0]}")
+        return None, b""
+
+    def _remember(self, thread: bytes, number: int) -> None:
+        self._numbers[thread] = number
+        if len(self._numbers) > NUMBERS_KEPT:
+            self._numbers.popitem(last=False)
+
+    def _reserve(self, connection: sqlite3.Connection, thread: bytes) -> int:
+        """A number for a new thread: the first free one from its hash on."""
+        first = _first_number(thread)
+        taken = {number for number, _, _ in connection.execute(self._sql["find_thread"], (first,))}
+        number = next((number for number in range(first, first + WINDOW) if number not in taken), None)
+        if number is None:
+            raise StoreError("this SQLite file has too many threads near one number; use another file")
+        connection.execute(self._sql["insert_head"], (number, thread, b"", b"", ""))
+        return number
+
+    # Reading
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._file.reading() as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise translated(error) from error
+
+    def _first_id(self, connection: sqlite3.Connection, thread: bytes) -> int | None:
+        """The id below all row ids of a thread; None if the thread is not there."""
+        number = self._numbers.get(thread)
+        if number is None:
+            number, _ = self._locate(connection, thread)
+        return None if number is None else number << SEQ_BITS
+
+    def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
+        """See `Backend.heads`."""
+        with self._reading() as connection:
+            return [self._locate(connection, thread)[1] or None for thread in threads]
+
+    def rows(self, thread: bytes, seq: int) -> list[Row]:
+        """See `Backend.rows`: one range of the table."""
+        with self._reading() as connection:
+            first = self._first_id(connection, thread)
+            if first is None or not 0 < seq < 1 << SEQ_BITS:
+                return []
+            return _rows(first, connection.execute(self._sql["read_rows"], (first | seq,)))
+
+    def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
+        """See `Backend.index`."""
+        above = 1 << SEQ_BITS if before is None else min(max(before, 0), 1 << SEQ_BITS)
+        with self._reading() as connection:
+            first = self._first_id(connection, thread)
+            if first is None:
+                return []
+            bounds = (first, first + above, -1 if limit is None else limit)
+            return _rows(first, connection.execute(self._sql["read_index"], bounds))
+
+    def blobs(self, thread: bytes, ids: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """See `Backend.blobs`."""
+        with self._reading() as connection:
+            first = self._first_id(connection, thread)
+            if first is None:
+                return {}
+            number, sql = first >> SEQ_BITS, self._sql["read_blob"]
+            found = ((blob, connection.execute(sql, (number, blob)).fetchone()) for blob in ids)
+            return {blob: row[0] for blob, row in found if row is not None}
+
+    def threads(
+        self, prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+    ) -> Listing:
+        """See `Backend.threads`: newest created first."""
+        sql, parameters = _listing_query(prefix, statuses, labels, cursor, limit)
+        with self._reading() as connection:
+            found = connection.execute(sql, parameters).fetchall()
+        page = found[:limit]
+        return Listing([(thread, head) for _, thread, head in page], str(page[-1][0]) if len(found) > limit else None)
+
+    # Posts
+
+    def post(self, thread: bytes, key: str, value: bytes) -> bool:
+        """See `Backend.post`."""
+        with self._file.writing() as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                number, _ = self._locate(connection, thread)
+                if number is None:
+                    number = self._reserve(connection, thread)
+                count = connection.execute(self._sql["insert_post"], (number, key, value)).rowcount
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._roll_back(connection)
+                raise translated(error, writing=True) from error
+        return count == 1
+
+    def inbox(self, thread: bytes) -> dict[str, bytes]:
+        """See `Backend.inbox`."""
+        with self._reading() as connection:
+            first = self._first_id(connection, thread)
+            if first is None:
+                return {}
+            return dict(connection.execute(self._sql["read_posts"], (first >> SEQ_BITS,)))
+
+
+def _first_number(thread: bytes) -> int:
+    """Where the number of a thread is looked for first: the leading bits of its hash."""
+    return int.from_bytes(sha256(thread).digest()[:5], "big") >> (40 - NUMBER_BITS)
+
+
+def _rows(first: int, found: Iterable[tuple[int, int, bytes, bytes, bytes]]) -> list[Row]:
+    return [Row(row_id - first, base, digest, header, body) for row_id, base, digest, header, body in found]
+
+
+def _listing_query(
+    prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+) -> tuple[str, list[object]]:
+    """One more than `limit` is asked for, to know whether there is a next page."""
+    conditions = ["born < ?", "substr(thread, 1, ?) = ?"]
+    parameters: list[object] = [(1 << 62) if cursor is None else int(cursor), len(prefix), prefix]
+    if statuses:
+        conditions.append(f"status IN ({_marks(statuses)})")
+        parameters += statuses
+    else:
+        conditions.append("status <> ''")
+    for choices in labels:
+        conditions.append(f"number IN (SELECT number FROM labels WHERE token IN ({_marks(choices)}))")
+        parameters += choices
+    where = " AND ".join(conditions)
+    sql = f"SELECT born, thread, head FROM heads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608  no user text
+    return sql, [*parameters, limit + 1]
+
+
+def _marks(values: Collection[object]) -> str:
+    return ", ".join("?" * len(values))

@@ -1,0 +1,234 @@
+"""One SQLite database file: its connections, pragmas, schema version, and the gate all writers pass through.
+
+SQLite 3.7.0 to 3.51.2 can lose the write-ahead log when two connections write or checkpoint at the same moment (fixed in
+3.51.3, 3.50.7 and 3.44.6). So, whatever the version linked here or in another process on the same file, every write,
+checkpoint and close happens under our own flock, and SQLite's automatic checkpoints are off. That costs a microsecond,
+and makes waiting fair instead of a poll.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock, RLock
+
+from holdfast.records.errors import (
+    ConfigurationError,
+    Corrupt,
+    IncompatibleCheckpoint,
+    OutcomeUnknown,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+)
+from holdfast.records.words import Durability
+from holdfast.stores.backend import Busy
+from holdfast.stores.sql import migrations
+
+APPLICATION_ID = 0x484F4C44
+SYNCHRONOUS = {Durability.NONE: 0, Durability.PROCESS: 1, Durability.DURABLE: 2}
+CHECKPOINT_PAGES = 1000
+PAGE_BYTES = 4096
+MEMORY = ":memory:"
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
+
+
+def translated(error: sqlite3.Error, *, writing: bool = False) -> StoreError:
+    """The error of SQLite as one of ours."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in _DAMAGE or not isinstance(error, sqlite3.OperationalError):
+        return Corrupt(f"the SQLite file is damaged: {error}", record="sqlite")
+    if code == sqlite3.SQLITE_IOERR and writing:
+        return OutcomeUnknown(f"SQLite could not say whether the write happened: {error}")
+    return StoreUnavailable(f"SQLite: {error}")
+
+
+class SQLiteFile:
+    """Connections to one database. `:memory:` has a single one, private to this object."""
+
+    def __init__(self, path: str, durability: Durability) -> None:
+        self.path = path
+        self.durability = durability
+        self._lock = RLock()
+        self._readers: list[sqlite3.Connection] = []
+        self._readers_lock = Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._gate = -1
+        self._process = 0
+        self._pages = 0
+        self._closed = False
+
+    @property
+    def in_memory(self) -> bool:
+        """True if nothing is on disk."""
+        return self.path == MEMORY
+
+    def open(self) -> None:
+        """Connect, set and check the pragmas, and bring the schema up to date."""
+        with self._lock:
+            self._check_open()
+            if self._process == os.getpid():
+                return
+            # After a fork the parent's connections are not ours to use or to close.
+            self._readers, self._gate = [], -1
+            try:
+                self._create()
+            except sqlite3.Error as error:
+                raise translated(error) from error
+            except OSError as error:
+                raise StoreUnavailable(f"cannot open {self.path}: {error}") from error
+            self._process = os.getpid()
+
+    def _create(self) -> None:
+        is_new = not self.in_memory and not Path(self.path).exists()
+        if not self.in_memory:
+            self._gate = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with self._passing(wait=True):
+            self._writer = self._connect()
+            migrate(self._writer, migrations("sqlite"), self.path)
+        if is_new:
+            _sync_directory(Path(self.path).parent)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=30
+        )
+        if not self.in_memory:
+            self._set_pragmas(connection)
+        return connection
+
+    def _set_pragmas(self, connection: sqlite3.Connection) -> None:
+        level = SYNCHRONOUS[self.durability]
+        # Takes effect before the first table only, and lets a prune give pages back.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        connection.execute(f"PRAGMA synchronous = {level}")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        found = connection.execute("PRAGMA synchronous").fetchone()[0]
+        if mode != "wal" or found != level:
+            raise ConfigurationError(
+                f"{self.path}: journal_mode={mode}, synchronous={found}; {self.durability} needs wal and {level}."
+                " Is the file on a file system without shared memory or locks?"
+            )
+
+    @contextmanager
+    def writing(self, *, wait: bool = True) -> Iterator[sqlite3.Connection]:
+        """The one writing connection, alone among all threads and processes."""
+        if not self._lock.acquire(blocking=wait):
+            raise Busy
+        try:
+            self.open()
+            with self._passing(wait=wait):
+                assert self._writer is not None  # noqa: S101  open() made it
+                yield self._writer
+                self._checkpoint_if_due()
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _passing(self, *, wait: bool) -> Iterator[None]:
+        if self._gate < 0:
+            yield
+            return
+        try:
+            fcntl.flock(self._gate, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy from None
+        try:
+            yield
+        finally:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def wrote(self, size: int) -> None:
+        """Count pages towards the next checkpoint."""
+        self._pages += 2 + size // PAGE_BYTES
+
+    def _checkpoint_if_due(self) -> None:
+        if self._pages >= CHECKPOINT_PAGES:
+            self._pages = 0
+            self.checkpoint("PASSIVE")
+
+    def checkpoint(self, mode: str) -> None:
+        """Move the write-ahead log into the database. Call only while `writing`."""
+        if self._writer is not None and not self.in_memory:
+            self._writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection for reads. In memory there is only the writing one."""
+        if self.in_memory:
+            with self.writing() as connection:
+                yield connection
+            return
+        connection = self._borrow()
+        try:
+            yield connection
+        finally:
+            with self._readers_lock:
+                self._readers.append(connection)
+
+    def _borrow(self) -> sqlite3.Connection:
+        self.open()
+        with self._readers_lock:
+            if self._readers:
+                return self._readers.pop()
+        connection = self._connect()
+        connection.execute("PRAGMA query_only = 1")
+        return connection
+
+    def close(self) -> None:
+        """Fold the log into the database and close every connection, under the gate."""
+        with self._lock:
+            if self._process == os.getpid() and not self._closed:
+                with self._passing(wait=True):
+                    self._close_all()
+            if self._gate >= 0:
+                os.close(self._gate)
+                self._gate = -1
+            self._closed = True
+
+    def _close_all(self) -> None:
+        with self._readers_lock:
+            for connection in self._readers:
+                connection.close()
+            self._readers = []
+        if self._writer is not None:
+            try:
+                self.checkpoint("TRUNCATE")
+            except sqlite3.Error:
+                # A damaged file, or a full disk: the log stays beside the file, and the next open reads it.
+                pass
+            self._writer.close()
+            self._writer = None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"the store {self.path} was closed")
+
+
+def migrate(connection: sqlite3.Connection, scripts: list[str], path: str) -> None:
+    """Bring the schema to version `len(scripts)`, one transaction per step; refuse what is newer, or not ours."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if application != APPLICATION_ID and tables:
+        raise ConfigurationError(f"{path} is a SQLite database of another program; give Holdfast a file of its own")
+    if version > len(scripts):
+        raise IncompatibleCheckpoint(
+            f"{path} was written by a newer Holdfast (schema {version}, this one knows {len(scripts)}); upgrade holdfast"
+        )
+    for number, script in enumerate(scripts[version:], version + 1):
+        connection.executescript(
+            f"BEGIN IMMEDIATE;\n{script}\nPRAGMA application_id = {APPLICATION_ID};\n"
+            f"PRAGMA user_version = {number};\nCOMMIT;"
+        )
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,551 @@
+"""The store: what users hold. Written once, awaitable; `holdfast.sync` steps the same coroutines without an event loop.
+
+One save, in one direction: draft (what is to be kept) -> writer (what changed, as a row) -> committer (one transaction).
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+from holdfast.codec import encode
+from holdfast.codec.keys import KeyRing
+from holdfast.history.cells import Cell, Document, Path
+from holdfast.history.diff import diff
+from holdfast.history.draft import STATE, Draft, draft_state, fingerprint
+from holdfast.history.log import Log, Revision
+from holdfast.history.meta import Meta, decode_meta, info_fields
+from holdfast.history.restore import read_list, read_state
+from holdfast.ports import AsyncPorts, Ports
+from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Content
+from holdfast.records.errors import (
+    ConfigurationError,
+    Conflict,
+    Deleted,
+    LeaseHeld,
+    NotFound,
+    OutcomeUnknown,
+    StoreClosed,
+    UnstorableValue,
+)
+from holdfast.records.identity import CheckpointId
+from holdfast.records.reports import Event, Guarantee, Report, Stats
+from holdfast.records.retention import Freed, Retention
+from holdfast.records.thread import ThreadInfo
+from holdfast.records.words import Cause, Phase, Status
+from holdfast.stores.backend import Backend
+from holdfast.stores.backup import back_up
+from holdfast.stores.bundle import export_thread, import_thread
+from holdfast.stores.committer import Committer
+from holdfast.stores.events import Events
+from holdfast.stores.listing import Listings, thread_info
+from holdfast.stores.pages import AsyncPage
+from holdfast.stores.reader import Loaded, Reader
+from holdfast.stores.sealing import Sealing
+from holdfast.stores.upkeep import Upkeep, hidden, pinned, unpinned
+from holdfast.stores.verify import Verifier
+from holdfast.stores.writer import KEYS, Intent, Proposal, Recorded, Writer, Writers
+
+ATTEMPTS = 5
+LARGE_BYTES = 1 << 20
+STEPS: Path = ("steps",)
+REQUESTS: Path = ("requests",)
+
+
+class Store:
+    """Threads of checkpoints. Get one from `holdfast.open`; it connects at its first use.
+
+    Every method raises errors below `HoldfastError` only, and `StoreClosed` after `close`.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        committer: Committer | None = None,
+        ports: Ports | None = None,
+        keys: KeyRing | bytes | None = None,
+        compress: bool = True,
+        retention: Retention | None = None,
+        namespace: str = "",
+        inline: bool = True,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        self._ports: Ports = ports or AsyncPorts()
+        ring = None if keys is None else KeyRing.of(keys)
+        self._backend = backend
+        self._committer = committer or Committer(backend, inline=inline)
+        self._reader = Reader(backend, Sealing(namespace, ring, self._ports.entropy, compress=compress))
+        self._writers = Writers(self._reader)
+        self._listings = Listings(self._reader)
+        self._upkeep = Upkeep(self._reader)
+        self._events = Events(self._ports)
+        self._on_close = on_close or backend.close
+        self._ready = False
+        self._closed = False
+        self.retention = retention
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the store. What was acknowledged is kept; later calls raise `StoreClosed`."""
+        if not self._closed:
+            self._closed = True
+            self._writers.clear()
+            await self._ports.perform(self._on_close)
+            self._ports.close()
+
+    async def _open(self) -> None:
+        if self._closed:
+            raise StoreClosed("this store handle was closed")
+        if not self._ready:
+            await self._ports.perform(self._backend.open)
+            self._ready = True
+
+    # Saving
+
+    async def save(
+        self,
+        thread_id: str,
+        state: Any,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        phase: Phase | str | None = None,
+        cause: Cause | str = Cause.MANUAL,
+        status: Status | str = Status.IDLE,
+        idempotency_key: str | None = None,
+        expect_seq: int | None = None,
+    ) -> Checkpoint:
+        """Save a state as the thread's next checkpoint; durable when this returns.
+
+        Only what changed since the last checkpoint is written. Raises `UnstorableValue` for what cannot be stored
+        exactly, `LeaseHeld` while a run holds the thread, `Conflict` if `expect_seq` (0: no checkpoint yet) is not the
+        newest checkpoint, `KeyReused` if the idempotency key came with other content. With the same key and content the
+        first checkpoint is returned.
+        """
+        thread = self._reader.sealing.key(thread_id)
+        writer = self._writers.get(thread)
+        draft, leaves = draft_state(state, writer.document if writer else None)
+        packed = encode(dict(metadata), path="metadata") if metadata else b""
+        intent = Intent(
+            draft=draft,
+            leaves=leaves,
+            metadata=packed,
+            labels=check_labels(labels),
+            phase=None if phase is None else Phase(phase).value,
+            cause=Cause(cause).value,
+            status=Status(status).value,
+            key=check_key(idempotency_key),
+            fingerprint=b"" if idempotency_key is None else fingerprint(draft, packed),
+            expect_seq=expect_seq,
+        )
+        return await self._write(thread, intent)
+
+    async def append(self, thread_id: str, path: str | Sequence[str], item: Any) -> Checkpoint:
+        """Append one item to the list at `path` of the state, at the same cost however long the list is.
+
+        The list is made if it is not there. Otherwise as `save`.
+        """
+        thread = self._reader.sealing.key(thread_id)
+        where = (*STATE, path) if isinstance(path, str) else (*STATE, *path)
+        if len(where) < 2:
+            raise UnstorableValue("append needs a path below the state, such as 'messages'", path="state")
+        intent = Intent(appends=((where, encode(item, path="item")),), status=Status.IDLE.value)
+        return await self._write(thread, intent)
+
+    async def _write(self, thread: bytes, intent: Intent) -> Checkpoint:
+        await self._open()
+        outcome = await self._commit(thread, intent)
+        if isinstance(outcome, Recorded):
+            return self._recorded_checkpoint(thread, intent, outcome)
+        checkpoint = _checkpoint(outcome.log, outcome.meta)
+        await self._events.emit("saved", checkpoint.thread_id, checkpoint.seq)
+        return checkpoint
+
+    async def _commit(self, thread: bytes, intent: Intent) -> Proposal | Recorded:
+        """Commit one row. A writer that proves stale is brought up to date, and the change found anew."""
+        known_fresh = False
+        for _ in range(ATTEMPTS):
+            writer = self._writers.get(thread)
+            if writer is None:
+                writer, known_fresh = await self._ports.perform(self._writers.open, thread), True
+            try:
+                proposal = await self._propose(writer, intent)
+            except (Conflict, Deleted, LeaseHeld):
+                if known_fresh:
+                    raise
+                known_fresh = await self._refresh(writer, writer.epoch)
+                continue
+            if isinstance(proposal, Recorded) and proposal.proposal is None:
+                return proposal
+            pending = proposal if isinstance(proposal, Proposal) else proposal.proposal
+            if await self._settled(writer, pending):
+                return proposal
+            known_fresh = await self._refresh(writer, pending.epoch)
+        name = writer.log.binding.thread_id
+        raise Conflict(f"thread {name!r} is being written to by others all the time; try again")
+
+    async def _propose(self, writer: Writer, intent: Intent) -> Proposal | Recorded:
+        now = self._ports.now()
+        size = sum(len(cell) for cell in (intent.draft or {}).values() if isinstance(cell, bytes))
+        if size < LARGE_BYTES:
+            return writer.propose(intent, now, self._committer.submit)
+        return await self._ports.perform(writer.propose, intent, now, self._committer.submit)
+
+    async def _settled(self, writer: Writer, proposal: Proposal) -> bool:
+        try:
+            return await self._ports.settle(proposal, self._committer)
+        except OutcomeUnknown:
+            self._writers.discard(writer)
+            if await self._ports.perform(self._landed, writer, proposal):
+                return True
+            raise
+        except BaseException:
+            # The writer ran ahead of a write that failed, or whose outcome nobody waited for.
+            self._writers.discard(writer)
+            raise
+
+    def _landed(self, writer: Writer, proposal: Proposal) -> bool:
+        """After a lost reply: is our row there?"""
+        rows = self._backend.index(writer.thread, proposal.log.seq + 1, 1)
+        seen = self._reader.seen(writer.thread)
+        return bool(rows) and rows[0].digest == proposal.log.digest and seen is not None and seen.head.seq >= rows[0].seq
+
+    async def _refresh(self, writer: Writer, epoch: int) -> bool:
+        """Bring a writer up to date, or forget it if its log is not the thread's any more. True if it is fresh now."""
+        if await self._ports.perform(writer.restart, epoch):
+            return True
+        self._writers.discard(writer)
+        return False
+
+    def _recorded_checkpoint(self, thread: bytes, intent: Intent, recorded: Recorded) -> Checkpoint:
+        """The first checkpoint of a key. Its content is the intent's, so nothing needs to be read."""
+        writer = self._writers.get(thread)
+        if writer is None or intent.draft is None:
+            raise Conflict("the thread changed while its first checkpoint was looked up; try again")
+        revision = Revision(Log(writer.log.binding, self._backend.tuning, {}))
+        revision.replace_state(intent.draft, {})
+        meta = Meta(
+            recorded.created_at, intent.status or "idle", intent.cause, intent.phase, recorded.parent, intent.metadata
+        )
+        return _checkpoint(Log(writer.log.binding, self._backend.tuning, revision.document, recorded.seq), meta)
+
+    # Loading
+
+    async def latest(self, thread_id: str) -> Checkpoint | None:
+        """The thread's state now, as its newest checkpoint with the thread's present status; None if there is none."""
+        await self._open()
+        thread = self._reader.sealing.key(thread_id)
+        try:
+            return await self._ports.perform(self._load_latest, thread)
+        except NotFound:
+            return None
+
+    def _load_latest(self, thread: bytes) -> Checkpoint:
+        loaded = self._reader.load_head(thread)
+        header = self._reader.newest_checkpoint(thread, loaded)
+        if not header.checkpoint:
+            raise NotFound("the thread has no checkpoint yet")
+        meta = decode_meta(loaded.log.binding, header)
+        return _checkpoint(loaded.log, meta, seq=header.seq, status=loaded.seen.head.status)
+
+    async def load(self, checkpoint_id: str) -> Checkpoint:
+        """The checkpoint of that id; `NotFound` if it is gone, `Corrupt` if it is damaged."""
+        await self._open()
+        loaded = await self._ports.perform(self._load, CheckpointId.parse(checkpoint_id))
+        return _checkpoint(loaded.log, decode_meta(loaded.log.binding, loaded.header))
+
+    def _load(self, checkpoint: CheckpointId) -> Loaded:
+        thread = self._reader.sealing.key(checkpoint.thread_id)
+        return self._reader.load_checkpoint(thread, checkpoint.seq, checkpoint.life)
+
+    async def get(self, thread_id: str, seq: int) -> Checkpoint:
+        """The checkpoint at one seq of a thread; `NotFound` if it is gone, `Corrupt` if it is damaged."""
+        await self._open()
+        thread = self._reader.sealing.key(thread_id)
+        loaded = await self._ports.perform(self._reader.load_checkpoint, thread, seq)
+        return _checkpoint(loaded.log, decode_meta(loaded.log.binding, loaded.header))
+
+    # Listing
+
+    async def history(
+        self,
+        thread_id: str,
+        *,
+        cursor: str | int | None = None,
+        limit: int = 50,
+        where: Mapping[str, Any] | None = None,
+        journal: bool = False,
+    ) -> AsyncPage[CheckpointInfo]:
+        """The thread's checkpoints, newest first, from before `cursor` (a page's `next`, or a seq).
+
+        `where` keeps those whose metadata has these values; `journal=True` adds the rows that are not checkpoints.
+        """
+        await self._open()
+        thread = self._reader.sealing.key(thread_id)
+        items, following = await self._ports.perform(
+            self._listings.history, thread, cursor, limit, where, journal=journal
+        )
+        return AsyncPage(
+            items,
+            following,
+            lambda cursor: self.history(thread_id, cursor=cursor, limit=limit, where=where, journal=journal),
+        )
+
+    async def threads(
+        self,
+        *,
+        status: Status | str | Sequence[Status | str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> AsyncPage[ThreadInfo]:
+        """Threads, newest created first where the store can; of any of these statuses and with all of these labels."""
+        await self._open()
+        statuses = [status] if isinstance(status, str) else list(status or ())
+        words = [Status(word).value for word in statuses]
+        items, following = await self._ports.perform(
+            self._listings.threads, words, check_labels(labels) or {}, cursor, limit
+        )
+        return AsyncPage(
+            items, following, lambda cursor: self.threads(status=status, labels=labels, cursor=cursor, limit=limit)
+        )
+
+    async def thread(self, thread_id: str) -> ThreadInfo:
+        """The thread's standing: status, newest checkpoint, labels, sizes, owner. `NotFound` if there is none."""
+        await self._open()
+        thread = self._reader.sealing.key(thread_id)
+        return await self._ports.perform(self._thread_info, thread)
+
+    def _thread_info(self, thread: bytes) -> ThreadInfo:
+        return thread_info(self._reader, thread, self._reader.living(thread).head)
+
+    # Time travel
+
+    async def fork(
+        self, checkpoint_id: str, to: str | None = None, state: Any = None, results: Mapping[str, Any] | None = None
+    ) -> str:
+        """A new thread that begins with this checkpoint (or with `state` in its place), and its id.
+
+        The new thread is complete in itself. `Conflict` if `to` exists already.
+        """
+        await self._open()
+        if results:
+            raise NotFound(f"checkpoint {checkpoint_id} has no recorded steps named {', '.join(map(repr, results))}")
+        loaded = await self._ports.perform(self._load, CheckpointId.parse(checkpoint_id))
+        draft, leaves = draft_state(state) if state is not None else (_redraft(loaded.log.document), {})
+        source = CheckpointId.parse(checkpoint_id).thread_id
+        target = to if to is not None else f"{source[:400]}-fork-{self._ports.entropy(4).hex()}"
+        intent = self._fork_intent(loaded, draft, leaves, checkpoint_id)
+        await self._commit(self._reader.sealing.key(target), intent)
+        await self._events.emit("forked", target, 1, origin=checkpoint_id)
+        return target
+
+    def _fork_intent(self, loaded: Loaded, draft: Draft, leaves: dict[Path, object], origin: str) -> Intent:
+        binding = loaded.log.binding
+        meta = decode_meta(binding, loaded.header)
+        internal = {path: cell for path, cell in loaded.log.document.items() if path[0] != "state" and path != KEYS}
+        return Intent(
+            draft=draft,
+            leaves=leaves,
+            adopted=internal,
+            status=Status.IDLE.value,
+            phase=meta.phase,
+            metadata=meta.metadata,
+            labels=self._reader.sealing.read_summary(binding, loaded.seen.head).labels,
+            origin=origin,
+            expect_seq=0,
+        )
+
+    async def diff(self, checkpoint_id_a: str, checkpoint_id_b: str) -> list[Change]:
+        """What differs from the first checkpoint's state to the second's, by path."""
+        old, new = await self.load(checkpoint_id_a), await self.load(checkpoint_id_b)
+        return diff(old.state, new.state)
+
+    # Housekeeping
+
+    async def delete(self, thread_id: str) -> None:
+        """Remove the thread and leave a tombstone: later writes raise `Deleted`. Deleting twice is no error."""
+        await self._open()
+        thread = self._reader.sealing.key(thread_id)
+        await self._ports.perform(self._upkeep.delete, thread, self._ports.now())
+        await self._events.emit("deleted", thread_id)
+
+    async def revive(self, thread_id: str) -> None:
+        """Bring a deleted thread's id back, empty. `NotFound` if it was not deleted."""
+        await self._open()
+        thread = self._reader.sealing.key(thread_id)
+        await self._ports.perform(self._upkeep.revive, thread)
+        await self._events.emit("revived", thread_id)
+
+    async def delete_checkpoint(self, checkpoint_id: str) -> None:
+        """Hide one checkpoint; its bytes go with the next prune or erase.
+
+        If it is the newest, the thread's state becomes that of the checkpoint before it; `Conflict` if there is none.
+        """
+        await self._open()
+        checkpoint = CheckpointId.parse(checkpoint_id)
+        thread = self._reader.sealing.key(checkpoint.thread_id)
+        await self._step_back(thread, checkpoint)
+        await self._ports.perform(self._upkeep.mark, thread, checkpoint, hidden)
+        await self._events.emit("checkpoint_deleted", checkpoint.thread_id, checkpoint.seq)
+
+    async def _step_back(self, thread: bytes, checkpoint: CheckpointId) -> None:
+        """Before the newest checkpoint is hidden, make the one before it the thread's state."""
+        newest = await self._ports.perform(self._load, checkpoint)
+        if newest.seen.head.checkpoint != checkpoint.seq:
+            return
+        page = await self.history(checkpoint.thread_id, cursor=checkpoint.seq, limit=1)
+        if not page.items:
+            raise Conflict(f"{checkpoint} is the only checkpoint of its thread; delete the thread instead")
+        before = await self._ports.perform(self._load, CheckpointId.parse(page.items[0].id))
+        meta = decode_meta(before.log.binding, before.header)
+        await self._commit(
+            thread,
+            Intent(
+                draft=_redraft(before.log.document),
+                checkpoint=before.log.seq,
+                cause=meta.cause,
+                phase=meta.phase,
+                metadata=meta.metadata,
+                expect_seq=checkpoint.seq,
+            ),
+        )
+
+    async def pin(self, checkpoint_id: str, pinned: bool = True) -> None:  # noqa: FBT001, FBT002
+        """Keep a checkpoint through every prune, or with `pinned=False` no longer."""
+        await self._open()
+        checkpoint = CheckpointId.parse(checkpoint_id)
+        thread = self._reader.sealing.key(checkpoint.thread_id)
+        await self._ports.perform(self._upkeep.mark, thread, checkpoint, _pin if pinned else unpinned)
+        await self._events.emit("pinned" if pinned else "unpinned", checkpoint.thread_id, checkpoint.seq)
+
+    async def erase(self, thread_id: str) -> None:
+        """Remove every trace of the thread's past from the store: nothing but its present state remains."""
+        await self._open()
+        thread = self._reader.sealing.key(thread_id)
+        for _ in range(ATTEMPTS):
+            loaded = await self._ports.perform(self._reader.load_head, thread)
+            header = await self._ports.perform(self._reader.newest_checkpoint, thread, loaded)
+            meta = decode_meta(loaded.log.binding, header)
+            intent = Intent(fresh=True, cause=meta.cause, phase=meta.phase, metadata=meta.metadata)
+            written = await self._commit(thread, intent)
+            if isinstance(written, Proposal) and await self._ports.perform(
+                self._upkeep.forget_history, thread, written.log.seq
+            ):
+                await self._events.emit("erased", thread_id, written.log.seq)
+                return
+        raise Conflict(f"thread {thread_id!r} is being written to all the time; try again")
+
+    async def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Freed:
+        """Apply a retention (by default the store's own) to every thread; with `dry_run` only say what would go."""
+        await self._open()
+        policy = retention or self.retention
+        if policy is None:
+            raise ConfigurationError("prune needs a retention: prune(holdfast.Retention(keep_last=10)), or open(retention=…)")
+        freed = Freed()
+        for thread in await self._ports.perform(self._listings.all_threads):
+            freed += await self._ports.perform(self._upkeep.prune, thread, policy, self._ports.now(), dry_run=dry_run)
+        await self._events.emit("pruned", "", 0, dry_run=dry_run, bytes=freed.bytes)
+        return freed
+
+    async def stats(self) -> Stats:
+        """How much the store holds."""
+        await self._open()
+        return await self._ports.perform(self._listings.stats)
+
+    async def verify(self) -> Report:
+        """Read and check everything that is stored. Reports what is damaged, and does not raise for it."""
+        await self._open()
+        verifier = Verifier(self._reader)
+        await self._ports.perform(verifier.check_backend)
+        for thread in await self._ports.perform(verifier.threads):
+            await self._ports.perform(verifier.check_thread, thread)
+        return Report(checked=verifier.checked, problems=verifier.problems)
+
+    async def guarantee(self) -> Guarantee:
+        """What an acknowledged save survives here, read from the store's real settings."""
+        await self._open()
+        return await self._ports.perform(self._backend.guarantee)
+
+    async def export(self, thread_id: str, path: str | os.PathLike[str], *, keys: KeyRing | bytes | None = None) -> None:
+        """Write the thread with its whole history to a portable file; plain unless `keys` are given."""
+        await self._open()
+        thread = self._reader.sealing.key(thread_id)
+        ring = None if keys is None else KeyRing.of(keys)
+        await self._ports.perform(export_thread, self._reader, thread, os.fspath(path), ring, self._ports.entropy)
+
+    async def import_(
+        self, path: str | os.PathLike[str], to: str | None = None, *, keys: KeyRing | bytes | None = None
+    ) -> str:
+        """Read a thread from a file that `export` wrote, and return its id. `Conflict` if the thread exists."""
+        await self._open()
+        ring = None if keys is None else KeyRing.of(keys)
+        thread_id = await self._ports.perform(
+            import_thread, self._reader, os.fspath(path), to, ring, self._ports.entropy
+        )
+        await self._events.emit("imported", thread_id)
+        return thread_id
+
+    async def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the whole store, every namespace, into a new SQLite file that `holdfast.open` can open."""
+        await self._open()
+        await self._ports.perform(back_up, self._backend, os.fspath(path))
+
+    async def rotate(self) -> int:
+        """Re-wrap every thread's data key under the ring's writer key. Returns how many threads changed."""
+        await self._open()
+        if self._reader.sealing.ring is None:
+            raise ConfigurationError("rotate needs a store opened with keys=")
+        changed = 0
+        for thread in await self._ports.perform(self._listings.all_threads):
+            changed += await self._ports.perform(self._upkeep.rotate, thread)
+        return changed
+
+    def on_event(self, callback: Callable[[Event], Any]) -> Callable[[], None]:
+        """Call back after everything that happens through this handle. Returns a function that ends it."""
+        return self._events.subscribe(callback)
+
+
+_pin = pinned
+
+
+def _redraft(document: Document) -> Draft:
+    """The state of a document as a draft, to be saved once more."""
+    return {path: cell.encoded() for path, cell in document.items() if path[0] == "state"}
+
+
+def _checkpoint(log: Log, meta: Meta, *, seq: int | None = None, status: str | None = None) -> Checkpoint:
+    binding, document = log.binding, log.document
+    fields = info_fields(binding, log.seq if seq is None else seq, meta)
+    if status is not None:
+        fields["status"] = Status(status)
+    return Checkpoint(**fields, restore=lambda: _content(log))  # type: ignore[arg-type]
+
+
+def _content(log: Log) -> Content:
+    return Content(read_state(log.binding, log.document), read_list(log.document, STEPS), read_list(log.document, REQUESTS))
+
+
+def check_labels(labels: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Labels as a dict of str to str, or a clear refusal."""
+    if labels is None:
+        return None
+    for name, value in labels.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise UnstorableValue(f"label {name!r}={value!r}: names and values are str", path=f"labels[{name!r}]")
+    return dict(labels)
+
+
+def check_key(key: str | None) -> str | None:
+    """An idempotency key, or a clear refusal."""
+    if key is not None and (not isinstance(key, str) or not key):
+        raise ConfigurationError(f"idempotency_key={key!r}: a non-empty str, or None")
+    return key

@@ -1,0 +1,53 @@
+"""A background thread that applies a store's retention from time to time."""
+
+import logging
+import time
+from datetime import timedelta
+from threading import Thread
+
+from holdfast.ports import Signal
+from holdfast.records.errors import ConfigurationError, HoldfastError
+from holdfast.records.retention import Freed, Retention, microseconds
+from holdfast.stores.listing import Listings
+from holdfast.stores.upkeep import Upkeep
+
+logger = logging.getLogger("holdfast")
+
+
+class Sweeper:
+    """Prunes every `interval` until stopped. A sweep that fails is logged, and tried again at the next turn."""
+
+    def __init__(
+        self, upkeep: Upkeep, listings: Listings, retention: Retention | None, interval: timedelta | float
+    ) -> None:
+        if retention is None:
+            raise ConfigurationError("sweep= needs retention=: what should be swept?")
+        self._seconds = microseconds(interval) / 1e6
+        if self._seconds <= 0:
+            raise ConfigurationError(f"sweep={interval}: a positive interval")
+        self._upkeep = upkeep
+        self._listings = listings
+        self._retention = retention
+        self._stopped = Signal()
+        self._thread = Thread(target=self._run, name="holdfast-sweeper", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the sweep under way."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._seconds):
+            try:
+                self.sweep()
+            except HoldfastError:
+                logger.exception("a sweep failed; it is tried again in %s s", self._seconds)
+
+    def sweep(self) -> Freed:
+        """Prune every thread once."""
+        freed = Freed()
+        for thread in self._listings.all_threads():
+            freed += self._upkeep.prune(thread, self._retention, time.time_ns() // 1000, dry_run=False)
+        logger.info("swept: %s", freed)
+        return freed

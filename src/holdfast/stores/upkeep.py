@@ -1,0 +1,221 @@
+"""Changes to threads other than new rows: pins, prunes, deletion, revival, rotation of keys. Blocking.
+
+Each reads the head, decides, and swaps; if somebody was faster it reads again. All are idempotent.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from holdfast.history.format import Header, encode_header
+from holdfast.history.meta import decode_meta
+from holdfast.history.prune import Dated, Plan, kept_checkpoints, new_marks, plan, thread_expires
+from holdfast.records.errors import Conflict, NotFound
+from holdfast.records.head import Head, Marks, encode_head
+from holdfast.records.identity import CheckpointId, thread_id_of
+from holdfast.records.retention import Freed, Retention
+from holdfast.records.rows import KEEP_ALL, Drop, Swap
+from holdfast.stores.backend import Backend
+from holdfast.stores.decisions import check_not_deleted, deleted, marked, revived
+from holdfast.stores.reader import Reader, Seen
+
+ATTEMPTS = 64
+SLICE_ROWS = 512
+SLICE_BLOBS = 128
+T = TypeVar("T")
+
+
+class Upkeep:
+    """The housekeeping side of a store handle."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._backend: Backend = reader.backend
+
+    def _swap(self, thread: bytes, seen: Seen, head: Head, drop: Drop = KEEP_ALL) -> Seen | None:
+        """The new head in place of the one seen, or None if somebody was faster."""
+        encoded = encode_head(thread, head)
+        swapped = self._backend.swap([Swap(thread, seen.encoded, encoded, head, drop=drop)])[0]
+        return Seen(head, encoded) if swapped else None
+
+    def _until_swapped(self, thread: bytes, attempt: Callable[[], T | None]) -> T:
+        for _ in range(ATTEMPTS):
+            result = attempt()
+            if result is not None:
+                return result
+        raise Conflict(f"thread {thread_id_of(thread)!r} is being written to all the time; try again")
+
+    # Marks
+
+    def mark(self, thread: bytes, checkpoint: CheckpointId, change: Callable[[Marks, int], Marks]) -> None:
+        """Pin, unpin or hide one checkpoint that readers can see."""
+
+        def attempt() -> Seen | None:
+            seen = self._reader.living(thread)
+            self._check_visible(thread, seen.head, checkpoint)
+            marks = change(seen.head.marks, checkpoint.seq)
+            return seen if marks == seen.head.marks else self._swap(thread, seen, marked(seen.head, marks))
+
+        self._until_swapped(thread, attempt)
+
+    def _check_visible(self, thread: bytes, head: Head, checkpoint: CheckpointId) -> None:
+        headers = self._reader.headers(thread, head, checkpoint.seq + 1, 1)
+        life = head.incarnation[:4].hex()
+        found = headers and headers[0].seq == checkpoint.seq and headers[0].is_checkpoint
+        if not found or checkpoint.life != life or not head.marks.shows(checkpoint.seq):
+            raise NotFound(f"there is no checkpoint {str(checkpoint)!r}")
+
+    # Prune
+
+    def prune(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed:
+        """Apply a retention to one thread."""
+        return self._until_swapped(thread, lambda: self._prune_once(thread, retention, now, dry_run=dry_run))
+
+    def _prune_once(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed | None:
+        seen = self._reader.seen(thread)
+        if seen is None or seen.head.deleted or not seen.head.seq:
+            return Freed()
+        headers = self._reader.headers(thread, seen.head)
+        if thread_expires(retention, seen.head, now):
+            freed = _whole(seen.head, headers)
+            done = dry_run or self._swap(thread, seen, deleted(seen.head, now), Drop(everything=True))
+            return freed if done else None
+        todo = self._plan(thread, seen.head, headers, retention, now)
+        freed = _freed(todo, headers)
+        return freed if dry_run or self._carry_out(thread, seen, todo, headers) else None
+
+    def _plan(self, thread: bytes, head: Head, headers: Sequence[Header], retention: Retention, now: int) -> Plan:
+        binding = self._reader.binding(thread, head)
+        visible = [
+            Dated(header.seq, now - decode_meta(binding, header).created_at if retention.max_age is not None else 0)
+            for header in headers
+            if header.is_checkpoint and head.marks.shows(header.seq)
+        ]
+        kept = kept_checkpoints(retention, visible, head.marks)
+        marks = new_marks(head.marks, kept, [checkpoint.seq for checkpoint in visible], head.checkpoint)
+        return plan(headers, head, marks)
+
+    def _carry_out(self, thread: bytes, seen: Seen, todo: Plan, headers: Sequence[Header]) -> bool:
+        """In slices, rows before blobs, the marks with the first: a crash leaves only what the next prune removes."""
+        current: Seen | None = seen
+        for drop in _slices(todo):
+            if current is None:
+                return False
+            if drop == KEEP_ALL and todo.marks == current.head.marks:
+                continue
+            head = marked(_lighter(current.head, drop, headers), todo.marks)
+            current = self._swap(thread, current, head, drop)
+        return current is not None
+
+    def forget_history(self, thread: bytes, seq: int) -> bool:
+        """Drop every row and blob that row `seq`, a keyframe of its own, does not need. False if it is not the head."""
+        seen = self._reader.living(thread)
+        if seen.head.seq != seq or seen.head.base != seq:
+            return False
+        headers = self._reader.headers(thread, seen.head)
+        todo = plan(headers, seen.head, Marks(floor=seq))
+        drop = Drop(todo.rows, todo.blobs, secure=True)
+        head = marked(_lighter(seen.head, drop, headers), todo.marks)
+        return self._swap(thread, seen, head, drop) is not None
+
+    # Whole threads
+
+    def delete(self, thread: bytes, now: int) -> None:
+        """A tombstone in place of the thread. Deleting what is not there, or twice, changes nothing."""
+
+        def attempt() -> bool | None:
+            seen = self._reader.seen(thread)
+            if seen is None or seen.head.deleted:
+                return True
+            return self._swap(thread, seen, deleted(seen.head, now), Drop(everything=True)) and True
+
+        self._until_swapped(thread, attempt)
+
+    def revive(self, thread: bytes) -> None:
+        """The id of a deleted thread, empty again; `NotFound` if it was not deleted."""
+
+        def attempt() -> Seen | None:
+            seen = self._reader.seen(thread)
+            if seen is None or not seen.head.deleted:
+                raise NotFound(f"thread {thread_id_of(thread)!r} was not deleted")
+            return self._swap(thread, seen, revived(seen.head))
+
+        self._until_swapped(thread, attempt)
+
+    def rotate(self, thread: bytes) -> bool:
+        """The thread's data key under the ring's writer key. True if that changed anything."""
+
+        def attempt() -> bool | None:
+            seen = self._reader.living(thread)
+            check_not_deleted(seen.head, thread_id_of(thread))
+            sealing = self._reader.sealing
+            wrapped = sealing.rewrapped(thread, seen.head)
+            labels = sealing.label_tokens(sealing.read_summary(self._reader.binding(thread, seen.head), seen.head).labels)
+            if wrapped == seen.head.data_key and labels == seen.head.labels:
+                return False
+            return self._swap(thread, seen, replace(seen.head, data_key=wrapped, labels=labels)) and True
+
+        return self._until_swapped(thread, attempt)
+
+
+def pinned(marks: Marks, seq: int) -> Marks:
+    """Marks with `seq` pinned."""
+    return replace(marks, pinned=tuple(sorted({*marks.pinned, seq})))
+
+
+def unpinned(marks: Marks, seq: int) -> Marks:
+    """Marks with `seq` not pinned."""
+    return replace(marks, pinned=tuple(other for other in marks.pinned if other != seq))
+
+
+def hidden(marks: Marks, seq: int) -> Marks:
+    """Marks with `seq` hidden, and so no longer pinned."""
+    return replace(unpinned(marks, seq), hidden=tuple(sorted({*marks.hidden, seq})))
+
+
+def _row_bytes(header: Header) -> int:
+    return len(encode_header(header)) + header.sizes[0]
+
+
+def _dropped(drop: Drop, headers: Sequence[Header]) -> list[Header]:
+    gone = {seq for start, stop in drop.rows for seq in range(start, stop)}
+    return [header for header in headers if header.seq in gone]
+
+
+def _blob_bytes(blobs: Sequence[bytes], headers: Sequence[Header]) -> int:
+    sizes = {blob: size for header in headers if header.blobs for blob, size in header.blob_sizes.items()}
+    return sum(sizes[blob] for blob in blobs)
+
+
+def _lighter(head: Head, drop: Drop, headers: Sequence[Header]) -> Head:
+    gone = _dropped(drop, headers)
+    freed = sum(map(_row_bytes, gone)) + _blob_bytes(drop.blobs, headers)
+    return replace(head, row_count=head.row_count - len(gone), stored_bytes=head.stored_bytes - freed)
+
+
+def _whole(head: Head, headers: Sequence[Header]) -> Freed:
+    checkpoints = sum(header.is_checkpoint and head.marks.shows(header.seq) for header in headers)
+    blobs = {blob for header in headers if header.blobs for blob in header.blob_ids}
+    return Freed(threads=1, checkpoints=checkpoints, blobs=len(blobs), bytes=head.stored_bytes)
+
+
+def _freed(todo: Plan, headers: Sequence[Header]) -> Freed:
+    gone = sum(map(_row_bytes, _dropped(Drop(todo.rows), headers)))
+    return Freed(checkpoints=todo.hidden_count, blobs=len(todo.blobs), bytes=gone + _blob_bytes(todo.blobs, headers))
+
+
+def _slices(todo: Plan) -> list[Drop]:
+    """At least one, which carries the marks."""
+    slices: list[list[tuple[int, int]]] = [[]]
+    count = 0
+    for start, stop in todo.rows:
+        for at in range(start, stop, SLICE_ROWS):
+            slices[-1].append((at, min(at + SLICE_ROWS, stop)))
+            count += slices[-1][-1][1] - at
+            if count >= SLICE_ROWS:
+                slices.append([])
+                count = 0
+    drops = [Drop(rows=tuple(ranges)) for ranges in slices if ranges]
+    drops += [Drop(blobs=todo.blobs[at : at + SLICE_BLOBS]) for at in range(0, len(todo.blobs), SLICE_BLOBS)]
+    return drops or [KEEP_ALL]

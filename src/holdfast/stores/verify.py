@@ -1,0 +1,89 @@
+"""Walking everything that is stored, and reporting what is damaged. Blocking; reports and does not raise."""
+
+from collections.abc import Iterator
+
+from holdfast.history.format import Header, all_blob_ids
+from holdfast.history.meta import decode_meta
+from holdfast.history.restore import fill, fold, read_state
+from holdfast.records.errors import CodecError, Corrupt, HoldfastError, StoreError
+from holdfast.records.identity import thread_id_of
+from holdfast.records.reports import Problem
+from holdfast.stores.listing import Listings
+from holdfast.stores.reader import Reader, Seen
+
+
+class Verifier:
+    """Counts the records it checked and collects the problems it found."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.checked = 0
+        self.problems: list[Problem] = []
+
+    def check_backend(self) -> None:
+        """The backend's own structures."""
+        for message in self._reader.backend.check():
+            self.problems.append(Problem(thread_id="", record=self._reader.backend.kind, message=message))
+
+    def threads(self) -> list[bytes]:
+        """The threads to check; a listing that fails is a problem of its own."""
+        try:
+            return Listings(self._reader).all_threads()
+        except StoreError as error:
+            self.problems.append(Problem(thread_id="", record=self._reader.backend.kind, message=str(error)))
+            return []
+
+    def check_thread(self, thread: bytes) -> None:
+        """One thread: its head, every row and blob, and that each keyframe's last state decodes."""
+        try:
+            self._walk(thread)
+        except (StoreError, CodecError) as error:
+            self._note(thread, error)
+
+    def _note(self, thread: bytes, error: HoldfastError) -> None:
+        record = error.record if isinstance(error, Corrupt) else ""
+        problem = Problem(thread_id=thread_id_of(thread), record=record, message=str(error))
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _walk(self, thread: bytes) -> None:
+        seen = self._reader.seen(thread)
+        if seen is None or seen.head.deleted or not seen.head.seq:
+            return
+        self.checked += 1
+        for group in _groups(self._reader.headers(thread, seen.head)):
+            try:
+                self._check_group(thread, seen, group)
+            except (StoreError, CodecError) as error:
+                self._note(thread, error)
+
+    def _check_group(self, thread: bytes, seen: Seen, group: list[Header]) -> None:
+        """The rows of one keyframe, newest first."""
+        binding = self._reader.binding(thread, seen.head)
+        seq = group[0].seq
+        folded = fold(binding, self._reader.backend.rows(thread, seq), seq)
+        if seq == seen.head.seq and folded.digest != seen.head.digest:
+            raise Corrupt(f"{binding.row_name(seq)} is not what the head says", record=binding.row_name(seq))
+        for header in group:
+            decode_meta(binding, header)
+        wanted = all_blob_ids(group)
+        stored = self._reader.backend.blobs(thread, wanted)
+        for blob in sorted(wanted):
+            if blob not in stored:
+                name = f"blob {blob.hex()} of {binding.thread_id!r}"
+                raise Corrupt(f"{name} is missing", record=name)
+            binding.unseal_blob(blob, stored[blob])
+        read_state(binding, fill(folded, stored, self._reader.backend.tuning).document)
+        self.checked += len(group) + len(wanted)
+
+
+def _groups(headers: list[Header]) -> Iterator[list[Header]]:
+    """Rows by keyframe, newest first."""
+    group: list[Header] = []
+    for header in headers:
+        if group and header.base != group[0].base:
+            yield group
+            group = []
+        group.append(header)
+    if group:
+        yield group

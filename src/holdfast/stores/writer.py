@@ -1,0 +1,284 @@
+"""Live writers: the end of a thread's log kept in memory, so that the next save costs only the change.
+
+A writer runs ahead of its commits: each write builds on the one before it, settled or not. If one is refused, all that
+built on it are refused too, and the writer starts again from what is really there. Nothing here is trusted: every
+commit compares the head, so a stale writer can only be refused.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.codec import encode
+from holdfast.history.cells import Document, Path
+from holdfast.history.draft import Draft
+from holdfast.history.log import Log, Revision, Written
+from holdfast.history.meta import Meta, encode_meta
+from holdfast.history.restore import read_list
+from holdfast.ports import Ticket
+from holdfast.records.errors import Conflict, KeyReused, UnstorableValue
+from holdfast.records.head import Head, encode_head
+from holdfast.records.rows import Swap
+from holdfast.stores.decisions import check_may_write, written
+from holdfast.stores.reader import Reader, Seen
+from holdfast.stores.sealing import Summary
+
+KEYS: Path = ("keys",)
+CACHE_BYTES = 64 << 20
+OVERHEAD_BYTES = 2048
+
+
+class Intent(msgspec.Struct, kw_only=True):
+    """What one write wants: its content, and what it says about the thread."""
+
+    draft: Draft | None = None
+    """The state to save; None leaves it as it is."""
+    leaves: dict[Path, object] = {}
+    appends: tuple[tuple[Path, bytes], ...] = ()
+    adopted: Document | None = None
+    """Cells of another thread, for a fork."""
+    status: str | None = None
+    cause: str = "manual"
+    phase: str | None = None
+    metadata: bytes = b""
+    labels: dict[str, str] | None = None
+    key: str | None = None
+    fingerprint: bytes = b""
+    origin: str = ""
+    checkpoint: int | None = None
+    """For a journal row: the checkpoint whose state this is."""
+    fresh: bool = False
+    token: int | None = None
+    expect_seq: int | None = None
+
+
+class Recorded(NamedTuple):
+    """What stands under an idempotency key, and the write itself while it is still on its way."""
+
+    seq: int
+    fingerprint: bytes
+    created_at: int
+    parent: int
+    proposal: "Proposal | None" = None
+
+
+class Proposal(Ticket):
+    """A write that was made into a row and is on its way."""
+
+    __slots__ = ("epoch", "log", "meta", "seen", "swap")
+
+    def __init__(self, epoch: int, log: Log, seen: Seen, swap: Swap, meta: Meta) -> None:
+        super().__init__()
+        self.epoch = epoch
+        self.log = log
+        self.seen = seen
+        self.swap = swap
+        self.meta = meta
+
+
+class Writer:
+    """The writer of one thread within one store handle."""
+
+    def __init__(self, reader: Reader, thread: bytes, seen: Seen, log: Log, new_key: bytes = b"") -> None:
+        self.thread = thread
+        self.epoch = 0
+        self.held_bytes = OVERHEAD_BYTES + sum(cell.size for cell in log.document.values())
+        self._reader = reader
+        self._new_key = new_key
+        self._lock = Lock()
+        self._start(seen, log)
+
+    def _start(self, seen: Seen, log: Log) -> None:
+        self.log = self._settled_log = log
+        self.seen = seen
+        self._summary: Summary | None = None
+        self._keys: dict[str, Recorded] | None = None
+
+    @property
+    def document(self) -> Document:
+        """The cells as of the last write, settled or not."""
+        return self.log.document
+
+    def propose(self, intent: Intent, now: int, submit: Callable[[Ticket, Swap], None]) -> "Proposal | Recorded":
+        """Make the next row and queue it; or say what was recorded under the intent's key.
+
+        Raises why the thread may not be written to, as far as is known here.
+        """
+        with self._lock:
+            name = self.log.binding.thread_id
+            check_may_write(self.seen.head, name, intent.token, now)
+            recorded = self._recorded(intent) if intent.key is not None else None
+            if recorded is not None:
+                return recorded
+            if intent.expect_seq is not None and intent.expect_seq != self.log.checkpoint:
+                raise Conflict(f"thread {name!r} is at checkpoint {self.log.checkpoint}, not {intent.expect_seq}")
+            meta = self._meta(intent, self.seen.head, now)
+            done = self._revise(intent, meta)
+            proposal = self._proposal(intent, done, meta, now)
+            proposal.when_settled(lambda: self._on_settled(proposal))
+            self.log, self.seen = done.log, proposal.seen
+            submit(proposal, proposal.swap)
+            if intent.key is not None and self._keys is not None:
+                entry = Recorded(done.log.seq, intent.fingerprint, now, meta.parent, proposal)
+                self._keys[intent.key] = entry
+            return proposal
+
+    def _recorded(self, intent: Intent) -> Recorded | None:
+        if self._keys is None:
+            self._keys = {entry[0]: Recorded(*entry[1:]) for entry in read_list(self.log.document, KEYS)}
+        found = self._keys.get(intent.key or "")
+        if found is not None and found.fingerprint != intent.fingerprint:
+            raise KeyReused(
+                f"idempotency key {intent.key!r} of thread {self.log.binding.thread_id!r} was used for other content"
+            )
+        return found
+
+    def _meta(self, intent: Intent, head: Head, now: int) -> Meta:
+        status = intent.status or head.status or "idle"
+        return Meta(now, status, intent.cause, intent.phase, self.log.checkpoint, intent.metadata, intent.origin)
+
+    def _revise(self, intent: Intent, meta: Meta) -> Written:
+        revision = Revision(self.log)
+        if intent.adopted is not None:
+            revision.adopt(intent.adopted)
+        if intent.draft is not None:
+            revision.replace_state(intent.draft, intent.leaves)
+        for path, item in intent.appends:
+            _check_list(revision.document, path)
+            revision.append(path, item)
+        if intent.key is not None:
+            entry = [intent.key, self.log.seq + 1, intent.fingerprint, meta.created_at, meta.parent]
+            revision.append(KEYS, encode(entry))
+        return revision.write(encode_meta(meta), checkpoint=intent.checkpoint, fresh=intent.fresh)
+
+    def _proposal(self, intent: Intent, done: Written, meta: Meta, now: int) -> Proposal:
+        row, thread = done.row, self.thread
+        size = len(row.header) + len(row.body) + sum(map(len, done.blobs.values()))
+        self.held_bytes += size
+        head = written(self.seen.head, done.log, now, size, intent.token, **self._changes(intent, meta))
+        encoded = encode_head(thread, head)
+        swap = Swap(thread, self.seen.encoded, encoded, head, (row,), done.blobs)
+        return Proposal(self.epoch, done.log, Seen(head, encoded), swap, meta)
+
+    def _changes(self, intent: Intent, meta: Meta) -> dict[str, object]:
+        """What the head says beyond where the log ends; only what is new."""
+        changes: dict[str, object] = {"status": meta.status}
+        if self.log.seq == 0:
+            changes["data_key"] = self._new_key
+        if intent.labels:
+            changes |= self._relabel(intent.labels)
+        return changes
+
+    def _relabel(self, labels: dict[str, str]) -> dict[str, object]:
+        sealing, binding = self._reader.sealing, self.log.binding
+        if self._summary is None:
+            self._summary = sealing.read_summary(binding, self.seen.head)
+        merged = {**self._summary.labels, **labels}
+        if merged == self._summary.labels:
+            return {}
+        self._summary = Summary(merged, self._summary.error, self._summary.requests)
+        return {"labels": sealing.label_tokens(merged), "summary": sealing.seal_summary(binding, self._summary)}
+
+    def _on_settled(self, proposal: Proposal) -> None:
+        """Runs on whichever thread committed; the lock orders it with the next proposal."""
+        with self._lock:
+            if proposal.epoch == self.epoch and proposal.succeeded:
+                self._settled_log = proposal.log
+
+    def restart(self, epoch: int) -> bool:
+        """After a refusal: start again from the stored head. False if the log itself has moved on without us."""
+        with self._lock:
+            if epoch != self.epoch:
+                return True
+            self.epoch += 1
+            seen = self._reader.seen(self.thread) or NO_HEAD
+            same = seen.head.digest == self._settled_log.digest and seen.head.incarnation == self._known_incarnation()
+            if same:
+                self._start(seen, self._settled_log)
+            return same
+
+    def _known_incarnation(self) -> bytes:
+        return self._settled_log.binding.incarnation if self._settled_log.seq else b""
+
+
+NO_HEAD = Seen(Head(), b"")
+
+
+def _check_list(document: Document, path: Path) -> None:
+    cell = document.get(path)
+    if cell is not None and cell.kind != "list":
+        raise UnstorableValue(f"append to {_name(path)}: it is not a list", path=_name(path))
+    if cell is None and any(_nested(path, other) or _nested(other, path) for other in document):
+        raise UnstorableValue(f"append to {_name(path)}: there is something else on that path", path=_name(path))
+
+
+def _nested(outer: Path, inner: Path) -> bool:
+    return len(outer) < len(inner) and inner[: len(outer)] == outer
+
+
+def _name(path: Path) -> str:
+    return path[0] + "".join(f"[{key!r}]" for key in path[1:])
+
+
+class Writers:
+    """The live writers of one store handle, bounded by the bytes they hold; the least recently used go first."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._writers: OrderedDict[bytes, tuple[Writer, int]] = OrderedDict()
+        self._held = 0
+        self._lock = Lock()
+
+    def get(self, thread: bytes) -> Writer | None:
+        """The live writer of a thread, if there is one."""
+        with self._lock:
+            found = self._writers.pop(thread, None)
+            if found is None:
+                return None
+            writer, counted = found
+            self._held -= counted
+            self._put(writer)
+            return writer
+
+    def open(self, thread: bytes) -> Writer:
+        """A writer for a thread, loaded if need be; for a new thread at its beginning."""
+        loaded = self._load(thread)
+        with self._lock:
+            found = self._writers.get(thread)
+            if found is not None:
+                return found[0]
+            self._put(loaded)
+            while self._held > CACHE_BYTES and len(self._writers) > 1:
+                _, (_, counted) = self._writers.popitem(last=False)
+                self._held -= counted
+        return loaded
+
+    def discard(self, writer: Writer) -> None:
+        """Forget a writer that lost touch with its thread."""
+        with self._lock:
+            found = self._writers.get(writer.thread)
+            if found is not None and found[0] is writer:
+                del self._writers[writer.thread]
+                self._held -= found[1]
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._writers.clear()
+            self._held = 0
+
+    def _load(self, thread: bytes) -> Writer:
+        seen = self._reader.seen(thread) or NO_HEAD
+        if not seen.head.seq:
+            binding, new_key = self._reader.sealing.new_life(thread)
+            return Writer(self._reader, thread, seen, Log(binding, self._reader.backend.tuning, {}), new_key)
+        loaded = self._reader.load_head(thread)
+        return Writer(self._reader, thread, loaded.seen, loaded.log)
+
+    def _put(self, writer: Writer) -> None:
+        """As the most recently used, counted at its present size."""
+        self._writers[writer.thread] = (writer, writer.held_bytes)
+        self._held += writer.held_bytes

@@ -1,0 +1,381 @@
+"""The same names, blocking: `import holdfast.sync as holdfast`. No event loop, no portal, no thread.
+
+Every method is one line: the awaitable one, stepped to its end over `BlockingPorts`. Names without I/O are the same
+objects as in `holdfast`.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Self, TypeVar, Unpack
+
+from holdfast import __version__, codec
+from holdfast.codec import migration, register, storable
+from holdfast.codec.keys import KeyRing
+from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Step
+from holdfast.records.errors import (
+    Aborted,
+    BudgetExceeded,
+    CodecError,
+    ConfigurationError,
+    Conflict,
+    Corrupt,
+    Deleted,
+    Escalated,
+    ExecutorFailed,
+    Fenced,
+    Finished,
+    HoldfastError,
+    IncompatibleCheckpoint,
+    InvalidAnswer,
+    InvalidId,
+    KeyReused,
+    KeyUnavailable,
+    LeaseHeld,
+    LimitExceeded,
+    NotFound,
+    OutcomeUnknown,
+    RequestExpired,
+    RunCancelled,
+    RunError,
+    SecretInState,
+    StepFailed,
+    StepInDoubt,
+    StepTimeout,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+    SuperstepLimit,
+    Suspended,
+    TurnLimitExceeded,
+    UnknownType,
+    UnstorableValue,
+)
+from holdfast.records.page import Page as _Page
+from holdfast.records.reports import Event, Guarantee, Problem, Report, Stats
+from holdfast.records.request import Answer, Request
+from holdfast.records.retention import Freed, Retention
+from holdfast.records.thread import Lease, ThreadInfo
+from holdfast.records.words import Cause, Durability, Phase, Status
+from holdfast.ports import BlockingPorts, run_blocking
+from holdfast.stores import opening
+from holdfast.stores.kinds import OpenedStore
+from holdfast.stores.opening import Options, Shared
+from holdfast.stores.pages import AsyncPage
+from holdfast.stores.store import Store as AwaitableStore
+
+T = TypeVar("T")
+
+
+class Page(_Page[T]):
+    """A page of the blocking API."""
+
+    __slots__ = ("_page",)
+
+    def __init__(self, page: AsyncPage[T]) -> None:
+        super().__init__(page.items, page.next)
+        self._page = page
+
+    def next_page(self) -> "Page[T] | None":
+        """The page after this one, None after the last."""
+        following = run_blocking(self._page.next_page())
+        return None if following is None else Page(following)
+
+
+class Store:
+    """See `holdfast.Store`: the same methods, blocking."""
+
+    def __init__(self, store: AwaitableStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> Self:
+        run_blocking(self._store.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        run_blocking(self._store.close())
+
+    def close(self) -> None:
+        """See `holdfast.Store.close`."""
+        run_blocking(self._store.close())
+
+    @property
+    def retention(self) -> Retention | None:
+        """See `holdfast.Store.retention`."""
+        return self._store.retention
+
+    def save(
+        self,
+        thread_id: str,
+        state: Any,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        phase: Phase | str | None = None,
+        cause: Cause | str = Cause.MANUAL,
+        status: Status | str = Status.IDLE,
+        idempotency_key: str | None = None,
+        expect_seq: int | None = None,
+    ) -> Checkpoint:
+        """See `holdfast.Store.save`."""
+        return run_blocking(
+            self._store.save(
+                thread_id,
+                state,
+                metadata=metadata,
+                labels=labels,
+                phase=phase,
+                cause=cause,
+                status=status,
+                idempotency_key=idempotency_key,
+                expect_seq=expect_seq,
+            )
+        )
+
+    def append(self, thread_id: str, path: str | Sequence[str], item: Any) -> Checkpoint:
+        """See `holdfast.Store.append`."""
+        return run_blocking(self._store.append(thread_id, path, item))
+
+    def latest(self, thread_id: str) -> Checkpoint | None:
+        """See `holdfast.Store.latest`."""
+        return run_blocking(self._store.latest(thread_id))
+
+    def load(self, checkpoint_id: str) -> Checkpoint:
+        """See `holdfast.Store.load`."""
+        return run_blocking(self._store.load(checkpoint_id))
+
+    def get(self, thread_id: str, seq: int) -> Checkpoint:
+        """See `holdfast.Store.get`."""
+        return run_blocking(self._store.get(thread_id, seq))
+
+    def history(
+        self,
+        thread_id: str,
+        *,
+        cursor: str | int | None = None,
+        limit: int = 50,
+        where: Mapping[str, Any] | None = None,
+        journal: bool = False,
+    ) -> Page[CheckpointInfo]:
+        """See `holdfast.Store.history`."""
+        return Page(
+            run_blocking(self._store.history(thread_id, cursor=cursor, limit=limit, where=where, journal=journal))
+        )
+
+    def threads(
+        self,
+        *,
+        status: Status | str | Sequence[Status | str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[ThreadInfo]:
+        """See `holdfast.Store.threads`."""
+        return Page(run_blocking(self._store.threads(status=status, labels=labels, cursor=cursor, limit=limit)))
+
+    def thread(self, thread_id: str) -> ThreadInfo:
+        """See `holdfast.Store.thread`."""
+        return run_blocking(self._store.thread(thread_id))
+
+    def fork(
+        self, checkpoint_id: str, to: str | None = None, state: Any = None, results: Mapping[str, Any] | None = None
+    ) -> str:
+        """See `holdfast.Store.fork`."""
+        return run_blocking(self._store.fork(checkpoint_id, to, state, results))
+
+    def diff(self, checkpoint_id_a: str, checkpoint_id_b: str) -> list[Change]:
+        """See `holdfast.Store.diff`."""
+        return run_blocking(self._store.diff(checkpoint_id_a, checkpoint_id_b))
+
+    def delete(self, thread_id: str) -> None:
+        """See `holdfast.Store.delete`."""
+        run_blocking(self._store.delete(thread_id))
+
+    def revive(self, thread_id: str) -> None:
+        """See `holdfast.Store.revive`."""
+        run_blocking(self._store.revive(thread_id))
+
+    def delete_checkpoint(self, checkpoint_id: str) -> None:
+        """See `holdfast.Store.delete_checkpoint`."""
+        run_blocking(self._store.delete_checkpoint(checkpoint_id))
+
+    def pin(self, checkpoint_id: str, pinned: bool = True) -> None:
+        """See `holdfast.Store.pin`."""
+        run_blocking(self._store.pin(checkpoint_id, pinned))
+
+    def erase(self, thread_id: str) -> None:
+        """See `holdfast.Store.erase`."""
+        run_blocking(self._store.erase(thread_id))
+
+    def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Freed:
+        """See `holdfast.Store.prune`."""
+        return run_blocking(self._store.prune(retention, dry_run=dry_run))
+
+    def stats(self) -> Stats:
+        """See `holdfast.Store.stats`."""
+        return run_blocking(self._store.stats())
+
+    def verify(self) -> Report:
+        """See `holdfast.Store.verify`."""
+        return run_blocking(self._store.verify())
+
+    def guarantee(self) -> Guarantee:
+        """See `holdfast.Store.guarantee`."""
+        return run_blocking(self._store.guarantee())
+
+    def export(self, thread_id: str, path: str | os.PathLike[str], *, keys: KeyRing | bytes | None = None) -> None:
+        """See `holdfast.Store.export`."""
+        run_blocking(self._store.export(thread_id, path, keys=keys))
+
+    def import_(
+        self, path: str | os.PathLike[str], to: str | None = None, *, keys: KeyRing | bytes | None = None
+    ) -> str:
+        """See `holdfast.Store.import_`."""
+        return run_blocking(self._store.import_(path, to, keys=keys))
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """See `holdfast.Store.backup`."""
+        run_blocking(self._store.backup(path))
+
+    def rotate(self) -> int:
+        """See `holdfast.Store.rotate`."""
+        return run_blocking(self._store.rotate())
+
+    def on_event(self, callback: Callable[[Event], Any]) -> Callable[[], None]:
+        """See `holdfast.Store.on_event`; the callback must be a plain function."""
+        return self._store.on_event(callback)
+
+
+def _blocking(shared: Shared, options: Options) -> AwaitableStore:
+    return OpenedStore(shared, ports=BlockingPorts(), **options)
+
+
+class MemoryStore(Store):
+    """See `holdfast.MemoryStore`."""
+
+    def __init__(
+        self, *, durability: Durability | str | None = None, inline: bool = True, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(_blocking(opening.memory(opening.level_of(durability), inline=inline), options))
+
+
+class SQLiteStore(Store):
+    """See `holdfast.SQLiteStore`."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability | str | None = None,
+        inline: bool = True,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(_blocking(opening.sqlite(path, opening.level_of(durability), inline=inline), options))
+
+
+class FileStore(Store):
+    """See `holdfast.FileStore`."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability | str | None = None,
+        inline: bool = True,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(_blocking(opening.file(path, opening.level_of(durability), inline=inline), options))
+
+
+def open(  # noqa: A001  the public name: holdfast.sync.open
+    url: str | os.PathLike[str] | None = None,
+    *,
+    durability: Durability | str | None = None,
+    keys: KeyRing | bytes | None = None,
+    compress: bool = True,
+    retention: Retention | None = None,
+    sweep: timedelta | float | None = None,
+    namespace: str = "",
+    inline: bool = True,
+) -> Store:
+    """See `holdfast.open`."""
+    shared = opening.resolve(url, durability, inline=inline)
+    options: Options = {
+        "keys": keys,
+        "compress": compress,
+        "retention": retention,
+        "sweep": sweep,
+        "namespace": namespace,
+    }
+    return Store(_blocking(shared, options))
+
+
+__all__ = [
+    "Aborted",
+    "Answer",
+    "BudgetExceeded",
+    "Cause",
+    "Change",
+    "Checkpoint",
+    "CheckpointInfo",
+    "CodecError",
+    "ConfigurationError",
+    "Conflict",
+    "Corrupt",
+    "Deleted",
+    "Durability",
+    "Escalated",
+    "Event",
+    "ExecutorFailed",
+    "Fenced",
+    "FileStore",
+    "Finished",
+    "Freed",
+    "Guarantee",
+    "HoldfastError",
+    "IncompatibleCheckpoint",
+    "InvalidAnswer",
+    "InvalidId",
+    "KeyReused",
+    "KeyRing",
+    "KeyUnavailable",
+    "Lease",
+    "LeaseHeld",
+    "LimitExceeded",
+    "MemoryStore",
+    "NotFound",
+    "OutcomeUnknown",
+    "Page",
+    "Phase",
+    "Problem",
+    "Report",
+    "Request",
+    "RequestExpired",
+    "Retention",
+    "RunCancelled",
+    "RunError",
+    "SQLiteStore",
+    "SecretInState",
+    "Stats",
+    "Status",
+    "Step",
+    "StepFailed",
+    "StepInDoubt",
+    "StepTimeout",
+    "Store",
+    "StoreClosed",
+    "StoreError",
+    "StoreUnavailable",
+    "SuperstepLimit",
+    "Suspended",
+    "ThreadInfo",
+    "TurnLimitExceeded",
+    "UnknownType",
+    "UnstorableValue",
+    "__version__",
+    "codec",
+    "migration",
+    "open",
+    "register",
+    "storable",
+]
