@@ -23,7 +23,7 @@ STEP_COUNT = 3_000
 _TENTH = STEP_COUNT // 10
 _LEFT_OUT = 0.002
 _SHIFT = 1_200
-_PAIRS = {"durable": 4, "process": 20}
+_PAIRS = {"durable": 4, "process": 12}
 
 
 def flatness(directory: Path) -> list[Figure]:

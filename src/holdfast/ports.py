@@ -19,20 +19,23 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
+_settling = Lock()
+"""One lock for all tickets: it is held for a moment, and a lock for each would cost more than it saves."""
+
+
 class Ticket:
     """A write on its way: settled once, by whoever commits it, as True (done), False (refused) or an error."""
 
-    __slots__ = ("_callbacks", "_lock", "_outcome", "settled")
+    __slots__ = ("_callbacks", "_outcome", "settled")
 
     def __init__(self) -> None:
         self.settled = False
         self._outcome: bool | BaseException = False
         self._callbacks: list[Callable[[], None]] = []
-        self._lock = Lock()
 
     def settle(self, outcome: bool | BaseException) -> None:
         """Fix the outcome and call whoever waits."""
-        with self._lock:
+        with _settling:
             self._outcome = outcome
             self.settled = True
             callbacks, self._callbacks = self._callbacks, []
@@ -41,16 +44,11 @@ class Ticket:
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once settled, at once if it is already; from whichever thread settles it."""
-        with self._lock:
+        with _settling:
             if not self.settled:
                 self._callbacks.append(callback)
                 return
         callback()
-
-    @property
-    def succeeded(self) -> bool:
-        """True if settled, and done."""
-        return self._outcome is True
 
     def result(self) -> bool:
         """The outcome of a settled ticket, raised if it is an error."""

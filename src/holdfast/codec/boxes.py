@@ -1,7 +1,7 @@
 """Values that hold others and are not plain msgpack: tuples, sets, dicts with other than str keys, registered objects.
 
-Each is one extension around one list or dict of what it holds. The encoder opens a box (its code, the first bytes of its
-payload, what it holds), packs what it holds and closes it again; the decoder fills it.
+Each is one extension around one list or dict of what it holds. The encoder opens a box (its code, the first bytes of
+its payload, what it holds), packs what it holds and closes it again; the decoder fills it.
 """
 
 from collections.abc import Callable

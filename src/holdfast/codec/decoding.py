@@ -16,7 +16,7 @@ from holdfast.codec.types import LEAF_READERS
 from holdfast.records.errors import CodecError, HoldfastError, LimitExceeded
 
 
-def decode(data: bytes, *, limits: Limits = DEFAULT) -> Any:
+def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT) -> Any:
     """The value that `encode` was given, with the same types.
 
     Raises UnknownType for an object of a class that is not registered, IncompatibleCheckpoint for one stored by a newer
@@ -42,7 +42,7 @@ class _Decoder:
     def __init__(self, room: int) -> None:
         self._room = room
 
-    def decode(self, data: bytes | memoryview) -> Any:
+    def decode(self, data: bytes | bytearray | memoryview) -> Any:
         """The value of an encoding."""
         return msgpack.decode(data, ext_hook=self._extension)
 

@@ -20,7 +20,7 @@ from holdfast.codec.scan import refuse_excess
 from holdfast.codec.types import leaf_writer, write_text
 from holdfast.records.errors import LimitExceeded, UnstorableValue
 
-_clean_count = packing.foreign_count()
+_OUR_REFERENCES: Final = packing.raw_references()
 
 
 def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> bytes:
@@ -30,56 +30,50 @@ def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> byte
     its type. Raises UnstorableValue, with the path below `path` to what cannot be stored exactly, and LimitExceeded
     beyond the limits.
     """
-    global _clean_count  # noqa: PLW0603  see packing.foreign_count
-    count = packing.foreign_count()
-    encoder = _Encoder(count != _clean_count)
+    is_suspicious = packing.raw_references() != _OUR_REFERENCES
+    if limits is DEFAULT and not is_suspicious:
+        short = packing.pack_short(value, limits.depth)
+        if short is not None:
+            return short
     try:
-        data = encoder.encode(value, limits.depth, path)
+        data = _Encoder(is_suspicious).encode(value, limits.depth, path)
     except RecursionError as error:
         raise LimitExceeded(f"{path} nests too deep for the stack that is left") from error
-    if encoder.suspicious:
-        _clean_count = count
     refuse_excess(data, limits, path)
     return data
-
-
-class _NotPlain(Exception):  # noqa: N818  control flow within this file
-    """The C encoder could not pack a value; the slow way will, or will say why not."""
 
 
 class _Encoder:
     """One call of `encode`. `room` is how deep the boxes met by the C encoder may still nest."""
 
-    __slots__ = ("_fatal", "_room", "suspicious")
+    __slots__ = ("_fatal", "_room", "_suspicious")
 
     def __init__(self, suspicious: bool) -> None:
-        self.suspicious = suspicious
+        self._suspicious = suspicious
         self._room = 0
         self._fatal: BaseException | None = None
 
     def encode(self, value: Any, room: int, path: str) -> bytes:
         """The encoding of a value that nests at most `room` levels."""
-        try:
-            return self._fast(value, room, room // 8)
-        except _NotPlain:
-            return self._slow(value, room, path)
+        packed = self._fast(value, room, room // 8)
+        return self._slow(value, room, path) if packed is None else packed
 
-    def _fast(self, value: Any, room: int, reserve: int) -> bytes:
-        """Pack in C. How deep a box is met there is unknown, so a part of the room is kept in reserve for boxes.
+    def _fast(self, value: Any, room: int, reserve: int) -> bytes | None:
+        """Pack in C, or not at all. How deep a box is met there is unknown, so some room is kept in reserve for boxes.
 
         What passes is within the room, therefore; the rest goes the slow way, which counts.
         """
         before, self._room = self._room, reserve
         try:
-            if self.suspicious:
-                packing.refuse_foreign(value)
+            if self._suspicious:
+                packing.refuse_raw(value)
             if _is_flat(value, room):
                 return ormsgpack.packb(value, default=self._special, option=packing.OPTIONS)
             return packing.pack(value, room - reserve, self._special)
         except (TypeError, Refused):
             if self._fatal is not None:
                 raise self._fatal from None
-            raise _NotPlain from None
+            return None
         finally:
             self._room = before
 
@@ -96,7 +90,10 @@ class _Encoder:
     def _box(self, value: Any) -> bytes:
         code, head, content = open_box(value)
         room = max(self._room - (code == tags.OBJECT), 0)
-        return close_box(code, head, self._fast(content, room, room // 2))
+        packed = self._fast(content, room, room // 2)
+        if packed is None:
+            raise Refused("left to the slow way")
+        return close_box(code, head, packed)
 
     def _slow(self, value: Any, room: int, path: str) -> bytes:
         """Encode one level here, and each part of it in C if that can be done."""
@@ -121,10 +118,9 @@ class _Encoder:
     def _content(self, code: int, content: Any, room: int, path: str) -> bytes:
         """The encoding of what a box holds."""
         room = max(room - (code == tags.OBJECT), 0)
-        try:
-            return self._fast(content, room, room // 8)
-        except _NotPlain:
-            pass
+        packed = self._fast(content, room, room // 8)
+        if packed is not None:
+            return packed
         if code == tags.OBJECT:
             return container_header("map", len(content)) + self._pairs(content, room, path, _field)
         return container_header("list", len(content)) + self._parts(content, room, path, _LABELS[code])
@@ -138,10 +134,8 @@ class _Encoder:
             raise LimitExceeded(f"{path} nests deeper than the limit")
         encodings = []
         for index, part in enumerate(parts):
-            try:
-                encodings.append(self._fast(part, room - 1, room // 8))
-            except _NotPlain:
-                encodings.append(self._slow(part, room - 1, path + label(parts, index)))
+            packed = self._fast(part, room - 1, room // 8)
+            encodings.append(self._slow(part, room - 1, path + label(parts, index)) if packed is None else packed)
         return b"".join(encodings)
 
 

@@ -45,7 +45,8 @@ class ModelShape(Fields):
         object.__setattr__(value, "__dict__", self.complete(fields, self.defaults))
         object.__setattr__(value, "__pydantic_fields_set__", set(content.get(_SET, fields)))
         object.__setattr__(value, "__pydantic_extra__", content.get(_EXTRA, {} if self.takes_extra else None))
-        object.__setattr__(value, "__pydantic_private__", content.get(_PRIVATE) or self._fresh_private())
+        private = content[_PRIVATE] if _PRIVATE in content else self._fresh_private()
+        object.__setattr__(value, "__pydantic_private__", private)
         return value
 
     def migrate(self, content: Any, function: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
@@ -54,14 +55,18 @@ class ModelShape(Fields):
         before = {name: field for name, field in content.items() if name not in beside}
         after = function(dict(before))
         if _SET in beside:
-            beside[_SET] = sorted(after.keys() - (before.keys() - beside[_SET]))
+            was_set = set(beside[_SET])
+            unset = before.keys() - was_set
+            beside[_SET] = sorted((after.keys() - unset) | (was_set - before.keys()))  # the latter are extra attributes
         return after | beside
 
     def _fresh_private(self) -> dict[str, Any] | None:
         """The private attributes of a model that had none when it was stored."""
+        if not self.private:
+            return None
         undefined = sys.modules["pydantic_core"].PydanticUndefined
-        fresh = {name: attribute.get_default() for name, attribute in self.private.items()}
-        return {name: value for name, value in fresh.items() if value is not undefined} if self.private else None
+        fresh = {name: (each.default_factory or each.get_default)() for name, each in self.private.items()}
+        return {name: value for name, value in fresh.items() if value is not undefined}
 
 
 def _has_default(field: Any) -> bool:

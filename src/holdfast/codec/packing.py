@@ -74,19 +74,44 @@ def pack(value: Any, room: int, default: Callable[[Any], Any]) -> bytes:
         _spare.append(nest)
 
 
+_CONTAINERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
+_SHORT_ITEMS: Final = 16
+_SHORT_BYTES: Final = 4096
+
+
+def pack_short(value: Any, room: int) -> bytes | None:
+    """The encoding of a short, plain value such as one message; None for anything else, which `pack` will do.
+
+    Whether it nests too deep is told from the bytes: there cannot be more levels than bytes that look like containers.
+    """
+    if type(value) in {dict, list} and len(value) > _SHORT_ITEMS:
+        return None
+    try:
+        data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
+    except TypeError:
+        return None
+    if len(data) > room and (len(data) > _SHORT_BYTES or len(data) - len(data.translate(None, _CONTAINERS)) > room):
+        return None
+    return data
+
+
+def _not_plain(value: Any) -> Any:
+    raise TypeError(type(value))
+
+
 def extension(code: int, payload: bytes) -> bytes:
     """The encoding of an extension."""
     return ormsgpack.packb(Ext(code, payload))
 
 
-# The C encoder writes ormsgpack's own Ext and Fragment without asking, so a user's would pass for ours. Each of them holds
-# a reference to its type: only when these are not as many as at the last clean encoding, a value is searched for them.
-def foreign_count() -> int:
-    """A number that changes when somebody else makes an ormsgpack.Ext or ormsgpack.Fragment."""
+# The C encoder writes ormsgpack's own Ext and Fragment without asking, so a user's would pass for ours. Each of them
+# holds a reference to its type: only if there are more of these than our own, a value is searched for such objects.
+def raw_references() -> int:
+    """A number that grows when somebody else makes an ormsgpack.Ext or ormsgpack.Fragment."""
     return getrefcount(Ext) + getrefcount(Fragment)
 
 
-def refuse_foreign(value: Any) -> None:
+def refuse_raw(value: Any) -> None:
     """Raise Refused if the lists and dicts of a value hold an ormsgpack.Ext or ormsgpack.Fragment."""
     waiting, seen = [value], set[int]()
     while waiting:

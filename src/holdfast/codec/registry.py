@@ -43,12 +43,13 @@ def register(cls: type[T], *, name: str | None = None, version: int = 1) -> type
     It is stored under `name`, by default its module and qualified name: give a name of your own if the class may move.
     Subclasses are not registered with it. Raises ConfigurationError for any other class, and for a name already taken.
     """
+    shape = _shape(cls)
     name = name or _full_name(cls)
     if type(version) is not int or version < 1:
         raise ConfigurationError(f"the version of {name} must be an int from 1 up, not {version!r}")
     _refuse_clash(cls, name)
     head = b"\x93" + ormsgpack.packb(name) + ormsgpack.packb(version)
-    entry = Entry(cls, name, version, _shape(cls), head)
+    entry = Entry(cls, name, version, shape, head)
     previous = _by_name.get(name)
     if previous is not None:
         _by_class.pop(previous.cls, None)
@@ -150,7 +151,7 @@ def _shape(cls: Any) -> Shape:
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return NamedTupleShape(cls)
     raise ConfigurationError(
-        f"{_full_name(cls)} cannot be registered: only dataclasses, pydantic models, Structs, enums and NamedTuples can"
+        f"{cls!r} cannot be registered: only dataclasses, pydantic models, Structs, enums and NamedTuples can"
     )
 
 

@@ -11,6 +11,8 @@ from holdfast.codec import tags
 from holdfast.codec.limits import DEFAULT, Limits
 from holdfast.records.errors import CodecError, LimitExceeded
 
+Buffer = bytes | bytearray | memoryview
+
 # The engine appends items, each encoded alone with the full depth, to containers a few levels down in a state.
 SLACK: Final = 8
 # Up to here the scan for depth costs microseconds. Beyond, the default depth is left to the interpreter's guard.
@@ -32,7 +34,7 @@ _EXTENDED: Final = {0xC7: 1, 0xC8: 2, 0xC9: 4}
 _FIXED_EXTENSIONS: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
 
 
-def refuse_excess(data: bytes, limits: Limits, what: str) -> None:
+def refuse_excess(data: Buffer, limits: Limits, what: str) -> None:
     """Raise LimitExceeded if an encoding is longer, or has more items, than the limits allow."""
     if len(data) > limits.size:
         raise LimitExceeded(f"{what} takes {len(data)} bytes; the limit is {limits.size}")
@@ -40,16 +42,16 @@ def refuse_excess(data: bytes, limits: Limits, what: str) -> None:
         count_items(data, limits.items, limits.depth + SLACK)
 
 
-def refuse_depth(data: bytes, limits: Limits) -> None:
+def refuse_depth(data: Buffer, limits: Limits) -> None:
     """Raise LimitExceeded if stored bytes nest too deep, where that can be told at little cost or was asked for."""
     deepest = limits.depth + SLACK
     if len(data) <= deepest or (limits is DEFAULT and len(data) > _SHORT):
         return
-    if len(data) - len(data.translate(None, _CONTAINERS)) > deepest:
+    if len(data) - len(bytes(data).translate(None, _CONTAINERS)) > deepest:
         count_items(data, limits.items, deepest)
 
 
-def count_items(data: bytes, most: int, deepest: int) -> int:
+def count_items(data: Buffer, most: int, deepest: int) -> int:
     """The number of values in an encoding; raises LimitExceeded when there are more than `most`, or deeper ones.
 
     Bytes that are not msgpack end the count early: the decoder will say what is wrong with them.
@@ -74,7 +76,7 @@ def count_items(data: bytes, most: int, deepest: int) -> int:
     return total
 
 
-def _token(data: bytes, position: int) -> tuple[int, int | None]:
+def _token(data: Buffer, position: int) -> tuple[int, int | None]:
     """Where the token at a position ends, and how many items follow inside it; None if the next one takes its place."""
     first = data[position]
     fixed = _FIXED.get(first)
@@ -91,7 +93,7 @@ def _token(data: bytes, position: int) -> tuple[int, int | None]:
     return _extension(data, position, first)
 
 
-def _extension(data: bytes, position: int, first: int) -> tuple[int, int | None]:
+def _extension(data: Buffer, position: int, first: int) -> tuple[int, int | None]:
     """The list inside a nested extension counts in its place; any other extension is one item."""
     if first in _FIXED_EXTENSIONS:
         start, length = position + 2, _FIXED_EXTENSIONS[first]
@@ -102,5 +104,5 @@ def _extension(data: bytes, position: int, first: int) -> tuple[int, int | None]
     return (start, None) if data[start - 1] in tags.NESTED else (start + length, 0)
 
 
-def _number(data: bytes, position: int, width: int) -> int:
+def _number(data: Buffer, position: int, width: int) -> int:
     return int.from_bytes(data[position + 1 : position + 1 + width], "big")

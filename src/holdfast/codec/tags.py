@@ -1,7 +1,7 @@
 """The extension codes of the encoding. Part of the storage format: a code, once given, keeps its meaning.
 
-Plain data (None, bool, int up to 64 bits, float, str, bytes, list, dict with str keys) is plain msgpack. Everything else
-is a msgpack extension under one of these codes. UTC datetimes use msgpack's own timestamp extension (code -1).
+Plain data (None, bool, int up to 64 bits, float, str, bytes, list, dict with str keys) is plain msgpack. All else is a
+msgpack extension under one of these codes. UTC datetimes use msgpack's own timestamp extension (code -1).
 """
 
 # Extensions around one nested msgpack value. SET and FROZENSET hold an array sorted by encoding, MAPPING an array of

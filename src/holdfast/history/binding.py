@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Protocol
+from zlib import crc32
 
 from holdfast.records.errors import Corrupt
 from holdfast.records.identity import life_of, thread_id_of
@@ -30,13 +31,14 @@ class Seal(Protocol):
 class Binding:
     """One thread (by its key), one life of it (its incarnation), and the seal in force."""
 
-    __slots__ = ("_seal", "identity", "incarnation", "thread", "thread_id")
+    __slots__ = ("_seal", "check_start", "identity", "incarnation", "thread", "thread_id")
 
     def __init__(self, thread: bytes, incarnation: bytes, seal: Seal) -> None:
         self.thread = thread
         self.incarnation = incarnation
         self.thread_id = thread_id_of(thread)
         self.identity = thread + incarnation
+        self.check_start = crc32(self.identity)
         self._seal = seal
 
     @property
@@ -44,9 +46,9 @@ class Binding:
         """The part of the incarnation that checkpoint ids carry."""
         return life_of(self.incarnation)
 
-    def digest(self, header: bytes, body: bytes) -> bytes:
-        """The digest of a row: bound to thread and life by the prefix, to its parent by the header."""
-        return sha256(b"".join((self.identity, header, body))).digest()[:DIGEST_BYTES]
+    def digest(self, parent: bytes, header: bytes, body: bytes) -> bytes:
+        """The digest of a row: bound to its thread, to this life of it, and to the row before it."""
+        return sha256(b"".join((self.identity, parent, header, body))).digest()[:DIGEST_BYTES]
 
     def seal(self, data: bytes, seq: int, kind: bytes) -> bytes:
         """A section of row `seq`, sealed."""

@@ -1,10 +1,10 @@
 """The bytes of a row: a header that needs no key, the sealed metadata within it, and a sealed body.
 
-header  [format, flags, seq, base, checkpoint, parent digest, blob ids, stored sizes, sealed metadata] + CRC-32
+header  [format, flags, seq, base, checkpoint, parent, blob ids, stored sizes, sealed metadata] + CRC-32
 body    [paths or nil, [[index, kind, count, operation …] …], [size of each blob]]
 
-The header alone is enough to list and to prune; the CRC guards it where the body is not read, and the row's digest
-covers both. docs/storage-format.md describes every field.
+The header alone is enough to list and to prune; the CRC guards it where the body is not read. A row's digest covers both,
+and the digest of the row before it, which only a keyframe stores: the others are never read without it. docs/storage-format.md describes every field.
 """
 
 from collections.abc import Iterable
@@ -37,6 +37,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
     base: int
     checkpoint: int
     parent: bytes
+    """In a keyframe the digest of the row before it; empty elsewhere."""
     blobs: bytes
     sizes: tuple[int, ...]
     """Stored bytes of the body, then of each blob."""
@@ -84,21 +85,21 @@ _decode_header = msgspec.msgpack.Decoder(Header).decode
 _decode_body = msgspec.msgpack.Decoder().decode
 
 
-def encode_header(header: Header) -> bytes:
-    """The header and its CRC."""
+def encode_header(header: Header, check_start: int) -> bytes:
+    """The header and its CRC, which starts from that of the thread's identity."""
     data = _encode(header)
-    return data + crc32(data).to_bytes(CRC_BYTES, "big")
+    return data + crc32(data, check_start).to_bytes(CRC_BYTES, "big")
 
 
 def decode_header(binding: Binding, row: Row) -> Header:
     """The header of a row, checked by its CRC and against the place the row was found at."""
-    return read_header(row, binding.row_name(row.seq))
+    return read_header(row, binding.row_name(row.seq), binding.check_start)
 
 
-def read_header(row: Row, name: str) -> Header:
+def read_header(row: Row, name: str, check_start: int) -> Header:
     """The header of a row that errors call `name`. It needs no key."""
     data = row.header[:-CRC_BYTES]
-    if crc32(data).to_bytes(CRC_BYTES, "big") != row.header[-CRC_BYTES:]:
+    if crc32(data, check_start).to_bytes(CRC_BYTES, "big") != row.header[-CRC_BYTES:]:
         raise Corrupt(f"{name} is damaged: its header's checksum does not match", record=name)
     try:
         header = _decode_header(data)
@@ -111,38 +112,40 @@ def read_header(row: Row, name: str) -> Header:
     return header
 
 
-def verify_row(binding: Binding, row: Row) -> Header:
-    """The header of a whole row whose digest was recomputed."""
+def verify_row(binding: Binding, row: Row, parent: bytes) -> Header:
+    """The header of a whole row whose digest was recomputed; `parent` is the digest of the row before it."""
     header = decode_header(binding, row)
-    if binding.digest(row.header, row.body) != row.digest:
+    if binding.digest(header.parent or parent, row.header, row.body) != row.digest:
         name = binding.row_name(row.seq)
-        raise Corrupt(f"{name} is damaged: its digest does not match", record=name)
+        raise Corrupt(f"{name} is damaged, or does not follow the row before it", record=name)
     return header
 
 
-class _Blobs:
-    """Numbers the blobs of one row in the order they come up."""
-
-    def __init__(self) -> None:
-        self.refs: dict[bytes, Ref] = {}
-        self._numbers: dict[bytes, int] = {}
-
-    def stored(self, operation: Stored) -> Any:
-        if not isinstance(operation, Ref):
-            return operation
-        self.refs[operation.blob] = operation
-        number = self._numbers.setdefault(operation.blob, len(self._numbers))
-        return number, operation.offset, operation.length
+def _numbered(ref: Ref, numbers: dict[bytes, int], refs: dict[bytes, Ref]) -> tuple[int, int, int]:
+    """A reference by the number of its blob; blobs are numbered in the order they come up."""
+    refs[ref.blob] = ref
+    return numbers.setdefault(ref.blob, len(numbers)), ref.offset, ref.length
 
 
 def encode_script(script: Script) -> tuple[bytes, dict[bytes, Ref]]:
     """The body's bytes before sealing, and the blobs it refers to, by id."""
-    blobs = _Blobs()
+    numbers: dict[bytes, int] = {}
+    refs: dict[bytes, Ref] = {}
     cells = [
-        (index, KIND_CODES[kind], count, *map(blobs.stored, operations))
+        (
+            index,
+            KIND_CODES[kind],
+            count,
+            *[_numbered(each, numbers, refs) if type(each) is Ref else each for each in operations],
+        )
         for index, kind, count, operations in script.cells
     ]
-    return _encode((script.paths, cells, [ref.size for ref in blobs.refs.values()])), blobs.refs
+    return _encode((script.paths, cells, [ref.size for ref in refs.values()])), refs
+
+
+def encode_append(index: int, count: int, item: bytes) -> bytes:
+    """The body, before sealing, of a row that appends one item to the list at `index`."""
+    return _encode((None, ((index, KIND_CODES["list"], count, None, item),), ()))
 
 
 def _operation(stored: Any, header: Header, sizes: list[int]) -> Stored:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from holdfast.history.cells import Cell, Document, Piece, Ref, Rope, piece_length
+from holdfast.history.cells import Cell, Chunk, Document, Piece, Ref, Rope, piece_length
 from holdfast.history.tuning import Tuning
 
 Insert: TypeAlias = Callable[[bytes], Ref]
@@ -52,22 +52,26 @@ class _Packer:
             return self._with_pieces(cell, [bytes(cell.body())] if cell.size else [])
         smallest = max(self._tuning.small_piece, cell.size // PIECES_PER_CELL)
         pieces: list[Piece] = []
-        run_start = offset = 0
+        run: list[Chunk] = []
+        offset = 0
         for piece in cell.pieces.all():
-            if isinstance(piece, Ref) and not self._must_copy(piece, smallest):
-                pieces += self._packed(cell, run_start, offset)
+            if not isinstance(piece, Ref):
+                run.append(piece)
+            elif self._must_copy(piece, smallest):
+                run.append(memoryview(cell.body())[offset : offset + piece.length])
+            else:
+                pieces += self._packed(run)
                 pieces.append(piece)
-                run_start = offset + piece.length
+                run = []
             offset += piece_length(piece)
-        pieces += self._packed(cell, run_start, offset)
-        return self._with_pieces(cell, pieces)
+        return self._with_pieces(cell, pieces + self._packed(run))
 
     def _must_copy(self, piece: Ref, smallest: int) -> bool:
         return self._copy_all or piece.length < smallest or self._live[piece.blob] * 2 < piece.size
 
-    def _packed(self, cell: Cell, start: int, stop: int) -> list[Piece]:
-        body, step = memoryview(cell.body()), self._tuning.pack_max
-        return [self._insert(bytes(body[at : min(at + step, stop)])) for at in range(start, stop, step)]
+    def _packed(self, run: list[Chunk]) -> list[Piece]:
+        data, step = b"".join(run), self._tuning.pack_max
+        return [self._insert(data[at : at + step]) for at in range(0, len(data), step)]
 
     @staticmethod
     def _with_pieces(cell: Cell, pieces: list[Piece]) -> Cell:

@@ -9,8 +9,19 @@ from holdfast.history.binding import BODY, META, Binding
 from holdfast.history.cells import Cell, Document, Path, Piece, Ref, Rope
 from holdfast.history.draft import Draft
 from holdfast.history.edits import Operation, edit
-from holdfast.history.format import FORMAT, KEYFRAME, CellScript, Header, Script, Stored, encode_header, encode_script
+from holdfast.history.format import (
+    FORMAT,
+    KEYFRAME,
+    CellScript,
+    Header,
+    Script,
+    Stored,
+    encode_append,
+    encode_header,
+    encode_script,
+)
 from holdfast.history.keyframes import is_due, repack
+from holdfast.history.opening import make_room
 from holdfast.history.splice import splice
 from holdfast.history.tuning import Tuning
 from holdfast.records.rows import Row
@@ -30,6 +41,8 @@ class Log(msgspec.Struct, frozen=True):
     """Bytes of rows since the keyframe."""
     manifest: int = 0
     """Bytes of the keyframe itself."""
+    index: dict[Path, int] = {}
+    """The position of each path in the document."""
 
 
 class Written(NamedTuple):
@@ -47,12 +60,14 @@ class Revision:
         self._log = log
         self._scripts: list[tuple[Path, Cell, list[Stored]]] = []
         self._inserted = 0
+        self._index: dict[Path, int] | None = log.index
         self.blobs: dict[bytes, bytes] = {}
         self.document = log.document
 
     def replace_state(self, draft: Draft, leaves: dict[Path, object]) -> None:
         """The state becomes what the draft holds; internal cells stay as they are."""
         document: Document = {}
+        self._index = None
         for path, value in draft.items():
             document[path] = self._drafted(path, value, leaves.get(path))
         for path, cell in self.document.items():
@@ -64,10 +79,15 @@ class Revision:
         """Cells of another thread become this one's own, with a copy of their bytes."""
         adopted = {path: self._rewritten(path, cell.encoded(), None) for path, cell in document.items()}
         self.document = {**self.document, **adopted}
+        self._index = None
 
     def append(self, path: Path, item: bytes) -> None:
         """One more encoded item for the list at `path`, which is made if it is not there."""
-        cell = self.document.get(path) or Cell("list", 0, 0, Rope([]), Rope([]))
+        cell = self.document.get(path)
+        if cell is None:
+            cell = Cell("list", 0, 0, Rope([]), Rope([]))
+            self.document = make_room(self.document, path, cell)
+            self._index = None
         piece = self._place(item)
         cell = cell.with_appended(item, piece)
         self.document = {**self.document, path: cell}
@@ -136,35 +156,66 @@ class Revision:
             CellScript(index, cell.kind, cell.count, list(cell.pieces.all()))
             for index, cell in enumerate(self.document.values())
         ]
-        return self._row(Script(list(self.document), cells), meta, self._log.seq + 1, newest)
+        paths = list(self.document)
+        self._index = {path: number for number, path in enumerate(paths)}
+        return self._row(Script(paths, cells), meta, self._log.seq + 1, newest)
 
     def _write_delta(self, meta: bytes, newest: int) -> Written:
-        paths = list(self.document)
-        index = {path: number for number, path in enumerate(paths)}
+        paths = self._changed_paths()
+        index = self._index or {}
         cells = [CellScript(index[path], cell.kind, cell.count, stored) for path, cell, stored in self._scripts]
-        changed = paths != list(self._log.document)
-        return self._row(Script(paths if changed else None, cells), meta, self._log.base, newest)
+        return self._row(Script(paths, cells), meta, self._log.base, newest)
+
+    def _changed_paths(self) -> list[Path] | None:
+        """The paths, if they are not those of the row before; and their positions brought up to date."""
+        if self._index is not None:
+            return None
+        paths = list(self.document)
+        if paths == list(self._log.index):
+            self._index = self._log.index
+            return None
+        self._index = {path: number for number, path in enumerate(paths)}
+        return paths
 
     def _row(self, script: Script, meta: bytes, base: int, newest: int) -> Written:
-        log, binding, seq = self._log, self._log.binding, self._log.seq + 1
-        content, blobs = encode_script(script)
-        body = binding.seal(content, seq, BODY)
-        sizes = (len(body), *(ref.stored for ref in blobs.values())) if blobs else (len(body),)
-        flags = KEYFRAME if base == seq else 0
-        header = encode_header(
-            Header(FORMAT, flags, seq, base, newest, log.digest, b"".join(blobs), sizes, binding.seal(meta, seq, META))
-        )
-        row = Row(seq, base, binding.digest(header, body), header, body)
-        size = len(header) + len(body)
-        after = Log(
-            binding,
-            log.tuning,
-            self.document,
-            seq,
-            base,
-            newest,
-            row.digest,
-            0 if flags else log.row_bytes + size,
-            size if flags else log.manifest,
-        )
-        return Written(after, row, self.blobs)
+        content, refs = encode_script(script)
+        return _written(self._log, self.document, self._index or {}, content, refs, meta, base, newest, self.blobs)
+
+
+def _written(
+    log: Log,
+    document: Document,
+    index: dict[Path, int],
+    content: bytes,
+    refs: dict[bytes, Ref],
+    meta: bytes,
+    base: int,
+    newest: int,
+    blobs: dict[bytes, bytes],
+) -> Written:
+    """The row with this content, sealed and chained, and the log after it."""
+    binding, seq = log.binding, log.seq + 1
+    body = binding.seal(content, seq, BODY)
+    sealed_meta = binding.seal(meta, seq, META)
+    sizes = (len(body), *[ref.stored for ref in refs.values()]) if refs else (len(body),)
+    is_keyframe = base == seq
+    parent = log.digest if is_keyframe else b""
+    fields = Header(FORMAT, KEYFRAME if is_keyframe else 0, seq, base, newest, parent, b"".join(refs), sizes, sealed_meta)
+    header = encode_header(fields, binding.check_start)
+    row = Row(seq, base, binding.digest(log.digest, header, body), header, body)
+    size = len(header) + len(body)
+    row_bytes, manifest = (0, size) if is_keyframe else (log.row_bytes + size, log.manifest)
+    after = Log(binding, log.tuning, document, seq, base, newest, row.digest, row_bytes, manifest, index)
+    return Written(after, row, blobs)
+
+
+def append_flat(log: Log, path: Path, item: bytes, meta: bytes) -> Written | None:
+    """One item appended to a list, at the cost of the item alone; None where more than that has to be done."""
+    cell, tuning, seq = log.document.get(path), log.tuning, log.seq + 1
+    if cell is None or not cell.count or cell.kind != "list" or len(item) >= tuning.inline_max:
+        return None
+    if is_due(tuning, seq - log.base, log.row_bytes, log.manifest, 0, 0):
+        return None
+    document = {**log.document, path: cell.with_appended(item, item)}
+    content = encode_append(log.index[path], cell.count + 1, item)
+    return _written(log, document, log.index, content, {}, meta, log.base, seq, {})

@@ -16,15 +16,26 @@ class Meta(msgspec.Struct, frozen=True, array_like=True):
     """`parent` is the seq of the checkpoint before; `origin` the id of the checkpoint a fork began at."""
 
     created_at: int
-    status: str
-    cause: str
-    phase: str | None = None
     parent: int = 0
+    status: str = "idle"
+    cause: str = "manual"
+    phase: str | None = None
     metadata: bytes = b""
     origin: str = ""
 
 
-encode_meta = msgspec.msgpack.Encoder().encode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def encode_meta(meta: Meta) -> bytes:
+    """The metadata's bytes; defaults at the end are left out, so that a plain save carries a dozen bytes."""
+    if meta.metadata or meta.phase or meta.origin or meta.cause != "manual":
+        return _encode(meta)
+    if meta.status != "idle":
+        return _encode((meta.created_at, meta.parent, meta.status))
+    return _encode((meta.created_at, meta.parent))
+
+
 _decode = msgspec.msgpack.Decoder(Meta).decode
 
 
@@ -39,24 +50,26 @@ def decode_meta(binding: Binding, header: Header) -> Meta:
 
 def checkpoint_info(binding: Binding, header: Header, *, pinned: bool = False) -> CheckpointInfo:
     """What a listing shows of a row."""
-    return CheckpointInfo(**info_fields(binding, header.seq, decode_meta(binding, header), journal=not header.is_checkpoint, pinned=pinned))
+    meta = decode_meta(binding, header)
+    return describe(binding, header.seq, meta, meta.status, journal=not header.is_checkpoint, pinned=pinned)
 
 
-def info_fields(binding: Binding, seq: int, meta: Meta, *, journal: bool = False, pinned: bool = False) -> dict[str, object]:
-    """The fields of a `CheckpointInfo`, for it or for a `Checkpoint`."""
+def describe(
+    binding: Binding, seq: int, meta: Meta, status: str, *, journal: bool = False, pinned: bool = False
+) -> CheckpointInfo:
+    """What is known of a row from its metadata."""
     life = binding.life
-    parent = str(CheckpointId(binding.thread_id, meta.parent, life)) if meta.parent else meta.origin or None
-    return {
-        "id": str(CheckpointId(binding.thread_id, seq, life)),
-        "thread_id": binding.thread_id,
-        "seq": seq,
-        "parent_id": parent,
-        "created_at": from_microseconds(meta.created_at),
-        "status": Status(meta.status),
-        "phase": Phase(meta.phase) if meta.phase else None,
-        "cause": Cause(meta.cause),
-        "metadata": decode(meta.metadata) if meta.metadata else {},
-        "version": FORMAT,
-        "journal": journal,
-        "pinned": pinned,
-    }
+    return CheckpointInfo(
+        id=str(CheckpointId(binding.thread_id, seq, life)),
+        thread_id=binding.thread_id,
+        seq=seq,
+        parent_id=str(CheckpointId(binding.thread_id, meta.parent, life)) if meta.parent else meta.origin or None,
+        created_at=from_microseconds(meta.created_at),
+        status=Status(status),
+        phase=Phase(meta.phase) if meta.phase else None,
+        cause=Cause(meta.cause),
+        metadata=decode(meta.metadata) if meta.metadata else {},
+        version=FORMAT,
+        journal=journal,
+        pinned=pinned,
+    )

@@ -46,6 +46,25 @@ def open_state(state: Any, root: Path) -> dict[Path, Any]:
     return {root: state}
 
 
+def make_room(document: dict[Path, Any], path: Path, cell: Any) -> dict[Path, Any]:
+    """The document with a new cell: in place of the empty dict it is put into, or else at the end."""
+    empty = next((path[:length] for length in range(1, len(path)) if path[:length] in document), None)
+    if empty is None:
+        return {**document, path: cell}
+    return {path if at == empty else at: cell if at == empty else old for at, old in document.items()}
+
+
+def takes_append(document: dict[Path, Any], path: Path) -> bool:
+    """True if the list at `path` is a cell of its own, or can become one."""
+    cell = document.get(path)
+    if cell is not None:
+        return bool(cell.kind == "list")
+    if len(path) > 2 + NESTED_LEVELS or any(other[: len(path)] == path for other in document):
+        return False
+    above = (document[path[:length]] for length in range(1, len(path)) if path[:length] in document)
+    return all(outer.kind == "map" and outer.count == 0 for outer in above)
+
+
 def close_state(cells: Iterable[tuple[Path, Any]], root: Path) -> Any:
     """The state whose cells these are: the inverse of `open_state`."""
     state: dict[str, Any] = {}

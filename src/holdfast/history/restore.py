@@ -60,10 +60,10 @@ def fold(binding: Binding, rows: Sequence[Row], seq: int) -> Folded:
     paths: list[Path] = []
     parent, base, total = b"", rows[0].seq, 0
     for row in rows:
-        header = verify_row(binding, row)
-        if header.base != base or (row.seq != base and header.parent != parent) or header.is_keyframe != (row.seq == base):
+        header = verify_row(binding, row, parent)
+        if header.base != base or header.is_keyframe != (row.seq == base):
             name = binding.row_name(row.seq)
-            raise Corrupt(f"{name} is damaged: it does not follow the row before it", record=name)
+            raise Corrupt(f"{name} is damaged: it belongs to another keyframe", record=name)
         script = decode_script(binding, header, binding.unseal(row.body, row.seq, BODY))
         try:
             if script.paths is not None:
@@ -106,6 +106,7 @@ def fill(folded: Folded, stored: Mapping[bytes, bytes], tuning: Tuning) -> Log:
         folded.digest,
         folded.row_bytes,
         folded.manifest,
+        {path: number for number, path in enumerate(document)},
     )
 
 

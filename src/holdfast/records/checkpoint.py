@@ -53,36 +53,102 @@ class Content(NamedTuple):
     pending: list[Any]
 
 
-class Checkpoint(CheckpointInfo, frozen=True, kw_only=True, dict=True, eq=False):
+class Checkpoint:
     """The complete state of a thread at one seq.
 
-    `state` is exactly what was saved, and this checkpoint's own copy: it is decoded at the first access, and changing
-    it changes nothing that is stored.
+    `state` is exactly what was saved, and this checkpoint's own copy: changing it changes nothing that is stored. Content
+    and description are decoded at their first use, so that a save does not pay for what nobody looks at.
     """
 
-    restore: Callable[[], Content]
+    __slots__ = ("_content", "_describe", "_info", "_restore")
+
+    def __init__(self, describe: Callable[[], CheckpointInfo], restore: Callable[[], Content]) -> None:
+        self._describe = describe
+        self._restore = restore
+        self._info: CheckpointInfo | None = None
+        self._content: Content | None = None
 
     @property
-    def _content(self) -> Content:
-        cached: Content | None = self.__dict__.get("content")
-        if cached is None:
-            cached = self.__dict__["content"] = self.restore()
-        return cached
+    def info(self) -> CheckpointInfo:
+        """Everything about the checkpoint but its content."""
+        if self._info is None:
+            self._info = self._describe()
+        return self._info
+
+    def _restored(self) -> Content:
+        if self._content is None:
+            self._content = self._restore()
+        return self._content
+
+    @property
+    def id(self) -> str:
+        """The checkpoint's id: `thread@seq.life`."""
+        return self.info.id
+
+    @property
+    def checkpoint_id(self) -> str:
+        """The same as `id`."""
+        return self.info.id
+
+    @property
+    def thread_id(self) -> str:
+        """The thread it belongs to."""
+        return self.info.thread_id
+
+    @property
+    def seq(self) -> int:
+        """Its number in the thread's log."""
+        return self.info.seq
+
+    @property
+    def parent_id(self) -> str | None:
+        """The checkpoint before it; for the first of a fork the one it was forked from."""
+        return self.info.parent_id
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was saved, by the saver's clock. Order is by `seq`, never by this."""
+        return self.info.created_at
+
+    @property
+    def status(self) -> Status:
+        """The thread's status at this checkpoint; from `latest`, its status now."""
+        return self.info.status
+
+    @property
+    def phase(self) -> Phase | None:
+        """Where in the agent loop it was taken."""
+        return self.info.phase
+
+    @property
+    def cause(self) -> Cause:
+        """Why it was taken."""
+        return self.info.cause
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the saver noted about it."""
+        return self.info.metadata
+
+    @property
+    def version(self) -> int:
+        """The version of the storage format it was written in."""
+        return self.info.version
 
     @property
     def state(self) -> Any:
         """The state that was saved."""
-        return self._content.state
+        return self._restored().state
 
     @property
     def steps(self) -> list[Step]:
         """The steps recorded up to this checkpoint."""
-        return self._content.steps
+        return self._restored().steps
 
     @property
     def pending(self) -> list[Any]:
         """The requests open at this checkpoint."""
-        return self._content.pending
+        return self._restored().pending
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Checkpoint) and self.id == other.id

@@ -1,5 +1,6 @@
 """Ids: what a thread may be called, the key a backend keeps it under, and the ids of checkpoints."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from holdfast.records.errors import InvalidId, NotFound
@@ -26,6 +27,7 @@ def namespace_prefix(namespace: str) -> bytes:
     return bytes((len(encoded),)) + encoded
 
 
+@lru_cache(4096)
 def thread_key(prefix: bytes, thread_id: str) -> bytes:
     """The injective key of a thread: the namespace's prefix, then the id as it is."""
     encoded = _utf8(thread_id, "thread id", MAX_ID_BYTES)

@@ -4,6 +4,7 @@ Sealed bytes stay sealed: the copy opens with the same keys. Each thread is copi
 """
 
 from pathlib import Path
+from zlib import crc32
 
 from holdfast.history.format import all_blob_ids, read_header
 from holdfast.records.errors import Conflict
@@ -65,7 +66,8 @@ def _snapshot(source: Backend, thread: bytes, encoded: bytes, head: Head) -> Swa
     for entry in source.index(thread, None, None):
         if entry.seq <= head.seq and entry.seq not in rows:
             rows.update((row.seq, row) for row in source.rows(thread, entry.seq))
-    wanted = all_blob_ids(read_header(row, f"row {row.seq} of {thread_id_of(thread)!r}") for row in rows.values())
+    start, name = crc32(thread + head.incarnation), thread_id_of(thread)
+    wanted = all_blob_ids(read_header(row, f"row {row.seq} of {name!r}", start) for row in rows.values())
     return Swap(thread, b"", encoded, head, tuple(rows[seq] for seq in sorted(rows)), dict(source.blobs(thread, wanted)))
 
 

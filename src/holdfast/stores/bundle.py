@@ -14,7 +14,7 @@ from holdfast.codec import decode, encode
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import BODY, META, Binding
-from holdfast.history.format import Header, all_blob_ids, encode_header, verify_row
+from holdfast.history.format import FORMAT, KEYFRAME, Header, all_blob_ids, encode_header, verify_row
 from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound, StoreUnavailable
 from holdfast.records.head import Head, Marks, encode_head
 from holdfast.records.identity import thread_id_of
@@ -82,7 +82,7 @@ def _write_frames(file: BinaryIO, frames: list[Any], ring: KeyRing | None, entro
     data_key = entropy(DATA_KEY_BYTES)
     wrapped = b"" if ring is None else ring.wrap(data_key, IDENTITY, entropy)
     file.write(len(wrapped).to_bytes(2, "big") + wrapped)
-    seal = Seal() if ring is None else Seal(data_key=data_key, entropy=entropy)
+    seal = Seal() if ring is None else Seal(key=data_key, entropy=entropy)
     writer = _Frames(seal)
     for frame in frames:
         writer.write(file, frame)
@@ -91,9 +91,9 @@ def _write_frames(file: BinaryIO, frames: list[Any], ring: KeyRing | None, entro
 def _thread_frames(reader: Reader, thread: bytes) -> Iterator[Any]:
     """The frames of a thread as it is at one moment: if a prune interferes, begin again."""
     for attempt in range(ATTEMPTS):
-        seen = reader.living(thread)
+        seen, headers = reader.survey(thread)
         try:
-            rows, blobs = _read_all(reader, thread, seen)
+            rows, blobs = _read_all(reader, thread, seen, headers)
         except Corrupt:
             if attempt + 1 == ATTEMPTS or reader.living(thread).encoded == seen.encoded:
                 raise
@@ -103,13 +103,16 @@ def _thread_frames(reader: Reader, thread: bytes) -> Iterator[Any]:
     yield _describe(reader, binding, seen.head)
     for blob, data in blobs.items():
         yield ["blob", blob, data]
+    parent = b""
     for row in rows:
-        yield ["row", *_unsealed(binding, row)]
+        yield ["row", *_unsealed(binding, row, parent)]
+        parent = row.digest
     yield ["end", len(rows), len(blobs)]
 
 
-def _read_all(reader: Reader, thread: bytes, seen: Seen) -> tuple[list[Row], dict[bytes, bytes]]:
-    headers = reader.headers(thread, seen.head)
+def _read_all(
+    reader: Reader, thread: bytes, seen: Seen, headers: list[Header]
+) -> tuple[list[Row], dict[bytes, bytes]]:
     rows: dict[int, Row] = {}
     for header in headers:
         if header.seq not in rows:
@@ -141,8 +144,8 @@ def _describe(reader: Reader, binding: Binding, head: Head) -> dict[str, Any]:
     }
 
 
-def _unsealed(binding: Binding, row: Row) -> list[Any]:
-    header = verify_row(binding, row)
+def _unsealed(binding: Binding, row: Row, parent: bytes) -> list[Any]:
+    header = verify_row(binding, row, parent)
     meta, body = binding.unseal(header.meta, row.seq, META), binding.unseal(row.body, row.seq, BODY)
     return [header.flags, header.seq, header.base, header.checkpoint, header.blob_ids, meta, body]
 
@@ -173,7 +176,7 @@ def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[An
         raise KeyUnavailable(f"{path} is encrypted; give keys=")
     if ring is not None and not wrapped:
         raise Corrupt(f"{path} is in plain text, and keys were given", record="bundle")
-    reader = _Frames(Seal(data_key=ring.unwrap(wrapped, IDENTITY)) if ring is not None else Seal())
+    reader = _Frames(Seal() if ring is None else Seal(key=ring.unwrap(wrapped, IDENTITY), entropy=os.urandom))
     last: Any = None
     while (frame := reader.read(file)) is not None:
         yield frame
@@ -211,8 +214,10 @@ def _resealed(
     parent = before.digest if before is not None and before.seq == seq - 1 else b""
     sizes = (len(sealed), *(len(blobs[blob]) for blob in renamed))
     sealed_meta = binding.seal(meta, seq, META)
-    header = encode_header(Header(1, flags, seq, base, checkpoint, parent, b"".join(renamed), sizes, sealed_meta))
-    return Row(seq, base, binding.digest(header, sealed), header, sealed)
+    stored_parent = parent if flags & KEYFRAME else b""
+    fields = Header(FORMAT, flags, seq, base, checkpoint, stored_parent, b"".join(renamed), sizes, sealed_meta)
+    header = encode_header(fields, binding.check_start)
+    return Row(seq, base, binding.digest(parent, header, sealed), header, sealed)
 
 
 def _imported_head(

@@ -94,6 +94,9 @@ class Committer:
 
     def _take(self) -> list[tuple[Ticket, Swap]]:
         with self._queue_lock:
+            if len(self._queue) == 1:
+                self._queued_bytes = 0
+                return [self._queue.popleft()]
             batch: list[tuple[Ticket, Swap]] = []
             size = 0
             while self._queue and len(batch) < BATCH_SWAPS and size < BATCH_BYTES:
@@ -108,6 +111,9 @@ class Committer:
             self._queued_bytes += sum(swap.size for _, swap in batch)
 
     def _commit(self, batch: list[tuple[Ticket, Swap]], *, wait: bool) -> None:
+        if len(batch) == 1:
+            self._commit_one(*batch[0], wait=wait)
+            return
         items = _merge(batch)
         swaps = [swap for swap, _ in items]
         try:
@@ -121,6 +127,15 @@ class Committer:
         for (_, tickets), outcome in zip(items, outcomes, strict=True):
             for ticket in tickets:
                 ticket.settle(outcome)
+
+    def _commit_one(self, ticket: Ticket, swap: Swap, *, wait: bool) -> None:
+        try:
+            outcome: bool | BaseException = self._backend.swap((swap,), wait=wait)[0]
+        except Busy:
+            raise
+        except BaseException as error:  # noqa: BLE001  the waiting ticket raises it
+            outcome = error
+        ticket.settle(outcome)
 
     def _one_by_one(self, swaps: list[Swap]) -> list[bool | BaseException]:
         """The batch certainly rolled back: one bad item must not fail the others."""

@@ -27,6 +27,11 @@ class Events:
 
         return unsubscribe
 
+    @property
+    def wanted(self) -> bool:
+        """False if an event would reach nobody."""
+        return bool(self._callbacks) or logger.isEnabledFor(logging.DEBUG)
+
     async def emit(self, kind: str, thread_id: str, seq: int = 0, **details: object) -> None:
         """Tell every listener, in the order they subscribed."""
         logger.debug("%s %s@%d", kind, thread_id, seq)

@@ -9,7 +9,6 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from holdfast.records.errors import (
     Corrupt,
     IncompatibleCheckpoint,
     OutcomeUnknown,
-    StoreClosed,
     StoreError,
     StoreUnavailable,
 )
@@ -37,6 +35,7 @@ from holdfast.stores.file_pool import (
     make_directory,
     sync_data,
     sync_directory,
+    unavailable,
     write_all,
 )
 
@@ -58,27 +57,27 @@ class FileBackend:
         if durability not in {Durability.PROCESS, Durability.DURABLE}:
             raise ConfigurationError(
                 f"a file store cannot be {durability}; use durability='durable' or 'process', "
-                "or a memory store for 'none', Redis, Postgres or S3 for 'replicated'"
+                "or a memory store for 'none', and Redis, Postgres or S3 for 'replicated'"
             )
         self._level = Durability(durability)
         self._durable = self._level == Durability.DURABLE
         self._root = Path(path).absolute()
-        self._ready = self._closed = False
-        self._settled_shards: set[str] = set()
         self._pool = LogPool(self._root / THREADS)
+        self._settled_shards: set[str] = set()
+        self._closed = False
 
     def open(self) -> None:
         """See `Backend.open`. Refuses a directory that holds anything else."""
         if self._closed:
-            raise StoreClosed(f"the file store at {self._root} was closed")
+            self._pool.check_usable()
         try:
             make_directory(self._root, durable=self._durable)
             self._claim_root()
         except (FileExistsError, NotADirectoryError) as error:
             raise ConfigurationError(f"{self._root} is not a directory; give a file store one of its own") from error
         except OSError as error:
-            raise self._unavailable(error) from error
-        self._ready = True
+            raise unavailable(error) from error
+        self._pool.unusable = ""
 
     def _claim_root(self) -> None:
         root = os.open(self._root, os.O_RDONLY)
@@ -102,9 +101,7 @@ class FileBackend:
         except (ValueError, TypeError, KeyError) as error:
             raise Corrupt(f"{marker} is damaged: {error}", record=MARKER) from error
         if is_newer:
-            raise IncompatibleCheckpoint(
-                f"{self._root} was written by a newer Holdfast (format {version}); upgrade holdfast"
-            )
+            raise IncompatibleCheckpoint(f"{self._root} is of a newer Holdfast (format {version}); upgrade holdfast")
 
     def _write_marker(self, marker: Path) -> None:
         temporary = marker.with_suffix(".new")
@@ -121,6 +118,7 @@ class FileBackend:
     def close(self) -> None:
         """See `Backend.close`."""
         self._closed = True
+        self._pool.unusable = "was closed"
         self._pool.drop()
 
     def guarantee(self) -> Guarantee:
@@ -133,41 +131,35 @@ class FileBackend:
         return [self._head(thread) for thread in threads]
 
     def _head(self, thread: bytes) -> bytes | None:
-        with self._reading(thread) as log:
-            return log.index.head or None
+        with self._pool.take(thread) as log:
+            return log.for_reading().head or None
 
     def rows(self, thread: bytes, seq: int) -> list[Row]:
         """See `Backend.rows`."""
-        with self._reading(thread) as log:
-            rows = log.index.rows
-            if seq not in rows:
-                return []
-            places = [rows[at] for at in range(rows[seq].base, seq + 1) if at in rows]
-            found = log.index.read(log.read, [(place.offset, place.length) for place in places])
-            return [log.index.row(data, place) for data, place in zip(found, places, strict=True)]
+        with self._pool.take(thread) as log:
+            index = log.for_reading()
+            return index.read_rows(log.read, index.run_to(seq))
 
     def blobs(self, thread: bytes, ids: Collection[bytes]) -> Mapping[bytes, bytes]:
         """See `Backend.blobs`."""
-        with self._reading(thread) as log:
-            known = [blob for blob in ids if blob in log.index.blobs]
-            found = log.index.read(log.read, [log.index.blobs[blob] for blob in known])
-            return dict(zip(known, found, strict=True))
+        with self._pool.take(thread) as log:
+            index = log.for_reading()
+            known = [blob for blob in ids if blob in index.blobs]
+            return dict(zip(known, index.read(log.read, [index.blobs[blob] for blob in known]), strict=True))
 
     def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
         """See `Backend.index`."""
-        with self._reading(thread) as log:
-            rows = log.index.rows
-            seqs = sorted((seq for seq in rows if before is None or seq < before), reverse=True)
-            places = [rows[seq] for seq in seqs[:limit]]
-            found = log.index.read(log.read, [(place.offset, place.described) for place in places])
-            return [log.index.row(data, place) for data, place in zip(found, places, strict=True)]
+        with self._pool.take(thread) as log:
+            index = log.for_reading()
+            seqs = sorted((seq for seq in index.rows if before is None or seq < before), reverse=True)
+            return index.read_rows(log.read, seqs[:limit], bodies=False)
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:
         """See `Backend.inbox`."""
-        with self._reading(thread) as log:
-            keys = sorted(log.index.posts)
-            found = log.index.read(log.read, [log.index.posts[key] for key in keys])
-            return dict(zip(keys, found, strict=True))
+        with self._pool.take(thread) as log:
+            index = log.for_reading()
+            keys = sorted(index.posts)
+            return dict(zip(keys, index.read(log.read, [index.posts[key] for key in keys]), strict=True))
 
     def threads(
         self,
@@ -177,10 +169,13 @@ class FileBackend:
         cursor: str | None,
         limit: int,
     ) -> Listing:
-        """See `Backend.threads`: by key. Each page reads the last frame of every log, some 20 us each."""
+        """See `Backend.threads`: by key. Every page reads the last frame of every log, some 50 us each."""
+        self._pool.check_usable()
         after = bytes.fromhex(cursor) if cursor else b""
-        with self._translated():
+        try:
             heads = [entry for entry in self._all_heads() if entry[0].startswith(prefix) and entry[0] > after]
+        except OSError as error:
+            raise unavailable(error) from error
         found = sorted(entry for entry in heads if matches(decode_head(*entry), statuses, labels))
         page = found[:limit]
         return Listing(page, page[-1][0].hex() if len(found) > limit else None)
@@ -188,14 +183,15 @@ class FileBackend:
     def _all_heads(self) -> Iterator[tuple[bytes, bytes]]:
         for directory, _, names in os.walk(self._root / THREADS, onerror=_raise):
             for name in filter(_LOG_NAME.fullmatch, names):
-                index = _glance(OpenLog(b"", bytes.fromhex(name[:-4]), f"{directory}/{name}"))
+                index = _glance(OpenLog(self._pool, bytes.fromhex(name[:-4]), f"{directory}/{name}"))
                 if index.head:
                     yield index.thread, index.head
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`. Each swap is synced by itself; only the first can be `Busy`, the others wait.
 
-        An error after one of them was made is `OutcomeUnknown`, whatever it was.
+        In a batch an error is `OutcomeUnknown` if a swap was made before it, and else `StoreUnavailable` even for a
+        damaged log, so that the others can be tried alone.
         """
         outcomes: list[bool] = []
         try:
@@ -204,15 +200,18 @@ class FileBackend:
         except StoreError as error:
             if any(outcomes):
                 raise OutcomeUnknown(f"a part of these writes was made, then: {error}") from error
+            if len(swaps) > 1 and isinstance(error, Corrupt | IncompatibleCheckpoint):
+                raise StoreUnavailable(f"none of these writes was made: {error}") from error
             raise
         return outcomes
 
     def _swap_one(self, swap: Swap, *, wait: bool) -> bool:
-        with self._writing(swap.thread, wait=wait, create=not swap.expected) as log:
-            if log.index.head != swap.expected:
+        with self._pool.take(swap.thread, wait=wait) as log:
+            index = log.for_writing(wait=wait, create=not swap.expected)
+            if index.head != swap.expected:
                 return False
-            left = log.index.without(swap.drop) if any(swap.drop) else log.index
-            if left.count < log.index.count:
+            left = index.without(swap.drop) if any(swap.drop) else None
+            if left and (swap.drop.everything or left.count < index.count):
                 self._replace(log, left, swap)
             else:
                 self._append(log, *change_of(swap))
@@ -220,22 +219,24 @@ class FileBackend:
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""
-        with self._writing(thread) as log:
-            if key in log.index.posts:
+        with self._pool.take(thread) as log:
+            index = log.for_writing(wait=True, create=True)
+            if key in index.posts:
                 self._settle_name(log)  # its writer may have died before it could sync
                 self._sync(log)
                 return False
-            self._append(log, Envelope(log.index.head, posts=[(key, len(value))]), [value])
+            self._append(log, Envelope(index.head, posts=[(key, len(value))]), [value])
             return True
 
     def _append(self, log: OpenLog, envelope: Envelope, content: list[bytes]) -> None:
-        self._settle_name(log)
+        if not log.index.named:
+            self._settle_name(log)
         frame = log.index.build(log.thread, envelope, content)
         try:
             write_all(log.fd, frame.data)
         except OSError as error:
             self._undo(log)
-            raise self._unavailable(error) from error
+            raise unavailable(error) from error
         self._sync(log)
         log.index.accept(frame)
 
@@ -262,11 +263,7 @@ class FileBackend:
         fd = os.open(log.temporary, OPEN_FLAGS | os.O_CREAT | os.O_TRUNC, 0o666)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)  # nobody may append to the new file before its name is on disk
-            index = Index(log.owner, left.name)
-            for change in chain(left.carried(log.read), [change_of(swap)]):
-                frame = index.build(log.thread, *change)
-                write_all(fd, frame.data)
-                index.accept(frame)
+            index = _written(fd, log, left, swap)
             os.fsync(fd)  # at every level: else a power loss could leave an empty file where a log was
             log.temporary.rename(log.path)
         except BaseException:
@@ -291,57 +288,15 @@ class FileBackend:
             self._settled_shards.add(shard)
         log.index.named = True
 
-    @contextmanager
-    def _reading(self, thread: bytes) -> Iterator[OpenLog]:
-        """The thread's log with an index of all that is in the file; an empty index if there is no file."""
-        with self._translated(), self._pool.held(thread) as log:
-            if (log.fd >= 0 and log.has_its_name()) or self._pool.open_file(log, create=False):
-                log.catch_up()
-            yield log
 
-    @contextmanager
-    def _writing(self, thread: bytes, *, wait: bool = True, create: bool = True) -> Iterator[OpenLog]:
-        """The same with the file locked and a torn tail cut off, so that the next frame goes to the index's end."""
-        with self._translated(), self._pool.held(thread, wait=wait) as log:
-            while log.fd >= 0 or self._pool.open_file(log, create=create):
-                if log.lock_file(wait=wait):
-                    break
-            try:
-                _clean(log)
-                yield log
-            finally:
-                _unlock(log)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        self._check_ready()
-        try:
-            yield
-        except OSError as error:
-            raise self._unavailable(error) from error
-
-    def _check_ready(self) -> None:
-        if self._closed or not self._ready:
-            raise StoreClosed(f"the file store at {self._root} {'was closed' if self._closed else 'is not open yet'}")
-
-    def _unavailable(self, error: OSError) -> StoreUnavailable:
-        return StoreUnavailable(f"the file store at {self._root} cannot be used, nothing was written: {error}")
-
-
-def _clean(log: OpenLog) -> None:
-    """Bring a locked log in order: remove what a writer that died left behind, since a living one had the lock."""
-    if log.fd < 0:
-        return
-    if not log.swept:
-        log.temporary.unlink(missing_ok=True)
-        log.swept = True
-    if log.catch_up(locked=True) > log.index.end:
-        os.ftruncate(log.fd, log.index.end)
-
-
-def _unlock(log: OpenLog) -> None:
-    if log.fd >= 0:
-        fcntl.flock(log.fd, fcntl.LOCK_UN)
+def _written(fd: int, log: OpenLog, left: Index, swap: Swap) -> Index:
+    """The index of the log that was written to `fd`: what is left, then the swap."""
+    index = Index(log.owner, left.name)
+    for change in chain(left.carried(log.read), [change_of(swap)]):
+        frame = index.build(log.thread, *change)
+        write_all(fd, frame.data)
+        index.accept(frame)
+    return index
 
 
 def _raise(error: OSError) -> None:

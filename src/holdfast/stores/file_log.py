@@ -51,13 +51,8 @@ class Envelope(msgspec.Struct, array_like=True):
     """The thread's key, in the first frame of a log."""
 
 
-class Place(NamedTuple):
-    """Where a row is: its description, then its body."""
-
-    offset: int
-    base: int
-    described: int
-    length: int
+Place = tuple[int, int, int, int]
+"""Where a row is: offset, base, the length of its description, and that of description and body."""
 
 
 class Frame(NamedTuple):
@@ -72,6 +67,9 @@ class Frame(NamedTuple):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
 _decode_description = msgspec.msgpack.Decoder(tuple[int, int, bytes, bytes]).decode
+
+
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)  # msgspec leaves the second as it is
 
 
 class Window:
@@ -153,7 +151,7 @@ class Index:
 
     def _place(self, envelope: Envelope, at: int) -> None:
         for seq, base, described, body in envelope.rows:
-            self.rows[seq] = Place(at, base, described, described + body)
+            self.rows[seq] = (at, base, described, described + body)
             at += described + body
         for blob, length in envelope.blobs:
             self.blobs[blob] = (at, length)
@@ -191,15 +189,13 @@ class Index:
         return header.startswith(MAGIC) and header[_FIELDS.size :] == _CHECK.pack(check)
 
     def _is_torn_header(self, header: bytes, window: Window) -> bool:
-        """A header of which only the beginning was written: the file ends there, or is zeros from there."""
-        is_short = len(header) < HEADER_BYTES
-        is_begun = header.startswith(MAGIC[: len(header)])
-        never_ended = is_short or not any(header[_FIELDS.size :])
-        return ((is_begun and never_ended) or not any(header)) and window.is_zero(self.end + len(header))
+        """A header that was begun at most, with nothing behind it: the file ends there, or holds only zeros."""
+        begun = header.rstrip(b"\0")[: len(MAGIC)]
+        return MAGIC.startswith(begun) and window.is_zero(self.end + len(header))
 
     def _is_torn_frame(self, data: bytes, window: Window) -> bool:
         """A frame whose end was never written: power was lost after the file had grown, before the bytes were there."""
-        return not any(data[-DIGEST_BYTES:]) and window.is_zero(self.end + len(data))
+        return not any(data[-DIGEST_BYTES // 2 :]) and window.is_zero(self.end + len(data))
 
     def _require(self, is_torn: bool, problem: str) -> None:
         if not is_torn:
@@ -208,7 +204,7 @@ class Index:
     def _opened(self, data: bytes, envelope_length: int) -> Envelope:
         try:
             envelope = _decode_envelope(data[HEADER_BYTES : HEADER_BYTES + envelope_length])
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             raise self.damage(self.end, str(error)) from error
         if not self.end and sha256(envelope.thread).digest() != self.owner:
             raise self.damage(0, "it is the log of another thread")
@@ -219,13 +215,26 @@ class Index:
         record = f"{self.name} at byte {offset}"
         return Corrupt(f"{record} is damaged: {problem}", record=record)
 
-    def row(self, data: bytes, place: Place) -> Row:
-        """The row whose bytes were read; without a body if only its description was."""
+    def run_to(self, seq: int) -> list[int]:
+        """The seqs that are there of those which a restore of `seq` reads."""
+        if seq not in self.rows:
+            return []
+        base = self.rows[seq][1]
+        return [at for at in range(base, seq + 1) if at in self.rows]
+
+    def read_rows(self, read: Reader, seqs: Sequence[int], *, bodies: bool = True) -> list[Row]:
+        """The rows of these seqs, all of which are there; with empty bodies if those are not wanted."""
+        places = [self.rows[seq] for seq in seqs]
+        spans = [(offset, length if bodies else described) for offset, _, described, length in places]
+        return [self._row(data, place) for data, place in zip(self.read(read, spans), places, strict=True)]
+
+    def _row(self, data: bytes, place: Place) -> Row:
+        offset, _, described, _ = place
         try:
-            seq, base, digest, header = _decode_description(data[: place.described])
-        except msgspec.MsgspecError as error:
-            raise self.damage(place.offset, str(error)) from error
-        return Row(seq, base, digest, header, data[place.described :])
+            seq, base, digest, header = _decode_description(data[:described])
+        except _UNREADABLE as error:
+            raise self.damage(offset, str(error)) from error
+        return Row(seq, base, digest, header, data[described:])
 
     def read(self, read: Reader, spans: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of each (offset, length); what lies close together is read together."""
@@ -297,7 +306,7 @@ def last_frame(index: Index, read: Reader, size: int) -> bool:
         index.end = size - length
         index.digest = read(index.end - DIGEST_BYTES, DIGEST_BYTES) if index.end else START
         index.catch_up(read, size)
-    except (Corrupt, msgspec.MsgspecError):
+    except (Corrupt, *_UNREADABLE):
         return False
     return index.end == size and sha256(index.thread).digest() == index.owner
 

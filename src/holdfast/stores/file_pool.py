@@ -1,21 +1,22 @@
 """The files of a file store: which logs are open, who uses them, and the few calls that change a disk.
 
-Nothing here knows what a head or a durability level is. Errors of the operating system pass through untranslated.
+Nothing here knows what a head or a durability level is. What the operating system says is translated here, once, when a
+log is given back.
 """
 
 import fcntl
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from errno import EIO
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
+from types import TracebackType
+from typing import Self
 from weakref import WeakSet
 
-from holdfast.records.errors import Corrupt
+from holdfast.records.errors import Corrupt, StoreClosed, StoreUnavailable
 from holdfast.stores.backend import Busy
 from holdfast.stores.file_log import DIGEST_BYTES, Index
 
@@ -24,43 +25,46 @@ MAX_OPEN = 128
 MAX_LOGS = 1024
 MAX_INDEXED = 250_000
 """Rows, blobs and posts that all indexes together may hold: about 50 MB."""
+TRIM_EVERY = 256
 
 OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
 class OpenLog:
-    """One thread's file and the index over it. Used by one caller at a time: whoever holds `lock`."""
+    """One thread's file and the index over it, for one caller at a time: taken from the pool, given back by `with`.
 
-    __slots__ = (
-        "__weakref__",
-        "fd",
-        "identity",
-        "index",
-        "indexed",
-        "lock",
-        "owner",
-        "path",
-        "swept",
-        "thread",
-        "users",
-    )
+    That is no `contextmanager`, since three of those cost a swap as much as all its other work.
+    """
 
-    def __init__(self, thread: bytes, owner: bytes, path: str) -> None:
-        self.thread = thread
+    def __init__(self, pool: "LogPool", owner: bytes, path: str, thread: bytes = b"") -> None:
+        self.pool = pool
         self.owner = owner
         self.path = path
+        self.thread = thread
         self.lock = Lock()
         self.users = 0
-        self.indexed = 0
         self.fd = -1
-        self.identity = (0, 0)
+        self.locked = False
         self.swept = False
+        self._identity = (0, 0)
         self.forget()
 
     @property
     def temporary(self) -> Path:
         """Where a log that shall replace this one is written: only ever by the holder of the file's lock."""
         return Path(self.path).with_suffix(".new")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        if self.locked:
+            self.locked = False
+            fcntl.flock(self.fd, fcntl.LOCK_UN)
+        self.lock.release()
+        self.pool.give_back(self)
+        if isinstance(error, OSError):
+            raise unavailable(error) from error
 
     def forget(self) -> None:
         """Start over: the next reading begins with the first frame."""
@@ -70,21 +74,13 @@ class OpenLog:
         """Use this file from now on."""
         status = os.fstat(fd)
         self.shut()
-        self.fd, self.identity, self.swept = fd, (status.st_dev, status.st_ino), False
+        self.fd, self.swept, self._identity = fd, False, (status.st_ino, status.st_dev)
 
     def shut(self) -> None:
         """Close the file. The index stays: it is checked when the file is opened again."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
-
-    def has_its_name(self) -> bool:
-        """False if the file was replaced or removed since it was opened."""
-        try:
-            status = os.stat(self.path)  # noqa: PTH116  in the path of every swap
-        except FileNotFoundError:
-            return False
-        return (status.st_dev, status.st_ino) == self.identity
 
     def read(self, offset: int, length: int) -> bytes:
         """The bytes there, fewer at the end of the file. One call reads 2 GB at most, hence the loop."""
@@ -94,41 +90,66 @@ class OpenLog:
             data += piece
         return data
 
-    def catch_up(self, *, locked: bool = False) -> int:
-        """Index what was appended, and return the file's size. Damage is believed only under the lock."""
-        try:
-            return self._catch_up()
-        except Corrupt:  # or a reading across a writer that cut a tail off and appended anew
-            self.forget()
-        if locked:
-            return self._catch_up()
-        fcntl.flock(self.fd, fcntl.LOCK_SH)
-        try:
-            return self._catch_up()
-        finally:
-            fcntl.flock(self.fd, fcntl.LOCK_UN)
+    def for_reading(self) -> Index:
+        """An index of all that is in the file that has the log's name now; an empty one if there is no file."""
+        size = self._size() if self.fd >= 0 else -1
+        if size < 0 and self._open(create=False):
+            size = os.fstat(self.fd).st_size
+        if not self._is_current(size):
+            self.catch_up()
+        return self.index
 
-    def _catch_up(self) -> int:
-        # A writer whose sync failed cuts its frame off, and the file may have grown anew since, so the digest at the
-        # index's end is compared first. Being chained, that one digest stands for all that was read before.
-        size = os.fstat(self.fd).st_size
-        end = self.index.end
-        if not end or self.read(end - DIGEST_BYTES, DIGEST_BYTES) != self.index.digest:
-            self.forget()
-        if self.index.end < size:
-            self.index.catch_up(self.read, size)
-        return size
+    def for_writing(self, *, wait: bool, create: bool) -> Index:
+        """The same with the file locked, and made ready for an append to the index's end."""
+        size = -1
+        while size < 0 and (self.fd >= 0 or self._open(create=create)):
+            self._lock_file(wait=wait)
+            size = self._size()
+        if not (self.swept and self._is_current(size)):
+            self._clean()
+        return self.index
 
-    def lock_file(self, *, wait: bool) -> bool:
-        """Lock the open file against other writers; False if it has lost its name meanwhile, and was closed."""
-        if not _try_lock(self.fd):
-            if not wait:
-                raise Busy
-            self._wait_for_lock()
-        if self.has_its_name():
-            return True
+    def _size(self) -> int:
+        """The size of the file; -1 if it was replaced or removed since it was opened, and so is closed now."""
+        try:
+            status = os.stat(self.path)  # noqa: PTH116  in the path of every swap
+        except FileNotFoundError:
+            status = None
+        if status and (status.st_ino, status.st_dev) == self._identity:
+            return status.st_size
+        self.locked = False
         self.shut()
-        return False
+        return -1
+
+    def _is_current(self, size: int) -> bool:
+        # The digest is compared as well: a writer whose sync failed cuts its frame off, and the file may have grown to
+        # the same size since. Being chained, the last digest stands for all that was read before.
+        index = self.index
+        end = index.end
+        return 0 < end == size and os.pread(self.fd, DIGEST_BYTES, end - DIGEST_BYTES) == index.digest
+
+    def _open(self, *, create: bool) -> bool:
+        """Open the file that has the log's name; False if there is none, and none shall be made."""
+        try:
+            fd = os.open(self.path, OPEN_FLAGS | os.O_CREAT if create else OPEN_FLAGS, 0o666)
+        except FileNotFoundError:
+            self.forget()
+            if not create:
+                return False
+            Path(self.path).parent.mkdir(exist_ok=True)
+            return self._open(create=create)
+        self.adopt(fd)
+        self.pool.note_open(self)
+        return True
+
+    def _lock_file(self, *, wait: bool) -> None:
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not wait:
+                raise Busy from None
+            self._wait_for_lock()
+        self.locked = True
 
     def _wait_for_lock(self) -> None:
         """Wait on a file of one's own, so that readers in this process can go on with the other."""
@@ -144,97 +165,111 @@ class OpenLog:
             os.close(fd)
             raise
 
+    def _clean(self) -> None:
+        """Remove what a writer that died left behind; a living one would have the lock."""
+        if self.fd < 0:
+            return
+        self.temporary.unlink(missing_ok=True)
+        self.swept = True
+        self.catch_up()
+        if os.fstat(self.fd).st_size > self.index.end:
+            os.ftruncate(self.fd, self.index.end)
+
+    def catch_up(self) -> None:
+        """Index what was appended. Damage is believed only under the lock, and when read from the start."""
+        if self.fd < 0:
+            return
+        try:
+            self._catch_up()
+        except Corrupt:  # or a reading across a writer that cut a tail off and appended anew
+            self.forget()
+            self._catch_up_alone()
+
+    def _catch_up(self) -> None:
+        end = self.index.end
+        if not end or self.read(end - DIGEST_BYTES, DIGEST_BYTES) != self.index.digest:
+            self.forget()
+        self.index.catch_up(self.read, os.fstat(self.fd).st_size)
+
+    def _catch_up_alone(self) -> None:
+        if self.locked:
+            return self._catch_up()
+        fcntl.flock(self.fd, fcntl.LOCK_SH)
+        try:
+            return self._catch_up()
+        finally:
+            fcntl.flock(self.fd, fcntl.LOCK_UN)
+
 
 class LogPool:
     """The logs used last, in a directory: a bounded number of open files and of indexed rows."""
 
     def __init__(self, directory: Path) -> None:
+        self.unusable = "is not open yet"
         self._directory = directory
-        self._open: OrderedDict[OpenLog, None] = OrderedDict()
+        self._opened: OrderedDict[OpenLog, None] = OrderedDict()
         self.drop()
         _POOLS.add(self)
 
     def drop(self) -> None:
         """Close all files and forget all logs."""
-        for log in self._open:
+        for log in self._opened:
             log.shut()
         self._lock = Lock()
         self._logs: OrderedDict[bytes, OpenLog] = OrderedDict()
-        self._open = OrderedDict()
-        self._indexed = 0
+        self._opened = OrderedDict()
+        self._turns = 0
 
-    @contextmanager
-    def held(self, thread: bytes, *, wait: bool = True) -> Iterator[OpenLog]:
-        """The thread's log, for this caller alone within the process."""
-        log = self._pin(thread)
-        try:
-            if not log.lock.acquire(blocking=wait):
-                raise Busy
-            try:
-                yield log
-            finally:
-                log.lock.release()
-        finally:
-            self._unpin(log)
-
-    def open_file(self, log: OpenLog, *, create: bool) -> bool:
-        """Open the file that has the log's name now; False if there is none."""
-        try:
-            fd = os.open(log.path, OPEN_FLAGS | os.O_CREAT if create else OPEN_FLAGS, 0o666)
-        except FileNotFoundError:
-            log.shut()
-            log.forget()
-            if not create:
-                return False
-            Path(log.path).parent.mkdir(exist_ok=True)
-            return self.open_file(log, create=create)
-        log.adopt(fd)
-        self._note_open(log)
-        return True
-
-    def _pin(self, thread: bytes) -> OpenLog:
+    def take(self, thread: bytes, *, wait: bool = True) -> OpenLog:
+        """The thread's log, for this caller alone within the process, until it leaves the log's `with`."""
+        self.check_usable()
         with self._lock:
-            log = self._logs.get(thread)
-            if log is None:
-                log = self._logs[thread] = self._log_of(thread)
+            log = self._logs.get(thread) or self._add(thread)
             self._logs.move_to_end(thread)
-            if log in self._open:
-                self._open.move_to_end(log)
             log.users += 1
-            return log
+        if not log.lock.acquire(blocking=wait):
+            self.give_back(log)
+            raise Busy
+        return log
 
-    def _log_of(self, thread: bytes) -> OpenLog:
+    def check_usable(self) -> None:
+        """Raise unless the store is open."""
+        if self.unusable:
+            raise StoreClosed(f"the file store at {self._directory.parent} {self.unusable}")
+
+    def _add(self, thread: bytes) -> OpenLog:
         owner = sha256(thread)
         name = owner.hexdigest()
-        return OpenLog(thread, owner.digest(), f"{self._directory}/{name[:2]}/{name}.log")
+        log = self._logs[thread] = OpenLog(self, owner.digest(), f"{self._directory}/{name[:2]}/{name}.log", thread)
+        return log
 
-    def _unpin(self, log: OpenLog) -> None:
+    def give_back(self, log: OpenLog) -> None:
+        """The caller is done with the log."""
         with self._lock:
             log.users -= 1
-            count = log.index.count
-            self._indexed += count - log.indexed
-            log.indexed = count
-            while len(self._logs) > MAX_LOGS or (self._indexed > MAX_INDEXED and len(self._logs) > 1):
-                if not self._evict():
-                    break
+            self._turns += 1
+            if not self._turns % TRIM_EVERY:
+                self._trim()
 
-    def _evict(self) -> bool:
-        """Forget the log that was used longest ago; False if all are in use."""
-        unused = next((thread for thread, log in self._logs.items() if not log.users), None)
-        if unused is None:
-            return False
-        log = self._logs.pop(unused)
-        self._open.pop(log, None)
-        self._indexed -= log.indexed
-        log.shut()
-        return True
+    def _trim(self) -> None:
+        """Forget the logs that were used longest ago, but for those in use and the last."""
+        count, indexed = len(self._logs), sum(log.index.count for log in self._logs.values())
+        for thread, log in list(self._logs.items())[:-1]:
+            if count <= MAX_LOGS and indexed <= MAX_INDEXED:
+                return
+            if not log.users:
+                count, indexed = count - 1, indexed - log.index.count
+                del self._logs[thread]
+                self._opened.pop(log, None)
+                log.shut()
 
-    def _note_open(self, log: OpenLog) -> None:
+    def note_open(self, log: OpenLog) -> None:
+        """A file was opened: close the one that was opened first, if there are too many and it is not in use."""
         with self._lock:
-            self._open[log] = None
-            self._open.move_to_end(log)
-            if len(self._open) > MAX_OPEN and (spare := next((log for log in self._open if not log.users), None)):
-                del self._open[spare]
+            self._opened[log] = None
+            self._opened.move_to_end(log)
+            if len(self._opened) > MAX_OPEN and (spare := next((log for log in self._opened if not log.users), None)):
+                del self._opened[spare]
                 spare.shut()
 
 
@@ -250,12 +285,9 @@ def _drop_inherited() -> None:
 os.register_at_fork(after_in_child=_drop_inherited)
 
 
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def unavailable(error: OSError) -> StoreUnavailable:
+    """The error for what the operating system refused."""
+    return StoreUnavailable(f"the file store cannot be used, nothing was written: {error}")
 
 
 def write_all(fd: int, data: bytes | bytearray) -> None:

@@ -63,11 +63,10 @@ class Listings:
         """Checkpoints before the cursor, newest first, that match; and the cursor for the next page."""
         before = _before(cursor)
         check_limit(limit)
-        head = self._reader.living(thread).head
-        binding = self._reader.binding(thread, head)
         found: list[CheckpointInfo] = []
         while True:
-            headers = self._reader.headers(thread, head, before, CHUNK)
+            seen, headers = self._reader.survey(thread, before, CHUNK)
+            head, binding = seen.head, self._reader.binding(thread, seen.head)
             for header in headers:
                 if not head.marks.shows(header.seq) or not (journal or header.is_checkpoint):
                     continue

@@ -24,9 +24,9 @@ U = TypeVar("U")
 class Objects(Protocol):
     """All that an object store must offer. Blocking; each call may come from any thread, and sees all that was done.
 
-    Names have at most 250 characters of `0-9a-z/-`. A call that fails raises anything. A conditional put must not be
-    repeated by the client beneath it after a lost reply: None says that it was certainly not made. (`StoreUnavailable`
-    is passed on as it is, so an implementation that knows that its put was not made may say so.)
+    Names have at most 250 characters of `0-9a-z/-`. An object is there wholly or not at all, and a put that returns is
+    durable. A call that fails raises anything; `StoreUnavailable` says of a put that it was certainly not made. So does
+    None: a client that repeats a conditional put whose reply was lost, and is refused by itself, must raise instead.
     """
 
     def get(self, name: str) -> tuple[bytes, str] | None:

@@ -61,14 +61,14 @@ class Heads:
             self._kept.pop(thread, None)
 
     def _remember(self, kept: Kept) -> Kept:
-        """Keep a record unless a newer one is: a slow reply must not bring back an old one."""
+        """Keep a record unless a newer one is kept: a slow reply must not bring back an old one."""
         record = kept.record
         with self._lock:
             other = self._kept.pop(record.thread, kept)
             if other.record.version == record.version:
                 is_swept = kept.is_swept or other.is_swept or record.leftovers == NO_LEFTOVERS
-                kept = other = kept._replace(is_swept=is_swept)
-            self._kept[record.thread] = other if other.record.version > record.version else kept
+                other = kept = kept._replace(is_swept=is_swept)
+            self._kept[record.thread] = max(other, kept, key=lambda each: each.record.version)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return kept

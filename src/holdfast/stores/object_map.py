@@ -1,8 +1,10 @@
 """Objects in this process's memory: for tests, and the example of the five calls that `ObjectBackend` needs."""
 
 from collections.abc import Callable
+from copy import copy
+from itertools import count
 from threading import Lock
-from typing import TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 from holdfast.stores.object_calls import Names
 
@@ -16,13 +18,19 @@ when a reply is lost.
 
 
 class ObjectMap:
-    """The five calls over a dict. Two backends over one map are two processes over one store."""
+    """The five calls over a dict."""
 
     def __init__(self, hook: Hook | None = None) -> None:
         self.hook = hook
         self.kept: dict[str, tuple[bytes, str]] = {}
         self._lock = Lock()
-        self._puts = 0
+        self._numbers = count(1)
+
+    def client(self, hook: Hook | None = None) -> Self:
+        """The same objects under another hook. Two backends over two clients are two processes over one store."""
+        other = copy(self)
+        other.hook = hook
+        return other
 
     def get(self, name: str) -> tuple[bytes, str] | None:
         """See `Objects.get`."""
@@ -64,9 +72,12 @@ class ObjectMap:
         return self.hook(call, name) if self.hook else None
 
     def _put(self, name: str, data: bytes) -> str:
-        self._puts += 1
-        self.kept[name] = (bytes(data), str(self._puts))
-        return str(self._puts)
+        tag = self._tag(data)
+        self.kept[name] = (bytes(data), tag)
+        return tag
+
+    def _tag(self, data: bytes) -> str:
+        return str(next(self._numbers))
 
 
 def _replied(reply: T, lost: BaseException | None) -> T:

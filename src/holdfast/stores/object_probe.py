@@ -1,6 +1,5 @@
 """Does an object store keep its word? Asked at open: one that ignores conditions would let two writers in."""
 
-from collections.abc import Iterator
 from secrets import token_hex
 
 from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleCheckpoint
@@ -28,32 +27,33 @@ def probe(calls: Calls) -> None:
     """`ConfigurationError` if one of the five calls does not do what `Objects` says."""
     name = f"probe/{token_hex(16)}"
     try:
-        for fault in _faults(calls, name):
-            raise ConfigurationError(
-                f"this object store {fault}: checkpoints would be lost there. Use one with conditional writes"
-                " (If-None-Match and If-Match on S3), or correct its get, put_if_absent, put_if_match, list or delete"
-            )
+        fault = _fault(calls, name)
     finally:
         calls.delete(name)
+    if fault:
+        raise ConfigurationError(
+            f"this object store {fault}: checkpoints would be lost there. Use one with conditional writes"
+            " (If-None-Match and If-Match on S3), or correct its get, put_if_absent, put_if_match, list or delete"
+        )
 
 
-def _faults(calls: Calls, name: str) -> Iterator[str]:
+def _fault(calls: Calls, name: str) -> str:
+    """What is wrong, empty if nothing is."""
     first = calls.put_if_absent(name, b"first")
     if first is None:
-        yield "refuses to create an object"
-        return
+        return "refuses to create an object"
     if calls.put_if_absent(name, b"second") is not None:
-        yield "overwrites an object that was to be created only if absent"
+        return "overwrites an object that was to be created only if absent"
     tag = calls.put_if_match(name, b"third", first)
     if tag is None:
-        yield "refuses to replace an object whose tag matches"
-        return
+        return "refuses to replace an object whose tag matches"
     if calls.put_if_match(name, b"fourth", first) is not None:
-        yield "replaces an object although its tag has changed"
+        return "replaces an object although its tag has changed"
     if calls.get(name) != (b"third", tag):
-        yield "does not return what was put last, with its tag"
+        return "does not return what was put last, with its tag"
     if list(calls.names(name)) != [name] or list(calls.names(name, name)):
-        yield "does not list what is there"
+        return "does not list what is there"
     calls.delete(name)
     if calls.get(name) is not None or calls.put_if_match(name, b"fifth", tag) is not None:
-        yield "brings back an object that was deleted"
+        return "brings back an object that was deleted"
+    return ""

@@ -1,19 +1,23 @@
 """The record in a thread's head object: the head, and which other objects count. Replacing it is the one commit point.
 
-Whatever a record does not speak of is not there, even while its object still is: rows of lost races, dropped rows and
-blobs, consumed posts. So a swap changes all or nothing, and the objects are removed afterwards, by whoever comes next.
+Rows and posts that a record does not speak of are not there, even while their objects still are; blobs count as long as
+a row names them. So a swap changes all or nothing, and what it dropped is removed afterwards, by whoever comes next.
 Pure: no calls here.
 """
 
 from collections.abc import Iterable
 from hashlib import sha256
 from secrets import token_bytes
+from typing import TypeAlias
 
 import msgspec
 
 from holdfast.records.errors import Corrupt
 from holdfast.records.rows import KEEP_ALL, Row, Swap
 from holdfast.stores.object_names import RowName, head_name
+
+Links: TypeAlias = dict[tuple[int, str], RowName]
+"""Row names by seq and digest."""
 
 DIGEST_BYTES = 16
 WRITER_BYTES = 8
@@ -125,7 +129,12 @@ def decode_row(name: str, expected: RowName, data: bytes) -> tuple[Row, tuple[by
     return row, blobs
 
 
-def chain(names: Iterable[RowName], stretch: Stretch) -> list[RowName]:
+def linked(names: Iterable[RowName]) -> Links:
+    """Row names as `chain` wants them."""
+    return {(name.seq, name.digest): name for name in names}
+
+
+def chain(links: Links, stretch: Stretch) -> list[RowName]:
     """The rows of a stretch, newest first, from names that reach up to its end: those the end leads down to.
 
     A lost race may have left other rows of the same seq. No name is taken for want of a better one: where a link is
@@ -133,10 +142,9 @@ def chain(names: Iterable[RowName], stretch: Stretch) -> list[RowName]:
     """
     found: list[RowName] = []
     seq, digest = stretch.last, stretch.digest.hex()
-    for name in sorted(names, reverse=True):
-        if (name.seq, name.digest) == (seq, digest) and seq >= stretch.first:
-            found.append(name)
-            seq, digest = seq - 1, name.parent
+    while seq >= stretch.first and (seq, digest) in links:
+        found.append(links[seq, digest])
+        seq, digest = seq - 1, found[-1].parent
     return found
 
 
@@ -189,5 +197,5 @@ def _with_leftovers(record: Record, swap: Swap) -> Leftovers:
     blobs = dict.fromkeys(blob for blob in (*old.blobs, *drop.blobs) if blob not in swap.blobs)
     posts = (record.posts[key] for key in dict.fromkeys(swap.consumed) if key in record.posts)
     # Rows above the last may be those of a swap under way.
-    end = min(max((stop for _, stop in drop.rows), default=0), record.last + 1)
+    end = min(max((stop for start, stop in drop.rows if start < stop), default=0), record.last + 1)
     return Leftovers(tuple(blobs), (*old.posts, *posts), max(old.rows_below, end), old.eras)

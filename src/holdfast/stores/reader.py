@@ -11,7 +11,7 @@ from holdfast.history.binding import Binding
 from holdfast.history.format import Header, decode_header
 from holdfast.history.log import Log
 from holdfast.history.restore import Folded, fill, fold
-from holdfast.records.errors import Corrupt, NotFound
+from holdfast.records.errors import Conflict, Corrupt, NotFound
 from holdfast.records.head import Head, Marks, decode_head
 from holdfast.records.identity import CheckpointId, life_of, thread_id_of
 from holdfast.records.rows import Row
@@ -119,8 +119,20 @@ class Reader:
         if seq is not None and (not 1 <= seq <= head.seq or not head.marks.shows(seq)):
             raise NotFound(f"thread {name!r} has no checkpoint {seq}")
 
-    def headers(self, thread: bytes, head: Head, before: int | None = None, limit: int | None = None) -> list[Header]:
-        """Headers of rows, newest first, each verified."""
+    def survey(self, thread: bytes, before: int | None = None, limit: int | None = None) -> tuple[Seen, list[Header]]:
+        """A thread's head, and headers of its rows that agree with it: newest first, each verified."""
+        seen = self.living(thread)
+        for _ in range(ATTEMPTS):
+            try:
+                return seen, self._headers(thread, seen.head, before, limit)
+            except Corrupt:
+                again = self.living(thread)
+                if again.encoded == seen.encoded:
+                    raise
+                seen = again
+        raise Conflict(f"thread {thread_id_of(thread)!r} is being pruned all the time; try again")
+
+    def _headers(self, thread: bytes, head: Head, before: int | None, limit: int | None) -> list[Header]:
         binding = self.binding(thread, head)
         rows = [row for row in self.backend.index(thread, before, limit) if row.seq <= head.seq]
         _check_gaps(binding, head, before, rows, complete=limit is None or len(rows) < limit)

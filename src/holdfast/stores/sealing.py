@@ -97,7 +97,7 @@ class Sealing:
         return [list(self.ring.label_tokens(name, value)) for name, value in labels.items()]
 
     def _encrypting(self, data_key: bytes) -> Seal:
-        return Seal(compress=self._compress, data_key=data_key, entropy=self._entropy)
+        return Seal(compress=self._compress, key=data_key, entropy=self._entropy)
 
 
 def _plain_token(name: str, value: str) -> bytes:

@@ -85,7 +85,7 @@ class SQLiteFile:
         is_new = not self.in_memory and not Path(self.path).exists()
         if not self.in_memory:
             self._gate = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        with self._passing(wait=True):
+        with self._passing():
             self._writer = self._connect()
             migrate(self._writer, migrations("sqlite"), self.path)
         if is_new:
@@ -113,42 +113,60 @@ class SQLiteFile:
                 " Is the file on a file system without shared memory or locks?"
             )
 
-    @contextmanager
-    def writing(self, *, wait: bool = True) -> Iterator[sqlite3.Connection]:
-        """The one writing connection, alone among all threads and processes."""
+    def enter(self, *, wait: bool = True) -> sqlite3.Connection:
+        """The one writing connection, alone among all threads and processes until `leave`."""
         if not self._lock.acquire(blocking=wait):
             raise Busy
         try:
-            self.open()
-            with self._passing(wait=wait):
-                assert self._writer is not None  # noqa: S101  open() made it
-                yield self._writer
-                self._checkpoint_if_due()
+            if self._process != os.getpid() or self._closed:
+                self.open()
+            self._pass(wait=wait)
+        except BaseException:
+            self._lock.release()
+            raise
+        assert self._writer is not None  # noqa: S101  open() made it
+        return self._writer
+
+    def leave(self) -> None:
+        """Let the next writer in."""
+        try:
+            if self._pages >= CHECKPOINT_PAGES:
+                self._pages = 0
+                self.checkpoint("PASSIVE")
         finally:
+            if self._gate >= 0:
+                fcntl.flock(self._gate, fcntl.LOCK_UN)
             self._lock.release()
 
     @contextmanager
-    def _passing(self, *, wait: bool) -> Iterator[None]:
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """`enter` and `leave` as a block."""
+        connection = self.enter()
+        try:
+            yield connection
+        finally:
+            self.leave()
+
+    def _pass(self, *, wait: bool) -> None:
         if self._gate < 0:
-            yield
             return
         try:
             fcntl.flock(self._gate, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Busy from None
+
+    @contextmanager
+    def _passing(self) -> Iterator[None]:
+        self._pass(wait=True)
         try:
             yield
         finally:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
+            if self._gate >= 0:
+                fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def wrote(self, size: int) -> None:
         """Count pages towards the next checkpoint."""
         self._pages += 2 + size // PAGE_BYTES
-
-    def _checkpoint_if_due(self) -> None:
-        if self._pages >= CHECKPOINT_PAGES:
-            self._pages = 0
-            self.checkpoint("PASSIVE")
 
     def checkpoint(self, mode: str) -> None:
         """Move the write-ahead log into the database. Call only while `writing`."""
@@ -182,7 +200,7 @@ class SQLiteFile:
         """Fold the log into the database and close every connection, under the gate."""
         with self._lock:
             if self._process == os.getpid() and not self._closed:
-                with self._passing(wait=True):
+                with self._passing():
                     self._close_all()
             if self._gate >= 0:
                 os.close(self._gate)

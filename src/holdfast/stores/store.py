@@ -13,7 +13,7 @@ from holdfast.history.cells import Cell, Document, Path
 from holdfast.history.diff import diff
 from holdfast.history.draft import STATE, Draft, draft_state, fingerprint
 from holdfast.history.log import Log, Revision
-from holdfast.history.meta import Meta, decode_meta, info_fields
+from holdfast.history.meta import Meta, decode_meta, describe
 from holdfast.history.restore import read_list, read_state
 from holdfast.ports import AsyncPorts, Ports
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Content
@@ -43,7 +43,7 @@ from holdfast.stores.reader import Loaded, Reader
 from holdfast.stores.sealing import Sealing
 from holdfast.stores.upkeep import Upkeep, hidden, pinned, unpinned
 from holdfast.stores.verify import Verifier
-from holdfast.stores.writer import KEYS, Intent, Proposal, Recorded, Writer, Writers
+from holdfast.stores.writer import KEYS, Intent, NotACell, Proposal, Recorded, Writer, Writers
 
 ATTEMPTS = 5
 LARGE_BYTES = 1 << 20
@@ -137,6 +137,7 @@ class Store:
         intent = Intent(
             draft=draft,
             leaves=leaves,
+            size=sum(len(cell) for cell in draft.values() if isinstance(cell, bytes)),
             metadata=packed,
             labels=check_labels(labels),
             phase=None if phase is None else Phase(phase).value,
@@ -158,16 +159,34 @@ class Store:
         if len(where) < 2:
             raise UnstorableValue("append needs a path below the state, such as 'messages'", path="state")
         intent = Intent(appends=((where, encode(item, path="item")),), status=Status.IDLE.value)
-        return await self._write(thread, intent)
+        for _ in range(ATTEMPTS):
+            try:
+                return await self._write(thread, intent)
+            except NotACell:
+                pass
+            try:
+                return await self._write(thread, await self._append_within(thread, where, item))
+            except Conflict:
+                continue
+        raise Conflict(f"thread {thread_id!r} is being written to by others all the time; try again")
+
+    async def _append_within(self, thread: bytes, where: Path, item: Any) -> Intent:
+        """An append to a list inside a cell: the state with it, to be saved if nothing comes between."""
+        writer = self._writers.get(thread) or await self._ports.perform(self._writers.open, thread)
+        log = writer.log
+        state = with_appended(read_state(log.binding, log.document), where[1:], item)
+        draft, leaves = draft_state(state)
+        return Intent(draft=draft, leaves=leaves, status=Status.IDLE.value, expect_seq=log.checkpoint)
 
     async def _write(self, thread: bytes, intent: Intent) -> Checkpoint:
-        await self._open()
+        if not self._ready or self._closed:
+            await self._open()
         outcome = await self._commit(thread, intent)
         if isinstance(outcome, Recorded):
             return self._recorded_checkpoint(thread, intent, outcome)
-        checkpoint = _checkpoint(outcome.log, outcome.meta)
-        await self._events.emit("saved", checkpoint.thread_id, checkpoint.seq)
-        return checkpoint
+        if self._events.wanted:
+            await self._events.emit("saved", outcome.log.binding.thread_id, outcome.log.seq)
+        return _checkpoint(outcome.log, outcome.meta)
 
     async def _commit(self, thread: bytes, intent: Intent) -> Proposal | Recorded:
         """Commit one row. A writer that proves stale is brought up to date, and the change found anew."""
@@ -177,7 +196,11 @@ class Store:
             if writer is None:
                 writer, known_fresh = await self._ports.perform(self._writers.open, thread), True
             try:
-                proposal = await self._propose(writer, intent)
+                if intent.size < LARGE_BYTES:
+                    proposal = writer.propose(intent, self._ports.now(), self._committer.submit)
+                else:
+                    now = self._ports.now()
+                    proposal = await self._ports.perform(writer.propose, intent, now, self._committer.submit)
             except (Conflict, Deleted, LeaseHeld):
                 if known_fresh:
                     raise
@@ -191,13 +214,6 @@ class Store:
             known_fresh = await self._refresh(writer, pending.epoch)
         name = writer.log.binding.thread_id
         raise Conflict(f"thread {name!r} is being written to by others all the time; try again")
-
-    async def _propose(self, writer: Writer, intent: Intent) -> Proposal | Recorded:
-        now = self._ports.now()
-        size = sum(len(cell) for cell in (intent.draft or {}).values() if isinstance(cell, bytes))
-        if size < LARGE_BYTES:
-            return writer.propose(intent, now, self._committer.submit)
-        return await self._ports.perform(writer.propose, intent, now, self._committer.submit)
 
     async def _settled(self, writer: Writer, proposal: Proposal) -> bool:
         try:
@@ -233,7 +249,7 @@ class Store:
         revision = Revision(Log(writer.log.binding, self._backend.tuning, {}))
         revision.replace_state(intent.draft, {})
         meta = Meta(
-            recorded.created_at, intent.status or "idle", intent.cause, intent.phase, recorded.parent, intent.metadata
+            recorded.created_at, recorded.parent, intent.status or "idle", intent.cause, intent.phase, intent.metadata
         )
         return _checkpoint(Log(writer.log.binding, self._backend.tuning, revision.document, recorded.seq), meta)
 
@@ -523,15 +539,27 @@ def _redraft(document: Document) -> Draft:
 
 
 def _checkpoint(log: Log, meta: Meta, *, seq: int | None = None, status: str | None = None) -> Checkpoint:
-    binding, document = log.binding, log.document
-    fields = info_fields(binding, log.seq if seq is None else seq, meta)
-    if status is not None:
-        fields["status"] = Status(status)
-    return Checkpoint(**fields, restore=lambda: _content(log))  # type: ignore[arg-type]
+    number, word = seq or log.seq, status or meta.status
+    return Checkpoint(lambda: describe(log.binding, number, meta, word), lambda: _content(log))
 
 
 def _content(log: Log) -> Content:
     return Content(read_state(log.binding, log.document), read_list(log.document, STEPS), read_list(log.document, REQUESTS))
+
+
+def with_appended(state: Any, path: Sequence[str], item: Any) -> Any:
+    """The state, changed in place, with one more item in the list at `path`; a clear refusal if there is no list."""
+    inner = state
+    for depth, key in enumerate(path):
+        name = "state" + "".join(f'["{part}"]' for part in path[:depth])
+        if type(inner) is not dict:
+            raise UnstorableValue(f"append: {name} is not a dict but {type(inner).__name__}", path=name)
+        inner = inner.setdefault(key, [] if depth == len(path) - 1 else {})
+    name = "state" + "".join(f'["{part}"]' for part in path)
+    if type(inner) is not list:
+        raise UnstorableValue(f"append: {name} is not a list but {type(inner).__name__}", path=name)
+    inner.append(item)
+    return state
 
 
 def check_labels(labels: Mapping[str, str] | None) -> dict[str, str] | None:

@@ -13,7 +13,7 @@ from holdfast.history.meta import decode_meta
 from holdfast.history.prune import Dated, Plan, kept_checkpoints, new_marks, plan, thread_expires
 from holdfast.records.errors import Conflict, NotFound
 from holdfast.records.head import Head, Marks, encode_head
-from holdfast.records.identity import CheckpointId, thread_id_of
+from holdfast.records.identity import CheckpointId, life_of, thread_id_of
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.rows import KEEP_ALL, Drop, Swap
 from holdfast.stores.backend import Backend
@@ -52,19 +52,12 @@ class Upkeep:
         """Pin, unpin or hide one checkpoint that readers can see."""
 
         def attempt() -> Seen | None:
-            seen = self._reader.living(thread)
-            self._check_visible(thread, seen.head, checkpoint)
+            seen, headers = self._reader.survey(thread, checkpoint.seq + 1, 1)
+            _check_visible(seen.head, headers, checkpoint)
             marks = change(seen.head.marks, checkpoint.seq)
             return seen if marks == seen.head.marks else self._swap(thread, seen, marked(seen.head, marks))
 
         self._until_swapped(thread, attempt)
-
-    def _check_visible(self, thread: bytes, head: Head, checkpoint: CheckpointId) -> None:
-        headers = self._reader.headers(thread, head, checkpoint.seq + 1, 1)
-        life = head.incarnation[:4].hex()
-        found = headers and headers[0].seq == checkpoint.seq and headers[0].is_checkpoint
-        if not found or checkpoint.life != life or not head.marks.shows(checkpoint.seq):
-            raise NotFound(f"there is no checkpoint {str(checkpoint)!r}")
 
     # Prune
 
@@ -76,7 +69,7 @@ class Upkeep:
         seen = self._reader.seen(thread)
         if seen is None or seen.head.deleted or not seen.head.seq:
             return Freed()
-        headers = self._reader.headers(thread, seen.head)
+        seen, headers = self._reader.survey(thread)
         if thread_expires(retention, seen.head, now):
             freed = _whole(seen.head, headers)
             done = dry_run or self._swap(thread, seen, deleted(seen.head, now), Drop(everything=True))
@@ -110,10 +103,9 @@ class Upkeep:
 
     def forget_history(self, thread: bytes, seq: int) -> bool:
         """Drop every row and blob that row `seq`, a keyframe of its own, does not need. False if it is not the head."""
-        seen = self._reader.living(thread)
+        seen, headers = self._reader.survey(thread)
         if seen.head.seq != seq or seen.head.base != seq:
             return False
-        headers = self._reader.headers(thread, seen.head)
         todo = plan(headers, seen.head, Marks(floor=seq))
         drop = Drop(todo.rows, todo.blobs, secure=True)
         head = marked(_lighter(seen.head, drop, headers), todo.marks)
@@ -159,6 +151,12 @@ class Upkeep:
         return self._until_swapped(thread, attempt)
 
 
+def _check_visible(head: Head, headers: Sequence[Header], checkpoint: CheckpointId) -> None:
+    found = headers and headers[0].seq == checkpoint.seq and headers[0].is_checkpoint
+    if not found or checkpoint.life != life_of(head.incarnation) or not head.marks.shows(checkpoint.seq):
+        raise NotFound(f"there is no checkpoint {str(checkpoint)!r}")
+
+
 def pinned(marks: Marks, seq: int) -> Marks:
     """Marks with `seq` pinned."""
     return replace(marks, pinned=tuple(sorted({*marks.pinned, seq})))
@@ -175,7 +173,7 @@ def hidden(marks: Marks, seq: int) -> Marks:
 
 
 def _row_bytes(header: Header) -> int:
-    return len(encode_header(header)) + header.sizes[0]
+    return len(encode_header(header, 0)) + header.sizes[0]
 
 
 def _dropped(drop: Drop, headers: Sequence[Header]) -> list[Header]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from holdfast.history.format import Header, all_blob_ids
 from holdfast.history.meta import decode_meta
 from holdfast.history.restore import fill, fold, read_state
-from holdfast.records.errors import CodecError, Corrupt, HoldfastError, StoreError
+from holdfast.records.errors import CodecError, Corrupt, HoldfastError, NotFound, StoreError
 from holdfast.records.identity import thread_id_of
 from holdfast.records.reports import Problem
 from holdfast.stores.listing import Listings
@@ -47,11 +47,12 @@ class Verifier:
             self.problems.append(problem)
 
     def _walk(self, thread: bytes) -> None:
-        seen = self._reader.seen(thread)
-        if seen is None or seen.head.deleted or not seen.head.seq:
+        try:
+            seen, headers = self._reader.survey(thread)
+        except NotFound:
             return
         self.checked += 1
-        for group in _groups(self._reader.headers(thread, seen.head)):
+        for group in _groups(headers):
             try:
                 self._check_group(thread, seen, group)
             except (StoreError, CodecError) as error:

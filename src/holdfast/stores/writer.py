@@ -5,7 +5,6 @@ built on it are refused too, and the writer starts again from what is really the
 commit compares the head, so a stale writer can only be refused.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 from typing import NamedTuple
@@ -15,11 +14,12 @@ import msgspec
 from holdfast.codec import encode
 from holdfast.history.cells import Document, Path
 from holdfast.history.draft import Draft
-from holdfast.history.log import Log, Revision, Written
+from holdfast.history.log import Log, Revision, Written, append_flat
+from holdfast.history.opening import takes_append
 from holdfast.history.meta import Meta, encode_meta
 from holdfast.history.restore import read_list
 from holdfast.ports import Ticket
-from holdfast.records.errors import Conflict, KeyReused, UnstorableValue
+from holdfast.records.errors import Conflict, KeyReused
 from holdfast.records.head import Head, encode_head
 from holdfast.records.rows import Swap
 from holdfast.stores.decisions import check_may_write, written
@@ -29,6 +29,7 @@ from holdfast.stores.sealing import Summary
 KEYS: Path = ("keys",)
 CACHE_BYTES = 64 << 20
 OVERHEAD_BYTES = 2048
+TRIM_EVERY = 64
 
 
 class Intent(msgspec.Struct, kw_only=True):
@@ -37,6 +38,8 @@ class Intent(msgspec.Struct, kw_only=True):
     draft: Draft | None = None
     """The state to save; None leaves it as it is."""
     leaves: dict[Path, object] = {}
+    size: int = 0
+    """Bytes drafted: above a megabyte the work leaves the event loop."""
     appends: tuple[tuple[Path, bytes], ...] = ()
     adopted: Document | None = None
     """Cells of another thread, for a fork."""
@@ -54,6 +57,11 @@ class Intent(msgspec.Struct, kw_only=True):
     token: int | None = None
     expect_seq: int | None = None
 
+    @property
+    def is_flat(self) -> bool:
+        """True for the most common write of all: one item appended to one list, and nothing else."""
+        return self.draft is None and len(self.appends) == 1 and self.key is None and not self.fresh
+
 
 class Recorded(NamedTuple):
     """What stands under an idempotency key, and the write itself while it is still on its way."""
@@ -68,15 +76,22 @@ class Recorded(NamedTuple):
 class Proposal(Ticket):
     """A write that was made into a row and is on its way."""
 
-    __slots__ = ("epoch", "log", "meta", "seen", "swap")
+    __slots__ = ("epoch", "log", "meta", "seen", "swap", "writer")
 
-    def __init__(self, epoch: int, log: Log, seen: Seen, swap: Swap, meta: Meta) -> None:
+    def __init__(self, writer: "Writer", log: Log, seen: Seen, swap: Swap, meta: Meta) -> None:
         super().__init__()
-        self.epoch = epoch
+        self.writer = writer
+        self.epoch = writer.epoch
         self.log = log
         self.seen = seen
         self.swap = swap
         self.meta = meta
+
+    def settle(self, outcome: bool | BaseException) -> None:
+        """The writer learns of it first, so that whoever waited finds it up to date."""
+        if outcome is True:
+            self.writer.landed(self)
+        super().settle(outcome)
 
 
 class Writer:
@@ -108,23 +123,28 @@ class Writer:
         Raises why the thread may not be written to, as far as is known here.
         """
         with self._lock:
-            name = self.log.binding.thread_id
-            check_may_write(self.seen.head, name, intent.token, now)
-            recorded = self._recorded(intent) if intent.key is not None else None
-            if recorded is not None:
+            head = self.seen.head
+            if head.deleted or head.owner or intent.token is not None:
+                check_may_write(head, self.log.binding.thread_id, intent.token, now)
+            if intent.key is not None and (recorded := self._recorded(intent)) is not None:
                 return recorded
-            if intent.expect_seq is not None and intent.expect_seq != self.log.checkpoint:
-                raise Conflict(f"thread {name!r} is at checkpoint {self.log.checkpoint}, not {intent.expect_seq}")
-            meta = self._meta(intent, self.seen.head, now)
+            if intent.expect_seq is not None:
+                self._check_expected(intent.expect_seq)
+            status = intent.status or head.status or "idle"
+            meta = Meta(now, self.log.checkpoint, status, intent.cause, intent.phase, intent.metadata, intent.origin)
             done = self._revise(intent, meta)
             proposal = self._proposal(intent, done, meta, now)
-            proposal.when_settled(lambda: self._on_settled(proposal))
             self.log, self.seen = done.log, proposal.seen
             submit(proposal, proposal.swap)
             if intent.key is not None and self._keys is not None:
                 entry = Recorded(done.log.seq, intent.fingerprint, now, meta.parent, proposal)
                 self._keys[intent.key] = entry
             return proposal
+
+    def _check_expected(self, seq: int) -> None:
+        if seq != self.log.checkpoint:
+            name = self.log.binding.thread_id
+            raise Conflict(f"thread {name!r} is at checkpoint {self.log.checkpoint}, not {seq}")
 
     def _recorded(self, intent: Intent) -> Recorded | None:
         if self._keys is None:
@@ -136,18 +156,20 @@ class Writer:
             )
         return found
 
-    def _meta(self, intent: Intent, head: Head, now: int) -> Meta:
-        status = intent.status or head.status or "idle"
-        return Meta(now, status, intent.cause, intent.phase, self.log.checkpoint, intent.metadata, intent.origin)
-
     def _revise(self, intent: Intent, meta: Meta) -> Written:
+        if intent.is_flat:
+            path, item = intent.appends[0]
+            flat = append_flat(self.log, path, item, encode_meta(meta))
+            if flat is not None:
+                return flat
         revision = Revision(self.log)
         if intent.adopted is not None:
             revision.adopt(intent.adopted)
         if intent.draft is not None:
             revision.replace_state(intent.draft, intent.leaves)
         for path, item in intent.appends:
-            _check_list(revision.document, path)
+            if not takes_append(revision.document, path):
+                raise NotACell
             revision.append(path, item)
         if intent.key is not None:
             entry = [intent.key, self.log.seq + 1, intent.fingerprint, meta.created_at, meta.parent]
@@ -156,12 +178,14 @@ class Writer:
 
     def _proposal(self, intent: Intent, done: Written, meta: Meta, now: int) -> Proposal:
         row, thread = done.row, self.thread
-        size = len(row.header) + len(row.body) + sum(map(len, done.blobs.values()))
+        size = len(row.header) + len(row.body)
+        if done.blobs:
+            size += sum(map(len, done.blobs.values()))
         self.held_bytes += size
         head = written(self.seen.head, done.log, now, size, intent.token, **self._changes(intent, meta))
         encoded = encode_head(thread, head)
-        swap = Swap(thread, self.seen.encoded, encoded, head, (row,), done.blobs)
-        return Proposal(self.epoch, done.log, Seen(head, encoded), swap, meta)
+        swap = Swap(thread, self.seen.encoded, encoded, head, (row,), done.blobs, size=size)
+        return Proposal(self, done.log, Seen(head, encoded), swap, meta)
 
     def _changes(self, intent: Intent, meta: Meta) -> dict[str, object]:
         """What the head says beyond where the log ends; only what is new."""
@@ -182,10 +206,10 @@ class Writer:
         self._summary = Summary(merged, self._summary.error, self._summary.requests)
         return {"labels": sealing.label_tokens(merged), "summary": sealing.seal_summary(binding, self._summary)}
 
-    def _on_settled(self, proposal: Proposal) -> None:
-        """Runs on whichever thread committed; the lock orders it with the next proposal."""
+    def landed(self, proposal: "Proposal") -> None:
+        """A proposal was committed. Runs on whichever thread committed it; the lock orders it with the next one."""
         with self._lock:
-            if proposal.epoch == self.epoch and proposal.succeeded:
+            if proposal.epoch == self.epoch:
                 self._settled_log = proposal.log
 
     def restart(self, epoch: int) -> bool:
@@ -207,68 +231,48 @@ class Writer:
 NO_HEAD = Seen(Head(), b"")
 
 
-def _check_list(document: Document, path: Path) -> None:
-    cell = document.get(path)
-    if cell is not None and cell.kind != "list":
-        raise UnstorableValue(f"append to {_name(path)}: it is not a list", path=_name(path))
-    if cell is None and any(_nested(path, other) or _nested(other, path) for other in document):
-        raise UnstorableValue(f"append to {_name(path)}: there is something else on that path", path=_name(path))
-
-
-def _nested(outer: Path, inner: Path) -> bool:
-    return len(outer) < len(inner) and inner[: len(outer)] == outer
-
-
-def _name(path: Path) -> str:
-    return path[0] + "".join(f"[{key!r}]" for key in path[1:])
+class NotACell(Exception):  # noqa: N818  tells the store to take the longer way
+    """An append to a list that lies within a larger cell: the whole state has to be saved."""
 
 
 class Writers:
-    """The live writers of one store handle, bounded by the bytes they hold; the least recently used go first."""
+    """The live writers of one store handle, bounded by the bytes they hold."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._writers: OrderedDict[bytes, tuple[Writer, int]] = OrderedDict()
-        self._held = 0
+        self._writers: dict[bytes, Writer] = {}
+        self._used: dict[bytes, None] = {}
+        self._opened = 0
         self._lock = Lock()
 
     def get(self, thread: bytes) -> Writer | None:
         """The live writer of a thread, if there is one."""
-        with self._lock:
-            found = self._writers.pop(thread, None)
-            if found is None:
-                return None
-            writer, counted = found
-            self._held -= counted
-            self._put(writer)
-            return writer
+        writer = self._writers.get(thread)
+        if writer is not None:
+            self._used[thread] = None
+        return writer
 
     def open(self, thread: bytes) -> Writer:
         """A writer for a thread, loaded if need be; for a new thread at its beginning."""
         loaded = self._load(thread)
         with self._lock:
-            found = self._writers.get(thread)
-            if found is not None:
-                return found[0]
-            self._put(loaded)
-            while self._held > CACHE_BYTES and len(self._writers) > 1:
-                _, (_, counted) = self._writers.popitem(last=False)
-                self._held -= counted
-        return loaded
+            writer = self._writers.setdefault(thread, loaded)
+            self._opened += 1
+            if self._opened % TRIM_EVERY == 0:
+                self._trim()
+        return writer
 
     def discard(self, writer: Writer) -> None:
         """Forget a writer that lost touch with its thread."""
         with self._lock:
-            found = self._writers.get(writer.thread)
-            if found is not None and found[0] is writer:
+            if self._writers.get(writer.thread) is writer:
                 del self._writers[writer.thread]
-                self._held -= found[1]
 
     def clear(self) -> None:
         """Forget all."""
         with self._lock:
             self._writers.clear()
-            self._held = 0
+            self._used.clear()
 
     def _load(self, thread: bytes) -> Writer:
         seen = self._reader.seen(thread) or NO_HEAD
@@ -278,7 +282,11 @@ class Writers:
         loaded = self._reader.load_head(thread)
         return Writer(self._reader, thread, loaded.seen, loaded.log)
 
-    def _put(self, writer: Writer) -> None:
-        """As the most recently used, counted at its present size."""
-        self._writers[writer.thread] = (writer, writer.held_bytes)
-        self._held += writer.held_bytes
+    def _trim(self) -> None:
+        """Second chance: those not used since the last time go first, until the rest fits."""
+        held = sum(writer.held_bytes for writer in self._writers.values())
+        used, self._used = self._used, {}
+        for thread in sorted(self._writers, key=used.__contains__):
+            if held <= CACHE_BYTES:
+                return
+            held -= self._writers.pop(thread).held_bytes

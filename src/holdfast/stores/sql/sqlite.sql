@@ -1,5 +1,5 @@
 -- name: swap_one
--- The common commit: one row onto an existing head, labels unchanged.
+-- The common commit: one row onto an existing head, labels and status unchanged.
 INSERT INTO swaps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: find_thread

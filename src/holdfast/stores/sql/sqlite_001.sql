@@ -28,17 +28,17 @@ CREATE UNIQUE INDEX blobs_by_thread ON blobs (number, blob);
 
 CREATE TABLE posts (number INTEGER NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, key)) WITHOUT ROWID;
 
--- The commit of one row is one statement, an insert into this view: it replaces the head if it is the expected one, and
--- adds the row. One statement instead of four is what makes a save cost little more than a bare insert.
+-- The commit of one row is one statement, an insert into this view: it replaces the head if it is the expected one (and
+-- neither labels nor status change), and adds the row. One statement instead of four is what makes a save cost little
+-- more than a bare insert.
 CREATE VIEW swaps AS
     SELECT 0 AS number, x'' AS expected, x'' AS head, x'' AS labels, '' AS status,
            0 AS id, 0 AS base, x'' AS digest, x'' AS header, x'' AS body;
 
 CREATE TRIGGER swap_head INSTEAD OF INSERT ON swaps BEGIN
-    SELECT RAISE (ABORT, 'refused')
-     WHERE NOT EXISTS (SELECT 1 FROM heads WHERE number = NEW.number AND head = NEW.expected AND labels = NEW.labels);
-    UPDATE heads SET head = NEW.head WHERE number = NEW.number;
-    UPDATE heads SET status = NEW.status WHERE number = NEW.number AND status <> NEW.status;
+    UPDATE heads SET head = NEW.head
+     WHERE number = NEW.number AND head = NEW.expected AND labels = NEW.labels AND status = NEW.status;
+    SELECT RAISE (ABORT, 'refused') WHERE changes () = 0;
     INSERT OR REPLACE INTO rows (id, base, digest, header, body)
     VALUES (NEW.id, NEW.base, NEW.digest, NEW.header, NEW.body);
 END;

@@ -1,0 +1,57 @@
+"""The kit that every store of Holdfast passes, and that a store of one's own should.
+
+    from holdfast.testing.conformance import BackendConformance
+
+    class TestMyBackend(BackendConformance):          # collected by pytest: one test for each promise
+        def backend(self):
+            return MyBackend(new_empty_place())
+
+        def reopen(self, backend):                    # if anything survives a close
+            return MyBackend(backend.place)
+
+`StoreConformance` is the same for a whole store over such a backend. Without pytest: `check(make)` and `check_store(make)`.
+"""
+
+from collections.abc import Callable
+
+from holdfast.stores.backend import Backend
+from holdfast.testing.conformance.drops import Drops
+from holdfast.testing.conformance.keys import Keys
+from holdfast.testing.conformance.kit import Kit, promises, run
+from holdfast.testing.conformance.leases import Leases
+from holdfast.testing.conformance.listings import Listings
+from holdfast.testing.conformance.lives import Lives
+from holdfast.testing.conformance.posts import Posts
+from holdfast.testing.conformance.races import Races
+from holdfast.testing.conformance.reads import Indexes, Rows
+from holdfast.testing.conformance.swaps import Heads, Swaps
+
+Make = Callable[[], Backend]
+Reopen = Callable[[Backend], Backend]
+
+
+class BackendConformance(Heads, Swaps, Drops, Rows, Indexes, Listings, Posts, Lives, Keys, Races, Leases):
+    """Every promise of `Backend`, and the leases that stand on it."""
+
+
+def check(make: Make, reopen: Reopen | None = None) -> int:
+    """Try every promise of a backend without pytest; AssertionError names the first that is broken.
+
+    `make` gives a new backend on a new, empty place each time; `reopen` another one on the place of the given one.
+    Returns how many promises were kept.
+    """
+    return run(_given(BackendConformance, make, reopen))
+
+
+def _given(kit: type[Kit], make: Make, reopen: Reopen | None) -> type[Kit]:
+    class Given(kit):  # type: ignore[valid-type, misc]
+        def backend(self) -> Backend:
+            return make()
+
+        def reopen(self, backend: Backend) -> Backend:
+            return super().reopen(backend) if reopen is None else reopen(backend)  # type: ignore[no-any-return]
+
+    return Given
+
+
+__all__ = ["BackendConformance", "Kit", "check", "promises", "run"]

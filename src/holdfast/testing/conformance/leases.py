@@ -1,0 +1,188 @@
+"""Leases are swaps too: the rules of stores/decisions.py, carried by a backend, let one writer in at a time."""
+
+from collections.abc import Callable
+from functools import partial
+
+from holdfast.records.errors import Deleted, Fenced, LeaseHeld
+from holdfast.records.head import encode_head
+from holdfast.records.rows import Drop, Swap
+from holdfast.records.words import Status
+from holdfast.stores import decisions
+from holdfast.testing.conformance.kit import Kit
+from holdfast.testing.conformance.samples import Line, head, row, rows
+
+LEASE = 30_000_000
+NOW = 1_000_000_000
+
+
+def refuses(error: type[Exception], decide: Callable[[], object]) -> None:
+    """The decision must raise this."""
+    try:
+        decide()
+    except error:
+        return
+    raise AssertionError(f"{error.__name__} was not raised")
+
+
+class Leases(Kit):
+    """One writer at a time, whatever the clocks say."""
+
+    def _begun(self) -> Line:
+        line = Line(self.opened())
+        line.put(head(1), rows(1))
+        return line
+
+    @staticmethod
+    def _claim(line: Line, owner: str, now: int = NOW) -> int:
+        claimed = decisions.claimed(line.head, "thread", owner, LEASE, now)
+        line.put(claimed)
+        return claimed.token
+
+    @staticmethod
+    def _row_by(line: Line, token: int | None, now: int, seq: int = 2) -> Swap:
+        """A row that whoever has `token` (None: a one-shot write) would swap in now, if that may be."""
+        present = line.head
+        decisions.check_may_write(present, "thread", token, now)
+        after = head(seq, token=present.token, owner=present.owner, expires_at=present.expires_at)
+        if token is None and present.owner:
+            after = head(seq, token=present.token + 1)
+        return Swap(line.key, encode_head(line.key, present), encode_head(line.key, after), after, (row(seq),))
+
+    def test_a_claim_is_kept(self) -> None:
+        """Owner, token and expiry are in the head; the status is working."""
+        line = self._begun()
+        token = self._claim(line, "me")
+        assert (line.head.owner, line.head.token, line.head.expires_at) == ("me", token, NOW + LEASE)
+        assert line.head.status == Status.WORKING
+
+    def test_a_thread_that_never_was_can_be_claimed(self) -> None:
+        """A run may begin before its first row."""
+        line = Line(self.opened())
+        line.put(decisions.claimed(None, "thread", "me", LEASE, NOW))
+        assert line.head.owner == "me"
+        assert line.head.seq == 0
+
+    def test_a_held_thread_cannot_be_claimed(self) -> None:
+        """The second is told who holds it, and for how long."""
+        line = self._begun()
+        self._claim(line, "me")
+        try:
+            self._claim(line, "you", NOW + LEASE // 2)
+        except LeaseHeld as error:
+            assert error.owner == "me"
+            assert 14 < error.remaining <= 15
+        else:
+            raise AssertionError("a held thread was claimed")
+
+    def test_of_two_claims_of_one_head_one_is_refused(self) -> None:
+        """Both decided rightly by what they had read; the swap lets one in."""
+        line = self._begun()
+        mine = line.swap(decisions.claimed(line.head, "thread", "me", LEASE, NOW))
+        yours = line.swap(decisions.claimed(line.head, "thread", "you", LEASE, NOW))
+        assert line.backend.swap([yours]) == [True]
+        line.refused(mine)
+        assert line.head.owner == "you"
+
+    def test_a_one_shot_write_is_refused_while_a_lease_stands(self) -> None:
+        """`LeaseHeld`; and if it had decided before the claim, its swap is refused."""
+        line = self._begun()
+        early = self._row_by(line, None, NOW)
+        self._claim(line, "me")
+        line.refused(early)
+        refuses(LeaseHeld, lambda: self._row_by(line, None, NOW + LEASE - 1))
+        assert line.seqs == [1]
+
+    def test_a_one_shot_write_ends_a_dead_lease(self) -> None:
+        """After expiry it is accepted and raises the token, so that the old holder is out for good."""
+        line = self._begun()
+        token = self._claim(line, "me")
+        late = self._row_by(line, token, NOW + 1)
+        assert line.backend.swap([self._row_by(line, None, NOW + LEASE)]) == [True]
+        assert line.head.token == token + 1
+        line.refused(late)
+        refuses(Fenced, lambda: self._row_by(line, token, NOW + LEASE, 3))
+
+    def test_a_stale_token_is_refused(self) -> None:
+        """After a takeover the old holder is `Fenced`, and a swap it had ready is refused."""
+        line = self._begun()
+        old = self._claim(line, "me")
+        ready = self._row_by(line, old, NOW + 1)
+        new = self._claim(line, "you", NOW + LEASE)
+        assert new == old + 1
+        line.refused(ready)
+        refuses(Fenced, lambda: self._row_by(line, old, NOW + LEASE))
+        refuses(Fenced, lambda: decisions.renewed(line.head, "thread", old, LEASE, NOW))
+        refuses(Fenced, lambda: decisions.released(line.head, "thread", old, Status.IDLE, NOW))
+        assert line.backend.swap([self._row_by(line, new, NOW + LEASE)]) == [True]
+
+    def test_a_holder_writes_though_its_lease_ran_out(self) -> None:
+        """As long as nobody took over, the token is what counts, not the clock."""
+        line = self._begun()
+        token = self._claim(line, "me")
+        assert line.backend.swap([self._row_by(line, token, NOW + 10 * LEASE)]) == [True]
+
+    def test_a_renewal_extends_the_lease(self) -> None:
+        """And keeps the token."""
+        line = self._begun()
+        token = self._claim(line, "me")
+        line.put(decisions.renewed(line.head, "thread", token, LEASE, NOW + LEASE // 2))
+        refuses(LeaseHeld, lambda: decisions.claimed(line.head, "thread", "you", LEASE, NOW + LEASE))
+        assert line.head.token == token
+
+    def test_a_renewal_and_a_takeover_cannot_both_succeed(self) -> None:
+        """Whichever comes second is refused."""
+        line = self._begun()
+        token = self._claim(line, "me")
+        renewal = line.swap(decisions.renewed(line.head, "thread", token, LEASE, NOW + LEASE))
+        takeover = line.swap(decisions.claimed(line.head, "thread", "you", LEASE, NOW + LEASE))
+        assert line.backend.swap([renewal]) == [True]
+        line.refused(takeover)
+        assert line.head.owner == "me"
+
+    def test_a_release_lets_the_next_in(self) -> None:
+        """Under the status the run leaves behind, with a higher token for the next."""
+        line = self._begun()
+        token = self._claim(line, "me")
+        line.put(decisions.released(line.head, "thread", token, Status.COMPLETE, NOW + 1))
+        assert (line.head.status, line.head.owner) == (Status.COMPLETE, "")
+        assert self._claim(line, "you", NOW + 2) == token + 1
+
+    def test_a_clock_that_goes_back_lets_nobody_in(self) -> None:
+        """It can only delay a takeover: tokens go up, and one holder stands."""
+        line = self._begun()
+        tokens = [self._claim(line, "first")]
+        for number, now in enumerate((NOW - LEASE, NOW - 1, 0)):
+            refuses(LeaseHeld, partial(decisions.claimed, line.head, "thread", "you", LEASE, now))
+            assert line.backend.swap([self._row_by(line, tokens[0], now, number + 2)]) == [True]
+            line.stored = line.encoded or b""
+        tokens.append(self._claim(line, "second", NOW + LEASE))
+        line.put(decisions.renewed(line.head, "thread", tokens[1], LEASE, 0))
+        tokens.append(self._claim(line, "third", NOW))
+        assert tokens == sorted(set(tokens))
+        assert line.seqs == [4, 3, 2, 1]
+
+    def test_a_deleted_thread_takes_no_writer(self) -> None:
+        """`Deleted` for claims and writes; the tombstone keeps the token."""
+        line = self._begun()
+        token = self._claim(line, "me")
+        ready = self._row_by(line, token, NOW)
+        line.put(decisions.deleted(line.head, NOW), drop=Drop(everything=True))
+        line.refused(ready)
+        refuses(Deleted, lambda: self._row_by(line, token, NOW))
+        refuses(Deleted, lambda: decisions.claimed(line.head, "thread", "you", LEASE, NOW))
+        assert line.head.token == token
+
+    def test_a_revived_thread_takes_no_writer_of_its_former_life(self) -> None:
+        """The tokens go on, so an old one is refused for ever, though seq and owner may come again."""
+        line = self._begun()
+        token = self._claim(line, "me")
+        ready = self._row_by(line, token, NOW)
+        line.put(decisions.deleted(line.head, NOW), drop=Drop(everything=True))
+        line.put(decisions.revived(line.head))
+        refuses(Fenced, lambda: self._row_by(line, token, NOW))
+        line.put(head(1, token=line.head.token), rows(1))
+        new = self._claim(line, "me")
+        assert new > token + 1
+        line.refused(ready)
+        assert line.seqs == [1]
+

@@ -1,0 +1,105 @@
+"""Heads, rows, blobs and swaps to try a backend with. Its bytes mean nothing: a backend must not look inside."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.records.head import Head, decode_head, encode_head
+from holdfast.records.identity import namespace_prefix, thread_key
+from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
+from holdfast.stores.backend import Backend
+
+EVERY_BYTE = bytes(range(256))
+_FIRST = Head(
+    incarnation=EVERY_BYTE[:16], base=1, digest=EVERY_BYTE[16:32], status="idle", created_at=1_000, updated_at=1_000
+)
+
+
+def key(thread_id: str = "thread", namespace: str = "") -> bytes:
+    """The key of a thread."""
+    return thread_key(namespace_prefix(namespace), thread_id)
+
+
+def head(seq: int = 1, **fields: Any) -> Head:
+    """A head at `seq`; `fields` replace what it has otherwise."""
+    return replace(_FIRST, seq=seq, checkpoint=seq, **fields)
+
+
+def row(seq: int, base: int = 1, body: bytes | None = None) -> Row:
+    """A row of made-up bytes, every byte value among them."""
+    header = b"header %d " % seq + EVERY_BYTE
+    content = b"body %d " % seq + EVERY_BYTE if body is None else body
+    return Row(seq, base, sha256(header + content).digest()[:16], header, content)
+
+
+def rows(*seqs: int, base: int = 1) -> tuple[Row, ...]:
+    """Several rows on one base."""
+    return tuple(row(seq, base) for seq in seqs)
+
+
+def blob(number: int, size: int = 300) -> tuple[bytes, bytes]:
+    """The id and the bytes of a blob."""
+    data = (b"blob %d " % number + EVERY_BYTE * (size // 256 + 1))[:size]
+    return number.to_bytes(5, "big") + sha256(data).digest()[:11], data
+
+
+def blobs(*numbers: int) -> dict[bytes, bytes]:
+    """Several blobs by id."""
+    return dict(map(blob, numbers))
+
+
+class Line:
+    """One thread of a backend under test, and the head it was given last."""
+
+    def __init__(self, backend: Backend, thread: bytes | None = None) -> None:
+        self.backend = backend
+        self.key = key() if thread is None else thread
+        self.stored = b""
+
+    def swap(
+        self,
+        after: Head,
+        rows: tuple[Row, ...] = (),
+        blobs: Mapping[bytes, bytes] | None = None,
+        consumed: tuple[str, ...] = (),
+        drop: Drop = KEEP_ALL,
+    ) -> Swap:
+        """The swap from the present head to this one."""
+        return Swap(self.key, self.stored, encode_head(self.key, after), after, rows, blobs or {}, consumed, drop)
+
+    def put(
+        self,
+        after: Head,
+        rows: tuple[Row, ...] = (),
+        blobs: Mapping[bytes, bytes] | None = None,
+        consumed: tuple[str, ...] = (),
+        drop: Drop = KEEP_ALL,
+    ) -> Swap:
+        """Make that swap; it must be accepted."""
+        swap = self.swap(after, rows, blobs, consumed, drop)
+        assert self.backend.swap([swap]) == [True], "a swap onto the present head was refused"
+        self.stored = swap.replacement
+        return swap
+
+    def refused(self, swap: Swap) -> None:
+        """Try a swap; it must be refused."""
+        assert self.backend.swap([swap]) == [False], "a swap onto another head was accepted"
+
+    @property
+    def encoded(self) -> bytes | None:
+        """The head as the backend has it."""
+        return self.backend.heads([self.key])[0]
+
+    @property
+    def head(self) -> Head:
+        """The same, decoded."""
+        encoded = self.encoded
+        assert encoded is not None, "the thread has no head"
+        return decode_head(self.key, encoded)
+
+    @property
+    def seqs(self) -> list[int]:
+        """The seqs of all rows, newest first."""
+        return [entry.seq for entry in self.backend.index(self.key, None, None)]

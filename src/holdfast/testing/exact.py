@@ -1,0 +1,66 @@
+"""Comparing values exactly: 1, True and 1.0 differ, so do -0.0 and 0.0, the order of keys counts, and nan equals nan."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def difference(expected: Any, actual: Any, path: str = "state") -> str | None:
+    """Where and how two values differ first, in a sentence; None if they are exactly the same."""
+    if type(expected) is not type(actual):
+        return f"{path}: {type(expected).__name__} {expected!r:.100} became {type(actual).__name__} {actual!r:.100}"
+    if isinstance(expected, Mapping):
+        return _mappings(expected, actual, path)
+    if isinstance(expected, list | tuple):
+        return _sequences(expected, actual, path)
+    if isinstance(expected, set | frozenset):
+        return _sets(expected, actual, path)
+    return None if _same_leaf(expected, actual) else f"{path}: {expected!r:.200} became {actual!r:.200}"
+
+
+def _mappings(expected: Mapping[Any, Any], actual: Mapping[Any, Any], path: str) -> str | None:
+    keys, others = list(expected), list(actual)
+    if len(keys) != len(others):
+        return f"{path}: keys {keys!r:.200} became {others!r:.200}"
+    for key, other in zip(keys, others, strict=True):
+        found = difference(key, other, f"a key of {path}") or difference(expected[key], actual[other], f"{path}[{key!r}]")
+        if found:
+            return found
+    return None
+
+
+def _sequences(expected: Any, actual: Any, path: str) -> str | None:
+    if len(expected) != len(actual):
+        return f"{path}: {len(expected)} items became {len(actual)}"
+    for index, (one, other) in enumerate(zip(expected, actual, strict=True)):
+        found = difference(one, other, f"{path}[{index}]")
+        if found:
+            return found
+    return None
+
+
+def _sets(expected: Any, actual: Any, path: str) -> str | None:
+    """Sets have no order: each member needs its exact like among the others."""
+    left = list(actual)
+    for member in expected:
+        match = next((other for other in left if difference(member, other) is None), left)
+        if match is left:
+            return f"{path}: {member!r:.100} is missing"
+        left.remove(match)
+    return f"{path}: {left!r:.200} came in addition" if left else None
+
+
+def _same_leaf(expected: Any, actual: Any) -> bool:
+    if type(expected) in {str, bytes, int, bool, type(None)}:
+        return bool(expected == actual)
+    if isinstance(expected, float):
+        if math.isnan(expected) or math.isnan(actual):
+            return math.isnan(expected) and math.isnan(actual)
+        return bool(expected == actual) and math.copysign(1, expected) == math.copysign(1, actual)
+    return bool(expected == actual) and repr(expected) == repr(actual)
+
+
+def assert_exact(expected: Any, actual: Any, what: str = "state") -> None:
+    """AssertionError with the first difference, if there is any."""
+    found = difference(expected, actual, what)
+    assert found is None, found

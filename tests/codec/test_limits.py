@@ -1,0 +1,189 @@
+"""Limits hold at save and at load, and whatever was saved can be loaded."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codec.samples import EVERYTHING, Note, Pair
+from holdfast.codec import DEFAULT, Limits, decode, encode, scan
+from holdfast.records.errors import ConfigurationError, LimitExceeded
+
+Wrap = Callable[[Any], Any]
+WRAPPERS: dict[str, Wrap] = {
+    "list": lambda value: [value],
+    "tuple": lambda value: (value,),
+    "map": lambda value: {"k": value},
+    "mapping": lambda value: {1: value},
+    "siblings": lambda value: [1, value, "x" * 40],
+}
+
+
+def nested(depth: int, wrap: Wrap, value: Any = None) -> Any:
+    for _ in range(depth):
+        value = wrap(value)
+    return value
+
+
+def noted(value: Any) -> Note:
+    return Note("n", rest=value)
+
+
+def depth_of(value: Any) -> int:
+    """How deep a value nests, counted the plain way."""
+    if isinstance(value, Note):
+        return 2 + max(depth_of(value.rest), depth_of(value.log))
+    if isinstance(value, dict):
+        return 1 + max((depth_of(item) for pair in value.items() for item in pair), default=0)
+    if isinstance(value, list | tuple | frozenset):
+        return 1 + max(map(depth_of, value), default=0)
+    return 0
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_two_hundred_levels_can_be_stored_and_no_more(wrap: Wrap) -> None:
+    value = nested(200, wrap)
+    assert decode(encode(value)) == value
+    with pytest.raises(LimitExceeded, match="deeper"):
+        encode(nested(201, wrap))
+
+
+def test_an_object_counts_as_two_levels() -> None:
+    value = nested(100, Pair)
+    assert decode(encode(value)) == value
+    for excess in (nested(101, Pair), [value]):
+        with pytest.raises(LimitExceeded):
+            encode(excess)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([*WRAPPERS.values(), noted]), st.integers(1, 60)), max_size=6),
+    st.sampled_from([None, (1, 2), [], {}, {1: 2}, frozenset({1})]),
+)
+def test_depth_is_counted_exactly_whatever_nests_in_what(runs: list[tuple[Wrap, int]], core: Any) -> None:
+    value = core
+    for wrap, times in runs:
+        value = nested(times, wrap, value)
+    if depth_of(value) <= 200:
+        assert decode(encode(value)) == value
+    else:
+        with pytest.raises(LimitExceeded):
+            encode(value)
+
+
+def cycles() -> list[Any]:
+    in_list: list[Any] = []
+    in_list.append(in_list)
+    in_dict: dict[str, Any] = {}
+    in_dict["self"] = [in_dict]
+    in_tuple: list[Any] = []
+    in_tuple.append((1, in_tuple))
+    in_mapping: dict[int, Any] = {}
+    in_mapping[1] = in_mapping
+    in_object = Note("x")
+    in_object.rest = [in_object]
+    far: list[Any] = []
+    far.append(nested(150, WRAPPERS["list"], (far,)))
+    return [in_list, in_dict, in_tuple, in_mapping, in_object, far]
+
+
+@pytest.mark.parametrize("value", cycles(), ids=["list", "dict", "tuple", "mapping", "object", "far"])
+def test_a_cycle_is_refused(value: Any) -> None:
+    with pytest.raises(LimitExceeded):
+        encode(value)
+
+
+def test_a_stack_that_is_nearly_full_is_an_error_of_ours() -> None:
+    value = nested(200, WRAPPERS["tuple"])
+    data = encode(value)
+
+    def at_depth(depth: int, call: Callable[[], object]) -> object:
+        return call() if depth == 0 else at_depth(depth - 1, call)
+
+    for call in (lambda: encode(value), lambda: decode(data)):
+        with pytest.raises(LimitExceeded, match="nests too deep"):
+            at_depth(800, call)
+
+
+@pytest.mark.parametrize("head", [b"\x91", b"\x81\xa1k", b"\xdc\x00\x01", b"\xdf\x00\x00\x00\x01\xa1k", b"\x92\x01"])
+@pytest.mark.parametrize("depth", [209, 300, 1000, 5000, 100_000])
+def test_stored_bytes_that_nest_too_deep_are_refused(head: bytes, depth: int) -> None:
+    if len(head) * depth > 4096 and depth < 1000:
+        pytest.skip("left to the interpreter's guard")
+    with pytest.raises(LimitExceeded):
+        decode(head * depth + b"\xc0")
+
+
+@pytest.mark.parametrize("code", [1, 2, 3, 4])
+@pytest.mark.parametrize("depth", [209, 400, 3000])
+def test_extensions_in_extensions_are_refused_too(code: int, depth: int) -> None:
+    data = b"\x90"
+    for _ in range(depth):
+        data = b"\xc9" + len(data).to_bytes(4, "big") + bytes((code,)) + data
+    with pytest.raises(LimitExceeded):
+        decode(data)
+
+
+def test_longer_bytes_may_nest_deeper_than_the_default_but_not_than_asked_for() -> None:
+    data = b"\x92" + b"\xc4\xff" + b"x" * 255 + b"\x91" * 300 + b"\xc0"
+    padded = b"\x92" + encode(b"x" * 5000) + b"\x91" * 300 + b"\xc0"
+    assert len(decode(padded)) == 2
+    for given_data, limits in ((data, DEFAULT), (padded, Limits(depth=100))):
+        with pytest.raises(LimitExceeded):
+            decode(given_data, limits=limits)
+
+
+def test_an_item_of_full_depth_can_be_appended_to_a_list_in_a_list() -> None:
+    item = nested(200, WRAPPERS["tuple"])
+    assert decode(b"\x91\x91\x91" + encode(item)) == [[[item]]]
+
+
+def test_size_is_limited_at_save_and_at_load() -> None:
+    limits = Limits(size=100)
+    data = encode(b"x" * 98, limits=limits)
+    assert len(data) == 100
+    assert decode(data, limits=limits) == b"x" * 98
+    with pytest.raises(LimitExceeded, match="state takes 101 bytes; the limit is 100"):
+        encode(b"x" * 99, path="state", limits=limits)
+    with pytest.raises(LimitExceeded):
+        decode(encode(b"x" * 99), limits=limits)
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        ([1, 2, 3], 4),
+        ({"a": [1, "x" * 500], "b": b"y" * 500}, 7),
+        ([(1, 2), {3: 4}, "\ud800" * 5], 8),
+        ([2**80, 1.5, 2**40, -5, -500, "z" * 70_000, b"z" * 70_000], 8),
+        (Note("x" * 40), 10),
+        ([[None] * 20, {str(i): i for i in range(20)}], 63),
+    ],
+)
+def test_items_are_counted_exactly(value: Any, count: int) -> None:
+    data = encode(value)
+    assert scan.count_items(data, 10**9, 300) == count
+    assert encode(value, limits=Limits(items=count)) == data
+    assert len([decode(data, limits=Limits(items=count))]) == 1
+    for call in (lambda limits: encode(value, limits=limits), lambda limits: decode(data, limits=limits)):
+        with pytest.raises(LimitExceeded, match="items"):
+            call(Limits(items=count - 1))
+
+
+def test_the_scan_walks_through_every_kind_of_value() -> None:
+    data = encode(EVERYTHING)
+    assert scan.count_items(data, 10**9, 300) > len(EVERYTHING)
+    assert decode(data, limits=Limits(items=200_000, depth=50)) is not None
+    assert len(decode(encode([[]] * 400))) == 400
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"depth": 0}, {"depth": 201}, {"size": 0}, {"items": 0}, {"expansion": 0}, {"expansion_floor": 0}],
+)
+def test_limits_that_cannot_be_kept_are_refused(limits: dict[str, int]) -> None:
+    with pytest.raises(ConfigurationError):
+        Limits(**limits)

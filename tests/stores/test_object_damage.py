@@ -1,0 +1,138 @@
+"""Damaged objects are found, and never taken for something else."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from holdfast.records.errors import (
+    Corrupt,
+)
+from holdfast.records.rows import Drop
+from holdfast.stores.object_map import ObjectMap
+from holdfast.stores.object_names import head_name
+from holdfast.stores.object_record import bind, unbind
+from holdfast.stores.objects import ObjectBackend
+from stores.object_scenes import IDS, OTHER, SPACE, THREAD, head, leave_garbage, make, names, play, process, row, steps
+
+
+def flips(kept: ObjectMap, name: str) -> Iterator[None]:
+    """The object with one bit of each byte flipped, in turn."""
+    data, tag = kept.kept[name]
+    for at in range(len(data)):
+        kept.kept[name] = (data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :], tag)
+        yield
+    kept.kept[name] = (data, tag)
+
+
+def test_a_flipped_bit_in_a_head_object_is_found_by_all_who_read_it() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(2))
+    process(kept).post(THREAD, "k", b"v")
+    reads: list[Callable[[ObjectBackend], object]] = [
+        lambda backend: backend.heads([THREAD]),
+        lambda backend: backend.rows(THREAD, 1),
+        lambda backend: backend.index(THREAD, None, None),
+        lambda backend: backend.blobs(THREAD, IDS),
+        lambda backend: backend.inbox(THREAD),
+        lambda backend: backend.threads(SPACE, (), (), None, 10),
+        lambda backend: backend.post(THREAD, "l", b"v"),
+        lambda backend: backend.swap(steps(1, start=3)),
+    ]
+    for _ in flips(kept, head_name(THREAD)):
+        for read in reads:
+            with pytest.raises(Corrupt) as raised:
+                read(process(kept))
+            assert raised.value.record == f"object {head_name(THREAD)}"
+        assert len(process(kept).check()) == 1
+    assert process(kept).check() == []
+
+
+def test_a_flipped_bit_in_a_row_object_never_gives_another_row_under_its_digest() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(2))
+    for _ in flips(kept, names(kept, "/rows/")[1]):
+        try:
+            found = process(kept).rows(THREAD, 2)
+        except Corrupt:
+            continue
+        assert found[1].digest == row(2).digest
+        assert (found[1].header, found[1].body) != (row(2).header, row(2).body) or found == [row(1), row(2)]
+
+
+def test_a_flipped_bit_in_a_post_is_found() -> None:
+    kept = ObjectMap()
+    process(kept).post(THREAD, "k", b"value")
+    for _ in flips(kept, names(kept, "/posts/")[0]):
+        with pytest.raises(Corrupt):
+            process(kept).inbox(THREAD)
+
+
+def test_objects_that_changed_places_are_found() -> None:
+    kept = ObjectMap()
+    play(process(kept), [*steps(2), *steps(2, thread=OTHER)])
+    first, second = names(kept, f"{head_name(THREAD)[:-4]}")[-3:-1]
+    kept.kept[first], kept.kept[second] = kept.kept[second], kept.kept[first]
+    with pytest.raises(Corrupt, match="it holds row 2"):
+        process(kept).index(THREAD, 2, None)
+    kept.kept[head_name(THREAD)] = kept.kept[head_name(OTHER)]
+    with pytest.raises(Corrupt, match="digest"):
+        process(kept).heads([THREAD])
+
+
+def test_a_record_of_another_thread_or_shape_is_damage_even_under_a_right_digest() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(1, thread=OTHER))
+    content = unbind(head_name(OTHER), kept.kept[head_name(OTHER)][0])
+    for wrong, message in ((content, "another thread"), (b"\x93\x01\x02\x03", "damaged")):
+        kept.kept[head_name(THREAD)] = (bind(head_name(THREAD), wrong), "1")
+        with pytest.raises(Corrupt, match=message):
+            process(kept).heads([THREAD])
+
+
+def test_a_missing_row_is_left_out_and_no_other_is_taken_for_it() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(5))
+    leave_garbage(kept, make(head(5), head(6), row(6, "lost")))
+    kept.delete(names(kept, "/rows/")[2])
+    backend = process(kept)
+    assert [entry.seq for entry in backend.rows(THREAD, 5)] == [4, 5]
+    assert [entry.seq for entry in backend.index(THREAD, None, None)] == [5, 4]
+    assert backend.rows(THREAD, 3) == []
+    with pytest.raises(Corrupt, match="row 3"):
+        backend.swap([make(head(5), head(5, token=1), drop=Drop(rows=((4, 5),)))])
+
+
+def test_a_row_that_goes_between_listing_and_reading_is_left_out() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(3))
+
+    def hook(call: str, name: str) -> None:
+        if call == "get" and "/rows/000000000002" in name:
+            kept.delete(name)
+
+    assert [entry.seq for entry in process(kept, hook).rows(THREAD, 3)] == [1, 3]
+
+
+def test_a_winning_row_that_is_missing_keeps_the_blobs_of_the_loser() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(2))
+    winning = steps(1, start=3)[0]
+
+    def hook(call: str, name: str) -> None:
+        if call == "put_if_match":
+            play(process(kept), [winning])
+        if call == "get" and "/rows/" in name:
+            kept.delete(name)
+
+    loser = process(kept, hook)
+    loser.heads([THREAD])
+    assert loser.swap([make(head(2), head(3, token=1), row(3, "lost"), blobs=winning.blobs)]) == [False]
+    assert process(kept).blobs(THREAD, list(winning.blobs)) == winning.blobs
+
+
+def test_a_missing_post_is_damage() -> None:
+    kept = ObjectMap()
+    process(kept).post(THREAD, "k", b"v")
+    kept.delete(names(kept, "/posts/")[0])
+    with pytest.raises(Corrupt, match="missing"):
+        process(kept).inbox(THREAD)

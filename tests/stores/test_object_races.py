@@ -1,0 +1,164 @@
+"""Writers of one thread in an object store: the loser of a race does no harm, nor does what it leaves behind."""
+
+from hashlib import sha256
+
+import pytest
+
+from holdfast.records.head import Head
+from holdfast.records.rows import Drop, Swap
+from holdfast.stores.memory import MemoryBackend
+from holdfast.stores.object_map import ObjectMap
+from holdfast.stores.objects import ObjectBackend
+from stores.object_scenes import (
+    THREAD,
+    Crashed,
+    Fault,
+    blob,
+    head,
+    leave_garbage,
+    make,
+    names,
+    play,
+    process,
+    row,
+    steps,
+    view,
+)
+
+
+def race(first: Swap, second: Swap, kept: ObjectMap, count: int = 2) -> tuple[ObjectBackend, ObjectBackend]:
+    """Two processes that both know the head; the first one wins."""
+    play(process(kept), steps(count))
+    winner, loser = process(kept), process(kept)
+    winner.heads([THREAD])
+    loser.heads([THREAD])
+    assert winner.swap([first]) == [True]
+    assert loser.swap([second]) == [False]
+    return winner, loser
+
+
+def test_the_loser_of_a_race_takes_its_objects_back() -> None:
+    kept = ObjectMap()
+    ours = make(head(2), head(3), row(3, "ours"), blobs=dict([blob(3, b"3")]))
+    theirs = make(head(2), head(3, token=9), row(3, "theirs"), blobs=dict([blob(3, b"big")]))
+    winner, loser = race(ours, theirs, kept)
+    assert len(names(kept, "/rows/")) == len(names(kept, "/blobs/")) == 3
+    assert winner.rows(THREAD, 3)[-1] == row(3, "ours")
+    assert view(winner) == view(loser)
+
+
+def test_a_blob_that_the_winner_wrote_too_is_not_taken_back() -> None:
+    kept = ObjectMap()
+    same = dict([blob(3, b"3")])
+    ours = make(head(2), head(3), row(3, "ours"), blobs=same)
+    winner, _ = race(ours, make(head(2), head(3, token=9), row(3, "theirs"), blobs=same), kept)
+    assert winner.blobs(THREAD, list(same)) == same
+
+
+def test_a_row_that_the_winner_wrote_too_is_not_taken_back() -> None:
+    kept = ObjectMap()
+    both = dict([blob(3, b"3")])
+    ours = make(head(2), head(3), row(3), blobs=both)
+    winner, _ = race(ours, make(head(2), head(3, token=9), row(3), blobs=both), kept)
+    assert [entry.seq for entry in winner.rows(THREAD, 3)] == [1, 2, 3]
+    assert winner.blobs(THREAD, list(both)) == both
+
+
+def test_a_row_above_the_last_is_left_since_another_may_be_committing_an_equal_one() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(2))
+    zombie, heir = process(kept), process(kept)
+    zombie.heads([THREAD])
+    play(heir, [make(head(2), head(2, token=1))])
+    assert zombie.swap([make(head(2), head(3), row(3))]) == [False]
+    assert len(names(kept, "/rows/")) == 3
+    assert [entry.seq for entry in heir.index(THREAD, None, None)] == [2, 1]
+    play(heir, [make(head(2, token=1), head(3, token=1), row(3))])
+    assert heir.rows(THREAD, 3)[-1] == row(3)
+
+
+def test_the_blobs_of_a_loser_stay_where_the_winning_row_is_gone_again() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(2))
+    loser = process(kept)
+    loser.heads([THREAD])
+    winner = process(kept)
+    play(winner, steps(3, start=3))
+    play(winner, [make(head(5), head(5, token=1), drop=Drop(rows=((1, 5),)))])
+    lost = make(head(2), head(3, token=7), row(3, "lost"), blobs=dict([blob(3, b"3")]))
+    assert loser.swap([lost]) == [False]
+    assert winner.blobs(THREAD, list(lost.blobs)) == lost.blobs
+    assert [entry.seq for entry in winner.index(THREAD, None, None)] == [5]
+
+
+def test_a_loser_whose_thread_was_deleted_meanwhile_takes_everything_back() -> None:
+    kept = ObjectMap()
+    gone = make(head(2), Head(token=1, deleted=True), drop=Drop(everything=True))
+    race(gone, make(head(2), head(3), row(3), blobs=dict([blob(3, b"3")])), kept)
+    assert names(kept, "/rows/") == names(kept, "/blobs/") == []
+
+
+def test_a_refused_drop_of_everything_leaves_the_thread_alone() -> None:
+    kept = ObjectMap()
+    start_again = make(head(2), head(1, token=5), row(1, "again"), drop=Drop(everything=True))
+    winner, _ = race(steps(1, start=3)[0], start_again, kept)
+    model = MemoryBackend()
+    play(model, steps(3))
+    assert view(winner) == view(model)
+
+
+def test_garbage_of_lost_races_is_ignored_and_goes_with_the_next_prune() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(2))
+    leave_garbage(kept, make(head(2), head(4), row(3, "lost"), row(4, "lost")))
+    backend = process(kept)
+    play(backend, steps(3, start=3))
+    model = MemoryBackend()
+    play(model, steps(5))
+    assert view(backend) == view(model)
+    assert len(names(kept, "/rows/")) == 7
+    prune = make(head(5), head(5, token=1), drop=Drop(rows=((1, 2), (4, 5))))
+    play(backend, [prune])
+    play(model, [prune])
+    assert view(backend) == view(model)
+    assert [name.rpartition("/")[2][:12] for name in names(kept, "/rows/")] == [f"{seq:012}" for seq in (2, 3, 5)]
+
+
+def test_garbage_that_appears_beside_a_row_whose_successor_was_dropped_is_not_taken_for_it() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(2))
+    zombie = process(kept, Fault(Crashed(), lambda it: it.startswith("put_if_match")))
+    zombie.heads([THREAD])
+    backend = process(kept)
+    play(backend, [*steps(4, start=3), make(head(6), head(6, token=1), drop=Drop(rows=((4, 6),)))])
+    with pytest.raises(Crashed):
+        zombie.swap([make(head(2), head(4), row(3, "~lost"), row(4, "~lost"))])
+    assert len(names(kept, "/rows/")) == 6
+    assert backend.rows(THREAD, 3) == [row(1), row(2), row(3)]
+    assert backend.rows(THREAD, 4) == []
+    assert [entry.seq for entry in process(kept).index(THREAD, None, None)] == [6, 3, 2, 1]
+
+
+def test_objects_of_strangers_among_the_rows_are_left_alone() -> None:
+    kept = ObjectMap()
+    backend = process(kept)
+    play(backend, steps(3))
+    stranger = names(kept, "/rows/")[0].rpartition("/")[0] + "/000000000002-readme"
+    kept.put_if_absent(stranger, b"")
+    play(backend, [make(head(3), head(3, token=1), drop=Drop(rows=((1, 3),)))])
+    assert [entry.seq for entry in backend.index(THREAD, None, None)] == [3]
+    assert stranger in kept.kept
+
+
+def test_equal_heads_are_told_apart_even_where_tags_are_hashes_of_the_content() -> None:
+    class Hashing(ObjectMap):
+        def _tag(self, data: bytes) -> str:
+            return sha256(data).hexdigest()
+
+    kept = Hashing()
+    first, second = process(kept), process(kept)
+    play(first, [make(None, head(1), row(1))])
+    second.heads([THREAD])
+    play(first, [make(head(1), head(1, token=1)), make(head(1, token=1), head(1), drop=Drop(rows=((1, 2),)))])
+    play(second, [make(head(1), head(2), row(2, base=2))])
+    assert [entry.seq for entry in first.index(THREAD, None, None)] == [2]
