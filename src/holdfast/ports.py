@@ -6,13 +6,15 @@ and `run_blocking` steps the coroutine to its end without an event loop.
 
 import os
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from threading import Event, Lock
+from threading import Event, Lock, get_ident
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from holdfast.records.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
     from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
@@ -143,6 +145,7 @@ class AsyncPorts(_SystemPorts):
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
         self._process = 0
+        self._waker: _Waker | None = None
 
     async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it on one of the store's own threads, never on the shared default pool."""
@@ -156,19 +159,12 @@ class AsyncPorts(_SystemPorts):
         from asyncio import get_running_loop
 
         loop = get_running_loop()
+        waker = self._waker
+        if waker is None or waker.loop is not loop:
+            waker = self._waker = _Waker(loop)
         done = loop.create_future()
-
-        def wake() -> None:
-            if not done.done():
-                done.set_result(None)
-
-        def settled() -> None:
-            # The loop may be gone if its task was: then nobody waits.
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(wake)
-
-        loop.call_soon(driver.nudge)
-        ticket.when_settled(settled)
+        waker.nudge_soon(driver)
+        ticket.when_settled(lambda: waker.wake(done))
         await done
         return ticket.result()
 
@@ -191,6 +187,49 @@ class AsyncPorts(_SystemPorts):
             self._executor = ThreadPoolExecutor(self.THREADS, thread_name_prefix="holdfast")
             self._process = os.getpid()
         return self._executor
+
+
+class _Waker:
+    """Wakes the tasks of one event loop: once for a whole batch of settled tickets, not once for each."""
+
+    def __init__(self, loop: "AbstractEventLoop") -> None:
+        self.loop = loop
+        self._thread = get_ident()
+        self._ready: deque[Future[None]] = deque()
+        self._nudging: set[Driver] = set()
+        self._lock = Lock()
+
+    def nudge_soon(self, driver: Driver) -> None:
+        """Nudge the driver at the end of this turn of the loop, however many ask for it."""
+        if driver not in self._nudging:
+            self._nudging.add(driver)
+            self.loop.call_soon(self._nudge, driver)
+
+    def _nudge(self, driver: Driver) -> None:
+        self._nudging.discard(driver)
+        driver.nudge()
+
+    def wake(self, done: "Future[None]") -> None:
+        """Resolve a future, from any thread. The loop may be gone, if its tasks are: then nobody waits."""
+        if get_ident() == self._thread:
+            _resolve(done)
+            return
+        with self._lock:
+            self._ready.append(done)
+            is_first = len(self._ready) == 1
+        if is_first and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._wake_all)
+
+    def _wake_all(self) -> None:
+        with self._lock:
+            ready, self._ready = self._ready, deque()
+        for done in ready:
+            _resolve(done)
+
+
+def _resolve(done: "Future[None]") -> None:
+    if not done.done():
+        done.set_result(None)
 
 
 class Signal:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from codec.samples import EVERYTHING, Note, Pair
 from holdfast.codec import DEFAULT, Limits, decode, encode, scan
-from holdfast.records.errors import ConfigurationError, LimitExceeded
+from holdfast.records.errors import CodecError, ConfigurationError, LimitExceeded
 
 Wrap = Callable[[Any], Any]
 WRAPPERS: dict[str, Wrap] = {
@@ -187,3 +187,24 @@ def test_the_scan_walks_through_every_kind_of_value() -> None:
 def test_limits_that_cannot_be_kept_are_refused(limits: dict[str, int]) -> None:
     with pytest.raises(ConfigurationError):
         Limits(**limits)
+
+
+@pytest.mark.parametrize("padding", [0, 300, 5000])
+def test_depth_is_exact_in_short_and_in_long_values(padding: int) -> None:
+    for wrap in WRAPPERS.values():
+        assert encode([b"x" * padding, nested(199, wrap)])
+        with pytest.raises(LimitExceeded):
+            encode([b"x" * padding, nested(200, wrap)])
+
+
+@pytest.mark.parametrize("data", [b"\x92\x01", b"\x92\x01\xc1\x00\x00", b"\x93\xd9\xff\x01", b"\x91\xc7\x05"])
+def test_bytes_that_are_no_encoding_are_refused_while_counting(data: bytes) -> None:
+    with pytest.raises(CodecError):
+        decode(data, limits=Limits(items=1 + len(data) // 2, depth=1))
+    with pytest.raises(CodecError):
+        decode(data, limits=Limits(items=1))
+
+
+def test_many_shallow_containers_are_not_taken_for_deep_ones() -> None:
+    rows = [[[[1]] * 16] * 16] * 16
+    assert decode(encode(rows)) == rows

@@ -3,6 +3,9 @@
 import asyncio
 import datetime as dt
 import enum
+import subprocess
+import sys
+import textwrap
 import zoneinfo
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
@@ -18,7 +21,7 @@ import pytest
 from codec import samples
 from codec.samples import Client, Note, Point
 from holdfast.codec import decode, encode, storable
-from holdfast.records.errors import CodecError, UnstorableValue
+from holdfast.records.errors import CodecError, LimitExceeded, UnstorableValue
 
 
 class Text(str):
@@ -146,11 +149,15 @@ def test_everything_else_is_refused(value: Any) -> None:
     assert refusal([value]).path == "state[0]"
 
 
-@pytest.mark.parametrize(
-    "value",
-    [ormsgpack.Ext(1, b"\x90"), ormsgpack.Fragment(b"\x01"), msgspec.msgpack.Ext(1, b"\x90"), msgspec.Raw(b"\x01")],
-    ids=lambda value: f"{type(value).__module__}.{type(value).__name__}",
-)
+RAW_OBJECTS: dict[str, Callable[[], object]] = {  # made in the test: while they exist, every value is searched for them
+    "ormsgpack.Ext": lambda: ormsgpack.Ext(1, b"\x90"),
+    "ormsgpack.Fragment": lambda: ormsgpack.Fragment(b"\x01"),
+    "msgspec.Ext": lambda: msgspec.msgpack.Ext(1, b"\x90"),
+    "msgspec.Raw": lambda: msgspec.Raw(b"\x01"),
+}
+
+
+@pytest.mark.parametrize("make", RAW_OBJECTS.values(), ids=RAW_OBJECTS)
 @pytest.mark.parametrize(
     ("place", "path"),
     [
@@ -161,7 +168,10 @@ def test_everything_else_is_refused(value: Any) -> None:
     ],
     ids=["itself", "plain", "tuple", "object"],
 )
-def test_raw_msgpack_objects_of_the_libraries_are_refused(value: Any, place: Callable[[Any], Any], path: str) -> None:
+def test_raw_msgpack_objects_of_the_libraries_are_refused(
+    make: Callable[[], object], place: Callable[[Any], Any], path: str
+) -> None:
+    value = make()
     assert refusal(place(value)).path == path
     assert decode(encode([1, (2,)])) == [1, (2,)]
 
@@ -272,3 +282,42 @@ def test_an_interruption_is_not_swallowed(interruption: type[BaseException]) -> 
     with pytest.raises(interruption):
         encode([object.__new__(Slow)])
     assert isinstance(UnstorableValue("x"), CodecError)
+
+
+@pytest.mark.parametrize(("error", "seen"), [(MemoryError, MemoryError), (RecursionError, LimitExceeded)])
+def test_running_out_of_memory_or_stack_on_the_way_to_the_path_is_not_blamed_on_the_value(
+    error: type[Exception], seen: type[Exception]
+) -> None:
+    errors = [ValueError, error]
+
+    @storable
+    @dataclass
+    class Unlucky:
+        a: int
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "a":
+                raise errors.pop(0)
+            return super().__getattribute__(name)
+
+    with pytest.raises(seen):
+        encode(object.__new__(Unlucky))
+
+
+def test_the_search_for_raw_objects_is_off_unless_there_are_some() -> None:
+    code = """
+        import ormsgpack
+        from holdfast.codec import encode, raw
+        encode([(1, {2}), 2**80])
+        found = [raw.may_exist()]
+        from ormsgpack import Ext, Fragment
+        def annotated(ext: Ext) -> Fragment: ...
+        found.append(raw.may_exist())
+        kept = [Ext(1, b"x")]
+        found.append(raw.may_exist())
+        kept.clear()
+        found.append(raw.may_exist())
+        print(found)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[False, False, True, False]\n"

@@ -111,3 +111,12 @@ def test_what_comes_back_is_a_copy() -> None:
 def test_bytes_views_can_be_decoded_too() -> None:
     data = encode([1, (2,), 2**80])
     assert decode(memoryview(data)) == decode(bytearray(data)) == [1, (2,), 2**80]
+
+
+@pytest.mark.parametrize("length", [1, 16, 17, 4096, 4097])
+def test_short_and_long_values_have_encodings_of_one_kind(length: int) -> None:
+    parts: list[Any] = ["x" * length, b"x" * length, [1] * length, {str(n): n for n in range(length)}, None, 1.5, (1,)]
+    for part in parts:
+        assert encode([part]) == b"\x91" + encode(part)
+        assert encode({"k": part}) == b"\x81\xa1k" + encode(part)
+        assert same(decode(encode({"k": [part]})), {"k": [part]})

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn
 import ormsgpack
 from ormsgpack import Fragment
 
-from holdfast.codec import packing, tags
+from holdfast.codec import packing, raw, tags
 from holdfast.codec.boxes import close_box, open_box
 from holdfast.codec.limits import DEFAULT, Limits
 from holdfast.codec.packing import Refused
@@ -19,8 +19,6 @@ from holdfast.codec.pieces import container_header
 from holdfast.codec.scan import refuse_excess
 from holdfast.codec.types import leaf_writer, write_text
 from holdfast.records.errors import LimitExceeded, UnstorableValue
-
-_OUR_REFERENCES: Final = packing.raw_references()
 
 
 def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> bytes:
@@ -30,7 +28,7 @@ def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> byte
     its type. Raises UnstorableValue, with the path below `path` to what cannot be stored exactly, and LimitExceeded
     beyond the limits.
     """
-    is_suspicious = packing.raw_references() != _OUR_REFERENCES
+    is_suspicious = raw.may_exist()
     if limits is DEFAULT and not is_suspicious:
         short = packing.pack_short(value, limits.depth)
         if short is not None:
@@ -66,7 +64,7 @@ class _Encoder:
         before, self._room = self._room, reserve
         try:
             if self._suspicious:
-                packing.refuse_raw(value)
+                raw.refuse_raw(value)
             if _is_flat(value, room):
                 return ormsgpack.packb(value, default=self._special, option=packing.OPTIONS)
             return packing.pack(value, room - reserve, self._special)
@@ -83,7 +81,7 @@ class _Encoder:
             writer = leaf_writer(type(value))
             return Fragment(self._box(value) if writer is None else writer(value))
         except BaseException as error:
-            if isinstance(error, RecursionError | MemoryError) or not isinstance(error, Exception):
+            if isinstance(error, _FATAL) or not isinstance(error, Exception):
                 self._fatal = error
             raise
 
@@ -162,7 +160,7 @@ def _is_plain_map(value: dict[Any, Any]) -> bool:
 
 def _refuse(error: Exception, path: str) -> NoReturn:
     """Raise the error that tells the user where and why. An error of the value's own code is told as well."""
-    if isinstance(error, RecursionError):
+    if isinstance(error, _FATAL):
         raise error
     if not isinstance(error, Refused):
         raise UnstorableValue(f"{path}: reading it failed: {error!r}", path=path) from error
@@ -201,6 +199,7 @@ def _short(value: Any) -> str:
     return '"' + text.replace('"', '\\"') + '"'
 
 
+_FATAL: Final = (RecursionError, MemoryError)  # says nothing about the value
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _PARTS: Final = frozenset({list, dict})
 _NAMED: Final = frozenset({int, float, bool, bytes, type(None)})

@@ -5,11 +5,10 @@ their one-byte headers are cut off again: a bound on depth at the price of one s
 """
 
 from collections.abc import Callable
-from sys import getrefcount
 from typing import Any, Final
 
 import ormsgpack
-from ormsgpack import Ext, Fragment
+from ormsgpack import Ext
 
 OPTIONS: Final = (
     ormsgpack.OPT_PASSTHROUGH_BIG_INT
@@ -75,8 +74,9 @@ def pack(value: Any, room: int, default: Callable[[Any], Any]) -> bytes:
 
 
 _CONTAINERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
-_SHORT_ITEMS: Final = 16
 _SHORT_BYTES: Final = 4096
+_LONGEST: Final[dict[type, int]] = {str: _SHORT_BYTES, bytes: _SHORT_BYTES, list: 16, dict: 16}
+_UNSIZED: Final = frozenset({type(None), bool, int, float})
 
 
 def pack_short(value: Any, room: int) -> bytes | None:
@@ -84,7 +84,7 @@ def pack_short(value: Any, room: int) -> bytes | None:
 
     Whether it nests too deep is told from the bytes: there cannot be more levels than bytes that look like containers.
     """
-    if type(value) in {dict, list} and len(value) > _SHORT_ITEMS:
+    if not _looks_short(value):
         return None
     try:
         data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
@@ -95,6 +95,18 @@ def pack_short(value: Any, room: int) -> bytes | None:
     return data
 
 
+def _looks_short(value: Any) -> bool:
+    """False for what would most likely be packed in vain, and then again by `pack`: long values, or special parts."""
+    cls = type(value)
+    if cls not in _UNSIZED and (cls not in _LONGEST or len(value) > _LONGEST[cls]):
+        return False
+    for part in value.values() if cls is dict else value if cls is list else ():
+        kind = type(part)
+        if kind not in _UNSIZED and (kind not in _LONGEST or len(part) > _LONGEST[kind]):
+            return False
+    return True
+
+
 def _not_plain(value: Any) -> Any:
     raise TypeError(type(value))
 
@@ -102,22 +114,3 @@ def _not_plain(value: Any) -> Any:
 def extension(code: int, payload: bytes) -> bytes:
     """The encoding of an extension."""
     return ormsgpack.packb(Ext(code, payload))
-
-
-# The C encoder writes ormsgpack's own Ext and Fragment without asking, so a user's would pass for ours. Each of them
-# holds a reference to its type: only if there are more of these than our own, a value is searched for such objects.
-def raw_references() -> int:
-    """A number that grows when somebody else makes an ormsgpack.Ext or ormsgpack.Fragment."""
-    return getrefcount(Ext) + getrefcount(Fragment)
-
-
-def refuse_raw(value: Any) -> None:
-    """Raise Refused if the lists and dicts of a value hold an ormsgpack.Ext or ormsgpack.Fragment."""
-    waiting, seen = [value], set[int]()
-    while waiting:
-        item = waiting.pop()
-        if type(item) in {Ext, Fragment}:
-            raise Refused("raw msgpack extensions cannot be stored; store the value they stand for")
-        if type(item) in {list, dict} and id(item) not in seen:
-            seen.add(id(item))
-            waiting.extend(item if type(item) is list else item.values())

@@ -1,6 +1,5 @@
 """What ties stored bytes to one life of one thread: digests, ids of blobs, and the seal's associated data."""
 
-from collections.abc import Callable
 from hashlib import sha256
 from typing import Protocol
 from zlib import crc32
@@ -17,11 +16,21 @@ BODY = b"b"
 BLOB = b"p"
 SUMMARY = b"s"
 
+RAW = 0x0F
+"""The first byte of what a seal left as it was."""
+
 
 class Seal(Protocol):
     """Bytes to bytes: compress, then encrypt."""
 
-    seal: Callable[[bytes, bytes], bytes]
+    @property
+    def encrypted(self) -> bool:
+        """True if unsealed bytes are refused."""
+        ...
+
+    def seal(self, data: bytes, identity: bytes) -> bytes:
+        """The sealed bytes."""
+        ...
 
     def unseal(self, data: bytes, identity: bytes, *, record: str) -> bytes:
         """What was sealed under this identity, or `Corrupt` naming `record`."""
@@ -31,7 +40,7 @@ class Seal(Protocol):
 class Binding:
     """One thread (by its key), one life of it (its incarnation), and the seal in force."""
 
-    __slots__ = ("_seal", "check_start", "identity", "incarnation", "thread", "thread_id")
+    __slots__ = ("_is_plain", "_seal", "check_start", "identity", "incarnation", "thread", "thread_id")
 
     def __init__(self, thread: bytes, incarnation: bytes, seal: Seal) -> None:
         self.thread = thread
@@ -40,6 +49,7 @@ class Binding:
         self.identity = thread + incarnation
         self.check_start = crc32(self.identity)
         self._seal = seal
+        self._is_plain = not seal.encrypted
 
     @property
     def life(self) -> str:
@@ -56,6 +66,8 @@ class Binding:
 
     def unseal(self, data: bytes, seq: int, kind: bytes) -> bytes:
         """What `seal` was given."""
+        if self._is_plain and data[0] == RAW:
+            return data[1:]
         return self._seal.unseal(data, self._associated(seq, kind), record=self.row_name(seq))
 
     def seal_blob(self, data: bytes, seq: int) -> tuple[bytes, bytes]:

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 from holdfast.codec import encode
 from holdfast.history.cells import Cell, Document, Path
 from holdfast.history.opening import open_state
+from holdfast.records.errors import CodecError
 
 Draft: TypeAlias = dict[Path, "bytes | Cell"]
 """Cells by path: encoded, or the very cell of the document it was drafted against where nothing can have changed."""
@@ -16,11 +17,6 @@ _LEAVES = frozenset({str, bytes, int, float, bool, type(None)})
 
 def _root_name(path: Path) -> str:
     return path[0] + "".join(f'["{key}"]' for key in path[1:])
-
-
-def is_leaf(value: object) -> bool:
-    """True for a value that cannot change while it is the same object."""
-    return type(value) in _LEAVES
 
 
 def draft_state(state: Any, against: Document | None = None) -> tuple[Draft, dict[Path, object]]:
@@ -38,7 +34,11 @@ def draft_state(state: Any, against: Document | None = None) -> tuple[Draft, dic
             if cell is not None and cell.leaf is value and value is not None:
                 draft[path] = cell
                 continue
-        draft[path] = encode(value, path=_root_name(path))
+        try:
+            draft[path] = encode(value)
+        except CodecError:
+            encode(value, path=_root_name(path))
+            raise
     return draft, leaves
 
 

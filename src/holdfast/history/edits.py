@@ -7,7 +7,7 @@ Bytes are compared, never values: 1, True and 1.0 are three values, and the orde
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from holdfast.codec.pieces import container, split
+from holdfast.codec.pieces import split
 from holdfast.history.cells import Cell, Chunk, Kind
 
 COPY_ALL = None
@@ -15,6 +15,8 @@ Operation: TypeAlias = None | tuple[int, int] | bytes
 
 MAX_OPERATIONS = 512
 SAMPLES = 16
+SMALL_BYTES = 512
+"""Up to here a cell is written anew: cheaper than to find out what changed."""
 
 
 def common_prefix(one: Chunk, other: Chunk) -> int:
@@ -145,16 +147,16 @@ def edit_items(kind: Kind, old_count: int, old: Chunk, new_count: int, new: byte
     return builder.finished()
 
 
-def edit(old: Cell, encoded: bytes) -> tuple[Kind, int, list[Operation] | None]:
-    """The new kind, count and operations of a cell; None in place of operations if nothing changed."""
-    kind, count, header = container(encoded)
+def edit(old: Cell, kind: Kind, count: int, encoded: bytes, header: int) -> list[Operation] | None:
+    """The operations that lead to the encoding with that header; None if nothing changed."""
     if kind != old.kind:
-        return kind, count, [encoded[header:]]
+        return [encoded[header:]]
     body = old.body()
     if encoded.startswith(body, header):
         if len(encoded) - header == old.size and count == old.count:
-            return kind, count, None
-        return kind, count, [COPY_ALL, encoded[header + old.size :]] if old.size else [encoded[header:]]
+            return None
+        return [COPY_ALL, encoded[header + old.size :]] if old.size else [encoded[header:]]
     new = encoded[header:]
-    operations = edit_value(body, new) if kind == "value" else edit_items(kind, old.count, body, count, new)
-    return kind, count, operations
+    if len(new) <= SMALL_BYTES:
+        return [new] if new else []
+    return edit_value(body, new) if kind == "value" else edit_items(kind, old.count, body, count, new)

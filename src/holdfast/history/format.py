@@ -93,31 +93,38 @@ def encode_header(header: Header, check_start: int) -> bytes:
 
 def decode_header(binding: Binding, row: Row) -> Header:
     """The header of a row, checked by its CRC and against the place the row was found at."""
-    return read_header(row, binding.row_name(row.seq), binding.check_start)
+    return read_header(row, binding.thread_id, binding.check_start)
 
 
-def read_header(row: Row, name: str, check_start: int) -> Header:
-    """The header of a row that errors call `name`. It needs no key."""
-    data = row.header[:-CRC_BYTES]
-    if crc32(data, check_start).to_bytes(CRC_BYTES, "big") != row.header[-CRC_BYTES:]:
-        raise Corrupt(f"{name} is damaged: its header's checksum does not match", record=name)
+def read_header(row: Row, thread_id: str, check_start: int) -> Header:
+    """The header of a row of that thread. It needs no key."""
+    stored = row.header
     try:
-        header = _decode_header(data)
+        header = _decode_header(stored[:-CRC_BYTES])
     except msgspec.MsgspecError as error:
-        raise Corrupt(f"{name} is damaged: {error}", record=name) from error
+        raise damaged(row.seq, thread_id, str(error)) from error
+    if crc32(stored[:-CRC_BYTES], check_start).to_bytes(CRC_BYTES, "big") != stored[-CRC_BYTES:]:
+        raise damaged(row.seq, thread_id, "its header's checksum does not match")
     if header.format > FORMAT:
-        raise IncompatibleCheckpoint(f"{name} was written by a newer Holdfast (format {header.format}); upgrade holdfast")
+        raise IncompatibleCheckpoint(
+            f"row {row.seq} of {thread_id!r} was written by a newer Holdfast (format {header.format}); upgrade holdfast"
+        )
     if header.seq != row.seq or header.base != row.base:
-        raise Corrupt(f"{name} is damaged: found a row that says it is {header.seq}", record=name)
+        raise damaged(row.seq, thread_id, f"found a row that says it is {header.seq}")
     return header
+
+
+def damaged(seq: int, thread_id: str, why: str) -> Corrupt:
+    """The error for a damaged row."""
+    name = f"row {seq} of {thread_id!r}"
+    return Corrupt(f"{name} is damaged: {why}", record=name)
 
 
 def verify_row(binding: Binding, row: Row, parent: bytes) -> Header:
     """The header of a whole row whose digest was recomputed; `parent` is the digest of the row before it."""
     header = decode_header(binding, row)
     if binding.digest(header.parent or parent, row.header, row.body) != row.digest:
-        name = binding.row_name(row.seq)
-        raise Corrupt(f"{name} is damaged, or does not follow the row before it", record=name)
+        raise damaged(row.seq, binding.thread_id, "its digest does not match, or it does not follow the row before it")
     return header
 
 
@@ -160,7 +167,6 @@ def _operation(stored: Any, header: Header, sizes: list[int]) -> Stored:
 
 def decode_script(binding: Binding, header: Header, body: bytes) -> Script:
     """The inverse of `encode_script`, from unsealed bytes."""
-    name = binding.row_name(header.seq)
     try:
         paths, cells, sizes = _decode_body(body)
         scripts = [
@@ -169,7 +175,7 @@ def decode_script(binding: Binding, header: Header, body: bytes) -> Script:
         ]
         return Script(None if paths is None else [tuple(path) for path in paths], scripts)
     except (msgspec.MsgspecError, ValueError, TypeError, IndexError) as error:
-        raise Corrupt(f"{name} is damaged: {error}", record=name) from error
+        raise damaged(header.seq, binding.thread_id, str(error)) from error
 
 
 def all_blob_ids(headers: Iterable[Header]) -> set[bytes]:

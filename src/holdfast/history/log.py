@@ -8,7 +8,7 @@ from holdfast.codec.pieces import container
 from holdfast.history.binding import BODY, META, Binding
 from holdfast.history.cells import Cell, Document, Path, Piece, Ref, Rope
 from holdfast.history.draft import Draft
-from holdfast.history.edits import Operation, edit
+from holdfast.history.edits import edit
 from holdfast.history.format import (
     FORMAT,
     KEYFRAME,
@@ -109,18 +109,15 @@ class Revision:
         return cell
 
     def _edited(self, path: Path, old: Cell, encoded: bytes, leaf: object) -> Cell:
-        kind, count, operations = edit(old, encoded)
+        kind, count, header = container(encoded)
+        operations = edit(old, kind, count, encoded, header)
         if operations is None:
             return old if old.leaf is leaf else Cell(kind, count, old.size, old.pieces, old.chunks, leaf)
-        stored = [self._stored(operation) for operation in operations]
-        header = container(encoded)[2]
-        body = memoryview(encoded)[header:]
+        stored: list[Stored] = [self._place(each) if type(each) is bytes else each for each in operations]  # type: ignore[misc]
+        body = memoryview(encoded)[header:] if header else encoded
         cell = Cell(kind, count, len(body), splice(old.pieces, stored), Rope([body]), leaf)
         self._scripts.append((path, cell, stored))
         return cell
-
-    def _stored(self, operation: Operation) -> Stored:
-        return self._place(operation) if isinstance(operation, bytes) else operation
 
     def _place(self, data: bytes) -> Piece:
         self._inserted += len(data)

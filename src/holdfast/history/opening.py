@@ -4,7 +4,7 @@ The top dict (up to 1,024 keys) and small dicts within it (up to 64 keys, two le
 is one cell. The ordered list of paths alone says how the dicts were nested, since an empty dict is never opened.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.history.cells import Path
@@ -14,35 +14,37 @@ NESTED_KEYS = 64
 NESTED_LEVELS = 2
 
 
-def _opens(value: object, keys: int) -> bool:
-    return type(value) is dict and 0 < len(value) <= keys and all(type(key) is str for key in value)
-
-
-def _keys_are_text(paths: Iterable[Path]) -> bool:
-    """False if a key holds a lone surrogate: such a dict stays closed, and the codec wraps it."""
+def _is_key(key: object) -> bool:
+    """True for a key that a path can hold: a str without lone surrogates, which the codec has to wrap."""
+    if type(key) is not str:
+        return False
+    if key.isascii():
+        return True
     try:
-        for path in paths:
-            "".join(path).encode()
+        key.encode()
     except UnicodeEncodeError:
         return False
     return True
 
 
-def _walk(value: Any, path: Path, level: int) -> Iterator[tuple[Path, Any]]:
+def _opens(value: dict[Any, Any], level: int) -> bool:
+    return level <= NESTED_LEVELS and 0 < len(value) <= NESTED_KEYS and all(map(_is_key, value))
+
+
+def _open_into(opened: dict[Path, Any], value: dict[str, Any], path: Path, level: int) -> None:
     for key, item in value.items():
-        below = (*path, key)
-        if level < NESTED_LEVELS and type(item) is dict and _opens(item, NESTED_KEYS):
-            yield from _walk(item, below, level + 1)
+        if type(item) is dict and _opens(item, level):
+            _open_into(opened, item, (*path, key), level + 1)
         else:
-            yield below, item
+            opened[*path, key] = item
 
 
 def open_state(state: Any, root: Path) -> dict[Path, Any]:
     """The state's cells by path; a single cell at `root` if it cannot be opened."""
-    if _opens(state, TOP_KEYS):
-        opened = dict(_walk(state, root, 0))
-        if _keys_are_text(opened):
-            return opened
+    if type(state) is dict and 0 < len(state) <= TOP_KEYS and all(map(_is_key, state)):
+        opened: dict[Path, Any] = {}
+        _open_into(opened, state, root, 1)
+        return opened
     return {root: state}
 
 

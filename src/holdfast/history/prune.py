@@ -32,26 +32,25 @@ def thread_expires(retention: Retention, head: Head, now: int) -> bool:
     return head.status in retention.delete_on or idle_too_long
 
 
-def kept_checkpoints(retention: Retention, visible: Sequence[Dated], marks: Marks) -> set[int]:
-    """The checkpoints to keep, of those visible, newest first. The newest always stays."""
-    kept = {checkpoint.seq for checkpoint in visible[:1]}
+def kept_by_rules(retention: Retention, visible: Sequence[Dated]) -> set[int]:
+    """The checkpoints to keep, pins apart, of those visible, newest first. The newest always stays."""
     last = retention.keep_last if retention.keep_last is not None else len(visible)
     oldest = retention.max_age_us
-    kept |= {c.seq for c in visible[:last] if oldest is None or c.age < oldest}
-    if retention.keep_pinned:
-        kept |= {c.seq for c in visible if c.seq in marks.pinned}
-    return kept
+    kept = {checkpoint.seq for checkpoint in visible[:last] if oldest is None or checkpoint.age < oldest}
+    return kept | {checkpoint.seq for checkpoint in visible[:1]}
 
 
-def new_marks(marks: Marks, kept: set[int], visible: Sequence[int], newest: int) -> Marks:
-    """Marks under which exactly the kept checkpoints are visible.
+def new_marks(retention: Retention, marks: Marks, visible: Sequence[Dated]) -> Marks:
+    """Marks under which exactly the checkpoints to keep are visible.
 
-    The kept ones need not be neighbours: below the floor the pinned are seen, above it all but the hidden.
+    They need not be neighbours: below the floor the pinned are seen, above it all but the hidden.
     """
-    floor = min((seq for seq in kept if seq not in marks.pinned), default=newest)
-    hidden = {seq for seq in visible if seq >= floor and seq not in kept} | {seq for seq in marks.hidden if seq >= floor}
-    pinned = tuple(seq for seq in marks.pinned if seq in kept)
-    return Marks(max(floor, marks.floor), pinned, tuple(sorted(hidden)))
+    kept = kept_by_rules(retention, visible)
+    floor = max(min(kept, default=0), marks.floor)
+    pinned = tuple(seq for seq in marks.pinned if retention.keep_pinned or seq in kept)
+    seqs = {checkpoint.seq for checkpoint in visible} | set(marks.hidden)
+    shown = kept | set(pinned)
+    return Marks(floor, pinned, tuple(sorted(seq for seq in seqs if seq >= floor and seq not in shown)))
 
 
 def needed_rows(headers: Iterable[Header], head: Head, marks: Marks) -> set[int]:

@@ -10,7 +10,7 @@ from holdfast.codec import decode
 from holdfast.history.binding import BODY, META, Binding
 from holdfast.history.cells import Cell, Chunk, Document, Kind, Path, Piece, Ref, Rope
 from holdfast.history.draft import STATE
-from holdfast.history.format import Header, Script, decode_script, verify_row
+from holdfast.history.format import Header, Script, damaged, decode_script, verify_row
 from holdfast.history.log import Log
 from holdfast.history.opening import close_state
 from holdfast.history.splice import splice
@@ -62,18 +62,17 @@ def fold(binding: Binding, rows: Sequence[Row], seq: int) -> Folded:
     for row in rows:
         header = verify_row(binding, row, parent)
         if header.base != base or header.is_keyframe != (row.seq == base):
-            name = binding.row_name(row.seq)
-            raise Corrupt(f"{name} is damaged: it belongs to another keyframe", record=name)
+            raise damaged(row.seq, binding.thread_id, "it belongs to another keyframe")
         script = decode_script(binding, header, binding.unseal(row.body, row.seq, BODY))
         try:
-            if script.paths is not None:
+            if script.paths is None:
+                _apply(cells, paths, script)
+            else:
                 paths = script.paths
-            _apply(cells, paths, script)
-            if script.paths is not None:
+                _apply(cells, paths, script)
                 cells = {path: cells[path] for path in paths}
         except (ValueError, IndexError, KeyError) as error:
-            name = binding.row_name(row.seq)
-            raise Corrupt(f"{name} is damaged: {error!r}", record=name) from error
+            raise damaged(row.seq, binding.thread_id, repr(error)) from error
         parent = row.digest
         total += len(row.header) + len(row.body)
     manifest = len(rows[0].header) + len(rows[0].body)

@@ -39,8 +39,10 @@ class _Old:
 
 def splice(pieces: Rope[Piece], operations: list[Stored]) -> Rope[Piece]:
     """The pieces after the operations; flat for an append."""
-    if len(operations) == 2 and operations[0] is None and isinstance(operations[1], bytes | Ref):
-        return pieces.plus(operations[1])
+    if len(operations) == 2 and operations[0] is None and type(operations[1]) in {bytes, Ref}:
+        return pieces.plus(operations[1])  # type: ignore[arg-type]  # a piece, as was just checked
+    if len(operations) == 1 and type(operations[0]) in {bytes, Ref}:
+        return Rope([operations[0]])  # type: ignore[list-item]  # likewise
     old = _Old(pieces)
     new: list[Piece] = []
     for operation in operations:

@@ -67,7 +67,7 @@ def _snapshot(source: Backend, thread: bytes, encoded: bytes, head: Head) -> Swa
         if entry.seq <= head.seq and entry.seq not in rows:
             rows.update((row.seq, row) for row in source.rows(thread, entry.seq))
     start, name = crc32(thread + head.incarnation), thread_id_of(thread)
-    wanted = all_blob_ids(read_header(row, f"row {row.seq} of {name!r}", start) for row in rows.values())
+    wanted = all_blob_ids(read_header(row, name, start) for row in rows.values())
     return Swap(thread, b"", encoded, head, tuple(rows[seq] for seq in sorted(rows)), dict(source.blobs(thread, wanted)))
 
 

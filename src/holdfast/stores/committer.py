@@ -26,7 +26,7 @@ class Committer:
 
     def __init__(self, backend: Backend, *, inline: bool = True) -> None:
         self._backend = backend
-        self._inline = inline and backend.inline
+        self.inline = inline and backend.inline
         self._queue: deque[tuple[Ticket, Swap]] = deque()
         self._queued_bytes = 0
         self._queue_lock = Lock()
@@ -56,7 +56,7 @@ class Committer:
         """Commit a lone small write at once; leave anything more to the writer thread."""
         if not self._queue:
             return
-        if self._inline and len(self._queue) == 1 and self._queued_bytes <= INLINE_BYTES and self._commit_inline():
+        if self.inline and len(self._queue) == 1 and self._queued_bytes <= INLINE_BYTES and self._commit_inline():
             return
         self._wake_writer()
 

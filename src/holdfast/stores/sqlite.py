@@ -124,19 +124,33 @@ class SQLiteBackend:
             connection.execute("ROLLBACK")
 
     def _swap_in(self, connection: sqlite3.Connection, swap: Swap) -> bool:
+        if self._swap_lone_row(connection, swap):
+            return True
         number, head = self._locate(connection, swap.thread)
         if head != swap.expected:
             return False
         if number is None:
-            number = self._reserve(connection, swap.thread)
-        self._drop(connection, number, swap.drop, swap.consumed)
+            number = self._create(connection, swap)
+        else:
+            self._replace_head(connection, number, swap)
+        if swap.drop is not KEEP_ALL or swap.consumed:
+            self._drop(connection, number, swap.drop, swap.consumed)
         self._add(connection, number, swap)
-        self._replace_head(connection, number, swap)
         return True
+
+    def _create(self, connection: sqlite3.Connection, swap: Swap) -> int:
+        number = self._free_number(connection, swap.thread)
+        tokens = swap.head.labels
+        head = (number, swap.thread, swap.replacement, b"".join(tokens), swap.head.listed_as)
+        connection.execute(self._sql["insert_head"], head)
+        if tokens:
+            connection.executemany(self._sql["insert_label"], [(token, number) for token in tokens])
+        self._remember(swap.thread, number)
+        return number
 
     def _replace_head(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
         tokens = swap.head.labels
-        known = connection.execute(self._sql["read_head"], (number,)).fetchone()[1]
+        known = connection.execute(self._sql["read_labels"], (number,)).fetchone()[0]
         if known != b"".join(tokens):
             connection.execute(self._sql["drop_labels"], (number,))
             connection.executemany(self._sql["insert_label"], [(token, number) for token in tokens])
@@ -144,10 +158,10 @@ class SQLiteBackend:
         connection.execute(self._sql["update_head"], update)
 
     def _add(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
-        rows = [(number << SEQ_BITS | row.seq, row.base, row.digest, row.header, row.body) for row in swap.rows]
-        connection.executemany(self._sql["insert_row"], rows)
-        blobs = [(number, blob, data) for blob, data in swap.blobs.items()]
-        connection.executemany(self._sql["insert_blob"], blobs)
+        for seq, base, digest, header, body in swap.rows:
+            connection.execute(self._sql["insert_row"], (number << SEQ_BITS | seq, base, digest, header, body))
+        for blob, data in swap.blobs.items():
+            connection.execute(self._sql["insert_blob"], (number, blob, data))
 
     def _drop(self, connection: sqlite3.Connection, number: int, drop: Drop, consumed: tuple[str, ...]) -> None:
         connection.executemany(self._sql["drop_post"], [(number, key) for key in consumed])
@@ -189,14 +203,13 @@ class SQLiteBackend:
         if len(self._numbers) > NUMBERS_KEPT:
             self._numbers.popitem(last=False)
 
-    def _reserve(self, connection: sqlite3.Connection, thread: bytes) -> int:
+    def _free_number(self, connection: sqlite3.Connection, thread: bytes) -> int:
         """A number for a new thread: the first free one from its hash on."""
         first = _first_number(thread)
         taken = {number for number, _, _ in connection.execute(self._sql["find_thread"], (first,))}
         number = next((number for number in range(first, first + WINDOW) if number not in taken), None)
         if number is None:
             raise StoreError("this SQLite file has too many threads near one number; use another file")
-        connection.execute(self._sql["insert_head"], (number, thread, b"", b"", ""))
         return number
 
     # Reading
@@ -268,7 +281,8 @@ class SQLiteBackend:
                 connection.execute("BEGIN IMMEDIATE")
                 number, _ = self._locate(connection, thread)
                 if number is None:
-                    number = self._reserve(connection, thread)
+                    number = self._free_number(connection, thread)
+                    connection.execute(self._sql["insert_head"], (number, thread, b"", b"", ""))
                 count = connection.execute(self._sql["insert_post"], (number, key, value)).rowcount
                 connection.execute("COMMIT")
             except sqlite3.Error as error:

@@ -106,6 +106,7 @@ class SQLiteFile:
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         connection.execute(f"PRAGMA synchronous = {level}")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("PRAGMA cache_size = -16384")
         found = connection.execute("PRAGMA synchronous").fetchone()[0]
         if mode != "wal" or found != level:
             raise ConfigurationError(

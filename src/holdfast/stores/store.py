@@ -172,8 +172,10 @@ class Store:
 
     async def _append_within(self, thread: bytes, where: Path, item: Any) -> Intent:
         """An append to a list inside a cell: the state with it, to be saved if nothing comes between."""
-        writer = self._writers.get(thread) or await self._ports.perform(self._writers.open, thread)
-        log = writer.log
+        stale = self._writers.get(thread)
+        if stale is not None:
+            self._writers.discard(stale)
+        log = (await self._ports.perform(self._writers.open, thread)).log
         state = with_appended(read_state(log.binding, log.document), where[1:], item)
         draft, leaves = draft_state(state)
         return Intent(draft=draft, leaves=leaves, status=Status.IDLE.value, expect_seq=log.checkpoint)
@@ -194,7 +196,7 @@ class Store:
         for _ in range(ATTEMPTS):
             writer = self._writers.get(thread)
             if writer is None:
-                writer, known_fresh = await self._ports.perform(self._writers.open, thread), True
+                writer, known_fresh = await self._writer(thread), True
             try:
                 if intent.size < LARGE_BYTES:
                     proposal = writer.propose(intent, self._ports.now(), self._committer.submit)
@@ -206,14 +208,25 @@ class Store:
                     raise
                 known_fresh = await self._refresh(writer, writer.epoch)
                 continue
-            if isinstance(proposal, Recorded) and proposal.proposal is None:
-                return proposal
-            pending = proposal if isinstance(proposal, Proposal) else proposal.proposal
+            pending = proposal if isinstance(proposal, Proposal) else proposal.pending
+            if pending is None:
+                if known_fresh:
+                    return proposal
+                known_fresh = await self._refresh(writer, writer.epoch)
+                continue
             if await self._settled(writer, pending):
                 return proposal
             known_fresh = await self._refresh(writer, pending.epoch)
         name = writer.log.binding.thread_id
         raise Conflict(f"thread {name!r} is being written to by others all the time; try again")
+
+    async def _writer(self, thread: bytes) -> Writer:
+        """A writer for the thread. That a thread is new is found out at once; loading one is left to a thread."""
+        if self._committer.inline:
+            writer = self._writers.begin(thread)
+            if writer is not None:
+                return writer
+        return await self._ports.perform(self._writers.open, thread)
 
     async def _settled(self, writer: Writer, proposal: Proposal) -> bool:
         try:
@@ -436,7 +449,10 @@ class Store:
         )
 
     async def pin(self, checkpoint_id: str, pinned: bool = True) -> None:  # noqa: FBT001, FBT002
-        """Keep a checkpoint through every prune, or with `pinned=False` no longer."""
+        """Keep a checkpoint through every prune, or with `pinned=False` no longer.
+
+        One that only its pin has kept is gone as soon as it is not pinned.
+        """
         await self._open()
         checkpoint = CheckpointId.parse(checkpoint_id)
         thread = self._reader.sealing.key(checkpoint.thread_id)

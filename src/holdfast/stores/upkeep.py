@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.history.format import Header, encode_header
 from holdfast.history.meta import decode_meta
-from holdfast.history.prune import Dated, Plan, kept_checkpoints, new_marks, plan, thread_expires
+from holdfast.history.prune import Dated, Plan, new_marks, plan, thread_expires
 from holdfast.records.errors import Conflict, NotFound
 from holdfast.records.head import Head, Marks, encode_head
 from holdfast.records.identity import CheckpointId, life_of, thread_id_of
@@ -85,9 +85,7 @@ class Upkeep:
             for header in headers
             if header.is_checkpoint and head.marks.shows(header.seq)
         ]
-        kept = kept_checkpoints(retention, visible, head.marks)
-        marks = new_marks(head.marks, kept, [checkpoint.seq for checkpoint in visible], head.checkpoint)
-        return plan(headers, head, marks)
+        return plan(headers, head, new_marks(retention, head.marks, visible))
 
     def _carry_out(self, thread: bytes, seen: Seen, todo: Plan, headers: Sequence[Header]) -> bool:
         """In slices, rows before blobs, the marks with the first: a crash leaves only what the next prune removes."""

@@ -72,6 +72,11 @@ class Recorded(NamedTuple):
     parent: int
     proposal: "Proposal | None" = None
 
+    @property
+    def pending(self) -> "Proposal | None":
+        """The write, if its outcome is still open."""
+        return None if self.proposal is None or self.proposal.settled else self.proposal
+
 
 class Proposal(Ticket):
     """A write that was made into a row and is on its way."""
@@ -252,15 +257,30 @@ class Writers:
             self._used[thread] = None
         return writer
 
+    def begin(self, thread: bytes) -> Writer | None:
+        """A writer for a thread without rows; None if it has some."""
+        seen = self._reader.seen(thread) or NO_HEAD
+        if seen.head.seq:
+            return None
+        binding, new_key = self._reader.sealing.new_life(thread)
+        log = Log(binding, self._reader.backend.tuning, {})
+        return self._keep(Writer(self._reader, thread, seen, log, new_key))
+
     def open(self, thread: bytes) -> Writer:
         """A writer for a thread, loaded if need be; for a new thread at its beginning."""
-        loaded = self._load(thread)
+        writer = self.begin(thread)
+        if writer is not None:
+            return writer
+        loaded = self._reader.load_head(thread)
+        return self._keep(Writer(self._reader, thread, loaded.seen, loaded.log))
+
+    def _keep(self, writer: Writer) -> Writer:
         with self._lock:
-            writer = self._writers.setdefault(thread, loaded)
+            kept = self._writers.setdefault(writer.thread, writer)
             self._opened += 1
             if self._opened % TRIM_EVERY == 0:
                 self._trim()
-        return writer
+        return kept
 
     def discard(self, writer: Writer) -> None:
         """Forget a writer that lost touch with its thread."""
@@ -273,14 +293,6 @@ class Writers:
         with self._lock:
             self._writers.clear()
             self._used.clear()
-
-    def _load(self, thread: bytes) -> Writer:
-        seen = self._reader.seen(thread) or NO_HEAD
-        if not seen.head.seq:
-            binding, new_key = self._reader.sealing.new_life(thread)
-            return Writer(self._reader, thread, seen, Log(binding, self._reader.backend.tuning, {}), new_key)
-        loaded = self._reader.load_head(thread)
-        return Writer(self._reader, thread, loaded.seen, loaded.log)
 
     def _trim(self) -> None:
         """Second chance: those not used since the last time go first, until the rest fits."""

@@ -11,8 +11,8 @@ SELECT number, thread, head FROM heads WHERE number BETWEEN ?1 AND ?1 + 15 ORDER
 SELECT id >> 28 FROM rows WHERE id >= ?1 << 28 AND id < (?1 + 16) << 28
    AND id >> 28 NOT IN (SELECT number FROM heads WHERE number BETWEEN ?1 AND ?1 + 15) LIMIT 1
 
--- name: read_head
-SELECT head, labels, status FROM heads WHERE number = ?
+-- name: read_labels
+SELECT labels FROM heads WHERE number = ?
 
 -- name: insert_head
 INSERT INTO heads (number, thread, head, labels, status, born)

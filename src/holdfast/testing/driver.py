@@ -1,0 +1,323 @@
+"""Doing the same to a store and to its plain model, and comparing every checkpoint that was ever acknowledged.
+
+The store is used through several handles in turn, as by several processes. A fault may be planned for the next
+operation: then what was done must be all or nothing, and the model learns which of the two it was.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from holdfast import sync
+from holdfast.codec.keys import KeyRing
+from holdfast.history.tuning import Tuning
+from holdfast.ports import BlockingPorts
+from holdfast.records.checkpoint import Checkpoint
+from holdfast.records.errors import Conflict, Deleted, HoldfastError, NotFound, UnstorableValue
+from holdfast.records.retention import Retention
+from holdfast.stores.store import Store
+from holdfast.testing.faults import Crash, Fault, FaultyBackend
+from holdfast.testing.past import Past, wrong
+from holdfast.testing.places import MemoryPlace, Place
+
+T = TypeVar("T")
+Predict = Callable[[Past], None]
+
+
+class Handle(NamedTuple):
+    """A store, and the backend beneath it."""
+
+    store: sync.Store
+    backend: FaultyBackend
+
+
+def handle_on(place: Place, tuning: Tuning | None = None, keys: KeyRing | None = None) -> Handle:
+    """A new handle on a place."""
+    backend = FaultyBackend(place.open())
+    backend.tuning = tuning or backend.tuning
+    store = sync.Store(Store(backend, ports=BlockingPorts(), keys=keys))
+    return Handle(store, backend)
+
+
+class Driver:
+    """A store under test, a model of it, and with `twin` a memory store that does the same."""
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        handles: int = 2,
+        tuning: Tuning | None = None,
+        keys: KeyRing | None = None,
+        twin: bool = False,
+    ) -> None:
+        self.place = place
+        self.restores = 0
+        """How many states were read back and found exact."""
+        self.crashes = 0
+        self.faults = 0
+        self.pasts: dict[str, Past] = {}
+        self._tuning = tuning
+        self._keys = keys
+        self._twin = handle_on(MemoryPlace()).store if twin else None
+        self._plan: Fault | None = None
+        self._left: list[Handle] = []
+        self.handles = [self._new_handle() for _ in range(handles)]
+
+    def _new_handle(self) -> Handle:
+        return handle_on(self.place, self._tuning, self._keys)
+
+    def past(self, thread: str) -> Past:
+        """The model of a thread."""
+        return self.pasts.setdefault(thread, Past())
+
+    def plan(self, fault: Fault | None) -> None:
+        """Let the next operation fail."""
+        self._plan = fault
+
+    # Life and death
+
+    def reopen(self, at: int = 0) -> None:
+        """Close one handle properly, and open another in its place."""
+        self.handles[at].store.close()
+        self.handles[at] = self._new_handle()
+
+    def crash(self) -> None:
+        """All handles die where they stand; what is on disk is opened anew."""
+        self.crashes += 1
+        self._left += self.handles
+        self.place = self.place.crashed()
+        self.handles = [self._new_handle() for _ in self.handles]
+
+    def close(self) -> None:
+        """Let go of every file."""
+        for handle in (*self.handles, *self._left):
+            handle.store.close()
+
+    # Operations
+
+    def save(self, thread: str, state: Any, at: int = 0) -> None:
+        """Save a state as the next checkpoint."""
+        if self._is_refused(thread, lambda store: store.save(thread, state), at):
+            return
+        self._learn(thread, self._do(at, [thread], lambda store: store.save(thread, state), lambda past: past.save(state)))
+
+    def append(self, thread: str, name: str, item: Any, at: int = 0) -> None:
+        """Append an item to the list of that name, if it is one."""
+        if self._is_refused(thread, lambda store: store.append(thread, name, item), at):
+            return
+        past = self.past(thread)
+        state = past.state if past.exists else {}
+        if not _takes_items(state, name):
+            _raises(UnstorableValue, lambda: self.handles[at].store.append(thread, name, item))
+            return
+        state.setdefault(name, []).append(item)
+        self._learn(
+            thread, self._do(at, [thread], lambda store: store.append(thread, name, item), lambda past: past.save(state))
+        )
+
+    def fork(self, thread: str, seq: int, to: str, at: int = 0) -> None:
+        """A new thread from one checkpoint; `Conflict` where there is a thread already."""
+        state, target = self.past(thread).states[seq], self.past(to)
+
+        def forked(store: sync.Store) -> Checkpoint | None:
+            assert store.fork(store.get(thread, seq).id, to) == to
+            return store.latest(to)
+
+        if target.exists or target.is_deleted:
+            _raises((Conflict, Deleted), lambda: forked(self.handles[at].store))
+            return
+        self._learn(to, self._do(at, [to], forked, lambda past: past.save(state)))
+
+    def delete(self, thread: str, at: int = 0) -> None:
+        """Delete a thread that is there."""
+        self._do(at, [thread], lambda store: store.delete(thread), Past.delete)
+
+    def revive(self, thread: str, at: int = 0) -> None:
+        """Bring a deleted thread back, empty."""
+
+        def revived(past: Past) -> None:
+            past.is_deleted = False
+
+        self._do(at, [thread], lambda store: store.revive(thread), revived)
+
+    def delete_checkpoint(self, thread: str, seq: int, at: int = 0) -> None:
+        """Hide one checkpoint; the only one cannot go."""
+        if len(self.past(thread).states) == 1:
+            _raises(Conflict, lambda: self.handles[at].store.delete_checkpoint(self.past(thread).ids[seq]))
+            return
+        self._do(
+            at,
+            [thread],
+            lambda store: store.delete_checkpoint(store.get(thread, seq).id),
+            lambda past: past.hide(seq),
+        )
+
+    def pin(self, thread: str, seq: int, *, pinned: bool, at: int = 0) -> None:
+        """Pin or unpin a checkpoint."""
+        self._do(
+            at,
+            [thread],
+            lambda store: store.pin(store.get(thread, seq).id, pinned=pinned),
+            lambda past: past.pin(seq, pinned=pinned),
+        )
+
+    def prune(self, keep_last: int, at: int = 0) -> None:
+        """Prune every thread."""
+        threads = [thread for thread, past in self.pasts.items() if past.exists]
+        retention = Retention(keep_last=keep_last)
+        if self._do(at, threads, lambda store: store.prune(retention), lambda past: past.prune(keep_last)) is None:
+            self.prune(keep_last, at)
+
+    def erase(self, thread: str, at: int = 0) -> None:
+        """Leave nothing but the present state."""
+        self._do(at, [thread], lambda store: store.erase(thread), Past.erase)
+        self._learn_ids(thread, at)
+
+    def _is_refused(self, thread: str, write: Callable[[sync.Store], object], at: int) -> bool:
+        if self.past(thread).is_deleted:
+            _raises(Deleted, lambda: write(self.handles[at].store))
+            return True
+        return False
+
+    # All or nothing
+
+    def _do(self, at: int, threads: list[str], action: Callable[[sync.Store], T], predict: Predict) -> T | None:
+        """Act on the store; the model follows. None if a fault came between: then the model knows what became of it."""
+        handle, plan = self.handles[at], self._plan
+        handle.backend.plan, self._plan = plan, None
+        befores = {thread: self.past(thread).copy() for thread in threads}
+        for thread in threads:
+            predict(self.past(thread))
+        try:
+            result = action(handle.store)
+        except Crash:
+            self.crash()
+        except HoldfastError:
+            if not handle.backend.fired:
+                raise
+        else:
+            handle.backend.plan = None
+            if self._twin is not None:
+                action(self._twin)
+            return result
+        self.faults += 1
+        self.handles[at].backend.plan = None
+        for thread, before in befores.items():
+            self._reconcile(thread, before, at)
+        return None
+
+    def _reconcile(self, thread: str, before: Past, at: int) -> None:
+        """What is seen now is the past before or after the operation, or lies between them; never anything else."""
+        after, store = self.past(thread), self.handles[at].store
+        seen = {seq: store.get(thread, seq) for seq in self._seqs(store, thread)}
+        for seq, checkpoint in seen.items():
+            assert seq in before.states or seq in after.states, f"{thread}@{seq} came from nowhere"
+            wrong((after.states if seq in after.states else before.states)[seq], checkpoint.state, f"{thread}@{seq}")
+            self.restores += 1
+        lost = (set(before.states) & set(after.states)) - set(seen)
+        assert not lost, f"checkpoints {sorted(lost)} of {thread!r} were lost"
+        if before.exists and after.exists:
+            assert seen, f"thread {thread!r} is gone"
+        self.pasts[thread] = self._observed(thread, before, after, seen, at)
+
+    def _observed(self, thread: str, before: Past, after: Past, seen: dict[int, Checkpoint], at: int) -> Past:
+        store, past = self.handles[at].store, before.copy()
+        past.states = {seq: (after.states if seq in after.states else before.states)[seq] for seq in seen}
+        past.ids = {seq: checkpoint.id for seq, checkpoint in seen.items()}
+        past.gone |= {before.ids[seq] for seq in before.ids if seq not in seen}
+        past.kept_by_pin &= set(seen)
+        past.pinned = {info.seq for info in store.history(thread, limit=10_000) if info.pinned} if seen else set()
+        latest = store.latest(thread)
+        assert (latest is None) == (not seen), f"latest of {thread!r} is {latest!r} of {sorted(seen)}"
+        past.latest = latest.seq if latest else 0
+        past.rows = store.history(thread, limit=1, journal=True).items[0].seq if seen else 0
+        past.is_deleted = not seen and self._is_tombstone(thread, at)
+        if latest:
+            assert latest.seq in {before.latest, after.latest}, f"latest of {thread!r} is {latest.seq}"
+        return past
+
+    def _is_tombstone(self, thread: str, at: int) -> bool:
+        """A deleted thread refuses to be forked onto with `Deleted`; nothing else tells it from one that never was."""
+        backend = self.handles[at].backend
+        from holdfast.records.head import decode_head  # noqa: PLC0415
+        from holdfast.records.identity import namespace_prefix, thread_key  # noqa: PLC0415
+
+        key = thread_key(namespace_prefix(""), thread)
+        encoded = backend.heads([key])[0]
+        return encoded is not None and decode_head(key, encoded).deleted
+
+    # Comparing
+
+    def _learn(self, thread: str, checkpoint: Checkpoint | None) -> None:
+        """An acknowledged checkpoint is the one the model says."""
+        past = self.past(thread)
+        if checkpoint is None:
+            return
+        assert checkpoint.seq == past.latest, f"{checkpoint.id} should have seq {past.latest}"
+        wrong(past.states[past.latest], checkpoint.state, f"{checkpoint.id} as returned")
+        past.ids[past.latest] = checkpoint.id
+
+    def _learn_ids(self, thread: str, at: int) -> None:
+        past = self.past(thread)
+        past.ids |= {seq: self.handles[at].store.get(thread, seq).id for seq in past.states if seq not in past.ids}
+
+    @staticmethod
+    def _seqs(store: sync.Store, thread: str) -> list[int]:
+        try:
+            return [info.seq for info in store.history(thread, limit=10_000)]
+        except NotFound:
+            return []
+
+    def check(self, thread: str, seq: int, at: int = 0) -> None:
+        """One checkpoint, by its seq and by its id."""
+        past, store = self.past(thread), self.handles[at].store
+        wrong(past.states[seq], store.get(thread, seq).state, f"{thread}@{seq}")
+        wrong(past.states[seq], store.load(past.ids[seq]).state, past.ids[seq])
+        self.restores += 2
+
+    def check_thread(self, thread: str, at: int = 0) -> None:
+        """Everything that should be seen of a thread, and nothing else."""
+        past, store = self.past(thread), self.handles[at].store
+        assert self._seqs(store, thread) == past.seqs, f"{thread!r} lists {self._seqs(store, thread)}, not {past.seqs}"
+        for seq, state in past.states.items():
+            checkpoint = store.get(thread, seq)
+            wrong(state, checkpoint.state, f"{thread}@{seq}")
+            assert checkpoint.id == past.ids[seq]
+        latest = store.latest(thread)
+        assert (latest.seq if latest else 0) == past.latest
+        if latest:
+            wrong(past.states[past.latest], latest.state, f"the latest of {thread}")
+        self.restores += len(past.states) + bool(latest)
+        for gone in sorted(past.gone)[-3:]:
+            _raises(NotFound, lambda gone=gone: store.load(gone))  # type: ignore[misc]
+
+    def check_all(self, at: int = 0) -> None:
+        """Every thread, the listing of threads, and the store's own verification."""
+        store = self.handles[at].store
+        for thread in self.pasts:
+            self.check_thread(thread, at)
+        listed = sorted(info.thread_id for info in store.threads(limit=10_000))
+        assert listed == sorted(thread for thread, past in self.pasts.items() if past.exists)
+        report = store.verify()
+        assert report.ok, report.problems
+        if self._twin is not None:
+            self._check_twin(self._twin)
+
+    def _check_twin(self, twin: sync.Store) -> None:
+        for thread, past in self.pasts.items():
+            assert self._seqs(twin, thread) == past.seqs, f"the memory store differs in {thread!r}"
+            latest = twin.latest(thread)
+            wrong(past.state, latest.state if latest else None, f"the latest of {thread} in the memory store")
+
+
+def _takes_items(state: Any, name: str) -> bool:
+    """True if `append` can find or make the list: the state is a dict, and the name is free or a list's."""
+    return type(state) is dict and type(state.get(name, [])) is list
+
+
+def _raises(errors: type[HoldfastError] | tuple[type[HoldfastError], ...], action: Callable[[], object]) -> None:
+    try:
+        action()
+    except errors:
+        return
+    raise AssertionError(f"{errors} was not raised")
