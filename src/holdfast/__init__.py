@@ -7,6 +7,9 @@
 Everything here is awaitable; `import holdfast.sync as holdfast` has the same names, blocking.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from holdfast import codec
 from holdfast.codec import migration, register, storable
 from holdfast.codec.keys import KeyRing
@@ -55,10 +58,30 @@ from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.words import Cause, Durability, Phase, Status
-from holdfast.stores.kinds import FileStore, MemoryStore, SQLiteStore, open  # noqa: A004  the public name
-from holdfast.stores.store import Store
+
+if TYPE_CHECKING:
+    from holdfast.stores.kinds import FileStore, MemoryStore, SQLiteStore, open  # noqa: A004  the public name
+    from holdfast.stores.store import Store
 
 __version__ = "0.1.0"
+
+_LATER = {
+    "FileStore": "holdfast.stores.kinds",
+    "MemoryStore": "holdfast.stores.kinds",
+    "SQLiteStore": "holdfast.stores.kinds",
+    "Store": "holdfast.stores.store",
+    "open": "holdfast.stores.kinds",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the stores at their first use: a program that only names errors or types starts without them."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    value = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "Aborted",

@@ -130,7 +130,9 @@ class BlockingPorts(_SystemPorts):
             if isinstance(result, Coroutine):
                 result.close()
             name = getattr(function, "__qualname__", repr(function))
-            raise ConfigurationError(f"{name} is async; holdfast.sync takes plain functions (use holdfast for async ones)")
+            raise ConfigurationError(
+                f"{name} is async; holdfast.sync takes plain functions (use holdfast for async ones)"
+            )
         return result
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 from holdfast import __version__, codec
 from holdfast.codec import migration, register, storable
 from holdfast.codec.keys import KeyRing
+from holdfast.ports import BlockingPorts, run_blocking
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Step
 from holdfast.records.errors import (
     Aborted,
@@ -57,7 +58,6 @@ from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.words import Cause, Durability, Phase, Status
-from holdfast.ports import BlockingPorts, run_blocking
 from holdfast.stores import opening
 from holdfast.stores.kinds import OpenedStore
 from holdfast.stores.opening import Options, Shared

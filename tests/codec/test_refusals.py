@@ -288,7 +288,7 @@ def test_an_interruption_is_not_swallowed(interruption: type[BaseException]) -> 
 def test_running_out_of_memory_or_stack_on_the_way_to_the_path_is_not_blamed_on_the_value(
     error: type[Exception], seen: type[Exception]
 ) -> None:
-    errors = [ValueError, error]
+    errors: list[type[Exception]] = [ValueError, error]
 
     @storable
     @dataclass

@@ -303,11 +303,13 @@ def test_the_guarantee_is_the_level_given() -> None:
 
 
 def test_after_close_every_call_is_refused_and_no_thread_is_left() -> None:
+    before = set(threading.enumerate())
     backend = ObjectBackend(ObjectMap())
     backend.swap(batch(4))
+    assert set(threading.enumerate()) - before
     backend.close()
     backend.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("holdfast-objects")]
+    assert not set(threading.enumerate()) - before
     calls: list[Callable[[], object]] = [
         backend.open,
         backend.guarantee,

@@ -136,3 +136,11 @@ def test_a_missing_post_is_damage() -> None:
     kept.delete(names(kept, "/posts/")[0])
     with pytest.raises(Corrupt, match="missing"):
         process(kept).inbox(THREAD)
+
+
+def test_a_prune_of_a_damaged_thread_removes_no_row_that_counts() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(9))
+    kept.delete(names(kept, "/rows/")[2])
+    play(process(kept), [make(head(9), head(9, token=1), drop=Drop(rows=((6, 8),)))])
+    assert [int(name.rpartition("/")[2][:12]) for name in names(kept, "/rows/")] == [1, 2, 4, 5, 8, 9]

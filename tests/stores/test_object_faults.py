@@ -217,6 +217,7 @@ def test_what_a_failed_removal_left_goes_with_the_next_swap_of_any_process() -> 
     play(process(kept, fault), [*steps(3), make(head(3), head(3, token=1), drop=Drop(blobs=(IDS[0],)))])
     assert len(names(kept, "/blobs/")) == 3
     backend, calls = counted(kept)
+    assert backend.post(THREAD, "k", b"v")
     assert dict(backend.blobs(THREAD, IDS)).keys() == set(IDS[:3])
     play(backend, [make(head(3, token=1), head(3, token=2))])
     assert len(names(kept, "/blobs/")) == 2

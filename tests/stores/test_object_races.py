@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from holdfast.records.head import Head
+from holdfast.records.head import Head, encode_head
 from holdfast.records.rows import Drop, Swap
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.object_map import ObjectMap
@@ -14,6 +14,7 @@ from stores.object_scenes import (
     Crashed,
     Fault,
     blob,
+    blobs_of,
     head,
     leave_garbage,
     make,
@@ -77,6 +78,37 @@ def test_a_row_above_the_last_is_left_since_another_may_be_committing_an_equal_o
     assert heir.rows(THREAD, 3)[-1] == row(3)
 
 
+def test_a_loser_of_several_rows_takes_back_those_that_others_have_passed() -> None:
+    kept = ObjectMap()
+    blobs = dict([blob(3, b"big"), blob(4, b"big")])
+    lost = make(head(2), head(4, token=9), row(3, "lost"), row(4, "lost"), blobs=blobs)
+    winner, _ = race(steps(1, start=3)[0], lost, kept)
+    assert [name.rpartition("/")[2][:12] for name in names(kept, "/rows/")] == [f"{seq:012}" for seq in (1, 2, 3, 4)]
+    assert winner.rows(THREAD, 3)[-1] == row(3)
+    assert [name in winner.blobs(THREAD, list(blobs)) for name in blobs] == [False, True]
+
+
+def test_a_slow_reply_does_not_bring_back_an_old_record() -> None:
+    class Slow(ObjectMap):
+        meanwhile: list[Swap]
+
+        def get(self, name: str) -> tuple[bytes, str] | None:
+            found = super().get(name)
+            if self.meanwhile:
+                play(backend, [self.meanwhile.pop()])
+            return found
+
+    kept = Slow()
+    kept.meanwhile = []
+    backend = ObjectBackend(kept)
+    play(backend, steps(2))
+    kept.meanwhile = steps(1, start=3)
+    assert backend.heads([THREAD]) == [encode_head(THREAD, head(2))]
+    known = backend._heads.known(THREAD)
+    assert known is not None
+    assert known.record.head == encode_head(THREAD, head(3))
+
+
 def test_the_blobs_of_a_loser_stay_where_the_winning_row_is_gone_again() -> None:
     kept = ObjectMap()
     play(process(kept), steps(2))
@@ -100,11 +132,14 @@ def test_a_loser_whose_thread_was_deleted_meanwhile_takes_everything_back() -> N
 
 def test_a_refused_drop_of_everything_leaves_the_thread_alone() -> None:
     kept = ObjectMap()
-    start_again = make(head(2), head(1, token=5), row(1, "again"), drop=Drop(everything=True))
+    blobs = dict([blob(1, b"big"), blob(2, b"2")])
+    start_again = make(head(2), head(1, token=5), row(1, "again"), blobs=blobs, drop=Drop(everything=True))
     winner, _ = race(steps(1, start=3)[0], start_again, kept)
     model = MemoryBackend()
     play(model, steps(3))
     assert view(winner) == view(model)
+    assert blobs_of(winner) == blobs_of(model)
+    assert len(names(kept, "/00000001/")) == 3  # they may be put again, and committed then
 
 
 def test_garbage_of_lost_races_is_ignored_and_goes_with_the_next_prune() -> None:

@@ -4,12 +4,12 @@ The body of a cell is its encoding without the container's header, so an append 
 It is known twice: as `chunks` (bytes in memory, to compare with) and as `pieces` (where those bytes are stored).
 """
 
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from holdfast.codec.pieces import container_header
 
 Path: TypeAlias = tuple[str, ...]
-Kind: TypeAlias = str
+Kind: TypeAlias = Literal["value", "list", "map"]
 T = TypeVar("T")
 
 
@@ -89,9 +89,7 @@ class Cell:
 
     def with_appended(self, item: bytes, stored: Piece) -> "Cell":
         """This list with one more encoded item, at flat cost."""
-        return Cell(
-            self.kind, self.count + 1, self.size + len(item), self.pieces.plus(stored), self.chunks.plus(item)
-        )
+        return Cell(self.kind, self.count + 1, self.size + len(item), self.pieces.plus(stored), self.chunks.plus(item))
 
 
 Document: TypeAlias = dict[Path, Cell]

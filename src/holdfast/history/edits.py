@@ -5,13 +5,13 @@ Bytes are compared, never values: 1, True and 1.0 are three values, and the orde
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from holdfast.codec.pieces import split
 from holdfast.history.cells import Cell, Chunk, Kind
 
 COPY_ALL = None
-Operation: TypeAlias = None | tuple[int, int] | bytes
+Operation: TypeAlias = tuple[int, int] | bytes | None
 
 MAX_OPERATIONS = 512
 SAMPLES = 16
@@ -133,9 +133,9 @@ def _match(builder: _Builder, old: Sequence[bytes], new: Sequence[bytes], start:
     return True
 
 
-def edit_items(kind: Kind, old_count: int, old: Chunk, new_count: int, new: bytes) -> list[Operation]:
+def edit_items(kind: Literal["list", "map"], old_count: int, old: Chunk, new_count: int, new: bytes) -> list[Operation]:
     """Item by item: common items at both ends are kept, the rest matched by their bytes."""
-    before, after = split(kind, old_count, old), split(kind, new_count, new)
+    before, after = split(kind, old_count, bytes(old)), split(kind, new_count, new)
     start, end = _trim(before, after)
     head = sum(map(len, before[:start]))
     tail = sum(map(len, before[len(before) - end :]))

@@ -3,8 +3,9 @@
 header  [format, flags, seq, base, checkpoint, parent, blob ids, stored sizes, sealed metadata] + CRC-32
 body    [paths or nil, [[index, kind, count, operation …] …], [size of each blob]]
 
-The header alone is enough to list and to prune; the CRC guards it where the body is not read. A row's digest covers both,
-and the digest of the row before it, which only a keyframe stores: the others are never read without it. docs/storage-format.md describes every field.
+The header alone is enough to list and to prune; the CRC guards it where the body is not read. A row's digest covers
+both, and the digest of the row before it, which only a keyframe stores: the others are never read without it.
+docs/storage-format.md describes every field.
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ CRC_BYTES = 4
 KINDS: tuple[Kind, ...] = ("value", "list", "map")
 KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 
-Stored: TypeAlias = None | tuple[int, int] | Piece
+Stored: TypeAlias = tuple[int, int] | Piece | None
 """An operation as it is stored: the whole old body, a range of it, or a piece."""
 
 
@@ -64,13 +65,8 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
         return [self.blobs[at : at + BLOB_ID_BYTES] for at in range(0, len(self.blobs), BLOB_ID_BYTES)]
 
 
-class CellScript(NamedTuple):
-    """How one cell changes: its position among the paths, its new kind and count, and the operations."""
-
-    index: int
-    kind: Kind
-    count: int
-    operations: list[Stored]
+CellScript: TypeAlias = tuple[int, Kind, int, list[Stored]]
+"""How one cell changes: its position among the paths, its new kind and count, and the operations."""
 
 
 class Script(NamedTuple):
@@ -169,8 +165,8 @@ def decode_script(binding: Binding, header: Header, body: bytes) -> Script:
     """The inverse of `encode_script`, from unsealed bytes."""
     try:
         paths, cells, sizes = _decode_body(body)
-        scripts = [
-            CellScript(cell[0], KINDS[cell[1]], cell[2], [_operation(stored, header, sizes) for stored in cell[3:]])
+        scripts: list[CellScript] = [
+            (cell[0], KINDS[cell[1]], cell[2], [_operation(stored, header, sizes) for stored in cell[3:]])
             for cell in cells
         ]
         return Script(None if paths is None else [tuple(path) for path in paths], scripts)

@@ -113,7 +113,7 @@ class Revision:
         operations = edit(old, kind, count, encoded, header)
         if operations is None:
             return old if old.leaf is leaf else Cell(kind, count, old.size, old.pieces, old.chunks, leaf)
-        stored: list[Stored] = [self._place(each) if type(each) is bytes else each for each in operations]  # type: ignore[misc]
+        stored: list[Stored] = [self._place(each) if type(each) is bytes else each for each in operations]
         body = memoryview(encoded)[header:] if header else encoded
         cell = Cell(kind, count, len(body), splice(old.pieces, stored), Rope([body]), leaf)
         self._scripts.append((path, cell, stored))
@@ -149,9 +149,8 @@ class Revision:
 
     def _write_keyframe(self, meta: bytes, newest: int, fresh: bool) -> Written:
         self.document = repack(self.document, self._log.tuning, self._insert, copy_all=fresh)
-        cells = [
-            CellScript(index, cell.kind, cell.count, list(cell.pieces.all()))
-            for index, cell in enumerate(self.document.values())
+        cells: list[CellScript] = [
+            (index, cell.kind, cell.count, list(cell.pieces.all())) for index, cell in enumerate(self.document.values())
         ]
         paths = list(self.document)
         self._index = {path: number for number, path in enumerate(paths)}
@@ -160,7 +159,7 @@ class Revision:
     def _write_delta(self, meta: bytes, newest: int) -> Written:
         paths = self._changed_paths()
         index = self._index or {}
-        cells = [CellScript(index[path], cell.kind, cell.count, stored) for path, cell, stored in self._scripts]
+        cells: list[CellScript] = [(index[path], cell.kind, cell.count, stored) for path, cell, stored in self._scripts]
         return self._row(Script(paths, cells), meta, self._log.base, newest)
 
     def _changed_paths(self) -> list[Path] | None:
@@ -197,7 +196,9 @@ def _written(
     sizes = (len(body), *[ref.stored for ref in refs.values()]) if refs else (len(body),)
     is_keyframe = base == seq
     parent = log.digest if is_keyframe else b""
-    fields = Header(FORMAT, KEYFRAME if is_keyframe else 0, seq, base, newest, parent, b"".join(refs), sizes, sealed_meta)
+    fields = Header(
+        FORMAT, KEYFRAME if is_keyframe else 0, seq, base, newest, parent, b"".join(refs), sizes, sealed_meta
+    )
     header = encode_header(fields, binding.check_start)
     row = Row(seq, base, binding.digest(log.digest, header, body), header, body)
     size = len(header) + len(body)

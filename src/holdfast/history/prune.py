@@ -1,4 +1,4 @@
-"""What can go: which checkpoints a retention policy keeps, which rows they need, and which rows and blobs nobody needs."""
+"""What can go: which checkpoints a retention keeps, which rows they need, and which rows and blobs nobody needs."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -118,7 +118,9 @@ def read_state(binding: Binding, document: Document) -> Any:
     except CodecError as error:
         if type(error) is not CodecError:
             raise
-        raise Corrupt(f"the state of {binding.thread_id!r} cannot be decoded: {error}", record=binding.thread_id) from error
+        raise Corrupt(
+            f"the state of {binding.thread_id!r} cannot be decoded: {error}", record=binding.thread_id
+        ) from error
 
 
 def read_list(document: Document, path: Path) -> list[Any]:

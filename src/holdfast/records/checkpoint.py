@@ -56,8 +56,8 @@ class Content(NamedTuple):
 class Checkpoint:
     """The complete state of a thread at one seq.
 
-    `state` is exactly what was saved, and this checkpoint's own copy: changing it changes nothing that is stored. Content
-    and description are decoded at their first use, so that a save does not pay for what nobody looks at.
+    `state` is exactly what was saved, and this checkpoint's own copy: changing it changes nothing that is stored.
+    Content and description are decoded at their first use, so that a save does not pay for what nobody looks at.
     """
 
     __slots__ = ("_content", "_describe", "_info", "_restore")

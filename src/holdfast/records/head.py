@@ -79,5 +79,7 @@ def decode_head(thread: bytes, data: bytes) -> Head:
     except msgspec.MsgspecError as error:
         raise Corrupt(f"{record} is damaged: {error}", record=record) from error
     if head.format > FORMAT:
-        raise IncompatibleCheckpoint(f"{record} was written by a newer Holdfast (format {head.format}); upgrade holdfast")
+        raise IncompatibleCheckpoint(
+            f"{record} was written by a newer Holdfast (format {head.format}); upgrade holdfast"
+        )
     return head

@@ -43,7 +43,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened in a store: `saved`, `forked`, `deleted`, `pruned`, …"""
+    """Something that happened in a store: `saved`, `forked`, `deleted`, `pruned` and so on."""
 
     kind: str
     thread_id: str

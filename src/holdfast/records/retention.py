@@ -26,7 +26,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
         if self.keep_last is not None and self.keep_last < 1:
             raise ConfigurationError(f"keep_last={self.keep_last}: at least 1; the newest checkpoint always stays")
         for word in self.delete_on:
-            if word not in Status:
+            if word not in set(Status):
                 raise ConfigurationError(f"delete_on names {word!r}; statuses are {', '.join(Status)}")
         if self.ttl_us is not None and self.ttl_us < 0:
             raise ConfigurationError("ttl is negative")

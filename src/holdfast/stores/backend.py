@@ -4,7 +4,7 @@ There is one atomic operation, `swap`: replace the head of a thread if its bytes
 the log with it. Commits, claims, renewals, releases, pins, prunes, deletes and revivals are all swaps, decided by pure
 functions (stores/decisions.py), so a backend holds no rules about leases or fencing, and cannot get them wrong.
 
-Threads are named by their key (records/identity.py): opaque bytes of 2 to 641, any byte value, injective. What a backend
+Threads are named by their key (records/identity.py): 2 to 641 opaque bytes, of any value, injective. What a backend
 raises: `StoreUnavailable` if certainly nothing was written, `OutcomeUnknown` if a write may or may not have happened,
 `Corrupt` if its own structures are damaged, `StoreClosed` after `close`. Every method may be called from any thread.
 """
@@ -18,7 +18,7 @@ from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 
 
-class Busy(Exception):  # noqa: N818  a signal between backend and committer, never seen by a user
+class Busy(Exception):
     """`swap(wait=False)` would have had to wait for another writer. Nothing was done."""
 
 
@@ -40,8 +40,10 @@ class Backend(Protocol):
     """True if a small swap is fast enough to be made on the event loop itself."""
 
     def open(self) -> None:
-        """Connect, create or migrate. Idempotent. Refuses a store written by a newer version, or a durability level
-        that cannot be given."""
+        """Connect, create or migrate. Idempotent.
+
+        Refuses a store written by a newer version, or a durability level that cannot be given.
+        """
         ...
 
     def close(self) -> None:
@@ -83,7 +85,12 @@ class Backend(Protocol):
         ...
 
     def threads(
-        self, prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
     ) -> Listing:
         """Threads whose key begins with `prefix` and whose head is listed (`Head.listed_as` is not empty).
 
@@ -93,8 +100,10 @@ class Backend(Protocol):
         ...
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
-        """Leave a message for a thread; False if one of that key is there already. Needs no lease, and has the
-        store's durability. A swap consumes messages; dropping everything drops them too."""
+        """Leave a message for a thread; False if one of that key is there already.
+
+        Needs no lease, and has the store's durability. A swap consumes messages; dropping everything drops them too.
+        """
         ...
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:

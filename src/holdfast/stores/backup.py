@@ -3,7 +3,7 @@
 Sealed bytes stay sealed: the copy opens with the same keys. Each thread is copied at one moment; tombstones are not.
 """
 
-from pathlib import Path
+import os
 from zlib import crc32
 
 from holdfast.history.format import all_blob_ids, read_header
@@ -19,9 +19,9 @@ ATTEMPTS = 8
 
 def back_up(source: Backend, path: str) -> None:
     """Copy everything into a new file at `path`; `Conflict` if there is one already."""
-    from holdfast.stores.sqlite import SQLiteBackend  # noqa: PLC0415  sqlite3 is loaded only where it is used
+    from holdfast.stores.sqlite import SQLiteBackend
 
-    if Path(path).exists():
+    if os.path.lexists(path):
         raise Conflict(f"{path} exists already; a backup needs a new file")
     target = SQLiteBackend(path, Durability.DURABLE)
     target.open()
@@ -68,6 +68,6 @@ def _snapshot(source: Backend, thread: bytes, encoded: bytes, head: Head) -> Swa
             rows.update((row.seq, row) for row in source.rows(thread, entry.seq))
     start, name = crc32(thread + head.incarnation), thread_id_of(thread)
     wanted = all_blob_ids(read_header(row, name, start) for row in rows.values())
-    return Swap(thread, b"", encoded, head, tuple(rows[seq] for seq in sorted(rows)), dict(source.blobs(thread, wanted)))
-
-
+    return Swap(
+        thread, b"", encoded, head, tuple(rows[seq] for seq in sorted(rows)), dict(source.blobs(thread, wanted))
+    )

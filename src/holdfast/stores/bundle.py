@@ -110,9 +110,7 @@ def _thread_frames(reader: Reader, thread: bytes) -> Iterator[Any]:
     yield ["end", len(rows), len(blobs)]
 
 
-def _read_all(
-    reader: Reader, thread: bytes, seen: Seen, headers: list[Header]
-) -> tuple[list[Row], dict[bytes, bytes]]:
+def _read_all(reader: Reader, thread: bytes, seen: Seen, headers: list[Header]) -> tuple[list[Row], dict[bytes, bytes]]:
     rows: dict[int, Row] = {}
     for header in headers:
         if header.seq not in rows:
@@ -161,7 +159,9 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
     thread = reader.sealing.key(about["thread_id"] if to is None else to)
     seen = reader.seen(thread)
     if seen is not None and (seen.head.seq or seen.head.deleted):
-        raise Conflict(f"thread {thread_id_of(thread)!r} exists already (or was deleted); import it under another id: to=")
+        raise Conflict(
+            f"thread {thread_id_of(thread)!r} exists already (or was deleted); import it under another id: to="
+        )
     swap = _transcribe(reader, thread, seen, about, frames[1:-1], entropy, same_life=to in {None, about["thread_id"]})
     if not reader.backend.swap([swap])[0]:
         raise Conflict(f"thread {thread_id_of(thread)!r} came into being meanwhile")
@@ -186,7 +186,14 @@ def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[An
 
 
 def _transcribe(
-    reader: Reader, thread: bytes, seen: Seen | None, about: dict[str, Any], frames: list[Any], entropy: Entropy, *, same_life: bool
+    reader: Reader,
+    thread: bytes,
+    seen: Seen | None,
+    about: dict[str, Any],
+    frames: list[Any],
+    entropy: Entropy,
+    *,
+    same_life: bool,
 ) -> Swap:
     """The same rows, sealed for this store. A copy under another id is another life."""
     incarnation = about["incarnation"] if same_life else entropy(len(about["incarnation"]))

@@ -1,4 +1,4 @@
-"""Who may change a thread's head, and what it becomes: all rules about leases, tokens and tombstones, as pure functions.
+"""Who may change a thread's head, and what it becomes: the rules of leases, tokens and tombstones, as pure functions.
 
 Each takes the head as it was read and returns the head to swap in, or raises why not. If the swap is then refused
 because somebody was faster, read again and decide again.

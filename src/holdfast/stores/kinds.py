@@ -54,7 +54,9 @@ class OpenedStore(Store):
 class MemoryStore(OpenedStore):
     """A store in this process's memory: gone when it ends. Each is its own."""
 
-    def __init__(self, *, durability: Durability | str | None = None, inline: bool = True, **options: Unpack[Options]) -> None:
+    def __init__(
+        self, *, durability: Durability | str | None = None, inline: bool = True, **options: Unpack[Options]
+    ) -> None:
         super().__init__(opening.memory(opening.level_of(durability), inline=inline), **options)
 
 
@@ -99,7 +101,7 @@ def open(  # noqa: A001  the public name: holdfast.open
 ) -> Store:
     """Open a store: a path is a SQLite file, or a URL: `memory:`, `file:DIR`, `sqlite:PATH`.
 
-    Without a URL the environment's HOLDFAST_STORE is taken, else `holdfast.db`. Nothing is touched before the first use.
+    Without a URL the environment's HOLDFAST_STORE is taken, else `holdfast.db`. It connects at the first use.
     `durability`: `durable` (the default; survives power loss) or `process` (survives a killed process). `keys` encrypt
     everything but ids. `retention` is what `prune()` applies, every `sweep` seconds in the background if given.
     Two namespaces share nothing. `inline=False` never commits on the event loop's own thread.

@@ -110,7 +110,12 @@ class MemoryBackend:
             return [kept.rows[seq]._replace(body=b"") for seq in seqs[:limit]] if kept else []
 
     def threads(
-        self, prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
     ) -> Listing:
         """See `Backend.threads`: newest created first."""
         with self._lock:

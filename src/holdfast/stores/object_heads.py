@@ -36,10 +36,11 @@ class Heads:
     def fetch(self, thread: bytes) -> Kept:
         """The record as it is now; an empty one if there is none."""
         found = self.read(head_name(thread))
-        if found is None:
-            self._forget(thread)
-            return Kept(Record(thread))
-        return self._remember(found)
+        if found is not None:
+            return self._remember(found)
+        with self._lock:
+            self._kept.pop(thread, None)
+        return Kept(Record(thread))
 
     def read(self, name: str) -> Kept | None:
         """The record in an object, not remembered."""
@@ -48,17 +49,12 @@ class Heads:
 
     def replace(self, old: Kept, record: Record, *, is_swept: bool = False) -> Kept | None:
         """Put a record in place of an old one; None if that is not the present one any more."""
-        self._forget(record.thread)
         tag = self._calls.replace(head_name(record.thread), encode_record(record), old.tag)
         return None if tag is None else self._remember(Kept(record, tag, is_swept))
 
     def swept(self, kept: Kept) -> None:
         """Note that the leftovers of a record are gone: the next record need not carry them."""
         self._remember(kept._replace(is_swept=True))
-
-    def _forget(self, thread: bytes) -> None:
-        with self._lock:
-            self._kept.pop(thread, None)
 
     def _remember(self, kept: Kept) -> Kept:
         """Keep a record unless a newer one is kept: a slow reply must not bring back an old one."""

@@ -197,5 +197,5 @@ def _with_leftovers(record: Record, swap: Swap) -> Leftovers:
     blobs = dict.fromkeys(blob for blob in (*old.blobs, *drop.blobs) if blob not in swap.blobs)
     posts = (record.posts[key] for key in dict.fromkeys(swap.consumed) if key in record.posts)
     # Rows above the last may be those of a swap under way.
-    end = min(max((stop for start, stop in drop.rows if start < stop), default=0), record.last + 1)
+    end = min(max((stop for _, stop in drop.rows), default=0), record.last + 1)
     return Leftovers(tuple(blobs), (*old.posts, *posts), max(old.rows_below, end), old.eras)

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from threading import Lock
 from typing import TypedDict
-from urllib.parse import unquote
 
 from holdfast.codec.keys import KeyRing
 from holdfast.records.errors import ConfigurationError
@@ -87,7 +86,7 @@ def memory(durability: Durability | None, *, inline: bool) -> Shared:
 
 def sqlite(path: str | os.PathLike[str], durability: Durability | None, *, inline: bool) -> Shared:
     """The SQLite backend of a path."""
-    from holdfast.stores.sqlite import SQLiteBackend  # noqa: PLC0415  sqlite3 is loaded only where it is used
+    from holdfast.stores.sqlite import SQLiteBackend
 
     place = _place(path)
     if place == ":memory:":
@@ -98,7 +97,7 @@ def sqlite(path: str | os.PathLike[str], durability: Durability | None, *, inlin
 
 def file(path: str | os.PathLike[str], durability: Durability | None, *, inline: bool) -> Shared:
     """The file backend of a directory."""
-    from holdfast.stores.file import FileBackend  # noqa: PLC0415
+    from holdfast.stores.file import FileBackend
 
     place, level = _place(path), durability or Durability.DURABLE
     return share(("file", os.path.realpath(place), level), lambda: FileBackend(place, level), inline=inline)
@@ -106,7 +105,7 @@ def file(path: str | os.PathLike[str], durability: Durability | None, *, inline:
 
 def _place(path: str | os.PathLike[str]) -> str:
     place = os.fspath(path)
-    if not isinstance(place, str) or not place or "\0" in place:
+    if not place or "\0" in place:
         raise ConfigurationError(f"{path!r} is not a path")
     return place
 
@@ -125,7 +124,8 @@ def resolve(url: str | os.PathLike[str] | None, durability: Durability | str | N
         return sqlite(path, level, inline=inline) if scheme == "sqlite" else file(path, level, inline=inline)
     if scheme in COMING:
         raise ConfigurationError(
-            f"{scheme}: stores need holdfast[{COMING[scheme]}] of a later version; this one has memory:, file: and sqlite:"
+            f"{scheme}: stores come with a later version (pip install 'holdfast[{COMING[scheme]}]');"
+            " this one has memory:, file: and sqlite:"
         )
     raise ConfigurationError(
         f"unknown store {text!r}: a path (SQLite), or a URL that begins with memory:, file: or sqlite:"
@@ -134,7 +134,13 @@ def resolve(url: str | os.PathLike[str] | None, durability: Durability | str | N
 
 def _path_of(scheme: str, rest: str) -> str:
     """`sqlite:a.db`, `sqlite:///abs/a.db` and `file:dir` all name a path."""
-    path = unquote(rest.removeprefix("//")) if rest.startswith("//") else rest
+    path = rest
+    if rest.startswith("//"):
+        from urllib.parse import unquote
+
+        path = unquote(rest.removeprefix("//"))
     if not path:
-        raise ConfigurationError(f"{scheme}: needs a path, such as {scheme}:agents{'.db' if scheme == 'sqlite' else ''}")
+        raise ConfigurationError(
+            f"{scheme}: needs a path, such as {scheme}:agents{'.db' if scheme == 'sqlite' else ''}"
+        )
     return path

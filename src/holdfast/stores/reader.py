@@ -81,7 +81,7 @@ class Reader:
             if again.encoded == seen.encoded:
                 raise Corrupt(f"{loaded} is missing", record=loaded)
             seen = again
-        raise Corrupt(f"{loaded} is missing", record=loaded)
+        raise Conflict(f"thread {thread_id_of(thread)!r} is being pruned all the time; try again")
 
     def _try(self, thread: bytes, seen: Seen, seq: int) -> Loaded | str:
         """The checkpoint, or the name of the record that is missing."""

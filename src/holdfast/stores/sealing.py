@@ -61,7 +61,9 @@ class Sealing:
             return Binding(thread, head.incarnation, self._plain)
         if not head.data_key:
             name = thread_id_of(thread)
-            raise Corrupt(f"thread {name!r} is stored in plain text, which a store opened with keys refuses", record=name)
+            raise Corrupt(
+                f"thread {name!r} is stored in plain text, which a store opened with keys refuses", record=name
+            )
         data_key = self.ring.unwrap(head.data_key, thread + head.incarnation)
         return Binding(thread, head.incarnation, self._encrypting(data_key))
 

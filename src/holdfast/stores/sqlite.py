@@ -31,7 +31,9 @@ class SQLiteBackend:
     def __init__(self, path: str, durability: Durability | None = None) -> None:
         level = durability or (Durability.NONE if path == MEMORY else Durability.DURABLE)
         if level == Durability.REPLICATED:
-            raise ConfigurationError("one SQLite file cannot be replicated; use durability='durable', or a server store")
+            raise ConfigurationError(
+                "one SQLite file cannot be replicated; use durability='durable', or a server store"
+            )
         if (level == Durability.NONE) != (path == MEMORY):
             raise ConfigurationError(f"SQLite at {path!r} cannot be {level}; files are 'process' or 'durable'")
         self._file = SQLiteFile(path, level)
@@ -94,7 +96,17 @@ class SQLiteBackend:
         seq, base, digest, header, body = swap.rows[0]
         head = swap.head
         labels = b"".join(head.labels) if head.labels else b""
-        row = (swap.expected, swap.replacement, labels, head.listed_as, number << SEQ_BITS | seq, base, digest, header, body)
+        row = (
+            swap.expected,
+            swap.replacement,
+            labels,
+            head.listed_as,
+            number << SEQ_BITS | seq,
+            base,
+            digest,
+            header,
+            body,
+        )
         try:
             connection.execute(self._swap_one, (number, *row))
         except sqlite3.IntegrityError:
@@ -263,7 +275,12 @@ class SQLiteBackend:
             return {blob: row[0] for blob, row in found if row is not None}
 
     def threads(
-        self, prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
     ) -> Listing:
         """See `Backend.threads`: newest created first."""
         sql, parameters = _listing_query(prefix, statuses, labels, cursor, limit)
@@ -323,7 +340,7 @@ def _listing_query(
         conditions.append(f"number IN (SELECT number FROM labels WHERE token IN ({_marks(choices)}))")
         parameters += choices
     where = " AND ".join(conditions)
-    sql = f"SELECT born, thread, head FROM heads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608  no user text
+    sql = f"SELECT born, thread, head FROM heads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608
     return sql, [*parameters, limit + 1]
 
 

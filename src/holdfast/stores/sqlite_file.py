@@ -1,6 +1,6 @@
 """One SQLite database file: its connections, pragmas, schema version, and the gate all writers pass through.
 
-SQLite 3.7.0 to 3.51.2 can lose the write-ahead log when two connections write or checkpoint at the same moment (fixed in
+SQLite 3.7.0 to 3.51.2 can lose the write-ahead log when two connections write or checkpoint at one moment (fixed in
 3.51.3, 3.50.7 and 3.44.6). So, whatever the version linked here or in another process on the same file, every write,
 checkpoint and close happens under our own flock, and SQLite's automatic checkpoints are off. That costs a microsecond,
 and makes waiting fair instead of a poll.
@@ -10,7 +10,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, RLock
 
@@ -214,11 +214,9 @@ class SQLiteFile:
                 connection.close()
             self._readers = []
         if self._writer is not None:
-            try:
+            # On a damaged file or a full disk the log stays beside the file, and the next open reads it.
+            with suppress(sqlite3.Error):
                 self.checkpoint("TRUNCATE")
-            except sqlite3.Error:
-                # A damaged file, or a full disk: the log stays beside the file, and the next open reads it.
-                pass
             self._writer.close()
             self._writer = None
 
@@ -236,7 +234,7 @@ def migrate(connection: sqlite3.Connection, scripts: list[str], path: str) -> No
         raise ConfigurationError(f"{path} is a SQLite database of another program; give Holdfast a file of its own")
     if version > len(scripts):
         raise IncompatibleCheckpoint(
-            f"{path} was written by a newer Holdfast (schema {version}, this one knows {len(scripts)}); upgrade holdfast"
+            f"{path} was written by a newer Holdfast (schema {version}, here it is {len(scripts)}): upgrade holdfast"
         )
     for number, script in enumerate(scripts[version:], version + 1):
         connection.executescript(

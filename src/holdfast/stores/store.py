@@ -1,15 +1,16 @@
-"""The store: what users hold. Written once, awaitable; `holdfast.sync` steps the same coroutines without an event loop.
+"""The store: what users hold. Written once, awaitable; `holdfast.sync` steps the same coroutines without a loop.
 
-One save, in one direction: draft (what is to be kept) -> writer (what changed, as a row) -> committer (one transaction).
+One save, in one direction: draft (what is to be kept) -> writer (what changed, as a row) -> committer (a transaction).
 """
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from enum import StrEnum
+from typing import Any, Self, TypeVar
 
 from holdfast.codec import encode
 from holdfast.codec.keys import KeyRing
-from holdfast.history.cells import Cell, Document, Path
+from holdfast.history.cells import Document, Path
 from holdfast.history.diff import diff
 from holdfast.history.draft import STATE, Draft, draft_state, fingerprint
 from holdfast.history.log import Log, Revision
@@ -27,7 +28,7 @@ from holdfast.records.errors import (
     StoreClosed,
     UnstorableValue,
 )
-from holdfast.records.identity import CheckpointId
+from holdfast.records.identity import CheckpointId, thread_id_of
 from holdfast.records.reports import Event, Guarantee, Report, Stats
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import ThreadInfo
@@ -47,6 +48,7 @@ from holdfast.stores.writer import KEYS, Intent, NotACell, Proposal, Recorded, W
 
 ATTEMPTS = 5
 LARGE_BYTES = 1 << 20
+W = TypeVar("W", bound=StrEnum)
 STEPS: Path = ("steps",)
 REQUESTS: Path = ("requests",)
 
@@ -140,9 +142,9 @@ class Store:
             size=sum(len(cell) for cell in draft.values() if isinstance(cell, bytes)),
             metadata=packed,
             labels=check_labels(labels),
-            phase=None if phase is None else Phase(phase).value,
-            cause=Cause(cause).value,
-            status=Status(status).value,
+            phase=None if phase is None else check_word(Phase, phase).value,
+            cause=check_word(Cause, cause).value,
+            status=check_word(Status, status).value,
             key=check_key(idempotency_key),
             fingerprint=b"" if idempotency_key is None else fingerprint(draft, packed),
             expect_seq=expect_seq,
@@ -217,8 +219,7 @@ class Store:
             if await self._settled(writer, pending):
                 return proposal
             known_fresh = await self._refresh(writer, pending.epoch)
-        name = writer.log.binding.thread_id
-        raise Conflict(f"thread {name!r} is being written to by others all the time; try again")
+        raise Conflict(f"thread {thread_id_of(thread)!r} is being written to by others all the time; try again")
 
     async def _writer(self, thread: bytes) -> Writer:
         """A writer for the thread. That a thread is new is found out at once; loading one is left to a thread."""
@@ -242,10 +243,12 @@ class Store:
             raise
 
     def _landed(self, writer: Writer, proposal: Proposal) -> bool:
-        """After a lost reply: is our row there?"""
+        """True if, after a lost reply, our row is there."""
         rows = self._backend.index(writer.thread, proposal.log.seq + 1, 1)
         seen = self._reader.seen(writer.thread)
-        return bool(rows) and rows[0].digest == proposal.log.digest and seen is not None and seen.head.seq >= rows[0].seq
+        return (
+            bool(rows) and rows[0].digest == proposal.log.digest and seen is not None and seen.head.seq >= rows[0].seq
+        )
 
     async def _refresh(self, writer: Writer, epoch: int) -> bool:
         """Bring a writer up to date, or forget it if its log is not the thread's any more. True if it is fresh now."""
@@ -339,7 +342,7 @@ class Store:
         """Threads, newest created first where the store can; of any of these statuses and with all of these labels."""
         await self._open()
         statuses = [status] if isinstance(status, str) else list(status or ())
-        words = [Status(word).value for word in statuses]
+        words = [check_word(Status, word).value for word in statuses]
         items, following = await self._ports.perform(
             self._listings.threads, words, check_labels(labels) or {}, cursor, limit
         )
@@ -448,7 +451,7 @@ class Store:
             ),
         )
 
-    async def pin(self, checkpoint_id: str, pinned: bool = True) -> None:  # noqa: FBT001, FBT002
+    async def pin(self, checkpoint_id: str, pinned: bool = True) -> None:
         """Keep a checkpoint through every prune, or with `pinned=False` no longer.
 
         One that only its pin has kept is gone as soon as it is not pinned.
@@ -481,7 +484,9 @@ class Store:
         await self._open()
         policy = retention or self.retention
         if policy is None:
-            raise ConfigurationError("prune needs a retention: prune(holdfast.Retention(keep_last=10)), or open(retention=…)")
+            raise ConfigurationError(
+                "prune needs a retention: prune(holdfast.Retention(keep_last=10)), or open(retention=…)"
+            )
         freed = Freed()
         for thread in await self._ports.perform(self._listings.all_threads):
             freed += await self._ports.perform(self._upkeep.prune, thread, policy, self._ports.now(), dry_run=dry_run)
@@ -507,7 +512,9 @@ class Store:
         await self._open()
         return await self._ports.perform(self._backend.guarantee)
 
-    async def export(self, thread_id: str, path: str | os.PathLike[str], *, keys: KeyRing | bytes | None = None) -> None:
+    async def export(
+        self, thread_id: str, path: str | os.PathLike[str], *, keys: KeyRing | bytes | None = None
+    ) -> None:
         """Write the thread with its whole history to a portable file; plain unless `keys` are given."""
         await self._open()
         thread = self._reader.sealing.key(thread_id)
@@ -560,7 +567,9 @@ def _checkpoint(log: Log, meta: Meta, *, seq: int | None = None, status: str | N
 
 
 def _content(log: Log) -> Content:
-    return Content(read_state(log.binding, log.document), read_list(log.document, STEPS), read_list(log.document, REQUESTS))
+    return Content(
+        read_state(log.binding, log.document), read_list(log.document, STEPS), read_list(log.document, REQUESTS)
+    )
 
 
 def with_appended(state: Any, path: Sequence[str], item: Any) -> Any:
@@ -578,18 +587,26 @@ def with_appended(state: Any, path: Sequence[str], item: Any) -> Any:
     return state
 
 
-def check_labels(labels: Mapping[str, str] | None) -> dict[str, str] | None:
+def check_labels(labels: Mapping[Any, Any] | None) -> dict[str, str] | None:
     """Labels as a dict of str to str, or a clear refusal."""
     if labels is None:
         return None
     for name, value in labels.items():
-        if not isinstance(name, str) or not isinstance(value, str):
+        if type(name) is not str or type(value) is not str:
             raise UnstorableValue(f"label {name!r}={value!r}: names and values are str", path=f"labels[{name!r}]")
     return dict(labels)
 
 
-def check_key(key: str | None) -> str | None:
+def check_key(key: object) -> str | None:
     """An idempotency key, or a clear refusal."""
-    if key is not None and (not isinstance(key, str) or not key):
-        raise ConfigurationError(f"idempotency_key={key!r}: a non-empty str, or None")
-    return key
+    if key is None or (type(key) is str and key):
+        return key
+    raise ConfigurationError(f"idempotency_key={key!r}: a non-empty str, or None")
+
+
+def check_word(words: type[W], word: str) -> W:
+    """A status, phase or cause by its word, or a clear refusal."""
+    try:
+        return words(word)
+    except ValueError:
+        raise ConfigurationError(f"{word!r} is not a {words.__name__.lower()}: {', '.join(words)}") from None

@@ -141,7 +141,9 @@ class Upkeep:
             check_not_deleted(seen.head, thread_id_of(thread))
             sealing = self._reader.sealing
             wrapped = sealing.rewrapped(thread, seen.head)
-            labels = sealing.label_tokens(sealing.read_summary(self._reader.binding(thread, seen.head), seen.head).labels)
+            labels = sealing.label_tokens(
+                sealing.read_summary(self._reader.binding(thread, seen.head), seen.head).labels
+            )
             if wrapped == seen.head.data_key and labels == seen.head.labels:
                 return False
             return self._swap(thread, seen, replace(seen.head, data_key=wrapped, labels=labels)) and True

@@ -15,8 +15,8 @@ from holdfast.codec import encode
 from holdfast.history.cells import Document, Path
 from holdfast.history.draft import Draft
 from holdfast.history.log import Log, Revision, Written, append_flat
-from holdfast.history.opening import takes_append
 from holdfast.history.meta import Meta, encode_meta
+from holdfast.history.opening import takes_append
 from holdfast.history.restore import read_list
 from holdfast.ports import Ticket
 from holdfast.records.errors import Conflict, KeyReused
@@ -236,7 +236,7 @@ class Writer:
 NO_HEAD = Seen(Head(), b"")
 
 
-class NotACell(Exception):  # noqa: N818  tells the store to take the longer way
+class NotACell(Exception):
     """An append to a list that lies within a larger cell: the whole state has to be saved."""
 
 

@@ -24,6 +24,11 @@ from holdfast.testing.conformance.lives import Lives
 from holdfast.testing.conformance.posts import Posts
 from holdfast.testing.conformance.races import Races
 from holdfast.testing.conformance.reads import Indexes, Rows
+from holdfast.testing.conformance.store_privacy import Encryption, Isolation, Living
+from holdfast.testing.conformance.store_reading import Histories, Reading, Threads
+from holdfast.testing.conformance.store_saving import Appending, Expecting, Saving
+from holdfast.testing.conformance.store_travel import Forking, Moving
+from holdfast.testing.conformance.store_upkeep import Deleting, Pruning
 from holdfast.testing.conformance.swaps import Heads, Swaps
 
 Make = Callable[[], Backend]
@@ -34,6 +39,24 @@ class BackendConformance(Heads, Swaps, Drops, Rows, Indexes, Listings, Posts, Li
     """Every promise of `Backend`, and the leases that stand on it."""
 
 
+class StoreConformance(
+    Saving,
+    Expecting,
+    Appending,
+    Reading,
+    Histories,
+    Threads,
+    Deleting,
+    Pruning,
+    Forking,
+    Moving,
+    Isolation,
+    Encryption,
+    Living,
+):
+    """Every promise of `Store` over a backend; with `awaitable = True` in the awaitable world."""
+
+
 def check(make: Make, reopen: Reopen | None = None) -> int:
     """Try every promise of a backend without pytest; AssertionError names the first that is broken.
 
@@ -41,6 +64,13 @@ def check(make: Make, reopen: Reopen | None = None) -> int:
     Returns how many promises were kept.
     """
     return run(_given(BackendConformance, make, reopen))
+
+
+def check_store(make: Make, *, awaitable: bool = False) -> int:
+    """Try every promise of a store over such backends, likewise."""
+    kit = _given(StoreConformance, make, None)
+    kit.awaitable = awaitable  # type: ignore[attr-defined]
+    return run(kit)
 
 
 def _given(kit: type[Kit], make: Make, reopen: Reopen | None) -> type[Kit]:
@@ -54,4 +84,4 @@ def _given(kit: type[Kit], make: Make, reopen: Reopen | None) -> type[Kit]:
     return Given
 
 
-__all__ = ["BackendConformance", "Kit", "check", "promises", "run"]
+__all__ = ["BackendConformance", "Kit", "StoreConformance", "check", "check_store", "promises", "run"]

@@ -1,0 +1,58 @@
+# The front door. Every target does its own set-up on a machine with nothing but Python 3.11, make, pip and apt.
+
+PYTHON ?= python3
+VENV := .venv
+BENCH := .venv-bench
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.current
+BENCH_STAMP := $(BENCH)/.current
+JOBS ?= 2
+
+.PHONY: help demo test lint format cover faults soak bench bench-quick docs clean
+
+help:  ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
+
+$(STAMP): pyproject.toml requirements/dev.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt -e '.[crypto]'
+	@touch $@
+
+$(BENCH_STAMP): pyproject.toml requirements/bench.txt
+	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt -e '.[crypto]'
+	@touch $@
+
+demo: $(STAMP)  ## a writer is killed in mid-thread; its thread is restored, forked and compared
+	@$(BIN)/python examples/demo.py
+
+test: $(STAMP)  ## the whole test suite, with branch coverage of the core
+	@rm -f .coverage .coverage.*
+	$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist worksteal
+	@$(BIN)/python -m coverage combine --quiet
+	@$(BIN)/python -m coverage report --include='src/holdfast/records/*,src/holdfast/codec/*,src/holdfast/history/*,src/holdfast/stores/*' --fail-under=95
+
+lint: $(STAMP)  ## ruff, mypy, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)  ## put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+faults: $(STAMP)  ## the fault tests, many more rounds
+	HOLDFAST_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) -m faults --timeout=3600
+
+soak: $(STAMP)  ## many processes on one file for ten minutes
+	$(BIN)/python -m tests.soak --minutes 10
+
+bench: $(BENCH_STAMP)  ## all figures, against the peers and the raw limits, interleaved in one run
+	$(BENCH)/bin/python -m benchmarks --write-results
+
+bench-quick: $(BENCH_STAMP)  ## the same with fewer samples, under two minutes
+	$(BENCH)/bin/python -m benchmarks --quick
+
+clean:  ## everything that was made
+	rm -rf $(VENV) $(BENCH) .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

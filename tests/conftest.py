@@ -1,0 +1,43 @@
+"""Fixtures for all tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+pytest.register_assert_rewrite("holdfast.testing")  # before its first import, hence the order
+
+from holdfast import sync  # noqa: E402
+from kinds import EVERY_KIND, ON_DISK, open_store  # noqa: E402
+
+settings.register_profile(
+    "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(params=ON_DISK)
+def disk_kind(request: pytest.FixtureRequest) -> str:
+    """The kinds of store that keep their threads on disk, one after the other."""
+    return str(request.param)
+
+
+@pytest.fixture(params=EVERY_KIND)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Every embedded kind of store, one after the other."""
+    return str(request.param)
+
+
+@pytest.fixture
+def disk_store(disk_kind: str, tmp_path: Path) -> Iterator[sync.Store]:
+    """A blocking store on disk, of each kind."""
+    with open_store(disk_kind, tmp_path) as store:
+        yield store
+
+
+@pytest.fixture
+def memory_store() -> Iterator[sync.Store]:
+    """A blocking store in memory."""
+    with sync.MemoryStore() as store:
+        yield store

@@ -1,0 +1,66 @@
+"""The kinds of store under test, by name: places to open them at, and how to open one there."""
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+from holdfast import sync
+from holdfast.records.words import Durability
+from holdfast.stores.backend import Backend
+from holdfast.stores.file import FileBackend
+from holdfast.stores.object_map import ObjectMap
+from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.sqlite import SQLiteBackend
+from holdfast.testing.places import DirectoryPlace, MemoryPlace, Place
+
+ON_DISK = ("sqlite", "file")
+EVERY_KIND = ("memory", *ON_DISK)
+
+_numbers = count()
+
+
+def sqlite_backend(directory: Path) -> Backend:
+    """SQLite in a directory. `process` survives all that a test can do to it, and costs no fsync."""
+    return SQLiteBackend(str(directory / "store.db"), Durability.PROCESS)
+
+
+def file_backend(directory: Path) -> Backend:
+    """A file store in a directory."""
+    return FileBackend(str(directory / "store"), Durability.PROCESS)
+
+
+MAKERS: dict[str, Callable[[Path], Backend]] = {"sqlite": sqlite_backend, "file": file_backend}
+
+
+class ObjectsPlace:
+    """Objects in a map that outlives the backends over it."""
+
+    def __init__(self) -> None:
+        self._objects = ObjectMap()
+
+    def open(self) -> Backend:
+        """Another backend over the same objects."""
+        return ObjectBackend(self._objects)
+
+    def crashed(self) -> "ObjectsPlace":
+        """Itself: what was put is there."""
+        return self
+
+
+def new_place(kind: str, directory: Path) -> Place:
+    """A new, empty place of that kind."""
+    if kind == "memory":
+        return MemoryPlace()
+    if kind == "objects":
+        return ObjectsPlace()
+    return DirectoryPlace(directory / f"{kind}-{next(_numbers)}", MAKERS[kind])
+
+
+def url_of(kind: str, directory: Path) -> str:
+    """What to give to `open` for a store on disk in that directory."""
+    return str(directory / "store.db") if kind == "sqlite" else f"file:{directory / 'store'}"
+
+
+def open_store(kind: str, directory: Path) -> sync.Store:
+    """The store on disk in that directory, through the front door."""
+    return sync.open(url_of(kind, directory), durability="process")

@@ -1,0 +1,118 @@
+"""Every backend keeps every promise of the interface, and every store over it every promise of the API."""
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from holdfast.records.words import Durability
+from holdfast.stores.backend import Backend
+from holdfast.stores.file import FileBackend
+from holdfast.stores.memory import MemoryBackend
+from holdfast.stores.object_map import ObjectMap
+from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.sqlite import SQLiteBackend
+from holdfast.testing.conformance import BackendConformance, Kit, StoreConformance
+
+
+class InMemory(Kit):
+    def backend(self) -> Backend:
+        return MemoryBackend()
+
+
+class InSQLiteMemory(Kit):
+    def backend(self) -> Backend:
+        return SQLiteBackend(":memory:")
+
+
+class OnDisk(Kit):
+    """Each backend has a directory of its own; another one is made from what the first was made from."""
+
+    @pytest.fixture(autouse=True)
+    def _directory(self, tmp_path: Path) -> None:
+        self.places: dict[int, str] = {}
+        self.names = (str(tmp_path / str(number)) for number in count())
+
+    def make(self, place: str) -> Backend:
+        raise NotImplementedError
+
+    def _made(self, place: str) -> Backend:
+        backend = self.make(place)
+        self.places[id(backend)] = place
+        return backend
+
+    def backend(self) -> Backend:
+        return self._made(next(self.names))
+
+    def reopen(self, backend: Backend) -> Backend:
+        return self._made(self.places[id(backend)])
+
+
+class InSQLite(OnDisk):
+    def make(self, place: str) -> Backend:
+        return SQLiteBackend(place, Durability.PROCESS)
+
+
+class InFiles(OnDisk):
+    def make(self, place: str) -> Backend:
+        return FileBackend(place, Durability.PROCESS)
+
+
+class InObjects(Kit):
+    def setup_method(self) -> None:
+        super().setup_method()
+        self.maps: dict[int, ObjectMap] = {}
+
+    def _made(self, objects: ObjectMap) -> Backend:
+        backend = ObjectBackend(objects)
+        self.maps[id(backend)] = objects
+        return backend
+
+    def backend(self) -> Backend:
+        return self._made(ObjectMap())
+
+    def reopen(self, backend: Backend) -> Backend:
+        return self._made(self.maps[id(backend)])
+
+
+class TestMemoryBackend(InMemory, BackendConformance): ...
+
+
+class TestSQLiteMemoryBackend(InSQLiteMemory, BackendConformance): ...
+
+
+class TestSQLiteBackend(InSQLite, BackendConformance): ...
+
+
+class TestFileBackend(InFiles, BackendConformance): ...
+
+
+class TestObjectBackend(InObjects, BackendConformance): ...
+
+
+class TestMemoryStore(InMemory, StoreConformance): ...
+
+
+class TestSQLiteStore(InSQLite, StoreConformance): ...
+
+
+class TestFileStore(InFiles, StoreConformance): ...
+
+
+class TestObjectStore(InObjects, StoreConformance): ...
+
+
+class TestAwaitableMemoryStore(InMemory, StoreConformance):
+    awaitable = True
+
+
+class TestAwaitableSQLiteStore(InSQLite, StoreConformance):
+    awaitable = True
+
+
+class TestAwaitableFileStore(InFiles, StoreConformance):
+    awaitable = True
+
+
+class TestAwaitableObjectStore(InObjects, StoreConformance):
+    awaitable = True

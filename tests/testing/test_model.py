@@ -1,0 +1,74 @@
+"""Random stories, told to a store and to a plain model alike: every checkpoint comes back exactly."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from holdfast.codec.keys import KeyRing
+from holdfast.testing.driver import Driver
+from holdfast.testing.faults import Fault
+from holdfast.testing.model import machine_for
+from holdfast.testing.places import Place
+from holdfast.testing.walk import TIGHT, Walk
+from kinds import new_place
+
+WALKS = {"memory": range(24), "sqlite": range(100, 130), "file": range(200, 230)}
+STEPS = 120
+LEAST_RESTORES = 20_000
+
+
+@pytest.fixture(scope="session")
+def restores() -> dict[str, int]:
+    """How many exact restores each kind of store had in this session."""
+    return {}
+
+
+def test_twenty_thousand_random_restores_are_exact(tmp_path: Path) -> None:
+    """Over memory, SQLite and files, with crashes and faults on the way; the same walks each time."""
+    total = crashes = faults = 0
+    for kind, seeds in WALKS.items():
+        for seed in seeds:
+            walk = Walk(new_place(kind, tmp_path), seed, tuning=TIGHT if seed % 3 else None)
+            total += walk.run(STEPS)
+            crashes += walk.driver.crashes
+            faults += walk.driver.faults
+    assert total >= LEAST_RESTORES
+    assert crashes >= 300
+    assert faults >= 300
+
+
+def test_an_encrypted_store_tells_the_same_stories(kind: str, tmp_path: Path) -> None:
+    walk = Walk(new_place(kind, tmp_path), 5, keys=KeyRing({"k": b"k" * 32}, "k"))
+    assert walk.run(150) > 100
+
+
+def test_a_walk_beside_a_memory_store_ends_equal(disk_kind: str, tmp_path: Path) -> None:
+    walk = Walk(new_place(disk_kind, tmp_path), 6, faults=False, twin=True)
+    assert walk.run(200) > 100
+
+
+def places(kind: str, directory: Path) -> Callable[[], Place]:
+    return lambda: new_place(kind, directory)
+
+
+@pytest.mark.parametrize("faults", [False, True], ids=["undisturbed", "with faults"])
+def test_no_story_breaks_a_store(kind: str, faults: bool, tmp_path: Path) -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine_for(places(kind, tmp_path), faults=faults),
+        settings=settings(max_examples=25 if kind == "memory" else 12, stateful_step_count=25),
+    )
+
+
+def test_a_fault_is_all_or_nothing_to_the_model(tmp_path: Path) -> None:
+    driver = Driver(new_place("sqlite", tmp_path))
+    driver.save("t", {"a": 1})
+    for how in ("unavailable", "lost reply", "crash before", "crash after"):
+        driver.plan(Fault(1, how, frozenset({"swap"})))
+        driver.save("t", {"a": how})
+    assert driver.faults == 3, "a lost reply is found out by the store itself"
+    assert [driver.past("t").states[seq]["a"] for seq in driver.past("t").seqs] == ["crash after", "lost reply", 1]
+    driver.check_all()
+    driver.close()
