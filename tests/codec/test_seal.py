@@ -14,7 +14,7 @@ from holdfast.records.errors import ConfigurationError, Corrupt, KeyUnavailable,
 
 KEY = bytes(range(32))
 TEXT = b"the agent said that it would, and then it did not; " * 400
-THRESHOLD = seal_module._COMPRESS_FROM
+THRESHOLD = seal_module.COMPRESS_FROM
 chance = random.Random(5)
 SEALS = {
     "plain": Seal(),

@@ -92,6 +92,12 @@ class TestReplacing:
         assert b"body" not in data
         assert len(frames_of(log_of(root))) == 1
 
+    def test_dropping_everything_removes_what_was_consumed_as_well(self, store: FileBackend, root: Path) -> None:
+        store.post(THREAD, "key", b"secret post")
+        store.swap([Swap(THREAD, b"", head(1), Head(), consumed=("key",))])
+        store.swap([Swap(THREAD, head(1), head(1, deleted=True), Head(), drop=Drop(everything=True))])
+        assert b"secret" not in log_of(root).read_bytes()
+
     def test_large_logs_are_carried_over_in_frames_of_bounded_size(self, store: FileBackend, root: Path) -> None:
         blobs = {b"%d" % at: os.urandom(700_000) for at in range(6)}
         store.swap([step(1, blobs=blobs)])
@@ -176,6 +182,7 @@ class TestReplacing:
         store.swap([Swap(THREAD, head(1), head(2), Head(), rows=(row(2, b"other"),))])
         assert other.rows(THREAD, 2)[1].body == b"other"
         assert other.swap([step(3)]) == [True]
+        assert store.heads([THREAD]) == [head(3)]
         rewrite(store, log_of(root), before)
         assert other.heads([THREAD]) == [head(1)]
         other.close()

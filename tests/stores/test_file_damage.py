@@ -16,7 +16,7 @@ from holdfast.records.errors import (
 )
 from holdfast.stores import file_log
 from holdfast.stores.file import FileBackend
-from holdfast.stores.file_log import DIGEST_BYTES, Envelope, Index
+from holdfast.stores.file_log import DIGEST_BYTES, Envelope, Index, last_frame
 from stores.file_scenes import OTHER, THREAD, everything, fill, frames_of, head, lent, log_of, rewrite, step
 
 
@@ -28,6 +28,12 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(root: Path) -> Iterator[FileBackend]:
     yield from lent(root)
+
+
+def is_trusted(data: bytes) -> bool:
+    """True if a listing is content with the last frame of this log."""
+    index = Index(sha256(THREAD).digest(), "log")
+    return last_frame(index, lambda offset, length: data[offset : offset + length], len(data))
 
 
 class TestTornTail:
@@ -144,6 +150,28 @@ class TestDamage:
         assert everything(store) == [Corrupt] * 6
         rewrite(store, log_of(root), b"".join(others))
         assert everything(store) == [Corrupt] * 6
+
+    def test_a_frame_elsewhere_is_damage_even_if_its_header_fits(
+        self, store: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(file_log, "crc32", lambda _: 0)
+        for seq in range(1, 4):
+            store.swap([step(seq)])
+        first, second, third = frames_of(log_of(root))
+        for order in ((first, third, second), (first, third), (first, second, second), (second, third)):
+            rewrite(store, log_of(root), b"".join(order))
+            with pytest.raises(Corrupt, match="digest"):
+                store.heads([THREAD])
+
+    def test_the_last_frame_alone_is_not_trusted_if_it_or_the_key_is_of_another_thread(
+        self, store: FileBackend, root: Path
+    ) -> None:
+        for thread in (THREAD, OTHER):
+            store.swap([step(1, thread)])
+            store.swap([step(2, thread)])
+        mine, others = log_of(root).read_bytes(), log_of(root, OTHER).read_bytes()
+        assert is_trusted(mine)
+        assert not any(is_trusted(data) for data in (others, mine + others, mine.replace(THREAD, OTHER, 1)))
 
     def test_a_log_that_names_another_thread_is_damage_even_if_its_digests_are_right(
         self, store: FileBackend, root: Path

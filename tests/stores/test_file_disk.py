@@ -15,6 +15,7 @@ from holdfast.records.errors import (
 )
 from holdfast.records.rows import Drop
 from holdfast.records.words import Durability
+from holdfast.stores.backend import Busy
 from holdfast.stores.file import FileBackend
 from holdfast.stores.file_log import HEADER_BYTES
 from stores.file_scenes import OTHER, THREAD, everything, fail, fill, head, lent, log_of, names_in, recorded, row, step
@@ -58,6 +59,24 @@ class TestDisk:
         durable.swap([step(2, drop=Drop(rows=((1, 2),)))])
         new = log.with_suffix(".new").name
         assert calls == [("write", new), ("fsync", new), ("fsync", log.parent.name)]
+
+    def test_nobody_appends_to_a_replaced_log_before_its_name_is_on_disk(
+        self, durable: FileBackend, store: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        durable.swap([step(1)])
+        real, refused = os.fsync, list[bool]()
+
+        def fsync(fd: int) -> None:
+            if store.heads([THREAD]) == [head(2)]:
+                with pytest.raises(Busy):
+                    store.swap([step(3)], wait=False)
+                refused.append(True)
+            real(fd)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        durable.swap([step(2, drop=Drop(rows=((1, 2),)))])
+        assert refused
+        assert store.swap([step(3)], wait=False) == [True]
 
     def test_the_level_process_syncs_no_append_and_a_durable_writer_catches_up(
         self, store: FileBackend, durable: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch

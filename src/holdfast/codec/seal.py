@@ -14,19 +14,19 @@ Entropy = Callable[[int], bytes]
 """A source of that many random bytes, fit for keys and nonces."""
 
 # Any two tags differ in four bits, so a damaged one never passes for another.
-_RAW: Final = b"\x0f"
+RAW: Final = b"\x0f"
 _ZSTD: Final = b"\x33"
 _ENCRYPTED_RAW: Final = b"\x55"
 _ENCRYPTED_ZSTD: Final = b"\x69"
-_ENCRYPTED: Final = {_RAW: _ENCRYPTED_RAW, _ZSTD: _ENCRYPTED_ZSTD}
-_DECRYPTED: Final = {_ENCRYPTED_RAW: _RAW, _ENCRYPTED_ZSTD: _ZSTD}
+_ENCRYPTED: Final = {RAW: _ENCRYPTED_RAW, _ZSTD: _ENCRYPTED_ZSTD}
+_DECRYPTED: Final = {_ENCRYPTED_RAW: RAW, _ENCRYPTED_ZSTD: _ZSTD}
 
 KEY_SIZE: Final = 32
 NONCE_SIZE: Final = 12
 
 # Records below this stay as they are. At 512 bytes zstd saves about a half, but takes 9 us to write and 18 us to read,
 # and a restore reads hundreds of small records; they are packed into larger ones, and compressed, at the next keyframe.
-_COMPRESS_FROM: Final = 4096
+COMPRESS_FROM: Final = 4096
 
 
 class Seal:
@@ -82,7 +82,7 @@ class Seal:
             tag, body = self._decrypted(tag, body, identity, record)
         elif tag in _DECRYPTED:
             raise KeyUnavailable(f"{record} is encrypted; open the store with keys=")
-        if tag == _RAW:
+        if tag == RAW:
             return body
         if tag != _ZSTD:
             raise Corrupt(f"{record}: sealed bytes begin with an unknown tag", record=record)
@@ -92,14 +92,14 @@ class Seal:
 
     def _packed(self, data: bytes) -> tuple[bytes, bytes]:
         """Compressed if that saves a sixteenth at least, and if it could be read back within the limits."""
-        if self._compress and len(data) >= _COMPRESS_FROM:
+        if self._compress and len(data) >= COMPRESS_FROM:
             from holdfast.codec import compression  # noqa: PLC0415  see there
 
             frame = compression.compress(data)
             is_worth_it = len(frame) <= len(data) - len(data) // 16
             if is_worth_it and compression.may_expand(len(frame), len(data), self._limits):
                 return _ZSTD, frame
-        return _RAW, data
+        return RAW, data
 
     def _decrypted(self, tag: bytes, body: bytes, identity: bytes, record: str) -> tuple[bytes, bytes]:
         if tag not in _DECRYPTED:

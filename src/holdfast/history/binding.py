@@ -4,6 +4,7 @@ from hashlib import sha256
 from typing import Protocol
 from zlib import crc32
 
+from holdfast.codec.seal import COMPRESS_FROM, RAW
 from holdfast.records.errors import Corrupt
 from holdfast.records.identity import life_of, thread_id_of
 
@@ -15,9 +16,6 @@ META = b"m"
 BODY = b"b"
 BLOB = b"p"
 SUMMARY = b"s"
-
-RAW = 0x0F
-"""The first byte of what a seal left as it was."""
 
 
 class Seal(Protocol):
@@ -62,11 +60,13 @@ class Binding:
 
     def seal(self, data: bytes, seq: int, kind: bytes) -> bytes:
         """A section of row `seq`, sealed."""
+        if self._is_plain and len(data) < COMPRESS_FROM:
+            return RAW + data
         return self._seal.seal(data, self._associated(seq, kind))
 
     def unseal(self, data: bytes, seq: int, kind: bytes) -> bytes:
         """What `seal` was given."""
-        if self._is_plain and data[0] == RAW:
+        if self._is_plain and data.startswith(RAW):
             return data[1:]
         return self._seal.unseal(data, self._associated(seq, kind), record=self.row_name(seq))
 

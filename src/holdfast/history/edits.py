@@ -15,7 +15,7 @@ Operation: TypeAlias = tuple[int, int] | bytes | None
 
 MAX_OPERATIONS = 512
 SAMPLES = 16
-SMALL_BYTES = 512
+SMALL_BYTES = 1024
 """Up to here a cell is written anew: cheaper than to find out what changed."""
 
 

@@ -36,6 +36,12 @@ class Phase(StrEnum):
     ERROR = "error"
 
 
+STATUS_WORDS = {status: status.value for status in Status}
+CAUSE_WORDS = {cause: cause.value for cause in Cause}
+PHASE_WORDS: dict[Phase | None, str | None] = {None: None, **{phase: phase.value for phase in Phase}}
+"""The plain word of each member, found by the member or by the word."""
+
+
 class Durability(StrEnum):
     """What an acknowledged save survives: nothing, death of the process, power loss, loss of a node."""
 

@@ -95,7 +95,7 @@ class Backend(Protocol):
         """Threads whose key begins with `prefix` and whose head is listed (`Head.listed_as` is not empty).
 
         `statuses`: any of these, or all if empty. `labels`: for each collection, the head has one of its tokens.
-        The order is stable under paging: newest created first, or by key where a store cannot.
+        The order is stable under paging: newest created first, or whatever fixed order the store has.
         """
         ...
 

@@ -62,10 +62,11 @@ class Listings:
     ) -> tuple[list[CheckpointInfo], str | None]:
         """Checkpoints before the cursor, newest first, that match; and the cursor for the next page."""
         before = _before(cursor)
-        check_limit(limit)
+        # A row may cost a request: no more are read than a page is likely to need.
+        chunk = min(CHUNK, check_limit(limit) + 1)
         found: list[CheckpointInfo] = []
         while True:
-            seen, headers = self._reader.survey(thread, before, CHUNK)
+            seen, headers = self._reader.survey(thread, before, chunk)
             head, binding = seen.head, self._reader.binding(thread, seen.head)
             for header in headers:
                 if not head.marks.shows(header.seq) or not (journal or header.is_checkpoint):
@@ -75,7 +76,7 @@ class Listings:
                     if len(found) == limit:
                         return found, str(found[-1].seq)
                     found.append(info)
-            if len(headers) < CHUNK:
+            if len(headers) < chunk:
                 return found, None
             before = headers[-1].seq
 

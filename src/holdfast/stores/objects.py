@@ -24,6 +24,8 @@ from holdfast.stores.object_names import SPACES, head_of_marker, marker_name, ma
 from holdfast.stores.object_probe import check_format, probe
 from holdfast.stores.object_record import Record, bind, posted, unbind
 
+__all__ = ["ObjectBackend", "Objects"]
+
 TUNING = Tuning(
     inline_max=65536,
     keyframe_rows=32,

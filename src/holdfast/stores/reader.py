@@ -7,8 +7,9 @@ the answer is NotFound; under an unchanged head it is damage.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from holdfast.history.advance import advance
 from holdfast.history.binding import Binding
-from holdfast.history.format import Header, decode_header
+from holdfast.history.format import Header, all_blob_ids, decode_header
 from holdfast.history.log import Log
 from holdfast.history.restore import Folded, fill, fold
 from holdfast.records.errors import Conflict, Corrupt, NotFound
@@ -101,6 +102,19 @@ class Reader:
             if blob not in stored:
                 return f"blob {blob.hex()} of {folded.binding.thread_id!r}"
         return Loaded(seen, fill(folded, stored, self.backend.tuning), folded.header)
+
+    def catch_up(self, thread: bytes, seen: Seen, log: Log) -> Log | None:
+        """A log in memory, brought up to the head; None if only loading anew can do that."""
+        head, binding = seen.head, log.binding
+        if head.deleted or head.incarnation != binding.incarnation or not head.base <= log.seq < head.seq:
+            return None
+        rows = [row for row in self.backend.rows(thread, head.seq) if row.seq > log.seq]
+        wanted = all_blob_ids(decode_header(binding, row) for row in rows)
+        stored = self.backend.blobs(thread, wanted) if wanted else {}
+        if len(stored) < len(wanted):
+            return None
+        after = advance(log, rows, {blob: binding.unseal_blob(blob, data) for blob, data in stored.items()})
+        return after if after is not None and after.digest == head.digest else None
 
     def newest_checkpoint(self, thread: bytes, loaded: Loaded) -> Header:
         """The header of the newest checkpoint at or before what was loaded."""

@@ -5,7 +5,6 @@ One save, in one direction: draft (what is to be kept) -> writer (what changed, 
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from typing import Any, Self, TypeVar
 
 from holdfast.codec import encode
@@ -21,18 +20,15 @@ from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Cont
 from holdfast.records.errors import (
     ConfigurationError,
     Conflict,
-    Deleted,
-    LeaseHeld,
     NotFound,
-    OutcomeUnknown,
     StoreClosed,
     UnstorableValue,
 )
-from holdfast.records.identity import CheckpointId, thread_id_of
+from holdfast.records.identity import CheckpointId
 from holdfast.records.reports import Event, Guarantee, Report, Stats
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import ThreadInfo
-from holdfast.records.words import Cause, Phase, Status
+from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, STATUS_WORDS, Cause, Phase, Status
 from holdfast.stores.backend import Backend
 from holdfast.stores.backup import back_up
 from holdfast.stores.bundle import export_thread, import_thread
@@ -41,14 +37,14 @@ from holdfast.stores.events import Events
 from holdfast.stores.listing import Listings, thread_info
 from holdfast.stores.pages import AsyncPage
 from holdfast.stores.reader import Loaded, Reader
+from holdfast.stores.saver import Saver
 from holdfast.stores.sealing import Sealing
 from holdfast.stores.upkeep import Upkeep, hidden, pinned, unpinned
 from holdfast.stores.verify import Verifier
-from holdfast.stores.writer import KEYS, Intent, NotACell, Proposal, Recorded, Writer, Writers
+from holdfast.stores.writer import KEYS, Intent, NotACell, Proposal, Recorded
 
-ATTEMPTS = 5
-LARGE_BYTES = 1 << 20
-W = TypeVar("W", bound=StrEnum)
+ATTEMPTS = 8
+W = TypeVar("W", str, str | None)
 STEPS: Path = ("steps",)
 REQUESTS: Path = ("requests",)
 
@@ -77,7 +73,7 @@ class Store:
         self._backend = backend
         self._committer = committer or Committer(backend, inline=inline)
         self._reader = Reader(backend, Sealing(namespace, ring, self._ports.entropy, compress=compress))
-        self._writers = Writers(self._reader)
+        self._saver = Saver(self._reader, self._committer, self._ports)
         self._listings = Listings(self._reader)
         self._upkeep = Upkeep(self._reader)
         self._events = Events(self._ports)
@@ -99,7 +95,7 @@ class Store:
         """Let go of the store. What was acknowledged is kept; later calls raise `StoreClosed`."""
         if not self._closed:
             self._closed = True
-            self._writers.clear()
+            self._saver.writers.clear()
             await self._ports.perform(self._on_close)
             self._ports.close()
 
@@ -133,7 +129,7 @@ class Store:
         first checkpoint is returned.
         """
         thread = self._reader.sealing.key(thread_id)
-        writer = self._writers.get(thread)
+        writer = self._saver.writers.get(thread)
         draft, leaves = draft_state(state, writer.document if writer else None)
         packed = encode(dict(metadata), path="metadata") if metadata else b""
         intent = Intent(
@@ -142,9 +138,9 @@ class Store:
             size=sum(len(cell) for cell in draft.values() if isinstance(cell, bytes)),
             metadata=packed,
             labels=check_labels(labels),
-            phase=None if phase is None else check_word(Phase, phase).value,
-            cause=check_word(Cause, cause).value,
-            status=check_word(Status, status).value,
+            phase=plain_word(PHASE_WORDS, phase, "phase"),
+            cause=plain_word(CAUSE_WORDS, cause, "cause"),
+            status=plain_word(STATUS_WORDS, status, "status"),
             key=check_key(idempotency_key),
             fingerprint=b"" if idempotency_key is None else fingerprint(draft, packed),
             expect_seq=expect_seq,
@@ -174,10 +170,10 @@ class Store:
 
     async def _append_within(self, thread: bytes, where: Path, item: Any) -> Intent:
         """An append to a list inside a cell: the state with it, to be saved if nothing comes between."""
-        stale = self._writers.get(thread)
+        stale = self._saver.writers.get(thread)
         if stale is not None:
-            self._writers.discard(stale)
-        log = (await self._ports.perform(self._writers.open, thread)).log
+            self._saver.writers.discard(stale)
+        log = (await self._ports.perform(self._saver.writers.open, thread)).log
         state = with_appended(read_state(log.binding, log.document), where[1:], item)
         draft, leaves = draft_state(state)
         return Intent(draft=draft, leaves=leaves, status=Status.IDLE.value, expect_seq=log.checkpoint)
@@ -185,81 +181,16 @@ class Store:
     async def _write(self, thread: bytes, intent: Intent) -> Checkpoint:
         if not self._ready or self._closed:
             await self._open()
-        outcome = await self._commit(thread, intent)
+        outcome = await self._saver.commit(thread, intent)
         if isinstance(outcome, Recorded):
             return self._recorded_checkpoint(thread, intent, outcome)
         if self._events.wanted:
             await self._events.emit("saved", outcome.log.binding.thread_id, outcome.log.seq)
         return _checkpoint(outcome.log, outcome.meta)
 
-    async def _commit(self, thread: bytes, intent: Intent) -> Proposal | Recorded:
-        """Commit one row. A writer that proves stale is brought up to date, and the change found anew."""
-        known_fresh = False
-        for _ in range(ATTEMPTS):
-            writer = self._writers.get(thread)
-            if writer is None:
-                writer, known_fresh = await self._writer(thread), True
-            try:
-                if intent.size < LARGE_BYTES:
-                    proposal = writer.propose(intent, self._ports.now(), self._committer.submit)
-                else:
-                    now = self._ports.now()
-                    proposal = await self._ports.perform(writer.propose, intent, now, self._committer.submit)
-            except (Conflict, Deleted, LeaseHeld):
-                if known_fresh:
-                    raise
-                known_fresh = await self._refresh(writer, writer.epoch)
-                continue
-            pending = proposal if isinstance(proposal, Proposal) else proposal.pending
-            if pending is None:
-                if known_fresh:
-                    return proposal
-                known_fresh = await self._refresh(writer, writer.epoch)
-                continue
-            if await self._settled(writer, pending):
-                return proposal
-            known_fresh = await self._refresh(writer, pending.epoch)
-        raise Conflict(f"thread {thread_id_of(thread)!r} is being written to by others all the time; try again")
-
-    async def _writer(self, thread: bytes) -> Writer:
-        """A writer for the thread. That a thread is new is found out at once; loading one is left to a thread."""
-        if self._committer.inline:
-            writer = self._writers.begin(thread)
-            if writer is not None:
-                return writer
-        return await self._ports.perform(self._writers.open, thread)
-
-    async def _settled(self, writer: Writer, proposal: Proposal) -> bool:
-        try:
-            return await self._ports.settle(proposal, self._committer)
-        except OutcomeUnknown:
-            self._writers.discard(writer)
-            if await self._ports.perform(self._landed, writer, proposal):
-                return True
-            raise
-        except BaseException:
-            # The writer ran ahead of a write that failed, or whose outcome nobody waited for.
-            self._writers.discard(writer)
-            raise
-
-    def _landed(self, writer: Writer, proposal: Proposal) -> bool:
-        """True if, after a lost reply, our row is there."""
-        rows = self._backend.index(writer.thread, proposal.log.seq + 1, 1)
-        seen = self._reader.seen(writer.thread)
-        return (
-            bool(rows) and rows[0].digest == proposal.log.digest and seen is not None and seen.head.seq >= rows[0].seq
-        )
-
-    async def _refresh(self, writer: Writer, epoch: int) -> bool:
-        """Bring a writer up to date, or forget it if its log is not the thread's any more. True if it is fresh now."""
-        if await self._ports.perform(writer.restart, epoch):
-            return True
-        self._writers.discard(writer)
-        return False
-
     def _recorded_checkpoint(self, thread: bytes, intent: Intent, recorded: Recorded) -> Checkpoint:
         """The first checkpoint of a key. Its content is the intent's, so nothing needs to be read."""
-        writer = self._writers.get(thread)
+        writer = self._saver.writers.get(thread)
         if writer is None or intent.draft is None:
             raise Conflict("the thread changed while its first checkpoint was looked up; try again")
         revision = Revision(Log(writer.log.binding, self._backend.tuning, {}))
@@ -342,7 +273,7 @@ class Store:
         """Threads, newest created first where the store can; of any of these statuses and with all of these labels."""
         await self._open()
         statuses = [status] if isinstance(status, str) else list(status or ())
-        words = [check_word(Status, word).value for word in statuses]
+        words = [plain_word(STATUS_WORDS, word, "status") for word in statuses]
         items, following = await self._ports.perform(
             self._listings.threads, words, check_labels(labels) or {}, cursor, limit
         )
@@ -376,7 +307,7 @@ class Store:
         source = CheckpointId.parse(checkpoint_id).thread_id
         target = to if to is not None else f"{source[:400]}-fork-{self._ports.entropy(4).hex()}"
         intent = self._fork_intent(loaded, draft, leaves, checkpoint_id)
-        await self._commit(self._reader.sealing.key(target), intent)
+        await self._saver.commit(self._reader.sealing.key(target), intent)
         await self._events.emit("forked", target, 1, origin=checkpoint_id)
         return target
 
@@ -439,7 +370,7 @@ class Store:
             raise Conflict(f"{checkpoint} is the only checkpoint of its thread; delete the thread instead")
         before = await self._ports.perform(self._load, CheckpointId.parse(page.items[0].id))
         meta = decode_meta(before.log.binding, before.header)
-        await self._commit(
+        await self._saver.commit(
             thread,
             Intent(
                 draft=_redraft(before.log.document),
@@ -471,7 +402,7 @@ class Store:
             header = await self._ports.perform(self._reader.newest_checkpoint, thread, loaded)
             meta = decode_meta(loaded.log.binding, header)
             intent = Intent(fresh=True, cause=meta.cause, phase=meta.phase, metadata=meta.metadata)
-            written = await self._commit(thread, intent)
+            written = await self._saver.commit(thread, intent)
             if isinstance(written, Proposal) and await self._ports.perform(
                 self._upkeep.forget_history, thread, written.log.seq
             ):
@@ -604,9 +535,9 @@ def check_key(key: object) -> str | None:
     raise ConfigurationError(f"idempotency_key={key!r}: a non-empty str, or None")
 
 
-def check_word(words: type[W], word: str) -> W:
-    """A status, phase or cause by its word, or a clear refusal."""
-    try:
-        return words(word)
-    except ValueError:
-        raise ConfigurationError(f"{word!r} is not a {words.__name__.lower()}: {', '.join(words)}") from None
+def plain_word(words: Mapping[Any, W], word: object, what: str) -> W:
+    """The plain word of a status, cause or phase, or a clear refusal."""
+    found = words.get(word) if isinstance(word, str | None) else None
+    if found is None and word is not None:
+        raise ConfigurationError(f"{word!r} is not a {what}; those are {', '.join(filter(None, words.values()))}")
+    return found  # type: ignore[return-value]  # None stands for None

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from holdfast.history.format import Header, encode_header
+from holdfast.history.format import Header, all_blob_ids, encode_header
 from holdfast.history.meta import decode_meta
 from holdfast.history.prune import Dated, Plan, new_marks, plan, thread_expires
 from holdfast.records.errors import Conflict, NotFound
@@ -22,7 +22,6 @@ from holdfast.stores.reader import Reader, Seen
 
 ATTEMPTS = 64
 SLICE_ROWS = 512
-SLICE_BLOBS = 128
 T = TypeVar("T")
 
 
@@ -88,9 +87,9 @@ class Upkeep:
         return plan(headers, head, new_marks(retention, head.marks, visible))
 
     def _carry_out(self, thread: bytes, seen: Seen, todo: Plan, headers: Sequence[Header]) -> bool:
-        """In slices, rows before blobs, the marks with the first: a crash leaves only what the next prune removes."""
+        """In slices, the marks with the first: a crash leaves only what the next prune removes."""
         current: Seen | None = seen
-        for drop in _slices(todo):
+        for drop in _slices(todo, headers):
             if current is None:
                 return False
             if drop == KEEP_ALL and todo.marks == current.head.marks:
@@ -203,17 +202,30 @@ def _freed(todo: Plan, headers: Sequence[Header]) -> Freed:
     return Freed(checkpoints=todo.hidden_count, blobs=len(todo.blobs), bytes=gone + _blob_bytes(todo.blobs, headers))
 
 
-def _slices(todo: Plan) -> list[Drop]:
-    """At least one, which carries the marks."""
+def _row_slices(ranges: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
     slices: list[list[tuple[int, int]]] = [[]]
     count = 0
-    for start, stop in todo.rows:
+    for start, stop in ranges:
         for at in range(start, stop, SLICE_ROWS):
             slices[-1].append((at, min(at + SLICE_ROWS, stop)))
             count += slices[-1][-1][1] - at
             if count >= SLICE_ROWS:
                 slices.append([])
                 count = 0
-    drops = [Drop(rows=tuple(ranges)) for ranges in slices if ranges]
-    drops += [Drop(blobs=todo.blobs[at : at + SLICE_BLOBS]) for at in range(0, len(todo.blobs), SLICE_BLOBS)]
+    return [ranges for ranges in slices if ranges]
+
+
+def _slices(todo: Plan, headers: Sequence[Header]) -> list[Drop]:
+    """At least one, which carries the marks. With its rows a slice drops the blobs that only they refer to.
+
+    So a crash between slices leaves no blob behind that no row would ever name again.
+    """
+    drops: list[Drop] = []
+    remaining = list(headers)
+    for ranges in _row_slices(todo.rows):
+        gone = _dropped(Drop(rows=tuple(ranges)), remaining)
+        seqs = {header.seq for header in gone}
+        remaining = [header for header in remaining if header.seq not in seqs]
+        blobs = all_blob_ids(gone) - all_blob_ids(remaining)
+        drops.append(Drop(rows=tuple(ranges), blobs=tuple(sorted(blobs))))
     return drops or [KEEP_ALL]

@@ -218,19 +218,26 @@ class Writer:
                 self._settled_log = proposal.log
 
     def restart(self, epoch: int) -> bool:
-        """After a refusal: start again from the stored head. False if the log itself has moved on without us."""
+        """After a refusal: start again from the stored head, with what others have written since.
+
+        False if that takes more than a few rows: then the thread has to be loaded anew.
+        """
         with self._lock:
             if epoch != self.epoch:
                 return True
             self.epoch += 1
             seen = self._reader.seen(self.thread) or NO_HEAD
-            same = seen.head.digest == self._settled_log.digest and seen.head.incarnation == self._known_incarnation()
-            if same:
-                self._start(seen, self._settled_log)
-            return same
+            log: Log | None = self._settled_log
+            if not self._is_at(seen.head):
+                log = self._reader.catch_up(self.thread, seen, self._settled_log)
+            if log is not None:
+                self._start(seen, log)
+            return log is not None
 
-    def _known_incarnation(self) -> bytes:
-        return self._settled_log.binding.incarnation if self._settled_log.seq else b""
+    def _is_at(self, head: Head) -> bool:
+        """True if what was settled last is what the head says."""
+        log = self._settled_log
+        return head.digest == log.digest and head.incarnation == (log.binding.incarnation if log.seq else b"")
 
 
 NO_HEAD = Seen(Head(), b"")

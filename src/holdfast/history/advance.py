@@ -1,0 +1,73 @@
+"""Catching up: rows that somebody else wrote are applied to a log in memory, without loading the thread anew."""
+
+from collections.abc import Mapping, Sequence
+
+from holdfast.history.binding import BODY
+from holdfast.history.cells import Cell, Chunk, Document, Kind, Ref, Rope
+from holdfast.history.format import Header, Script, Stored, damaged, decode_script, verify_row
+from holdfast.history.log import Log
+from holdfast.history.splice import splice
+from holdfast.records.rows import Row
+
+
+def advance(log: Log, rows: Sequence[Row], blobs: Mapping[bytes, bytes]) -> Log | None:
+    """The log after these rows, which follow it; None if a keyframe is among them, which stands on its own.
+
+    `blobs` holds the unsealed bytes of every blob the rows refer to.
+    """
+    for row in rows:
+        header = verify_row(log.binding, row, log.digest)
+        if header.is_keyframe or row.seq != log.seq + 1:
+            return None
+        script = decode_script(log.binding, header, log.binding.unseal(row.body, row.seq, BODY))
+        try:
+            log = _after(log, header, row, _apply(log, script, blobs))
+        except (ValueError, IndexError, KeyError) as error:
+            raise damaged(row.seq, log.binding.thread_id, repr(error)) from error
+    return log
+
+
+def _apply(log: Log, script: Script, blobs: Mapping[bytes, bytes]) -> Document:
+    document = dict(log.document)
+    paths = list(log.document) if script.paths is None else script.paths
+    for index, kind, count, operations in script.cells:
+        path = paths[index]
+        document[path] = _edited(document.get(path), kind, count, operations, blobs)
+    return document if script.paths is None else {path: document[path] for path in paths}
+
+
+def _edited(old: Cell | None, kind: Kind, count: int, operations: list[Stored], blobs: Mapping[bytes, bytes]) -> Cell:
+    cell = old or Cell(kind, 0, 0, Rope([]), Rope([]))
+    pieces = splice(cell.pieces, operations)
+    if len(operations) == 2 and operations[0] is None and isinstance(operations[1], bytes):
+        chunks = cell.chunks.plus(operations[1])
+        return Cell(kind, count, cell.size + len(operations[1]), pieces, chunks)
+    found = [chunk for operation in operations for chunk in _chunks(cell, operation, blobs)]
+    return Cell(kind, count, sum(map(len, found)), pieces, Rope(found))
+
+
+def _chunks(old: Cell, operation: Stored, blobs: Mapping[bytes, bytes]) -> list[Chunk]:
+    if operation is None:
+        return old.chunks.all()
+    if isinstance(operation, bytes):
+        return [operation]
+    if isinstance(operation, Ref):
+        return [memoryview(blobs[operation.blob])[operation.offset : operation.offset + operation.length]]
+    offset, length = operation
+    return [memoryview(old.body())[offset : offset + length]]
+
+
+def _after(log: Log, header: Header, row: Row, document: Document) -> Log:
+    same_paths = list(document) == list(log.index)
+    return Log(
+        log.binding,
+        log.tuning,
+        document,
+        row.seq,
+        row.base,
+        header.checkpoint,
+        row.digest,
+        log.row_bytes + len(row.header) + len(row.body),
+        log.manifest,
+        log.index if same_paths else {path: number for number, path in enumerate(document)},
+    )

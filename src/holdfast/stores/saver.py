@@ -1,0 +1,87 @@
+"""The write path: a change becomes a row, the row is committed, and a stale writer is brought up to date."""
+
+from holdfast.ports import Ports
+from holdfast.records.errors import Conflict, Deleted, LeaseHeld, OutcomeUnknown
+from holdfast.records.identity import thread_id_of
+from holdfast.stores.committer import Committer
+from holdfast.stores.reader import Reader
+from holdfast.stores.writer import Intent, Proposal, Recorded, Writer, Writers
+
+ATTEMPTS = 50
+"""How often a write overtaken by others is tried again: catching up costs little, and somebody gets ahead each time."""
+LARGE_BYTES = 1 << 20
+
+
+class Saver:
+    """Commits rows for one store handle, through its live writers."""
+
+    def __init__(self, reader: Reader, committer: Committer, ports: Ports) -> None:
+        self.writers = Writers(reader)
+        self._reader = reader
+        self._committer = committer
+        self._ports = ports
+
+    async def commit(self, thread: bytes, intent: Intent) -> Proposal | Recorded:
+        """Commit one row. A writer that proves stale is brought up to date, and the change found anew."""
+        known_fresh = False
+        for _ in range(ATTEMPTS):
+            writer = self.writers.get(thread)
+            if writer is None:
+                writer, known_fresh = await self._writer(thread), True
+            try:
+                if intent.size < LARGE_BYTES:
+                    proposal = writer.propose(intent, self._ports.now(), self._committer.submit)
+                else:
+                    now = self._ports.now()
+                    proposal = await self._ports.perform(writer.propose, intent, now, self._committer.submit)
+            except (Conflict, Deleted, LeaseHeld):
+                if known_fresh:
+                    raise
+                known_fresh = await self._refresh(writer, writer.epoch)
+                continue
+            pending = proposal if isinstance(proposal, Proposal) else proposal.pending
+            if pending is None:
+                if known_fresh:
+                    return proposal
+                known_fresh = await self._refresh(writer, writer.epoch)
+                continue
+            if await self._settled(writer, pending):
+                return proposal
+            known_fresh = await self._refresh(writer, pending.epoch)
+        raise Conflict(f"thread {thread_id_of(thread)!r} is being written to by others all the time; try again")
+
+    async def _writer(self, thread: bytes) -> Writer:
+        """A writer for the thread. That a thread is new is found out at once; loading one is left to a thread."""
+        if self._committer.inline:
+            writer = self.writers.begin(thread)
+            if writer is not None:
+                return writer
+        return await self._ports.perform(self.writers.open, thread)
+
+    async def _settled(self, writer: Writer, proposal: Proposal) -> bool:
+        try:
+            return await self._ports.settle(proposal, self._committer)
+        except OutcomeUnknown:
+            self.writers.discard(writer)
+            if await self._ports.perform(self._landed, writer, proposal):
+                return True
+            raise
+        except BaseException:
+            # The writer ran ahead of a write that failed, or whose outcome nobody waited for.
+            self.writers.discard(writer)
+            raise
+
+    def _landed(self, writer: Writer, proposal: Proposal) -> bool:
+        """True if, after a lost reply, our row is there."""
+        rows = self._reader.backend.index(writer.thread, proposal.log.seq + 1, 1)
+        seen = self._reader.seen(writer.thread)
+        return (
+            bool(rows) and rows[0].digest == proposal.log.digest and seen is not None and seen.head.seq >= rows[0].seq
+        )
+
+    async def _refresh(self, writer: Writer, epoch: int) -> bool:
+        """Bring a writer up to date, or forget it if its log is not the thread's any more. True if it is fresh now."""
+        if await self._ports.perform(writer.restart, epoch):
+            return True
+        self.writers.discard(writer)
+        return False

@@ -1,0 +1,204 @@
+"""A test that cannot fail proves nothing: faults planted in the engine and beneath it are caught by the model."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import sync
+from holdfast.codec import decode
+from holdfast.history import log as history_log
+from holdfast.history import restore, splice
+from holdfast.history.binding import Binding
+from holdfast.history.cells import Cell, Kind
+from holdfast.history.edits import Operation
+from holdfast.history.format import decode_header
+from holdfast.history.prune import Plan
+from holdfast.ports import BlockingPorts
+from holdfast.records import head as records_head
+from holdfast.records.errors import Corrupt, HoldfastError
+from holdfast.stores import reader, upkeep
+from holdfast.stores.backend import Backend
+from holdfast.stores.memory import MemoryBackend
+from holdfast.stores.store import Store
+from holdfast.testing.broken import FlipsBits, Lossy, NoFencing, SeqOnly
+from holdfast.testing.exact import difference
+from holdfast.testing.places import MemoryPlace, Place
+from holdfast.testing.walk import TIGHT, Walk
+
+SEEDS = range(12)
+
+
+def walked(make_place: Callable[[], Place], *, faults: bool = False) -> None:
+    """Walk until something is found wrong."""
+    for seed in SEEDS:
+        Walk(make_place(), seed, faults=faults).run(120)
+
+
+def is_caught(make_place: Callable[[], Place] = MemoryPlace, *, faults: bool = False) -> None:
+    with pytest.raises((AssertionError, HoldfastError)):
+        walked(make_place, faults=faults)
+
+
+def test_a_sound_engine_walks_through() -> None:
+    walked(MemoryPlace)
+
+
+class Wrapped(MemoryPlace):
+    """A memory whose backend is broken."""
+
+    def __init__(self, wrap: Callable[[Backend], Backend]) -> None:
+        super().__init__()
+        self._wrap = wrap
+
+    def open(self) -> Backend:
+        return self._wrap(super().open())
+
+
+@pytest.mark.parametrize("broken", [SeqOnly, NoFencing])
+def test_a_compare_by_less_than_all_bytes_is_caught(broken: Callable[[Backend], Backend]) -> None:
+    is_caught(lambda: Wrapped(broken))
+
+
+def test_a_lost_acknowledged_swap_is_caught() -> None:
+    class LossyPlace(MemoryPlace):
+        def __init__(self) -> None:
+            self.lossy = Lossy(MemoryBackend())
+            super().__init__(self.lossy)
+
+        def crashed(self) -> MemoryPlace:
+            return MemoryPlace(self.lossy.disk)
+
+    is_caught(LossyPlace)
+
+
+def test_an_edit_that_copies_a_byte_too_few_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = history_log.edit
+
+    def short(*args: Any) -> list[Operation] | None:
+        operations = sound(*args)
+        return operations and [_shortened(operation) for operation in operations]
+
+    def _shortened(operation: Operation) -> Operation:
+        return (operation[0], operation[1] - 1) if isinstance(operation, tuple) and operation[1] > 1 else operation
+
+    monkeypatch.setattr(history_log, "edit", short)
+    is_caught()
+
+
+def test_a_splice_that_is_off_by_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = splice._Old.range
+
+    def shifted(self: Any, offset: int, length: int) -> Any:
+        return sound(self, offset - 1 if offset else 0, length)
+
+    monkeypatch.setattr(splice._Old, "range", shifted)
+    is_caught()
+
+
+def test_a_prune_that_drops_a_referenced_blob_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = upkeep.plan
+
+    def greedy(headers: Any, head: Any, marks: Any) -> Plan:
+        found = sound(headers, head, marks)
+        gone = {seq for start, stop in found.rows for seq in range(start, stop)}
+        referenced = [blob for header in headers if header.seq not in gone for blob in header.blob_ids]
+        return found._replace(blobs=(*found.blobs, *referenced[:1]))
+
+    monkeypatch.setattr(upkeep, "plan", greedy)
+    is_caught()
+
+
+def test_a_prune_that_drops_a_needed_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = upkeep.plan
+
+    def greedy(headers: Any, head: Any, marks: Any) -> Plan:
+        found = sound(headers, head, marks)
+        return found._replace(rows=tuple((start, min(stop + 1, head.seq)) for start, stop in found.rows))
+
+    monkeypatch.setattr(upkeep, "plan", greedy)
+    is_caught()
+
+
+def test_a_writer_that_trusts_equality_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 == True == 1.0: a cell compared by value would keep the old one."""
+    sound = history_log.edit
+
+    def by_value(old: Cell, kind: Kind, count: int, encoded: bytes, header: int) -> list[Operation] | None:
+        if kind == old.kind and decode(old.encoded()) == decode(encoded):
+            return None
+        return sound(old, kind, count, encoded, header)
+
+    monkeypatch.setattr(history_log, "edit", by_value)
+    is_caught()
+
+
+# Flipped bits: digests on, every flip is an error; digests off, some come back as data.
+
+
+def read_through_flips() -> int:
+    """Read a thread through a disk that flips bits: exact, or an error of ours. Returns how many flips there were."""
+    flips = 0
+    for seed in SEEDS:
+        memory = MemoryBackend()
+        memory.tuning = TIGHT
+        states = _fill(memory)
+        flaky = FlipsBits(memory, seed, often=0.05)
+        store = sync.Store(Store(flaky, ports=BlockingPorts(), compress=False))
+        for seq, state in states.items():
+            for read in (lambda seq=seq: store.get("t", seq), lambda: store.latest("t")):
+                _is_exact_or_an_error(read, state if read.__defaults__ else states[max(states)])
+        flips += flaky.flipped
+    return flips
+
+
+def _fill(memory: Backend) -> dict[int, Any]:
+    store = sync.Store(Store(memory, ports=BlockingPorts(), compress=False, on_close=lambda: None))
+    states = {}
+    for number in range(1, 25):
+        state = {"n": number, "text": "abc" * 50 * number, "list": [{"k": str(n) * 9} for n in range(number)]}
+        states[store.save("t", state).seq] = state
+    return states
+
+
+def _is_exact_or_an_error(read: Callable[[], Any], expected: Any) -> None:
+    try:
+        checkpoint = read()
+        state = checkpoint.state
+    except Corrupt:
+        return
+    assert checkpoint is not None
+    found = difference(expected, state)
+    assert found is None, found
+
+
+def test_flipped_bits_are_never_data() -> None:
+    assert read_through_flips() > 200
+
+
+def _is_caught_by_flips() -> None:
+    """Wrong data, or an error that is not ours: either way the digest was missed."""
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        read_through_flips()
+    assert not isinstance(caught.value, Corrupt)
+
+
+def test_a_skipped_digest_of_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restore, "verify_row", decode_header)
+    _is_caught_by_flips()
+
+
+def test_a_skipped_digest_of_blobs_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trusting(self: Binding, blob: bytes, stored: bytes) -> bytes:
+        return self._seal.unseal(stored, self.identity + b"p", record="blob")
+
+    monkeypatch.setattr(Binding, "unseal_blob", trusting)
+    _is_caught_by_flips()
+
+
+def test_a_skipped_digest_of_heads_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trusting(thread: bytes, data: bytes) -> Any:
+        return records_head._decode(data[: -records_head.DIGEST_BYTES])
+
+    monkeypatch.setattr(reader, "decode_head", trusting)
+    _is_caught_by_flips()
