@@ -43,8 +43,9 @@ def work(last_step: int, reports: Connection) -> None:
 
 def research(number: int) -> dict[str, Any]:
     """What the agent finds out in a step. The same number gives the same step, so that it can be compared later."""
-    found = f"Page {number}: the holdfast of a kelp grips the rock with branching haptera; observation {number * 37}. "
-    return {"step": number, "tool": PLAN[number % len(PLAN)], "found": found * 5}
+    pages = range(number * 5, number * 5 + 5)
+    found = [f"Page {page}: haptera of {page % 13} cm hold against {page * 7 % 90} newtons of drag." for page in pages]
+    return {"step": number, "tool": PLAN[(number - 1) % len(PLAN)], "found": found}
 
 
 def agent(last_step: int) -> tuple[multiprocessing.process.BaseProcess, Iterator[int]]:

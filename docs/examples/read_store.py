@@ -4,21 +4,24 @@
     python read_store.py agents.db                 the threads
     python read_store.py agents.db THREAD [SEQ]    the state of a thread, as it is or as it was at a checkpoint
 
-Every digest on the way is checked. Only zstd is needed beside the standard library, where something is compressed.
+Every digest on the way is checked. Beside the standard library only zstd is needed, where something is compressed.
 """
 
 import sqlite3
 import struct
 import sys
-import zlib
 from hashlib import sha256
+from pathlib import Path
+from pprint import pformat
 from typing import Any, NamedTuple
+from zlib import crc32
 
-LIST, MAP = 1, 2
-TUPLE, SET, FROZENSET, MAPPING = 1, 2, 3, 4
 NUMBERS = dict(zip(range(0xCA, 0xD4), (">f", ">d", ">B", ">H", ">I", ">Q", ">b", ">h", ">i", ">q"), strict=True))
-SIZES = {0xC4: ">B", 0xC5: ">H", 0xC6: ">I", 0xC7: ">B", 0xC8: ">H", 0xC9: ">I", 0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
-SIZES |= {0xDC: ">H", 0xDD: ">I", 0xDE: ">H", 0xDF: ">I"}
+SIZES = dict.fromkeys((0xC4, 0xC7, 0xD9), ">B") | dict.fromkeys((0xC5, 0xC8, 0xDA, 0xDC, 0xDE), ">H")
+SIZES |= dict.fromkeys((0xC6, 0xC9, 0xDB, 0xDD, 0xDF), ">I")
+SEQUENCES = {1: tuple, 2: set, 3: frozenset}
+KINDS = {1: (0x90, b"\xdd"), 2: (0x80, b"\xdf")}  # list and map: the short header's first byte, and the long one's
+HIDDEN = "is deleted, pruned, or never was"
 
 
 class Ext(NamedTuple):
@@ -29,63 +32,163 @@ class Ext(NamedTuple):
 
 
 class Unpacker:
-    """A msgpack decoder, with Holdfast's containers."""
+    """A msgpack decoder that knows Holdfast's containers."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
-    def take(self, count: int) -> bytes:
+    def _take(self, count: int) -> bytes:
         self.at += count
         return self.data[self.at - count : self.at]
 
-    def number(self, form: str) -> Any:
-        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
+    def _number(self, form: str) -> Any:
+        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
 
     def value(self) -> Any:
-        first = self.take(1)[0]
+        """The next value."""
+        first = self._take(1)[0]
         if first < 0x80 or first >= 0xE0:
             return first if first < 0x80 else first - 0x100
         if first in {0xC0, 0xC2, 0xC3}:
             return {0xC0: None, 0xC2: False, 0xC3: True}[first]
         if first in NUMBERS:
-            return self.number(NUMBERS[first])
+            return self._number(NUMBERS[first])
         if 0xD4 <= first <= 0xD8:
-            return self.extension(1 << (first - 0xD4))
-        if first < 0xC0:  # the size is in the first byte
-            size = first & (0x1F if first >= 0xA0 else 0x0F)
-        else:
-            size = self.number(SIZES[first])
-        if 0xC7 <= first <= 0xC9:
-            return self.extension(size)
+            return self._extension(1 << (first - 0xD4))
+        size = self._number(SIZES[first]) if first >= 0xC0 else first & (0x1F if first >= 0xA0 else 0x0F)
         if first < 0x90 or first in {0xDE, 0xDF}:
             return {self.value(): self.value() for _ in range(size)}
         if first < 0xA0 or first in {0xDC, 0xDD}:
             return [self.value() for _ in range(size)]
-        return self.take(size) if 0xC4 <= first <= 0xC6 else self.take(size).decode()
+        if first < 0xC0 or first >= 0xD9:
+            return self._take(size).decode()
+        return self._take(size) if first <= 0xC6 else self._extension(size)
 
-    def extension(self, size: int) -> Any:
-        code, data = self.number(">b"), self.take(size)
-        if code == MAPPING:
-            items = Unpacker(data).value()
-            return dict(zip(items[::2], items[1::2], strict=True))
-        return {TUPLE: tuple, SET: set, FROZENSET: frozenset}[code](Unpacker(data).value()) if code < 4 else Ext(code, data)
+    def _extension(self, size: int) -> Any:
+        code, data = self._number(">b"), self._take(size)
+        if code not in {1, 2, 3, 4}:
+            return Ext(code, data)
+        items = Unpacker(data).value()
+        return dict(zip(items[::2], items[1::2], strict=True)) if code == 4 else SEQUENCES[code](items)
 
 
 def unpack(data: bytes) -> Any:
+    """The value of an encoding."""
     return Unpacker(data).value()
 
 
+def digest(*parts: bytes, size: int = 16) -> bytes:
+    """A digest, as everything here has one."""
+    return sha256(b"".join(parts)).digest()[:size]
+
+
 def unseal(data: bytes) -> bytes:
+    """What was sealed, without a key."""
     if data[:1] == b"\x0f":
         return data[1:]
-    require(data[:1] == b"\x33", "sealed bytes are encrypted")
+    require(data[:1] == b"\x33", "it is encrypted")
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
         from backports import zstd
-    return bytes(zstd.decompress(data[1:]))
+    return zstd.decompress(data[1:])
 
 
-def require(condition: bool, problem: str) -> None:
+def require(condition: object, problem: str) -> None:
+    """Refuse what is not as the format says."""
     if not condition:
         raise ValueError(problem)
+
+
+class Thread:
+    """One thread of a store."""
+
+    def __init__(self, database: sqlite3.Connection, thread_id: str, namespace: str = "") -> None:
+        self.database = database
+        self.key = bytes((len(namespace.encode()),)) + namespace.encode() + thread_id.encode()
+        found = database.execute("SELECT number, head FROM heads WHERE thread = ?", (self.key,)).fetchone()
+        require(found and found[1], f"thread {thread_id!r} {HIDDEN}")
+        self.number, head = found
+        require(head[-16:] == digest(self.key, head[:-16]), "the head is damaged")
+        fields = unpack(head[:-16])
+        self.incarnation, self.seq, self.last_digest = fields[1], fields[2], fields[5]
+        self.deleted, (self.floor, self.pinned, self.hidden) = fields[10], fields[15]
+        self.identity = self.key + self.incarnation
+
+    def state(self, seq: int | None = None) -> Any:
+        """The state at a row, by default the newest."""
+        seq = self.seq if seq is None else seq
+        is_shown = (seq >= self.floor or seq in self.pinned) and seq not in self.hidden
+        require(not self.deleted and 1 <= seq <= self.seq and is_shown, f"checkpoint {seq} {HIDDEN}")
+        cells = [(path, cell) for path, cell in self._cells(seq).items() if path[0] == "state"]
+        state: dict[str, Any] = {}
+        for path, (kind, count, body) in cells:
+            value = unpack(header_of(kind, count) + body)
+            if path == ("state",):  # a state that is not a dict of its own cells
+                return value
+            inner = state
+            for key in path[1:-1]:
+                inner = inner.setdefault(key, {})
+            inner[path[-1]] = value
+        return state
+
+    def _cells(self, seq: int) -> dict[tuple[str, ...], tuple[int, int, bytes]]:
+        """The cells at a row: kind, count and body by path."""
+        (base,) = self.database.execute("SELECT base FROM rows WHERE id = ?", (self.number << 28 | seq,)).fetchone()
+        bounds = (self.number << 28 | base, self.number << 28 | seq)
+        cells: dict[tuple[str, ...], tuple[int, int, bytes]] = {}
+        paths: list[tuple[str, ...]] = []
+        parent = b""
+        for row in self.database.execute("SELECT digest, header, body FROM rows WHERE id BETWEEN ? AND ?", bounds):
+            header, script = self._row(parent, *row)
+            paths = paths if script[0] is None else [tuple(path) for path in script[0]]
+            for index, kind, count, *operations in script[1]:
+                old = cells[paths[index]][2] if paths[index] in cells else b""
+                cells[paths[index]] = kind, count, b"".join(self._piece(header, old, each) for each in operations)
+            cells = {path: cells[path] for path in paths}
+            parent = row[0]
+        require(seq != self.seq or parent == self.last_digest, "the newest row is not the one the head names")
+        return cells
+
+    def _row(self, parent: bytes, stored_digest: bytes, header: bytes, body: bytes) -> tuple[Any, Any]:
+        """The header of a row and its script, both checked."""
+        require(crc32(header[:-4], crc32(self.identity)).to_bytes(4, "big") == header[-4:], "a header is damaged")
+        fields = unpack(header[:-4])
+        require(digest(self.identity, fields[5] or parent, header, body) == stored_digest, "a row is damaged")
+        return fields, unpack(unseal(body))
+
+    def _piece(self, header: Any, old: bytes, operation: Any) -> bytes:
+        """The bytes of one operation: the old body, a part of it, bytes, or a part of a blob."""
+        if operation is None or isinstance(operation, bytes):
+            return old if operation is None else operation
+        *number, offset, length = operation
+        if not number:
+            return old[offset : offset + length]
+        blob = header[6][16 * number[0] : 16 * number[0] + 16]
+        query = "SELECT data FROM blobs WHERE number = ? AND blob = ?"
+        (stored,) = self.database.execute(query, (self.number, blob)).fetchone()
+        require(blob[5:] == digest(self.identity, stored, size=11), "a blob is damaged")
+        return unseal(stored)[offset : offset + length]
+
+
+def header_of(kind: int, count: int) -> bytes:
+    """The msgpack header of a list or map of that many items; nothing for any other value."""
+    if kind not in KINDS:
+        return b""
+    short, long = KINDS[kind]
+    return bytes((short + count,)) if count < 16 else long + count.to_bytes(4, "big")
+
+
+def main(file: str, thread_id: str = "", seq: str = "") -> None:
+    """Print the threads of a store, or the state of one of them."""
+    database = sqlite3.connect(f"{Path(file).absolute().as_uri()}?mode=ro", uri=True)
+    if thread_id:
+        output = pformat(Thread(database, thread_id).state(int(seq) if seq else None), sort_dicts=False)
+    else:
+        keys = [key for (key,) in database.execute("SELECT thread FROM heads WHERE status <> '' ORDER BY born")]
+        output = "\n".join(repr(key[1 + key[0] :].decode()) for key in keys)
+    sys.stdout.write(output + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -59,6 +59,7 @@ from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.words import Cause, Durability, Phase, Status
 from holdfast.stores import opening
+from holdfast.stores.backend import Backend
 from holdfast.stores.kinds import OpenedStore
 from holdfast.stores.opening import Options, Shared
 from holdfast.stores.pages import AsyncPage
@@ -85,8 +86,27 @@ class Page(_Page[T]):
 class Store:
     """See `holdfast.Store`: the same methods, blocking."""
 
-    def __init__(self, store: AwaitableStore) -> None:
-        self._store = store
+    _store: AwaitableStore
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        keys: KeyRing | bytes | None = None,
+        compress: bool = True,
+        retention: Retention | None = None,
+        namespace: str = "",
+        inline: bool = True,
+    ) -> None:
+        self._store = AwaitableStore(
+            backend,
+            ports=BlockingPorts(),
+            keys=keys,
+            compress=compress,
+            retention=retention,
+            namespace=namespace,
+            inline=inline,
+        )
 
     def __enter__(self) -> Self:
         run_blocking(self._store.__aenter__())
@@ -256,7 +276,7 @@ class MemoryStore(Store):
     def __init__(
         self, *, durability: Durability | str | None = None, inline: bool = True, **options: Unpack[Options]
     ) -> None:
-        super().__init__(_blocking(opening.memory(opening.level_of(durability), inline=inline), options))
+        self._store = _blocking(opening.memory(opening.level_of(durability), inline=inline), options)
 
 
 class SQLiteStore(Store):
@@ -270,7 +290,7 @@ class SQLiteStore(Store):
         inline: bool = True,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(_blocking(opening.sqlite(path, opening.level_of(durability), inline=inline), options))
+        self._store = _blocking(opening.sqlite(path, opening.level_of(durability), inline=inline), options)
 
 
 class FileStore(Store):
@@ -284,7 +304,7 @@ class FileStore(Store):
         inline: bool = True,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(_blocking(opening.file(path, opening.level_of(durability), inline=inline), options))
+        self._store = _blocking(opening.file(path, opening.level_of(durability), inline=inline), options)
 
 
 def open(  # noqa: A001  the public name: holdfast.sync.open
@@ -307,7 +327,9 @@ def open(  # noqa: A001  the public name: holdfast.sync.open
         "sweep": sweep,
         "namespace": namespace,
     }
-    return Store(_blocking(shared, options))
+    store = Store.__new__(Store)
+    store._store = _blocking(shared, options)  # noqa: SLF001  made here, of what this module knows
+    return store
 
 
 __all__ = [

@@ -30,7 +30,7 @@ class OnDisk(Kit):
 
     @pytest.fixture(autouse=True)
     def _directory(self, tmp_path: Path) -> None:
-        self.places: dict[int, str] = {}
+        self.places: dict[Backend, str] = {}
         self.names = (str(tmp_path / str(number)) for number in count())
 
     def make(self, place: str) -> Backend:
@@ -38,14 +38,14 @@ class OnDisk(Kit):
 
     def _made(self, place: str) -> Backend:
         backend = self.make(place)
-        self.places[id(backend)] = place
+        self.places[backend] = place
         return backend
 
     def backend(self) -> Backend:
         return self._made(next(self.names))
 
     def reopen(self, backend: Backend) -> Backend:
-        return self._made(self.places[id(backend)])
+        return self._made(self.places[backend])
 
 
 class InSQLite(OnDisk):
@@ -61,18 +61,18 @@ class InFiles(OnDisk):
 class InObjects(Kit):
     def setup_method(self) -> None:
         super().setup_method()
-        self.maps: dict[int, ObjectMap] = {}
+        self.maps: dict[Backend, ObjectMap] = {}
 
     def _made(self, objects: ObjectMap) -> Backend:
         backend = ObjectBackend(objects)
-        self.maps[id(backend)] = objects
+        self.maps[backend] = objects
         return backend
 
     def backend(self) -> Backend:
         return self._made(ObjectMap())
 
     def reopen(self, backend: Backend) -> Backend:
-        return self._made(self.maps[id(backend)])
+        return self._made(self.maps[backend])
 
 
 class TestMemoryBackend(InMemory, BackendConformance): ...

@@ -121,6 +121,19 @@ class TestDamage:
             store.post(THREAD, "new", b"")
         assert log_of(root).read_bytes() == damaged
 
+    def test_a_check_reads_every_frame_of_every_log(self, store: FileBackend, root: Path) -> None:
+        for thread in (THREAD, OTHER):
+            store.swap([step(1, thread)])
+            store.swap([step(2, thread)])
+        assert store.check() == []
+        data = log_of(root).read_bytes()
+        rewrite(store, log_of(root), data.replace(b"body 1", b"baddy1"))
+        assert len(store.threads(b"", (), (), None, 9).heads) == 2
+        (problem,) = store.check()
+        assert log_of(root).name in problem
+        rewrite(store, log_of(root), data + b"HFLG torn")
+        assert store.check() == []
+
     def test_frames_in_any_other_order_are_damage(self, store: FileBackend, root: Path) -> None:
         for seq in range(1, 5):
             store.swap([step(seq)])

@@ -235,6 +235,8 @@ class TestDisk:
             patch.setattr(os, "scandir", fail(PermissionError("no")))
             with pytest.raises(StoreUnavailable):
                 store.threads(b"", (), (), None, 9)
+            with pytest.raises(StoreUnavailable):
+                store.check()
         assert store.rows(THREAD, 3)
 
     def test_a_store_whose_directory_vanished_is_unavailable(self, store: FileBackend, root: Path) -> None:

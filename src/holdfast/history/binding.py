@@ -8,7 +8,8 @@ from holdfast.codec.seal import COMPRESS_FROM, RAW
 from holdfast.records.errors import Corrupt
 from holdfast.records.identity import life_of, thread_id_of
 
-DIGEST_BYTES = 16
+DIGEST_BYTES = 8
+"""Enough against damage; against forgery there are keys. Every row carries one."""
 BLOB_ID_BYTES = 16
 SEQ_BYTES = 5
 

@@ -1,7 +1,8 @@
 """The bytes of a row: a header that needs no key, the sealed metadata within it, and a sealed body.
 
-header  [format, flags, seq, base, checkpoint, parent, blob ids, stored sizes, sealed metadata] + CRC-32
+header  [seq, flags, back, body size, sealed metadata, since, blob ids, blob sizes, parent] + CRC-32
 body    [paths or nil, [[index, kind, count, operation …] …], [size of each blob]]
+        or, of a row that only appends one item to one list, [index, count, item]
 
 The header alone is enough to list and to prune; the CRC guards it where the body is not read. A row's digest covers
 both, and the digest of the row before it, which only a keyframe stores: the others are never read without it.
@@ -21,6 +22,10 @@ from holdfast.records.rows import Row
 
 FORMAT = 1
 KEYFRAME = 1
+DELTA_FLAGS = FORMAT << 4
+KEYFRAME_FLAGS = DELTA_FLAGS | KEYFRAME
+APPEND = 2
+APPEND_FLAGS = DELTA_FLAGS | APPEND
 CRC_BYTES = 4
 KINDS: tuple[Kind, ...] = ("value", "list", "map")
 KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
@@ -30,19 +35,29 @@ Stored: TypeAlias = tuple[int, int] | Piece | None
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True):
-    """What listing and pruning need to know of a row."""
+    """What listing and pruning need to know of a row. What a plain row does not need stands last, and is left out."""
 
-    format: int
-    flags: int
     seq: int
-    base: int
-    checkpoint: int
-    parent: bytes
-    """In a keyframe the digest of the row before it; empty elsewhere."""
-    blobs: bytes
-    sizes: tuple[int, ...]
-    """Stored bytes of the body, then of each blob."""
+    flags: int
+    """The format, times 16, plus 1 for a keyframe, plus 2 for the short form of an append."""
+    back: int
+    """How many rows before this one its keyframe is."""
+    body_size: int
+    """Stored bytes of the body."""
     meta: bytes
+    since: int = 0
+    """How many rows before this one the newest checkpoint is: 0 if this row is one, and not just of the journal."""
+    blobs: bytes = b""
+    """The ids of the blobs it refers to."""
+    blob_sizes: tuple[int, ...] = ()
+    """Their stored bytes."""
+    parent: bytes = b""
+    """In a keyframe the digest of the row before it."""
+
+    @property
+    def format(self) -> int:
+        """The version of the storage format."""
+        return self.flags >> 4
 
     @property
     def is_keyframe(self) -> bool:
@@ -50,14 +65,19 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
         return bool(self.flags & KEYFRAME)
 
     @property
-    def is_checkpoint(self) -> bool:
-        """True if the row is a checkpoint, False if it only carries the journal."""
-        return self.checkpoint == self.seq
+    def base(self) -> int:
+        """The seq of its keyframe."""
+        return self.seq - self.back
 
     @property
-    def blob_sizes(self) -> dict[bytes, int]:
-        """Stored bytes of each blob the row refers to."""
-        return dict(zip(self.blob_ids, self.sizes[1:], strict=True))
+    def checkpoint(self) -> int:
+        """The newest checkpoint at or before this row; 0 if there is none."""
+        return self.seq - self.since
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """True if the row is a checkpoint, False if it only carries the journal."""
+        return self.since == 0
 
     @property
     def blob_ids(self) -> list[bytes]:
@@ -83,7 +103,10 @@ _decode_body = msgspec.msgpack.Decoder().decode
 
 def encode_header(header: Header, check_start: int) -> bytes:
     """The header and its CRC, which starts from that of the thread's identity."""
-    data = _encode(header)
+    if header.since or header.blobs or header.parent:
+        data = _encode(header)
+    else:
+        data = _encode((header.seq, header.flags, header.back, header.body_size, header.meta))
     return data + crc32(data, check_start).to_bytes(CRC_BYTES, "big")
 
 
@@ -95,17 +118,22 @@ def decode_header(binding: Binding, row: Row) -> Header:
 def read_header(row: Row, thread_id: str, check_start: int) -> Header:
     """The header of a row of that thread. It needs no key."""
     stored = row.header
-    try:
-        header = _decode_header(stored[:-CRC_BYTES])
-    except msgspec.MsgspecError as error:
-        raise damaged(row.seq, thread_id, str(error)) from error
     if crc32(stored[:-CRC_BYTES], check_start).to_bytes(CRC_BYTES, "big") != stored[-CRC_BYTES:]:
         raise damaged(row.seq, thread_id, "its header's checksum does not match")
-    if header.format > FORMAT:
+    return _parsed(row, thread_id)
+
+
+def _parsed(row: Row, thread_id: str) -> Header:
+    """The header, compared with the place the row was found at; the caller verifies its bytes."""
+    try:
+        header = _decode_header(row.header[:-CRC_BYTES])
+    except msgspec.MsgspecError as error:
+        raise damaged(row.seq, thread_id, str(error)) from error
+    if header.flags >> 4 > FORMAT:
         raise IncompatibleCheckpoint(
             f"row {row.seq} of {thread_id!r} was written by a newer Holdfast (format {header.format}); upgrade holdfast"
         )
-    if header.seq != row.seq or header.base != row.base:
+    if header.seq != row.seq or header.seq - header.back != row.base:
         raise damaged(row.seq, thread_id, f"found a row that says it is {header.seq}")
     return header
 
@@ -118,7 +146,7 @@ def damaged(seq: int, thread_id: str, why: str) -> Corrupt:
 
 def verify_row(binding: Binding, row: Row, parent: bytes) -> Header:
     """The header of a whole row whose digest was recomputed; `parent` is the digest of the row before it."""
-    header = decode_header(binding, row)
+    header = _parsed(row, binding.thread_id)
     if binding.digest(header.parent or parent, row.header, row.body) != row.digest:
         raise damaged(row.seq, binding.thread_id, "its digest does not match, or it does not follow the row before it")
     return header
@@ -147,8 +175,14 @@ def encode_script(script: Script) -> tuple[bytes, dict[bytes, Ref]]:
 
 
 def encode_append(index: int, count: int, item: bytes) -> bytes:
-    """The body, before sealing, of a row that appends one item to the list at `index`."""
-    return _encode((None, ((index, KIND_CODES["list"], count, None, item),), ()))
+    """The body, before sealing, of a row that only appends one item to the list at `index`."""
+    return _encode((index, count, item))
+
+
+def decode_append(body: bytes) -> tuple[int, int, bytes]:
+    """The inverse of `encode_append`, from unsealed bytes."""
+    index, count, item = _decode_body(body)
+    return index, count, item
 
 
 def _operation(stored: Any, header: Header, sizes: list[int]) -> Stored:
@@ -158,12 +192,15 @@ def _operation(stored: Any, header: Header, sizes: list[int]) -> Stored:
         return stored[0], stored[1]
     number, offset, length = stored
     at = number * BLOB_ID_BYTES
-    return Ref(header.blobs[at : at + BLOB_ID_BYTES], offset, length, sizes[number], header.sizes[1 + number])
+    return Ref(header.blobs[at : at + BLOB_ID_BYTES], offset, length, sizes[number], header.blob_sizes[number])
 
 
 def decode_script(binding: Binding, header: Header, body: bytes) -> Script:
     """The inverse of `encode_script`, from unsealed bytes."""
     try:
+        if header.flags & APPEND:
+            index, count, item = decode_append(body)
+            return Script(None, [(index, "list", count, [None, item])])
         paths, cells, sizes = _decode_body(body)
         scripts: list[CellScript] = [
             (cell[0], KINDS[cell[1]], cell[2], [_operation(stored, header, sizes) for stored in cell[3:]])

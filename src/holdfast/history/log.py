@@ -10,8 +10,10 @@ from holdfast.history.cells import Cell, Document, Path, Piece, Ref, Rope
 from holdfast.history.draft import Draft
 from holdfast.history.edits import edit
 from holdfast.history.format import (
-    FORMAT,
+    APPEND_FLAGS,
+    DELTA_FLAGS,
     KEYFRAME,
+    KEYFRAME_FLAGS,
     CellScript,
     Header,
     Script,
@@ -175,7 +177,9 @@ class Revision:
 
     def _row(self, script: Script, meta: bytes, base: int, newest: int) -> Written:
         content, refs = encode_script(script)
-        return _written(self._log, self.document, self._index or {}, content, refs, meta, base, newest, self.blobs)
+        flags = KEYFRAME_FLAGS if base == self._log.seq + 1 else DELTA_FLAGS
+        index = self._index or {}
+        return _written(self._log, self.document, index, content, refs, meta, base, newest, flags, self.blobs)
 
 
 def _written(
@@ -187,19 +191,28 @@ def _written(
     meta: bytes,
     base: int,
     newest: int,
+    flags: int,
     blobs: dict[bytes, bytes],
 ) -> Written:
     """The row with this content, sealed and chained, and the log after it."""
     binding, seq = log.binding, log.seq + 1
     body = binding.seal(content, seq, BODY)
     sealed_meta = binding.seal(meta, seq, META)
-    sizes = (len(body), *[ref.stored for ref in refs.values()]) if refs else (len(body),)
-    is_keyframe = base == seq
-    parent = log.digest if is_keyframe else b""
-    fields = Header(
-        FORMAT, KEYFRAME if is_keyframe else 0, seq, base, newest, parent, b"".join(refs), sizes, sealed_meta
+    is_keyframe = bool(flags & KEYFRAME)
+    header = encode_header(
+        Header(
+            seq,
+            flags,
+            seq - base,
+            len(body),
+            sealed_meta,
+            seq - newest,
+            b"".join(refs) if refs else b"",
+            tuple([ref.stored for ref in refs.values()]) if refs else (),
+            log.digest if is_keyframe else b"",
+        ),
+        binding.check_start,
     )
-    header = encode_header(fields, binding.check_start)
     row = Row(seq, base, binding.digest(log.digest, header, body), header, body)
     size = len(header) + len(body)
     row_bytes, manifest = (0, size) if is_keyframe else (log.row_bytes + size, log.manifest)
@@ -216,4 +229,4 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes) -> Written | Non
         return None
     document = {**log.document, path: cell.with_appended(item, item)}
     content = encode_append(log.index[path], cell.count + 1, item)
-    return _written(log, document, log.index, content, {}, meta, log.base, seq, {})
+    return _written(log, document, log.index, content, {}, meta, log.base, seq, APPEND_FLAGS, {})

@@ -13,10 +13,10 @@ from holdfast.records.words import Cause, Phase, Status
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True):
-    """`parent` is the seq of the checkpoint before; `origin` the id of the checkpoint a fork began at."""
+    """`parent_back`: how many rows back the checkpoint before is, 0 if there is none. `origin`: where a fork began."""
 
     created_at: int
-    parent: int = 0
+    parent_back: int = 1
     status: str = "idle"
     cause: str = "manual"
     phase: str | None = None
@@ -28,12 +28,12 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def encode_meta(meta: Meta) -> bytes:
-    """The metadata's bytes; defaults at the end are left out, so that a plain save carries a dozen bytes."""
+    """The metadata's bytes; defaults at the end are left out, so that a plain save carries ten bytes."""
     if meta.metadata or meta.phase or meta.origin or meta.cause != "manual":
         return _encode(meta)
     if meta.status != "idle":
-        return _encode((meta.created_at, meta.parent, meta.status))
-    return _encode((meta.created_at, meta.parent))
+        return _encode((meta.created_at, meta.parent_back, meta.status))
+    return _encode((meta.created_at,) if meta.parent_back == 1 else (meta.created_at, meta.parent_back))
 
 
 _decode = msgspec.msgpack.Decoder(Meta).decode
@@ -59,11 +59,12 @@ def describe(
 ) -> CheckpointInfo:
     """What is known of a row from its metadata."""
     life = binding.life
+    parent = str(CheckpointId(binding.thread_id, seq - meta.parent_back, life)) if meta.parent_back else None
     return CheckpointInfo(
         id=str(CheckpointId(binding.thread_id, seq, life)),
         thread_id=binding.thread_id,
         seq=seq,
-        parent_id=str(CheckpointId(binding.thread_id, meta.parent, life)) if meta.parent else meta.origin or None,
+        parent_id=parent or meta.origin or None,
         created_at=from_microseconds(meta.created_at),
         status=Status(status),
         phase=Phase(meta.phase) if meta.phase else None,

@@ -4,19 +4,24 @@ In two halves, so that the caller can fetch blobs between them: `fold` applies t
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from holdfast.codec import decode
-from holdfast.history.binding import BODY, META, Binding
+from holdfast.history.binding import BODY, Binding
 from holdfast.history.cells import Cell, Chunk, Document, Kind, Path, Piece, Ref, Rope
 from holdfast.history.draft import STATE
-from holdfast.history.format import Header, Script, damaged, decode_script, verify_row
+from holdfast.history.format import APPEND, Header, Script, damaged, decode_append, decode_script, verify_row
 from holdfast.history.log import Log
 from holdfast.history.opening import close_state
 from holdfast.history.splice import splice
 from holdfast.history.tuning import Tuning
 from holdfast.records.errors import CodecError, Corrupt
 from holdfast.records.rows import Row
+
+Pieces: TypeAlias = tuple[Kind, int, list[Piece]]
+"""A cell without its bytes: kind, count, and where its body is."""
 
 
 class Folded(NamedTuple):
@@ -25,64 +30,74 @@ class Folded(NamedTuple):
     binding: Binding
     header: Header
     digest: bytes
-    cells: dict[Path, tuple[Kind, int, Rope[Piece]]]
+    cells: dict[Path, Pieces]
     row_bytes: int
     manifest: int
 
     def blobs(self) -> list[bytes]:
         """The blobs needed to fill the cells."""
-        pieces = (piece for _, _, rope in self.cells.values() for piece in rope.all())
+        pieces = (piece for _, _, pieces in self.cells.values() for piece in pieces)
         return list({piece.blob: None for piece in pieces if isinstance(piece, Ref)})
-
-    def meta(self) -> bytes:
-        """The metadata of the last row, unsealed."""
-        return self.binding.unseal(self.header.meta, self.header.seq, META)
 
 
 def _check_range(binding: Binding, rows: Sequence[Row], seq: int) -> None:
     found = [row.seq for row in rows]
     if not rows or found != list(range(rows[-1].base, seq + 1)):
-        name = binding.row_name(seq)
-        raise Corrupt(f"{name} cannot be restored: rows {found[:3]}… do not lead up to it", record=name)
+        raise damaged(seq, binding.thread_id, f"rows {found[:3]}… do not lead up to it")
 
 
-def _apply(cells: dict[Path, tuple[Kind, int, Rope[Piece]]], paths: list[Path], script: Script) -> None:
-    for index, kind, count, operations in script.cells:
-        path = paths[index]
-        old = cells.get(path)
-        cells[path] = (kind, count, splice(old[2] if old else Rope([]), operations))
+class _Fold:
+    """Cells in the making. They belong to this fold alone, so lists grow in place."""
+
+    def __init__(self) -> None:
+        self.cells: dict[Path, Pieces] = {}
+        self.paths: list[Path] = []
+
+    def apply(self, script: Script) -> None:
+        if script.paths is not None:
+            self.paths = script.paths
+        for index, kind, count, operations in script.cells:
+            path = self.paths[index]
+            old = self.cells.get(path)
+            pieces = splice(Rope(old[2] if old else []), operations).all()
+            self.cells[path] = (kind, count, pieces)
+        if script.paths is not None:
+            self.cells = {path: self.cells[path] for path in script.paths}
+
+    def append(self, index: int, count: int, item: bytes) -> None:
+        path = self.paths[index]
+        kind, _, pieces = self.cells[path]
+        pieces.append(item)
+        self.cells[path] = (kind, count, pieces)
 
 
 def fold(binding: Binding, rows: Sequence[Row], seq: int) -> Folded:
     """Apply rows base..seq in order, verifying each digest and the chain between them."""
     _check_range(binding, rows, seq)
-    cells: dict[Path, tuple[Kind, int, Rope[Piece]]] = {}
-    paths: list[Path] = []
+    state = _Fold()
     parent, base, total = b"", rows[0].seq, 0
     for row in rows:
         header = verify_row(binding, row, parent)
-        if header.base != base or header.is_keyframe != (row.seq == base):
+        if header.back != row.seq - base or header.is_keyframe != (row.seq == base):
             raise damaged(row.seq, binding.thread_id, "it belongs to another keyframe")
-        script = decode_script(binding, header, binding.unseal(row.body, row.seq, BODY))
+        body = binding.unseal(row.body, row.seq, BODY)
         try:
-            if script.paths is None:
-                _apply(cells, paths, script)
+            if header.flags & APPEND:
+                state.append(*decode_append(body))
             else:
-                paths = script.paths
-                _apply(cells, paths, script)
-                cells = {path: cells[path] for path in paths}
-        except (ValueError, IndexError, KeyError) as error:
+                state.apply(decode_script(binding, header, body))
+        except (msgspec.MsgspecError, ValueError, TypeError, IndexError, KeyError) as error:
             raise damaged(row.seq, binding.thread_id, repr(error)) from error
         parent = row.digest
         total += len(row.header) + len(row.body)
     manifest = len(rows[0].header) + len(rows[0].body)
-    return Folded(binding, header, parent, cells, total - manifest, manifest)
+    return Folded(binding, header, parent, state.cells, total - manifest, manifest)
 
 
-def _chunks(pieces: Rope[Piece], blobs: Mapping[bytes, bytes]) -> list[Chunk]:
+def _chunks(pieces: list[Piece], blobs: Mapping[bytes, bytes]) -> list[Chunk]:
     return [
         memoryview(blobs[piece.blob])[piece.offset : piece.offset + piece.length] if isinstance(piece, Ref) else piece
-        for piece in pieces.all()
+        for piece in pieces
     ]
 
 
@@ -93,7 +108,7 @@ def fill(folded: Folded, stored: Mapping[bytes, bytes], tuning: Tuning) -> Log:
     document: Document = {}
     for path, (kind, count, pieces) in folded.cells.items():
         chunks = _chunks(pieces, blobs)
-        document[path] = Cell(kind, count, sum(map(len, chunks)), pieces, Rope(chunks))
+        document[path] = Cell(kind, count, sum(map(len, chunks)), Rope(pieces), Rope(chunks))
     header = folded.header
     return Log(
         binding,

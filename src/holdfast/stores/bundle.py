@@ -14,7 +14,7 @@ from holdfast.codec import decode, encode
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import BODY, META, Binding
-from holdfast.history.format import FORMAT, KEYFRAME, Header, all_blob_ids, encode_header, verify_row
+from holdfast.history.format import KEYFRAME, Header, all_blob_ids, encode_header, verify_row
 from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound, StoreUnavailable
 from holdfast.records.head import Head, Marks, encode_head
 from holdfast.records.identity import thread_id_of
@@ -219,10 +219,12 @@ def _resealed(
     renamed = [names[blob] for blob in blob_ids]
     sealed = binding.seal(body, seq, BODY)
     parent = before.digest if before is not None and before.seq == seq - 1 else b""
-    sizes = (len(sealed), *(len(blobs[blob]) for blob in renamed))
+    sizes = tuple(len(blobs[blob]) for blob in renamed)
     sealed_meta = binding.seal(meta, seq, META)
     stored_parent = parent if flags & KEYFRAME else b""
-    fields = Header(FORMAT, flags, seq, base, checkpoint, stored_parent, b"".join(renamed), sizes, sealed_meta)
+    fields = Header(
+        seq, flags, seq - base, len(sealed), sealed_meta, seq - checkpoint, b"".join(renamed), sizes, stored_parent
+    )
     header = encode_header(fields, binding.check_start)
     return Row(seq, base, binding.digest(parent, header, sealed), header, sealed)
 

@@ -126,6 +126,14 @@ class FileBackend:
         sync = SYNC if self._durable else "none"
         return Guarantee(level=self._level, store=self.kind, details={"sync": sync, "lock": "flock"})
 
+    def check(self) -> list[str]:
+        """See `Backend.check`: reads every frame of every log."""
+        self._pool.check_usable()
+        try:
+            return [problem for log in self._all_logs() if (problem := _problem(log))]
+        except OSError as error:
+            raise unavailable(error) from error
+
     def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
         """See `Backend.heads`."""
         return [self._head(thread) for thread in threads]
@@ -181,11 +189,16 @@ class FileBackend:
         return Listing(page, page[-1][0].hex() if len(found) > limit else None)
 
     def _all_heads(self) -> Iterator[tuple[bytes, bytes]]:
+        for log in self._all_logs():
+            index = _glance(log)
+            if index.head:
+                yield index.thread, index.head
+
+    def _all_logs(self) -> Iterator[OpenLog]:
+        """Every log there is, apart from the pool, and with its file not yet open."""
         for directory, _, names in os.walk(self._root / THREADS, onerror=_raise):
             for name in filter(_LOG_NAME.fullmatch, names):
-                index = _glance(OpenLog(self._pool, bytes.fromhex(name[:-4]), f"{directory}/{name}"))
-                if index.head:
-                    yield index.thread, index.head
+                yield OpenLog(self._pool, bytes.fromhex(name[:-4]), f"{directory}/{name}")
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`. Each swap is synced by itself; only the first can be `Busy`, the others wait.
@@ -313,6 +326,18 @@ def _glance(log: OpenLog) -> Index:
         return log.index
     finally:
         log.shut()
+
+
+def _problem(log: OpenLog) -> str:
+    """What is wrong with a log; empty if nothing is."""
+    log.adopt(os.open(log.path, os.O_RDONLY))
+    try:
+        log.catch_up()
+    except (Corrupt, IncompatibleCheckpoint) as error:
+        return str(error)
+    finally:
+        log.shut()
+    return ""
 
 
 def _lock_or_refuse(root: int) -> None:

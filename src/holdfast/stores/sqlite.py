@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 
+import msgspec
+
 from holdfast.history.tuning import Tuning
 from holdfast.records.errors import ConfigurationError, Corrupt, StoreError
 from holdfast.records.reports import Guarantee
@@ -95,14 +97,14 @@ class SQLiteBackend:
             return False
         seq, base, digest, header, body = swap.rows[0]
         head = swap.head
-        labels = b"".join(head.labels) if head.labels else b""
+        labels = _packed(head.labels)
         row = (
             swap.expected,
             swap.replacement,
             labels,
             head.listed_as,
             number << SEQ_BITS | seq,
-            base,
+            seq - base,
             digest,
             header,
             body,
@@ -153,7 +155,7 @@ class SQLiteBackend:
     def _create(self, connection: sqlite3.Connection, swap: Swap) -> int:
         number = self._free_number(connection, swap.thread)
         tokens = swap.head.labels
-        head = (number, swap.thread, swap.replacement, b"".join(tokens), swap.head.listed_as)
+        head = (number, swap.thread, swap.replacement, _packed(tokens), swap.head.listed_as)
         connection.execute(self._sql["insert_head"], head)
         if tokens:
             connection.executemany(self._sql["insert_label"], [(token, number) for token in tokens])
@@ -163,15 +165,16 @@ class SQLiteBackend:
     def _replace_head(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
         tokens = swap.head.labels
         known = connection.execute(self._sql["read_labels"], (number,)).fetchone()[0]
-        if known != b"".join(tokens):
-            connection.execute(self._sql["drop_labels"], (number,))
+        packed = _packed(tokens)
+        if known != packed:
+            connection.executemany(self._sql["drop_label"], [(token, number) for token in _unpacked(known)])
             connection.executemany(self._sql["insert_label"], [(token, number) for token in tokens])
-        update = (swap.replacement, b"".join(tokens), swap.head.listed_as, number)
+        update = (swap.replacement, packed, swap.head.listed_as, number)
         connection.execute(self._sql["update_head"], update)
 
     def _add(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
         for seq, base, digest, header, body in swap.rows:
-            connection.execute(self._sql["insert_row"], (number << SEQ_BITS | seq, base, digest, header, body))
+            connection.execute(self._sql["insert_row"], (number << SEQ_BITS | seq, seq - base, digest, header, body))
         for blob, data in swap.blobs.items():
             connection.execute(self._sql["insert_blob"], (number, blob, data))
 
@@ -322,7 +325,9 @@ def _first_number(thread: bytes) -> int:
 
 
 def _rows(first: int, found: Iterable[tuple[int, int, bytes, bytes, bytes]]) -> list[Row]:
-    return [Row(row_id - first, base, digest, header, body) for row_id, base, digest, header, body in found]
+    return [
+        Row(row_id - first, row_id - first - back, digest, header, body) for row_id, back, digest, header, body in found
+    ]
 
 
 def _listing_query(
@@ -342,6 +347,15 @@ def _listing_query(
     where = " AND ".join(conditions)
     sql = f"SELECT born, thread, head FROM heads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608
     return sql, [*parameters, limit + 1]
+
+
+def _packed(tokens: tuple[bytes, ...]) -> bytes:
+    """The tokens of a head's labels as one value; empty for none, as most threads have."""
+    return msgspec.msgpack.encode(tokens) if tokens else b""
+
+
+def _unpacked(packed: bytes) -> list[bytes]:
+    return msgspec.msgpack.decode(packed, type=list[bytes]) if packed else []
 
 
 def _marks(values: Collection[object]) -> str:

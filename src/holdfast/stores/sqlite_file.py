@@ -101,7 +101,9 @@ class SQLiteFile:
 
     def _set_pragmas(self, connection: sqlite3.Connection) -> None:
         level = SYNCHRONOUS[self.durability]
-        # Takes effect before the first table only, and lets a prune give pages back.
+        # Both take effect before the first table only. Half a row is lost at the end of each page, so larger pages hold
+        # more; and incremental vacuum lets a prune give pages back.
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         connection.execute(f"PRAGMA synchronous = {level}")

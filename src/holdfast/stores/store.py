@@ -196,7 +196,12 @@ class Store:
         revision = Revision(Log(writer.log.binding, self._backend.tuning, {}))
         revision.replace_state(intent.draft, {})
         meta = Meta(
-            recorded.created_at, recorded.parent, intent.status or "idle", intent.cause, intent.phase, intent.metadata
+            recorded.created_at,
+            recorded.parent_back,
+            intent.status or "idle",
+            intent.cause,
+            intent.phase,
+            intent.metadata,
         )
         return _checkpoint(Log(writer.log.binding, self._backend.tuning, revision.document, recorded.seq), meta)
 

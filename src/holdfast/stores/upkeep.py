@@ -172,7 +172,7 @@ def hidden(marks: Marks, seq: int) -> Marks:
 
 
 def _row_bytes(header: Header) -> int:
-    return len(encode_header(header, 0)) + header.sizes[0]
+    return len(encode_header(header, 0)) + header.body_size
 
 
 def _dropped(drop: Drop, headers: Sequence[Header]) -> list[Header]:
@@ -181,7 +181,12 @@ def _dropped(drop: Drop, headers: Sequence[Header]) -> list[Header]:
 
 
 def _blob_bytes(blobs: Sequence[bytes], headers: Sequence[Header]) -> int:
-    sizes = {blob: size for header in headers if header.blobs for blob, size in header.blob_sizes.items()}
+    sizes = {
+        blob: size
+        for header in headers
+        if header.blobs
+        for blob, size in zip(header.blob_ids, header.blob_sizes, strict=True)
+    }
     return sum(sizes[blob] for blob in blobs)
 
 

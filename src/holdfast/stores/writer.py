@@ -69,7 +69,7 @@ class Recorded(NamedTuple):
     seq: int
     fingerprint: bytes
     created_at: int
-    parent: int
+    parent_back: int
     proposal: "Proposal | None" = None
 
     @property
@@ -136,13 +136,14 @@ class Writer:
             if intent.expect_seq is not None:
                 self._check_expected(intent.expect_seq)
             status = intent.status or head.status or "idle"
-            meta = Meta(now, self.log.checkpoint, status, intent.cause, intent.phase, intent.metadata, intent.origin)
+            back = self.log.seq + 1 - self.log.checkpoint if self.log.checkpoint else 0
+            meta = Meta(now, back, status, intent.cause, intent.phase, intent.metadata, intent.origin)
             done = self._revise(intent, meta)
             proposal = self._proposal(intent, done, meta, now)
             self.log, self.seen = done.log, proposal.seen
             submit(proposal, proposal.swap)
             if intent.key is not None and self._keys is not None:
-                entry = Recorded(done.log.seq, intent.fingerprint, now, meta.parent, proposal)
+                entry = Recorded(done.log.seq, intent.fingerprint, now, meta.parent_back, proposal)
                 self._keys[intent.key] = entry
             return proposal
 
@@ -177,7 +178,7 @@ class Writer:
                 raise NotACell
             revision.append(path, item)
         if intent.key is not None:
-            entry = [intent.key, self.log.seq + 1, intent.fingerprint, meta.created_at, meta.parent]
+            entry = [intent.key, self.log.seq + 1, intent.fingerprint, meta.created_at, meta.parent_back]
             revision.append(KEYS, encode(entry))
         return revision.write(encode_meta(meta), checkpoint=intent.checkpoint, fresh=intent.fresh)
 

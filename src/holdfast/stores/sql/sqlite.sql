@@ -21,14 +21,14 @@ VALUES (?, ?, ?, ?, ?, (SELECT coalesce(max(born), 0) + 1 FROM heads))
 -- name: update_head
 UPDATE heads SET head = ?, labels = ?, status = ? WHERE number = ?
 
--- name: drop_labels
-DELETE FROM labels WHERE number = ?
+-- name: drop_label
+DELETE FROM labels WHERE token = ? AND number = ?
 
 -- name: insert_label
 INSERT OR IGNORE INTO labels (token, number) VALUES (?, ?)
 
 -- name: insert_row
-INSERT OR REPLACE INTO rows (id, base, digest, header, body) VALUES (?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO rows (id, back, digest, header, body) VALUES (?, ?, ?, ?, ?)
 
 -- name: insert_blob
 INSERT OR REPLACE INTO blobs (number, blob, data) VALUES (?, ?, ?)
@@ -50,11 +50,11 @@ DELETE FROM posts WHERE number = ? AND key = ?
 
 -- name: read_rows
 -- Everything a restore of one row reads, in one range.
-SELECT id, base, digest, header, body FROM rows
- WHERE id BETWEEN (SELECT (id & ~268435455) | base FROM rows WHERE id = ?1) AND ?1 ORDER BY id
+SELECT id, back, digest, header, body FROM rows
+ WHERE id BETWEEN (SELECT id - back FROM rows WHERE id = ?1) AND ?1 ORDER BY id
 
 -- name: read_index
-SELECT id, base, digest, header, x'' FROM rows WHERE id >= ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3
+SELECT id, back, digest, header, x'' FROM rows WHERE id >= ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3
 
 -- name: read_blob
 SELECT data FROM blobs WHERE number = ? AND blob = ?

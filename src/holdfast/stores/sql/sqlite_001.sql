@@ -1,5 +1,6 @@
 -- The first schema. Threads have a number: 35 bits of a hash of their key, moved up past the numbers taken by others.
--- A row's id is number << 28 | seq, so a thread's rows lie together, in order, and need no index.
+-- A row's id is number << 28 | seq, so a thread's rows lie together, in order, and need no index; its keyframe is `back`
+-- rows before it.
 
 CREATE TABLE heads (
     number INTEGER PRIMARY KEY,
@@ -13,11 +14,10 @@ CREATE UNIQUE INDEX heads_by_birth ON heads (born);
 CREATE INDEX heads_by_status ON heads (status, born);
 
 CREATE TABLE labels (token BLOB NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (token, number)) WITHOUT ROWID;
-CREATE INDEX labels_by_thread ON labels (number);
 
 CREATE TABLE rows (
     id INTEGER PRIMARY KEY,
-    base INTEGER NOT NULL,
+    back INTEGER NOT NULL,
     digest BLOB NOT NULL,
     header BLOB NOT NULL,
     body BLOB NOT NULL
@@ -33,12 +33,12 @@ CREATE TABLE posts (number INTEGER NOT NULL, key TEXT NOT NULL, value BLOB NOT N
 -- more than a bare insert.
 CREATE VIEW swaps AS
     SELECT 0 AS number, x'' AS expected, x'' AS head, x'' AS labels, '' AS status,
-           0 AS id, 0 AS base, x'' AS digest, x'' AS header, x'' AS body;
+           0 AS id, 0 AS back, x'' AS digest, x'' AS header, x'' AS body;
 
 CREATE TRIGGER swap_head INSTEAD OF INSERT ON swaps BEGIN
     UPDATE heads SET head = NEW.head
      WHERE number = NEW.number AND head = NEW.expected AND labels = NEW.labels AND status = NEW.status;
     SELECT RAISE (ABORT, 'refused') WHERE changes () = 0;
-    INSERT OR REPLACE INTO rows (id, base, digest, header, body)
-    VALUES (NEW.id, NEW.base, NEW.digest, NEW.header, NEW.body);
+    INSERT OR REPLACE INTO rows (id, back, digest, header, body)
+    VALUES (NEW.id, NEW.back, NEW.digest, NEW.header, NEW.body);
 END;

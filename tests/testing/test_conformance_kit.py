@@ -1,0 +1,136 @@
+"""The kit finds what is broken, names the promise, and runs without pytest."""
+
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import pytest
+
+from holdfast.records.rows import Row, Swap
+from holdfast.stores.backend import Backend, Listing
+from holdfast.stores.memory import MemoryBackend
+from holdfast.stores.sqlite import SQLiteBackend
+from holdfast.testing.broken import FlipsBits, Lossy, NoFencing, SeqOnly
+from holdfast.testing.conformance import BackendConformance, StoreConformance, check, check_store, promises
+from holdfast.testing.faults import FaultyBackend
+
+
+def test_a_sound_backend_keeps_every_promise() -> None:
+    assert check(MemoryBackend) == len(promises(BackendConformance)) - 6, "all but those about opening again"
+
+
+def test_a_sound_backend_that_survives_keeps_all_of_them(tmp_path: Path) -> None:
+    places: dict[Backend, str] = {}
+
+    def make(path: str | None = None) -> Backend:
+        path = path or str(tmp_path / f"{len(places)}.db")
+        backend = SQLiteBackend(path)
+        places[backend] = path
+        return backend
+
+    assert check(make, lambda backend: make(places[backend])) == len(promises(BackendConformance))
+
+
+@pytest.mark.parametrize("awaitable", [False, True])
+def test_a_sound_store_keeps_every_promise(awaitable: bool) -> None:
+    assert check_store(MemoryBackend, awaitable=awaitable) == len(promises(StoreConformance))
+
+
+def test_every_promise_is_a_sentence() -> None:
+    for kit in (BackendConformance, StoreConformance):
+        for name in promises(kit):
+            assert getattr(kit, name).__doc__, name
+
+
+class DropsTooMuch(FaultyBackend):
+    """Takes the end of a range for a part of it."""
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        wider = [
+            swap._replace(drop=swap.drop._replace(rows=tuple((start, stop + 1) for start, stop in swap.drop.rows)))
+            for swap in swaps
+        ]
+        return self.inner.swap(wider, wait=wait)
+
+
+class AllOrNothingBatch(FaultyBackend):
+    """Refuses a whole batch if one swap of it is refused."""
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        present = self.inner.heads([swap.thread for swap in swaps])
+        if any((head or b"") != swap.expected for head, swap in zip(present, swaps, strict=True)):
+            return [False] * len(swaps)
+        return self.inner.swap(swaps, wait=wait)
+
+
+class ListsTheDeleted(FaultyBackend):
+    """Shows every thread of a store, whatever was asked for."""
+
+    def threads(
+        self, prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+    ) -> Listing:
+        return self.inner.threads(b"", (), (), cursor, limit)
+
+
+class ForgetsBodies(FaultyBackend):
+    """Reads rows as if only their index had been asked for."""
+
+    def rows(self, thread: bytes, seq: int) -> list[Row]:
+        return [row._replace(body=b"") for row in self.inner.rows(thread, seq)]
+
+
+class OverwritesMessages(FaultyBackend):
+    """Lets the last message of a key win."""
+
+    def post(self, thread: bytes, key: str, value: bytes) -> bool:
+        head = self.inner.heads([thread])[0]
+        if head and key in self.inner.inbox(thread):
+            return True
+        return self.inner.post(thread, key, value) or True
+
+
+class StaysOpen(FaultyBackend):
+    """Answers after it was closed."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        NoFencing,
+        SeqOnly,
+        lambda inner: FlipsBits(inner, often=1.0),
+        DropsTooMuch,
+        AllOrNothingBatch,
+        ListsTheDeleted,
+        ForgetsBodies,
+        OverwritesMessages,
+        StaysOpen,
+    ],
+    ids=lambda broken: broken.__name__,
+)
+def test_a_broken_backend_breaks_a_promise(broken: type[FaultyBackend]) -> None:
+    with pytest.raises(AssertionError, match="broken promise: "):
+        check(lambda: broken(MemoryBackend()))
+
+
+def test_a_backend_that_loses_what_it_acknowledged_breaks_a_promise() -> None:
+    places: dict[Backend, Lossy] = {}
+
+    def make() -> Backend:
+        lossy = Lossy(MemoryBackend())
+        places[lossy] = lossy
+        return lossy
+
+    with pytest.raises(AssertionError, match="broken promise: "):
+        check(make, lambda backend: places[backend].disk)
+
+
+def test_the_kit_refuses_to_run_without_assertions() -> None:
+    script = "from holdfast.testing.conformance import check; from holdfast.stores.memory import MemoryBackend; check(MemoryBackend)"
+    ran = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "python -O" in ran.stderr
