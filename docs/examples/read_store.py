@@ -134,37 +134,45 @@ class Thread:
 
     def _cells(self, seq: int) -> dict[tuple[str, ...], tuple[int, int, bytes]]:
         """The cells at a row: kind, count and body by path."""
-        (base,) = self.database.execute("SELECT base FROM rows WHERE id = ?", (self.number << 28 | seq,)).fetchone()
-        bounds = (self.number << 28 | base, self.number << 28 | seq)
+        last = self.number << 28 | seq
+        (back,) = self.database.execute("SELECT back FROM rows WHERE id = ?", (last,)).fetchone()
         cells: dict[tuple[str, ...], tuple[int, int, bytes]] = {}
         paths: list[tuple[str, ...]] = []
         parent = b""
-        for row in self.database.execute("SELECT digest, header, body FROM rows WHERE id BETWEEN ? AND ?", bounds):
-            header, script = self._row(parent, *row)
-            paths = paths if script[0] is None else [tuple(path) for path in script[0]]
-            for index, kind, count, *operations in script[1]:
+        query = "SELECT digest, header, body FROM rows WHERE id BETWEEN ? AND ? ORDER BY id"
+        for row in self.database.execute(query, (last - back, last)):
+            blobs, (new_paths, scripts) = self._row(parent, *row)
+            paths = paths if new_paths is None else [tuple(path) for path in new_paths]
+            for index, kind, count, *operations in scripts:
                 old = cells[paths[index]][2] if paths[index] in cells else b""
-                cells[paths[index]] = kind, count, b"".join(self._piece(header, old, each) for each in operations)
+                cells[paths[index]] = kind, count, b"".join(self._piece(blobs, old, each) for each in operations)
             cells = {path: cells[path] for path in paths}
             parent = row[0]
         require(seq != self.seq or parent == self.last_digest, "the newest row is not the one the head names")
         return cells
 
-    def _row(self, parent: bytes, stored_digest: bytes, header: bytes, body: bytes) -> tuple[Any, Any]:
-        """The header of a row and its script, both checked."""
-        require(crc32(header[:-4], crc32(self.identity)).to_bytes(4, "big") == header[-4:], "a header is damaged")
+    def _row(self, parent: bytes, stored_digest: bytes, header: bytes, body: bytes) -> tuple[bytes, Any]:
+        """The ids of a row's blobs, and its paths and cell scripts, checked."""
+        require(crc32(self.identity + header[:-4]).to_bytes(4, "big") == header[-4:], "a header is damaged")
         fields = unpack(header[:-4])
-        require(digest(self.identity, fields[5] or parent, header, body) == stored_digest, "a row is damaged")
-        return fields, unpack(unseal(body))
+        flags, (blobs, _, kept_parent) = fields[1], fields[6:] or (b"", [], b"")
+        require(flags >> 4 == 1, "it was written by another version")
+        found = digest(self.identity, kept_parent or parent, header, body, size=8)
+        require(found == stored_digest, "a row is damaged")
+        script = unpack(unseal(body))
+        if flags & 2:  # the short form: one item more for one list
+            index, count, item = script
+            return blobs, (None, [[index, 1, count, None, item]])
+        return blobs, script[:2]
 
-    def _piece(self, header: Any, old: bytes, operation: Any) -> bytes:
+    def _piece(self, blobs: bytes, old: bytes, operation: Any) -> bytes:
         """The bytes of one operation: the old body, a part of it, bytes, or a part of a blob."""
         if operation is None or isinstance(operation, bytes):
             return old if operation is None else operation
         *number, offset, length = operation
         if not number:
             return old[offset : offset + length]
-        blob = header[6][16 * number[0] : 16 * number[0] + 16]
+        blob = blobs[16 * number[0] : 16 * number[0] + 16]
         query = "SELECT data FROM blobs WHERE number = ? AND blob = ?"
         (stored,) = self.database.execute(query, (self.number, blob)).fetchone()
         require(blob[5:] == digest(self.identity, stored, size=11), "a blob is damaged")

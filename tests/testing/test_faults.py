@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 
 from holdfast import sync
-from holdfast.ports import BlockingPorts
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.retention import Retention
 from holdfast.stores.backend import Backend
 from holdfast.stores.memory import MemoryBackend
-from holdfast.stores.store import Store
 from holdfast.testing.conformance.samples import Line, head, rows
 from holdfast.testing.exact import assert_exact
 from holdfast.testing.faults import Crash, Fault, FaultyBackend, crash_points
+from holdfast.testing.handles import blocking_store
 from holdfast.testing.walk import TIGHT
 
 
@@ -25,7 +24,7 @@ def new_memory() -> MemoryBackend:
 
 
 def store_on(backend: Backend) -> sync.Store:
-    return sync.Store(Store(backend, ports=BlockingPorts(), on_close=lambda: None))
+    return blocking_store(backend, closes=False)
 
 
 def test_a_backend_fails_at_the_call_it_was_told_to() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from holdfast import sync
 from holdfast.codec import decode
 from holdfast.history import log as history_log
 from holdfast.history import restore, splice
@@ -14,15 +13,14 @@ from holdfast.history.cells import Cell, Kind
 from holdfast.history.edits import Operation
 from holdfast.history.format import decode_header
 from holdfast.history.prune import Plan
-from holdfast.ports import BlockingPorts
 from holdfast.records import head as records_head
 from holdfast.records.errors import Corrupt, HoldfastError
 from holdfast.stores import reader, upkeep
 from holdfast.stores.backend import Backend
 from holdfast.stores.memory import MemoryBackend
-from holdfast.stores.store import Store
 from holdfast.testing.broken import FlipsBits, Lossy, NoFencing, SeqOnly
 from holdfast.testing.exact import difference
+from holdfast.testing.handles import blocking_store
 from holdfast.testing.places import MemoryPlace, Place
 from holdfast.testing.walk import TIGHT, Walk
 
@@ -144,7 +142,7 @@ def read_through_flips() -> int:
         memory.tuning = TIGHT
         states = _fill(memory)
         flaky = FlipsBits(memory, seed, often=0.05)
-        store = sync.Store(Store(flaky, ports=BlockingPorts(), compress=False))
+        store = blocking_store(flaky, compress=False)
         for seq, state in states.items():
             for read in (lambda seq=seq: store.get("t", seq), lambda: store.latest("t")):
                 _is_exact_or_an_error(read, state if read.__defaults__ else states[max(states)])
@@ -153,7 +151,7 @@ def read_through_flips() -> int:
 
 
 def _fill(memory: Backend) -> dict[int, Any]:
-    store = sync.Store(Store(memory, ports=BlockingPorts(), compress=False, on_close=lambda: None))
+    store = blocking_store(memory, compress=False, closes=False)
     states = {}
     for number in range(1, 25):
         state = {"n": number, "text": "abc" * 50 * number, "list": [{"k": str(n) * 9} for n in range(number)]}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.history.binding import BODY
 from holdfast.history.cells import Cell, Chunk, Document, Kind, Ref, Rope
-from holdfast.history.format import Header, Script, Stored, damaged, decode_script, verify_row
+from holdfast.history.format import APPEND, Header, Script, Stored, damaged, decode_append, decode_script, verify_row
 from holdfast.history.log import Log
 from holdfast.history.splice import splice
 from holdfast.records.rows import Row
@@ -19,12 +19,21 @@ def advance(log: Log, rows: Sequence[Row], blobs: Mapping[bytes, bytes]) -> Log 
         header = verify_row(log.binding, row, log.digest)
         if header.is_keyframe or row.seq != log.seq + 1:
             return None
-        script = decode_script(log.binding, header, log.binding.unseal(row.body, row.seq, BODY))
+        body = log.binding.unseal(row.body, row.seq, BODY)
         try:
-            log = _after(log, header, row, _apply(log, script, blobs))
+            if header.flags & APPEND:
+                document = _appended(log, *decode_append(body))
+            else:
+                document = _apply(log, decode_script(log.binding, header, body), blobs)
+            log = _after(log, header, row, document)
         except (ValueError, IndexError, KeyError) as error:
             raise damaged(row.seq, log.binding.thread_id, repr(error)) from error
     return log
+
+
+def _appended(log: Log, index: int, item: bytes) -> Document:
+    path = list(log.document)[index]
+    return {**log.document, path: log.document[path].with_appended(item, item)}
 
 
 def _apply(log: Log, script: Script, blobs: Mapping[bytes, bytes]) -> Document:
@@ -39,9 +48,6 @@ def _apply(log: Log, script: Script, blobs: Mapping[bytes, bytes]) -> Document:
 def _edited(old: Cell | None, kind: Kind, count: int, operations: list[Stored], blobs: Mapping[bytes, bytes]) -> Cell:
     cell = old or Cell(kind, 0, 0, Rope([]), Rope([]))
     pieces = splice(cell.pieces, operations)
-    if len(operations) == 2 and operations[0] is None and isinstance(operations[1], bytes):
-        chunks = cell.chunks.plus(operations[1])
-        return Cell(kind, count, cell.size + len(operations[1]), pieces, chunks)
     found = [chunk for operation in operations for chunk in _chunks(cell, operation, blobs)]
     return Cell(kind, count, sum(map(len, found)), pieces, Rope(found))
 

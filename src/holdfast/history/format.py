@@ -2,7 +2,7 @@
 
 header  [seq, flags, back, body size, sealed metadata, since, blob ids, blob sizes, parent] + CRC-32
 body    [paths or nil, [[index, kind, count, operation …] …], [size of each blob]]
-        or, of a row that only appends one item to one list, [index, count, item]
+        or, of a row that only appends one item to one list, one byte with the index, and the item's encoding
 
 The header alone is enough to list and to prune; the CRC guards it where the body is not read. A row's digest covers
 both, and the digest of the row before it, which only a keyframe stores: the others are never read without it.
@@ -174,15 +174,14 @@ def encode_script(script: Script) -> tuple[bytes, dict[bytes, Ref]]:
     return _encode((script.paths, cells, [ref.size for ref in refs.values()])), refs
 
 
-def encode_append(index: int, count: int, item: bytes) -> bytes:
-    """The body, before sealing, of a row that only appends one item to the list at `index`."""
-    return _encode((index, count, item))
+def encode_append(index: int, item: bytes) -> bytes:
+    """The body, before sealing, of a row that only appends one item to the list at `index`, below 256."""
+    return index.to_bytes(1, "big") + item
 
 
-def decode_append(body: bytes) -> tuple[int, int, bytes]:
+def decode_append(body: bytes) -> tuple[int, bytes]:
     """The inverse of `encode_append`, from unsealed bytes."""
-    index, count, item = _decode_body(body)
-    return index, count, item
+    return body[0], body[1:]
 
 
 def _operation(stored: Any, header: Header, sizes: list[int]) -> Stored:
@@ -198,9 +197,6 @@ def _operation(stored: Any, header: Header, sizes: list[int]) -> Stored:
 def decode_script(binding: Binding, header: Header, body: bytes) -> Script:
     """The inverse of `encode_script`, from unsealed bytes."""
     try:
-        if header.flags & APPEND:
-            index, count, item = decode_append(body)
-            return Script(None, [(index, "list", count, [None, item])])
         paths, cells, sizes = _decode_body(body)
         scripts: list[CellScript] = [
             (cell[0], KINDS[cell[1]], cell[2], [_operation(stored, header, sizes) for stored in cell[3:]])

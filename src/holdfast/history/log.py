@@ -28,6 +28,9 @@ from holdfast.history.splice import splice
 from holdfast.history.tuning import Tuning
 from holdfast.records.rows import Row
 
+MAX_INDEX = 255
+"""Cells beyond this position cannot use the short form of an append."""
+
 
 class Log(msgspec.Struct, frozen=True):
     """A thread's log up to `seq`. Immutable: writing a row gives a new log."""
@@ -225,8 +228,9 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes) -> Written | Non
     cell, tuning, seq = log.document.get(path), log.tuning, log.seq + 1
     if cell is None or not cell.count or cell.kind != "list" or len(item) >= tuning.inline_max:
         return None
-    if is_due(tuning, seq - log.base, log.row_bytes, log.manifest, 0, 0):
+    index = log.index[path]
+    if index > MAX_INDEX or is_due(tuning, seq - log.base, log.row_bytes, log.manifest, 0, 0):
         return None
     document = {**log.document, path: cell.with_appended(item, item)}
-    content = encode_append(log.index[path], cell.count + 1, item)
+    content = encode_append(index, item)
     return _written(log, document, log.index, content, {}, meta, log.base, seq, APPEND_FLAGS, {})

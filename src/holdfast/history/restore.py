@@ -64,11 +64,11 @@ class _Fold:
         if script.paths is not None:
             self.cells = {path: self.cells[path] for path in script.paths}
 
-    def append(self, index: int, count: int, item: bytes) -> None:
+    def append(self, index: int, item: bytes) -> None:
         path = self.paths[index]
-        kind, _, pieces = self.cells[path]
+        kind, count, pieces = self.cells[path]
         pieces.append(item)
-        self.cells[path] = (kind, count, pieces)
+        self.cells[path] = (kind, count + 1, pieces)
 
 
 def fold(binding: Binding, rows: Sequence[Row], seq: int) -> Folded:

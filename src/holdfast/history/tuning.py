@@ -12,7 +12,7 @@ class Tuning(NamedTuple):
     """After so many rows a keyframe is taken, if the new data outweighs its manifest."""
     keyframe_rows_max: int = 1024
     """After so many rows a keyframe is taken in any case."""
-    keyframe_bytes: int = 81920
+    keyframe_bytes: int = 98304
     """So many bytes of rows bring a keyframe, if twice its manifest is not more."""
     pack_max: int = 262144
     """Inline data is packed into blobs of at most this size."""

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 from holdfast import sync
 from holdfast.codec.keys import KeyRing
 from holdfast.history.tuning import Tuning
-from holdfast.ports import BlockingPorts
 from holdfast.records.checkpoint import Checkpoint
 from holdfast.records.errors import Conflict, Deleted, HoldfastError, NotFound, UnstorableValue
 from holdfast.records.retention import Retention
-from holdfast.stores.store import Store
 from holdfast.testing.faults import Crash, Fault, FaultyBackend
+from holdfast.testing.handles import blocking_store
 from holdfast.testing.past import Past, wrong
 from holdfast.testing.places import MemoryPlace, Place
 
@@ -34,8 +33,7 @@ def handle_on(place: Place, tuning: Tuning | None = None, keys: KeyRing | None =
     """A new handle on a place."""
     backend = FaultyBackend(place.open())
     backend.tuning = tuning or backend.tuning
-    store = sync.Store(Store(backend, ports=BlockingPorts(), keys=keys))
-    return Handle(store, backend)
+    return Handle(blocking_store(backend, keys=keys), backend)
 
 
 class Driver:

@@ -14,10 +14,10 @@ from holdfast.codec.keys import KeyRing
 from holdfast.records.errors import HoldfastError
 from holdfast.records.retention import Retention
 from holdfast.stores.backend import Backend
-from holdfast.stores.store import Store
 from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.kit import Kit
-from holdfast.testing.conformance.worlds import blocking
+from holdfast.testing.conformance.worlds import awaited
+from holdfast.testing.handles import blocking_store
 
 EVERYTHING: dict[str, Any] = {
     "none": None,
@@ -81,15 +81,16 @@ class StoreKit(Kit):
         retention: Retention | None = None,
     ) -> sync.Store:
         """A handle on the test's place, or on another backend; each has its own cache of writers."""
-        store = Store(
+        handle = blocking_store(
             self.base if backend is None else backend,
             ports=self.clock.ports(awaitable=self.awaitable),
             keys=keys,
             namespace=namespace,
             retention=retention,
-            on_close=lambda: None,
+            closes=False,
         )
-        handle = blocking(store, self._runner) if self.awaitable else sync.Store(store)
+        if self.awaitable:
+            handle = awaited(handle, self._runner)
         self._handles.append(handle)
         return handle
 

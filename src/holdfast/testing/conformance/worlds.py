@@ -47,6 +47,6 @@ class _AwaitedPage(Page[Any]):
         return self._wait(self._page.next_page())
 
 
-def blocking(store: Store, runner: Runner) -> sync.Store:
-    """The awaitable store as a blocking one, over that runner's event loop."""
-    return cast("sync.Store", _Awaited(store, runner))
+def awaited(store: sync.Store, runner: Runner) -> sync.Store:
+    """The awaitable store beneath a blocking one, over that runner's event loop; its ports must be awaitable too."""
+    return cast("sync.Store", _Awaited(store._store, runner))  # noqa: SLF001  the two are one store

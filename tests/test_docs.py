@@ -1,0 +1,292 @@
+"""The documents tell the truth: their programs run as pasted, and their bytes are the ones that are stored."""
+
+import importlib
+import importlib.util
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+from holdfast import codec, sync
+from holdfast.testing.conformance.store_kit import EVERYTHING
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = sorted([*(ROOT / "docs" / "examples").glob("*.py"), *(ROOT / "examples").glob("*.py")])
+FENCE = re.compile(r"^(?:<!-- saved as (\S+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+VECTOR = re.compile(r"^\| `(.+?)` \| `([0-9a-f ]+)` \|$", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """A program in a document: what it prints, if the document says so, and the files it needs beside it."""
+
+    name: str
+    code: str
+    output: str | None
+    files: dict[str, str]
+
+
+def blocks_of(document: Path) -> Iterator[Block]:
+    files: dict[str, str] = {}
+    found = [match.groups() for match in FENCE.finditer(document.read_text())]
+    for number, (saved_as, language, code) in enumerate(found):
+        if language != "python":
+            continue
+        following = found[number + 1] if number + 1 < len(found) else (None, "", "")
+        yield Block(f"{document.name}-{number}", code, following[2] if following[1] == "text" else None, dict(files))
+        if saved_as:
+            files[saved_as] = code
+
+
+BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
+
+
+def run(*arguments: str, cwd: Path) -> str:
+    """What a Python program prints. Warnings are errors; nothing of the checkout but the package can be imported."""
+    command = [sys.executable, "-W", "error", *arguments]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
+def test_a_program_in_a_document_runs_as_pasted(block: Block, tmp_path: Path) -> None:
+    for name, code in block.files.items():
+        (tmp_path / name).write_text(code)
+    printed = run("-c", block.code, cwd=tmp_path)
+    assert block.output is None or printed == block.output
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if " # " in block.code], ids=lambda block: block.name)
+def test_a_comment_behind_a_print_says_what_it_prints(block: Block, tmp_path: Path) -> None:
+    claimed = re.findall(r"^ *print\(.*\)  # (.*)$", block.code, re.MULTILINE)
+    assert not claimed or run("-c", block.code, cwd=tmp_path).splitlines() == claimed
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    for link in LINK.findall(document.read_text()):
+        if not link.startswith("https://"):
+            path, _, heading = link.partition("#")
+            target = document.parent / path if path else document
+            assert target.exists(), link
+            assert not heading or heading in headings(target), link
+
+
+def headings(document: Path) -> set[str]:
+    lines = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in lines}
+
+
+def test_the_readme_is_short_and_promises_no_magic() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
+    for document in DOCUMENTS:
+        assert not re.search("exactly[ -]once", document.read_text(), re.IGNORECASE)
+
+
+# The demo
+
+
+def test_the_demo_loses_nothing_and_says_what_the_readme_shows(tmp_path: Path) -> None:
+    printed = run(str(ROOT / "examples" / "demo.py"), cwd=tmp_path)
+    assert "\033" not in printed
+    shown = next(code for _, language, code in FENCE.findall((ROOT / "README.md").read_text()) if language == "text")
+    said = {without_numbers(line) for line in printed.splitlines()}
+    for line in shown.splitlines():
+        assert line.strip() == "..." or without_numbers(line) in said, line
+
+
+def without_numbers(line: str) -> str:
+    return re.sub(r"@\d+\.[0-9a-f]{8}|[\d,]+", "#", line)
+
+
+def test_the_demo_in_one_document(tmp_path: Path) -> None:
+    summary = json.loads(run(str(ROOT / "examples" / "demo.py"), "--json", cwd=tmp_path))
+    assert summary["exit_code"] == -9
+    assert summary["acknowledged"] >= 7
+    assert summary["acknowledged"] <= summary["stored"] <= summary["acknowledged"] + 1
+    assert (summary["missing"], summary["whole"], summary["verified"]) == (0, True, True)
+    assert summary["continued_at"] == summary["stored"] + 1
+    assert summary["changes"] == [["plan", 1], ["steps", 3]]
+    assert summary["bytes_on_disk"] * 10 < summary["bytes_of_full_copies"]
+    assert summary["seconds"] < 15
+
+
+def test_the_snippet_that_the_demo_leaves_runs(tmp_path: Path) -> None:
+    printed = run(str(ROOT / "examples" / "demo.py"), cwd=tmp_path)
+    snippet = printed[printed.index("  import holdfast.sync") : printed.index("  Without holdfast")]
+    lines = run("-c", re.sub("^  ", "", snippet, flags=re.MULTILINE), cwd=tmp_path).splitlines()
+    assert lines[0] == "['kelp-ask-a-diver', 'kelp']"
+    assert lines[2] == "['search', 'ask a diver', 'compare', 'write']"
+    read = run(str(ROOT / "docs" / "examples" / "read_store.py"), "demo/agents.db", "kelp-ask-a-diver", cwd=tmp_path)
+    assert "ask a diver" in read
+
+
+# The storage format
+
+
+@pytest.fixture(scope="module")
+def read_store() -> ModuleType:
+    """The reader of the documents, which knows nothing of Holdfast."""
+    path = ROOT / "docs" / "examples" / "read_store.py"
+    assert not re.search(r"^\s*(import|from) (holdfast|msgspec|ormsgpack)", path.read_text(), re.MULTILINE)
+    spec = importlib.util.spec_from_file_location("read_store", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def grown() -> Iterator[dict[str, Any]]:
+    """States that use all of the format: small cells, long lists, edits in the middle, blobs, closed cells, order."""
+    state: dict[str, Any] = {"plan": ["search"], "notes": {"a": {"b": {}}, "c": 1}, "pages": []}
+    yield dict(state)
+    for number in range(60):
+        state["pages"] = [*state["pages"], {"number": number, "text": f"page {number} " * (20 + 40 * (number % 7))}]
+        if number % 10 == 3:
+            state["pages"][number // 2] = (number, {1: "int key", None: {2, 3}})
+        if number % 10 == 5:
+            state[f"key {number}"] = "x" * 100 * number
+        if number % 10 == 7:
+            state = {"plan": state["plan"], **{key: state[key] for key in sorted(state)}}
+            state["notes"]["a"]["b"][f"n{number}"] = [True, 1, 1.5, b"bytes", frozenset({"f"})]
+        yield dict(state)
+    yield {}
+
+
+def reader(module: ModuleType, path: Path, thread_id: str) -> Any:
+    return module.Thread(sqlite3.connect(path), thread_id)
+
+
+def test_the_reader_in_the_documents_restores_every_checkpoint(tmp_path: Path, read_store: ModuleType) -> None:
+    path = tmp_path / "agents.db"
+    states = list(grown())
+    with sync.open(path, durability="process") as store:
+        for state in states:
+            store.save("t", state)
+            store.append("appended", "pages", state)
+    thread, appended = reader(read_store, path, "t"), reader(read_store, path, "appended")
+    for seq, state in enumerate(states, 1):
+        restored = thread.state(seq)
+        assert restored == state
+        assert codec.encode(restored) == codec.encode(state)  # types and the order of keys too
+    assert appended.state() == {"pages": states}
+    thread.database.close()
+    appended.database.close()
+
+
+def test_the_reader_reads_what_is_left_by_a_prune_and_an_erase(tmp_path: Path, read_store: ModuleType) -> None:
+    path = tmp_path / "agents.db"
+    states = list(grown())[:-1]
+    with sync.open(path, durability="process") as store:
+        for state in states:
+            store.save("t", state, idempotency_key=f"key {len(state['pages'])}", metadata={"pages": len(state)})
+        store.pin(store.get("t", 5).id)
+        store.prune(sync.Retention(keep_last=2))
+        store.fork(store.get("t", 5).id, to="fork")
+        store.save("gone", 1)
+        store.delete("gone")
+    with closing(sqlite3.connect(path)) as database:
+        thread = read_store.Thread(database, "t")
+        assert [thread.state(seq) for seq in (5, 60, 61)] == [states[4], states[59], states[60]]
+        assert read_store.Thread(database, "fork").state() == states[4]
+        for thread_id, seq in (("t", 7), ("t", 62), ("gone", None), ("never", None)):
+            with pytest.raises(ValueError, match="is deleted, pruned, or never was"):
+                read_store.Thread(database, thread_id).state(seq)
+    with sync.open(path, durability="process") as store:
+        store.erase("t")
+    with closing(sqlite3.connect(path)) as database:
+        assert read_store.Thread(database, "t").state() == states[60]
+
+
+@pytest.mark.parametrize("state", [EVERYTHING, [1, 2], "text", None, {"": {"": {}}}, {1: 2}], ids=type)
+def test_the_reader_reads_states_of_every_kind(state: Any, tmp_path: Path, read_store: ModuleType) -> None:
+    path = tmp_path / "agents.db"
+    with sync.open(path, durability="process", namespace="n") as store:
+        store.save("t", state)
+    with closing(sqlite3.connect(path)) as database:
+        restored = read_store.Thread(database, "t", "n").state()
+    assert plain(restored, read_store.Ext) == plain(packed(state, read_store), read_store.Ext)
+
+
+def packed(state: Any, read_store: ModuleType) -> Any:
+    return read_store.unpack(codec.encode(state))
+
+
+def plain(value: Any, ext: type) -> str:
+    """A value in words that tell nan from nan, and 1 from True; sets have an order of their own."""
+    if isinstance(value, set | frozenset):
+        return f"{type(value).__name__}{sorted(plain(item, ext) for item in value)}"
+    if isinstance(value, dict):
+        return str([(plain(key, ext), plain(item, ext)) for key, item in value.items()])
+    if isinstance(value, list | tuple) and not isinstance(value, ext):
+        return f"{type(value).__name__}{[plain(item, ext) for item in value]}"
+    return repr(value)
+
+
+def test_the_reader_refuses_a_flipped_bit(tmp_path: Path, read_store: ModuleType) -> None:
+    path = tmp_path / "agents.db"
+    with sync.open(path, durability="process") as store:
+        for state in list(grown())[:10]:
+            store.save("t", state)
+    for table, column in (("heads", "head"), ("rows", "header"), ("rows", "body"), ("blobs", "data")):
+        with closing(sqlite3.connect(path)) as database:
+            for at, value in database.execute(f"SELECT rowid, {column} FROM {table}").fetchall():
+                flipped = bytes((*value[:-1], value[-1] ^ 1))
+                database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (flipped, at))
+            with pytest.raises(ValueError, match="is damaged"):
+                read_store.Thread(database, "t").state()
+
+
+def test_the_worked_example_is_what_is_stored() -> None:
+    document = (ROOT / "docs" / "storage-format.md").read_text()
+    assert run(str(ROOT / "docs" / "examples" / "worked_example.py"), cwd=ROOT) in document
+
+
+class Colour(Enum):
+    RED = 1
+
+
+def test_every_encoding_in_the_table_is_what_is_stored() -> None:
+    codec.register(Colour, name="Colour")
+    modules = ("datetime", "decimal", "pathlib", "uuid", "zoneinfo")
+    names = {name: value for module in modules for name, value in vars(importlib.import_module(module)).items()}
+    table = VECTOR.findall((ROOT / "docs" / "storage-format.md").read_text())
+    assert len(table) > 25
+    for expression, encoding in table:
+        value = eval(expression, names | {"Colour": Colour})
+        assert codec.encode(value).hex() == encoding.replace(" ", ""), expression
+        assert repr(codec.decode(bytes.fromhex(encoding))) == repr(value)
+
+
+def test_every_extension_code_is_in_the_document() -> None:
+    from holdfast.codec import tags
+
+    text = (ROOT / "docs" / "storage-format.md").read_text()
+    codes = {name: code for name, code in vars(tags).items() if type(code) is int}
+    for name, code in codes.items():
+        assert re.search(rf"^\| {code} \|", text, re.MULTILINE), name
+
+
+def test_the_sqlite_schema_is_in_the_document(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "storage-format.md").read_text()
+    with sync.open(tmp_path / "agents.db") as store:
+        store.save("t", 1)
+    with closing(sqlite3.connect(tmp_path / "agents.db")) as database:
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        for (table,) in tables.fetchall():
+            columns = [column[1] for column in database.execute(f"PRAGMA table_info({table})")]
+            assert f"| `{table}` | {', '.join(f'`{column}`' for column in columns)} |" in text
+        assert f"application_id {database.execute('PRAGMA application_id').fetchone()[0]:#x}" in text
+        assert f"user_version {database.execute('PRAGMA user_version').fetchone()[0]}" in text
