@@ -1,6 +1,5 @@
 """The documents tell the truth: their programs run as pasted, and their bytes are the ones that are stored."""
 
-import importlib
 import importlib.util
 import json
 import re
@@ -9,10 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
 from enum import Enum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any, NamedTuple
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -238,11 +241,13 @@ def plain(value: Any, ext: type) -> str:
 def test_the_reader_refuses_a_flipped_bit(tmp_path: Path, read_store: ModuleType) -> None:
     path = tmp_path / "agents.db"
     with sync.open(path, durability="process") as store:
-        for state in list(grown())[:10]:
+        for state in list(grown())[:-1]:
             store.save("t", state)
     for table, column in (("heads", "head"), ("rows", "header"), ("rows", "body"), ("blobs", "data")):
         with closing(sqlite3.connect(path)) as database:
-            for at, value in database.execute(f"SELECT rowid, {column} FROM {table}").fetchall():
+            found = database.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
+            assert found
+            for at, value in found:
                 flipped = bytes((*value[:-1], value[-1] ^ 1))
                 database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (flipped, at))
             with pytest.raises(ValueError, match="is damaged"):
@@ -260,12 +265,12 @@ class Colour(Enum):
 
 def test_every_encoding_in_the_table_is_what_is_stored() -> None:
     codec.register(Colour, name="Colour")
-    modules = ("datetime", "decimal", "pathlib", "uuid", "zoneinfo")
-    names = {name: value for module in modules for name, value in vars(importlib.import_module(module)).items()}
+    known = (Colour, Decimal, PurePosixPath, UUID, ZoneInfo, date, datetime, time, timedelta, timezone)
+    names = {each.__name__: each for each in known}
     table = VECTOR.findall((ROOT / "docs" / "storage-format.md").read_text())
     assert len(table) > 25
     for expression, encoding in table:
-        value = eval(expression, names | {"Colour": Colour})
+        value = eval(expression, names)
         assert codec.encode(value).hex() == encoding.replace(" ", ""), expression
         assert repr(codec.decode(bytes.fromhex(encoding))) == repr(value)
 

@@ -140,30 +140,31 @@ class Thread:
         paths: list[tuple[str, ...]] = []
         parent = b""
         query = "SELECT digest, header, body FROM rows WHERE id BETWEEN ? AND ? ORDER BY id"
-        for row in self.database.execute(query, (last - back, last)):
-            blobs, (new_paths, scripts) = self._row(parent, *row)
+        for stored_digest, header, body in self.database.execute(query, (last - back, last)):
+            flags, blobs = self._header(parent, stored_digest, header, body)
+            content, parent = unseal(body), stored_digest
+            if flags & 2:  # the short form: one item more for one list
+                kind, count, old = cells[paths[content[0]]]
+                cells[paths[content[0]]] = kind, count + 1, old + content[1:]
+                continue
+            new_paths, scripts, _ = unpack(content)
             paths = paths if new_paths is None else [tuple(path) for path in new_paths]
             for index, kind, count, *operations in scripts:
                 old = cells[paths[index]][2] if paths[index] in cells else b""
                 cells[paths[index]] = kind, count, b"".join(self._piece(blobs, old, each) for each in operations)
             cells = {path: cells[path] for path in paths}
-            parent = row[0]
         require(seq != self.seq or parent == self.last_digest, "the newest row is not the one the head names")
         return cells
 
-    def _row(self, parent: bytes, stored_digest: bytes, header: bytes, body: bytes) -> tuple[bytes, Any]:
-        """The ids of a row's blobs, and its paths and cell scripts, checked."""
+    def _header(self, parent: bytes, stored_digest: bytes, header: bytes, body: bytes) -> tuple[int, bytes]:
+        """The flags of a row and the ids of its blobs; the row is checked."""
         require(crc32(self.identity + header[:-4]).to_bytes(4, "big") == header[-4:], "a header is damaged")
         fields = unpack(header[:-4])
         flags, (blobs, _, kept_parent) = fields[1], fields[6:] or (b"", [], b"")
         require(flags >> 4 == 1, "it was written by another version")
         found = digest(self.identity, kept_parent or parent, header, body, size=8)
         require(found == stored_digest, "a row is damaged")
-        script = unpack(unseal(body))
-        if flags & 2:  # the short form: one item more for one list
-            index, count, item = script
-            return blobs, (None, [[index, 1, count, None, item]])
-        return blobs, script[:2]
+        return flags, blobs
 
     def _piece(self, blobs: bytes, old: bytes, operation: Any) -> bytes:
         """The bytes of one operation: the old body, a part of it, bytes, or a part of a blob."""

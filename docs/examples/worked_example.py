@@ -19,7 +19,6 @@ HEAD = [
 ]
 HEADER = ["seq", "flags", "back", "body_size", "meta", "since", "blobs", "blob_sizes", "parent"]
 SCRIPT = ["paths", "cells", "sizes"]
-APPEND = ["index", "count", "item"]
 
 
 class FixedPorts(AsyncPorts):
@@ -75,9 +74,11 @@ def report(database: sqlite3.Connection) -> Iterator[str]:
         seq = row_id - (number << 28)
         yield f"row {seq}: id {row_id}, back {back}, digest {digest.hex()}"
         yield from fields("header", header, HEADER, {"CRC-32": header[-4:]})
-        names = APPEND if seq == 2 else SCRIPT
         yield f"body\n  {body[:1].hex():<34} tag"
-        yield from list(fields("", body[1:], names))[1:]
+        if seq == 2:
+            yield f"  {body[1:2].hex():<34} index\n  {body[2:].hex():<34} item"
+        else:
+            yield from list(fields("body", body[1:], SCRIPT))[1:]
         yield ""
     for blob, data in database.execute("SELECT blob, data FROM blobs"):
         yield f"blob {blob.hex()}: {len(data)} bytes, {data[:8].hex()}..."
