@@ -8,7 +8,7 @@ STAMP := $(VENV)/.current
 BENCH_STAMP := $(BENCH)/.current
 JOBS ?= 2
 
-.PHONY: help demo test lint format cover faults soak bench bench-quick docs clean
+.PHONY: help demo test lint format cover faults soak bench bench-quick clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14

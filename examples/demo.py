@@ -188,7 +188,7 @@ def farewell(screen: "Screen", *, lost: bool) -> None:
   print([info.id for info in store.history({THREAD!r}, limit=3)])
   print(store.latest({FORK!r}).state["plan"])
 
-  Without holdfast:  python docs/examples/read_store.py {DATABASE} {THREAD}
+  Without holdfast:  {os.path.relpath(sys.executable)} docs/examples/read_store.py {DATABASE} {THREAD}
 """
     )
 

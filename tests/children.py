@@ -52,10 +52,24 @@ def pruning(store: sync.Store, thread_id: str) -> Iterator[int]:
             store.prune(retention)
 
 
+def contending(store: sync.Store, thread_id: str) -> Iterator[int]:
+    """Thirty saves to a thread that others write to as well; each says in its state who wrote it."""
+    for turn in range(30):
+        yield store.save(thread_id, {"by": os.getpid(), "turn": turn, "padding": "x" * 300}).seq
+
+
+def appending(store: sync.Store, thread_id: str) -> Iterator[int]:
+    """Thirty appends to a list that others append to as well."""
+    for turn in range(30):
+        yield store.append(thread_id, "list", [os.getpid(), turn]).seq
+
+
 WRITERS: dict[str, Callable[[sync.Store, str], Iterator[int]]] = {
     "honest": honest,
     "boasting": boasting,
     "pruning": pruning,
+    "contending": contending,
+    "appending": appending,
 }
 
 
@@ -72,13 +86,15 @@ def main() -> None:
         kind, _, thread_id = line.rstrip("\n").partition(" ")
         child = os.fork()
         if not child:
+            status = 1
             try:
                 write(sys.argv[1], kind, thread_id)
+                status = 0
             finally:
-                os._exit(1)
+                os._exit(status)
         tell("child", child)
-        os.waitpid(child, 0)
-        tell("dead")
+        _, status = os.waitpid(child, 0)
+        tell("dead", os.waitstatus_to_exitcode(status) & 0xFF)
 
 
 if __name__ == "__main__":

@@ -267,7 +267,8 @@ def test_every_encoding_in_the_table_is_what_is_stored() -> None:
     codec.register(Colour, name="Colour")
     known = (Colour, Decimal, PurePosixPath, UUID, ZoneInfo, date, datetime, time, timedelta, timezone)
     names = {each.__name__: each for each in known}
-    table = VECTOR.findall((ROOT / "docs" / "storage-format.md").read_text())
+    _, _, table_on = (ROOT / "docs" / "storage-format.md").read_text().partition("| value | encoding |\n")
+    table = VECTOR.findall(table_on.partition("\n\n")[0])
     assert len(table) > 25
     for expression, encoding in table:
         value = eval(expression, names)

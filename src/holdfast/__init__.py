@@ -1,4 +1,4 @@
-"""Holdfast continues your agent where it died: every step saved, nothing lost, nothing done twice.
+"""Holdfast continues your agent where it died: every checkpoint complete, each at the price of the change.
 
     store = holdfast.open("agents.db")
     await store.save("user-42", {"plan": [...], "messages": [...]})

@@ -64,6 +64,7 @@ def test_flipped_bits_are_found_where_digests_are_skipped(
 
 def test_a_store_that_was_not_closed_is_as_well_guarded(disk_kind: str, tmp_path: Path) -> None:
     """With the write-ahead log, or the last frames, still on their own."""
+    (tmp_path / "live").mkdir()
     store = open_store(disk_kind, tmp_path / "live")
     fill(store)
     (tmp_path / "copy").mkdir()

@@ -36,6 +36,11 @@ class Seal(Protocol):
         ...
 
 
+def place_of(seq: int, back: int) -> bytes:
+    """Where a row stands: its seq, and how many rows back its keyframe is. Not stored in it, but part of its checks."""
+    return (seq << 24 | back).to_bytes(8, "big")
+
+
 class Binding:
     """One thread (by its key), one life of it (its incarnation), and the seal in force."""
 
@@ -55,9 +60,9 @@ class Binding:
         """The part of the incarnation that checkpoint ids carry."""
         return life_of(self.incarnation)
 
-    def digest(self, parent: bytes, header: bytes, body: bytes) -> bytes:
-        """The digest of a row: bound to its thread, to this life of it, and to the row before it."""
-        return sha256(b"".join((self.identity, parent, header, body))).digest()[:DIGEST_BYTES]
+    def digest(self, parent: bytes, place: bytes, header: bytes, body: bytes) -> bytes:
+        """The digest of a row: bound to its thread, to this life of it, to the row before it, and to its place."""
+        return sha256(b"".join((self.identity, parent, place, header, body))).digest()[:DIGEST_BYTES]
 
     def seal(self, data: bytes, seq: int, kind: bytes) -> bytes:
         """A section of row `seq`, sealed."""
@@ -79,9 +84,11 @@ class Binding:
         stored = self._seal.seal(data, self.identity + BLOB)
         return self._blob_id(stored, seq.to_bytes(SEQ_BYTES, "big")), stored
 
-    def unseal_blob(self, blob: bytes, stored: bytes) -> bytes:
+    def unseal_blob(self, blob: bytes, stored: bytes | None) -> bytes:
         """What `seal_blob` was given, its id verified."""
         record = f"blob {blob.hex()} of {self.thread_id!r}"
+        if stored is None:
+            raise Corrupt(f"{record} is missing", record=record)
         if self._blob_id(stored, blob[:SEQ_BYTES]) != blob:
             raise Corrupt(f"{record} is damaged: its digest does not match", record=record)
         return self._seal.unseal(stored, self.identity + BLOB, record=record)

@@ -1,6 +1,6 @@
 """The bytes of a row: a header that needs no key, the sealed metadata within it, and a sealed body.
 
-header  [seq, flags, back, body size, sealed metadata, since, blob ids, blob sizes, parent] + CRC-32
+header  [flags, body size, sealed metadata, since, blob ids, blob sizes, parent] + CRC-32
 body    [paths or nil, [[index, kind, count, operation …] …], [size of each blob]]
         or, of a row that only appends one item to one list, one byte with the index, and the item's encoding
 
@@ -15,7 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.history.binding import BLOB_ID_BYTES, Binding
+from holdfast.history.binding import BLOB_ID_BYTES, Binding, place_of
 from holdfast.history.cells import Kind, Path, Piece, Ref
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 from holdfast.records.rows import Row
@@ -34,14 +34,11 @@ Stored: TypeAlias = tuple[int, int] | Piece | None
 """An operation as it is stored: the whole old body, a range of it, or a piece."""
 
 
-class Header(msgspec.Struct, frozen=True, array_like=True):
+class Header(msgspec.Struct, array_like=True):
     """What listing and pruning need to know of a row. What a plain row does not need stands last, and is left out."""
 
-    seq: int
     flags: int
     """The format, times 16, plus 1 for a keyframe, plus 2 for the short form of an append."""
-    back: int
-    """How many rows before this one its keyframe is."""
     body_size: int
     """Stored bytes of the body."""
     meta: bytes
@@ -53,6 +50,10 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
     """Their stored bytes."""
     parent: bytes = b""
     """In a keyframe the digest of the row before it."""
+    seq: int = 0
+    """The row's own number. Never stored in the header: it is known from the place, and part of the checks."""
+    back: int = 0
+    """How many rows before this one its keyframe is. Likewise."""
 
     @property
     def format(self) -> int:
@@ -101,30 +102,33 @@ _decode_header = msgspec.msgpack.Decoder(Header).decode
 _decode_body = msgspec.msgpack.Decoder().decode
 
 
-def encode_header(header: Header, check_start: int) -> bytes:
-    """The header and its CRC, which starts from that of the thread's identity."""
+def encode_header(header: Header, place: bytes, check_start: int) -> bytes:
+    """The header and its CRC, which starts from that of the thread's identity, and of the row's place."""
     if header.since or header.blobs or header.parent:
-        data = _encode(header)
+        fields = (header.since, header.blobs, header.blob_sizes, header.parent)
+        data = _encode((header.flags, header.body_size, header.meta, *fields))
     else:
-        data = _encode((header.seq, header.flags, header.back, header.body_size, header.meta))
-    return data + crc32(data, check_start).to_bytes(CRC_BYTES, "big")
+        data = _encode((header.flags, header.body_size, header.meta))
+    return data + crc32(data, crc32(place, check_start)).to_bytes(CRC_BYTES, "big")
 
 
 def decode_header(binding: Binding, row: Row) -> Header:
-    """The header of a row, checked by its CRC and against the place the row was found at."""
+    """The header of a row, checked by its CRC, of which the place the row was found at is a part."""
     return read_header(row, binding.thread_id, binding.check_start)
 
 
 def read_header(row: Row, thread_id: str, check_start: int) -> Header:
     """The header of a row of that thread. It needs no key."""
-    stored = row.header
-    if crc32(stored[:-CRC_BYTES], check_start).to_bytes(CRC_BYTES, "big") != stored[-CRC_BYTES:]:
+    stored, start = row.header, crc32(place_of(row.seq, max(row.seq - row.base, 0)), check_start)
+    if crc32(stored[:-CRC_BYTES], start).to_bytes(CRC_BYTES, "big") != stored[-CRC_BYTES:]:
         raise damaged(row.seq, thread_id, "its header's checksum does not match")
     return _parsed(row, thread_id)
 
 
 def _parsed(row: Row, thread_id: str) -> Header:
-    """The header, compared with the place the row was found at; the caller verifies its bytes."""
+    """The header of a row; the caller verifies its bytes."""
+    if not 0 < row.base <= row.seq:
+        raise damaged(row.seq, thread_id, f"its keyframe cannot be row {row.base}")
     try:
         header = _decode_header(row.header[:-CRC_BYTES])
     except msgspec.MsgspecError as error:
@@ -133,8 +137,7 @@ def _parsed(row: Row, thread_id: str) -> Header:
         raise IncompatibleCheckpoint(
             f"row {row.seq} of {thread_id!r} was written by a newer Holdfast (format {header.format}); upgrade holdfast"
         )
-    if header.seq != row.seq or header.seq - header.back != row.base:
-        raise damaged(row.seq, thread_id, f"found a row that says it is {header.seq}")
+    header.seq, header.back = row.seq, row.seq - row.base
     return header
 
 
@@ -147,7 +150,8 @@ def damaged(seq: int, thread_id: str, why: str) -> Corrupt:
 def verify_row(binding: Binding, row: Row, parent: bytes) -> Header:
     """The header of a whole row whose digest was recomputed; `parent` is the digest of the row before it."""
     header = _parsed(row, binding.thread_id)
-    if binding.digest(header.parent or parent, row.header, row.body) != row.digest:
+    before = header.parent if header.is_keyframe else parent
+    if binding.digest(before, place_of(row.seq, header.back), row.header, row.body) != row.digest:
         raise damaged(row.seq, binding.thread_id, "its digest does not match, or it does not follow the row before it")
     return header
 

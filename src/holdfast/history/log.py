@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.codec.pieces import container
-from holdfast.history.binding import BODY, META, Binding
+from holdfast.history.binding import BODY, META, Binding, place_of
 from holdfast.history.cells import Cell, Document, Path, Piece, Ref, Rope
 from holdfast.history.draft import Draft
 from holdfast.history.edits import edit
@@ -202,21 +202,14 @@ def _written(
     body = binding.seal(content, seq, BODY)
     sealed_meta = binding.seal(meta, seq, META)
     is_keyframe = bool(flags & KEYFRAME)
-    header = encode_header(
-        Header(
-            seq,
-            flags,
-            seq - base,
-            len(body),
-            sealed_meta,
-            seq - newest,
-            b"".join(refs) if refs else b"",
-            tuple([ref.stored for ref in refs.values()]) if refs else (),
-            log.digest if is_keyframe else b"",
-        ),
-        binding.check_start,
-    )
-    row = Row(seq, base, binding.digest(log.digest, header, body), header, body)
+    place = place_of(seq, seq - base)
+    fields = Header(flags, len(body), sealed_meta, seq - newest)
+    if refs:
+        fields.blobs, fields.blob_sizes = b"".join(refs), tuple([ref.stored for ref in refs.values()])
+    if is_keyframe:
+        fields.parent = log.digest
+    header = encode_header(fields, place, binding.check_start)
+    row = Row(seq, base, binding.digest(log.digest, place, header, body), header, body)
     size = len(header) + len(body)
     row_bytes, manifest = (0, size) if is_keyframe else (log.row_bytes + size, log.manifest)
     after = Log(binding, log.tuning, document, seq, base, newest, row.digest, row_bytes, manifest, index)

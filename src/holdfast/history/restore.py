@@ -102,9 +102,9 @@ def _chunks(pieces: list[Piece], blobs: Mapping[bytes, bytes]) -> list[Chunk]:
 
 
 def fill(folded: Folded, stored: Mapping[bytes, bytes], tuning: Tuning) -> Log:
-    """The log with the bytes of its cells; `stored` holds every blob of `folded.blobs()`."""
+    """The log with the bytes of its cells; `stored` should hold every blob of `folded.blobs()`."""
     binding = folded.binding
-    blobs = {blob: binding.unseal_blob(blob, stored[blob]) for blob in folded.blobs()}
+    blobs = {blob: binding.unseal_blob(blob, stored.get(blob)) for blob in folded.blobs()}
     document: Document = {}
     for path, (kind, count, pieces) in folded.cells.items():
         chunks = _chunks(pieces, blobs)

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from holdfast.codec import decode, encode
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.seal import Seal
-from holdfast.history.binding import BODY, META, Binding
+from holdfast.history.binding import BODY, META, Binding, place_of
 from holdfast.history.format import KEYFRAME, Header, all_blob_ids, encode_header, verify_row
 from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound, StoreUnavailable
 from holdfast.records.head import Head, Marks, encode_head
@@ -27,6 +27,7 @@ LENGTH_BYTES = 8
 DIGEST_BYTES = 16
 IDENTITY = b"holdfast bundle"
 ATTEMPTS = 8
+MAX_FRAME = 1 << 40
 Entropy = Callable[[int], bytes]
 
 
@@ -38,29 +39,29 @@ class _Frames:
         self._number = 0
 
     def write(self, file: BinaryIO, value: Any) -> None:
-        payload = self._seal.seal(encode(value), self._identity())
-        file.write(len(payload).to_bytes(LENGTH_BYTES, "big") + sha256(payload).digest()[:DIGEST_BYTES] + payload)
+        identity = self._identity()
+        payload = self._seal.seal(encode(value), identity)
+        file.write(len(payload).to_bytes(LENGTH_BYTES, "big") + _digest(identity, payload) + payload)
 
     def read(self, file: BinaryIO) -> Any:
-        payload = read_payload(file)
-        return None if payload is None else decode(self._seal.unseal(payload, self._identity(), record="bundle"))
+        """The next frame's value, None at the end of the file."""
+        start = file.read(LENGTH_BYTES + DIGEST_BYTES)
+        if not start:
+            return None
+        identity, length = self._identity(), int.from_bytes(start[:LENGTH_BYTES], "big")
+        payload = file.read(length) if length < MAX_FRAME else b""
+        if len(payload) != length or _digest(identity, payload) != start[LENGTH_BYTES:]:
+            raise Corrupt("the bundle is damaged or cut short", record="bundle")
+        return decode(self._seal.unseal(payload, identity, record="bundle"))
 
     def _identity(self) -> bytes:
-        """The frame's number is part of it: frames cannot be swapped or left out."""
+        """The frame's number is part of it: frames cannot change places."""
         self._number += 1
         return IDENTITY + self._number.to_bytes(8, "big")
 
 
-def read_payload(file: BinaryIO) -> bytes | None:
-    """The payload of the next frame, None at the end of the file."""
-    start = file.read(LENGTH_BYTES + DIGEST_BYTES)
-    if not start:
-        return None
-    length, digest = int.from_bytes(start[:LENGTH_BYTES], "big"), start[LENGTH_BYTES:]
-    payload = file.read(length) if length < 1 << 40 else b""
-    if len(payload) != length or sha256(payload).digest()[:DIGEST_BYTES] != digest:
-        raise Corrupt("the bundle is damaged or cut short", record="bundle")
-    return payload
+def _digest(identity: bytes, payload: bytes) -> bytes:
+    return sha256(identity + payload).digest()[:DIGEST_BYTES]
 
 
 def export_thread(reader: Reader, thread: bytes, path: str, ring: KeyRing | None, entropy: Entropy) -> None:
@@ -155,7 +156,7 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
             frames = list(_read_frames(file, path, ring))
     except OSError as error:
         raise NotFound(f"cannot read {path}: {error}") from error
-    about = frames[0]
+    about = _checked(frames, path)
     thread = reader.sealing.key(about["thread_id"] if to is None else to)
     seen = reader.seen(thread)
     if seen is not None and (seen.head.seq or seen.head.deleted):
@@ -166,6 +167,14 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
     if not reader.backend.swap([swap])[0]:
         raise Conflict(f"thread {thread_id_of(thread)!r} came into being meanwhile")
     return thread_id_of(thread)
+
+
+def _checked(frames: list[Any], path: str) -> dict[str, Any]:
+    """What the first frame tells, if the last one agrees with all between: nothing may have been taken out."""
+    kinds = [frame[0] for frame in frames[1:-1] if isinstance(frame, list)]
+    if not isinstance(frames[0], dict) or frames[-1] != ["end", kinds.count("row"), kinds.count("blob")]:
+        raise Corrupt(f"{path} is damaged: frames are missing", record="bundle")
+    return frames[0]
 
 
 def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[Any]:
@@ -222,11 +231,10 @@ def _resealed(
     sizes = tuple(len(blobs[blob]) for blob in renamed)
     sealed_meta = binding.seal(meta, seq, META)
     stored_parent = parent if flags & KEYFRAME else b""
-    fields = Header(
-        seq, flags, seq - base, len(sealed), sealed_meta, seq - checkpoint, b"".join(renamed), sizes, stored_parent
-    )
-    header = encode_header(fields, binding.check_start)
-    return Row(seq, base, binding.digest(parent, header, sealed), header, sealed)
+    fields = Header(flags, len(sealed), sealed_meta, seq - checkpoint, b"".join(renamed), sizes, stored_parent)
+    place = place_of(seq, seq - base)
+    header = encode_header(fields, place, binding.check_start)
+    return Row(seq, base, binding.digest(parent, place, header, sealed), header, sealed)
 
 
 def _imported_head(

@@ -85,9 +85,11 @@ class Listings:
     ) -> tuple[list[ThreadInfo], str | None]:
         """A page of threads, and the cursor for the next."""
         sealing = self._reader.sealing
-        listing = self._reader.backend.threads(
-            sealing.prefix, statuses, sealing.label_choices(labels), cursor, check_limit(limit)
-        )
+        choices = sealing.label_choices(labels)
+        try:
+            listing = self._reader.backend.threads(sealing.prefix, statuses, choices, cursor, check_limit(limit))
+        except ValueError as error:
+            raise ConfigurationError(f"cursor {cursor!r} is not one that threads() gave") from error
         infos = [thread_info(self._reader, thread, decode_head(thread, head)) for thread, head in listing.heads]
         return infos, listing.next
 

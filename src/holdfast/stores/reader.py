@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from holdfast.history.advance import advance
 from holdfast.history.binding import Binding
-from holdfast.history.format import Header, all_blob_ids, decode_header
+from holdfast.history.format import Header, all_blob_ids, damaged, decode_header
 from holdfast.history.log import Log
-from holdfast.history.restore import Folded, fill, fold
+from holdfast.history.restore import fill, fold
 from holdfast.records.errors import Conflict, Corrupt, NotFound
 from holdfast.records.head import Head, Marks, decode_head
 from holdfast.records.identity import CheckpointId, life_of, thread_id_of
@@ -75,32 +75,23 @@ class Reader:
         seen = self.living(thread)
         for _ in range(ATTEMPTS):
             self._check_visible(thread, seen.head, seq, life)
-            loaded = self._try(thread, seen, seen.head.seq if seq is None else seq)
-            if isinstance(loaded, Loaded):
-                return loaded
-            again = self.living(thread)
-            if again.encoded == seen.encoded:
-                raise Corrupt(f"{loaded} is missing", record=loaded)
-            seen = again
+            try:
+                return self._restored(thread, seen, seen.head.seq if seq is None else seq)
+            except Corrupt:
+                again = self.living(thread)
+                if again.encoded == seen.encoded:
+                    raise
+                seen = again
         raise Conflict(f"thread {thread_id_of(thread)!r} is being pruned all the time; try again")
 
-    def _try(self, thread: bytes, seen: Seen, seq: int) -> Loaded | str:
-        """The checkpoint, or the name of the record that is missing."""
+    def _restored(self, thread: bytes, seen: Seen, seq: int) -> Loaded:
+        """The thread at `seq`, under the head seen; `Corrupt` if what is there does not agree with it."""
         binding = self.binding(thread, seen.head)
-        rows = self.backend.rows(thread, seq)
-        if not rows or [row.seq for row in rows] != list(range(rows[-1].base, seq + 1)):
-            return binding.row_name(seq)
-        folded = fold(binding, rows, seq)
+        folded = fold(binding, self.backend.rows(thread, seq), seq)
         if seq == seen.head.seq and folded.digest != seen.head.digest:
-            return binding.row_name(seq)
-        return self._filled(thread, seen, folded)
-
-    def _filled(self, thread: bytes, seen: Seen, folded: Folded) -> Loaded | str:
+            raise damaged(seq, binding.thread_id, "it is not the row that the head names")
         wanted = folded.blobs()
         stored = self.backend.blobs(thread, wanted) if wanted else {}
-        for blob in wanted:
-            if blob not in stored:
-                return f"blob {blob.hex()} of {folded.binding.thread_id!r}"
         return Loaded(seen, fill(folded, stored, self.backend.tuning), folded.header)
 
     def catch_up(self, thread: bytes, seen: Seen, log: Log) -> Log | None:

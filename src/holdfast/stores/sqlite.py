@@ -10,12 +10,13 @@ import msgspec
 
 from holdfast.history.tuning import Tuning
 from holdfast.records.errors import ConfigurationError, Corrupt, StoreError
+from holdfast.records.head import Head, decode_head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing
 from holdfast.stores.sql import statements
-from holdfast.stores.sqlite_file import MEMORY, SQLiteFile, translated
+from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, translated
 
 SEQ_BITS = 28
 NUMBER_BITS = 35
@@ -65,11 +66,13 @@ class SQLiteBackend:
         return Guarantee(level=self._file.durability, store=self.kind, details=details)
 
     def check(self) -> list[str]:
-        """See `Backend.check`: SQLite's own integrity check, which compares indexes with tables."""
+        """See `Backend.check`: SQLite's own check of tables and indexes, and every head against its columns."""
         try:
-            with self._file.reading() as connection:
+            with self._reading() as connection:
                 found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-        except sqlite3.Error as error:
+                for thread, head, status, packed in connection.execute(self._sql["read_all_heads"]):
+                    _check_columns(thread, head, status, packed)
+        except StoreError as error:
             return [str(error)]
         return [] if found == ["ok"] else found
 
@@ -124,7 +127,7 @@ class SQLiteBackend:
             outcomes = [self._swap_in(connection, swap) for swap in swaps]
             writing = True
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, *ODDITIES) as error:
             self._roll_back(connection)
             raise translated(error, writing=writing) from error
         except StoreError:
@@ -209,6 +212,8 @@ class SQLiteBackend:
             if key == thread:
                 self._remember(thread, number)
                 return number, head
+            if not 0 <= number - _first_number(key) < WINDOW:
+                raise Corrupt("the SQLite file is damaged: a head under a wrong number", record=f"head {number}")
         orphan = connection.execute(self._sql["find_orphan"], (_first_number(thread),)).fetchone()
         if orphan:
             raise Corrupt("the SQLite file is damaged: rows without a head", record=f"head {orphan[0]}")
@@ -235,7 +240,7 @@ class SQLiteBackend:
         try:
             with self._file.reading() as connection:
                 yield connection
-        except sqlite3.Error as error:
+        except (sqlite3.Error, *ODDITIES) as error:
             raise translated(error) from error
 
     def _first_id(self, connection: sqlite3.Connection, thread: bytes) -> int | None:
@@ -291,7 +296,9 @@ class SQLiteBackend:
         with self._reading() as connection:
             found = connection.execute(sql, parameters).fetchall()
         page = found[:limit]
-        return Listing([(thread, head) for _, thread, head in page], str(page[-1][0]) if len(found) > limit else None)
+        for _, thread, head, status, packed in page:
+            _check_columns(thread, head, status, packed)
+        return Listing([(row[1], row[2]) for row in page], str(page[-1][0]) if len(found) > limit else None)
 
     # Posts
 
@@ -346,8 +353,15 @@ def _listing_query(
         conditions.append(f"number IN (SELECT number FROM labels WHERE token IN ({_marks(choices)}))")
         parameters += choices
     where = " AND ".join(conditions)
-    sql = f"SELECT born, thread, head FROM heads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608
+    sql = f"SELECT born, thread, head, status, labels FROM heads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608
     return sql, [*parameters, limit + 1]
+
+
+def _check_columns(thread: bytes, encoded: bytes, status: str, packed: bytes) -> None:
+    """A head is found by its columns: they must say what it says itself."""
+    head = decode_head(thread, encoded) if encoded else Head()
+    if head.listed_as != status or _packed(head.labels) != packed:
+        raise Corrupt("the SQLite file is damaged: a head and its index differ", record=f"head of {thread!r}")
 
 
 def _packed(tokens: tuple[bytes, ...]) -> bytes:

@@ -35,7 +35,11 @@ MEMORY = ":memory:"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 
 
-def translated(error: sqlite3.Error, *, writing: bool = False) -> StoreError:
+ODDITIES = (UnicodeDecodeError, MemoryError, OverflowError, TypeError, ValueError)
+"""What a damaged file can make Python's sqlite3 raise beside its own errors: text, types and lengths that cannot be."""
+
+
+def translated(error: Exception, *, writing: bool = False) -> StoreError:
     """The error of SQLite as one of ours."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE or not isinstance(error, sqlite3.OperationalError):
@@ -75,7 +79,7 @@ class SQLiteFile:
             self._readers, self._gate = [], -1
             try:
                 self._create()
-            except sqlite3.Error as error:
+            except (sqlite3.Error, *ODDITIES) as error:
                 raise translated(error) from error
             except OSError as error:
                 raise StoreUnavailable(f"cannot open {self.path}: {error}") from error

@@ -172,7 +172,7 @@ def hidden(marks: Marks, seq: int) -> Marks:
 
 
 def _row_bytes(header: Header) -> int:
-    return len(encode_header(header, 0)) + header.body_size
+    return len(encode_header(header, b"", 0)) + header.body_size
 
 
 def _dropped(drop: Drop, headers: Sequence[Header]) -> list[Header]:

@@ -11,6 +11,8 @@ from holdfast.records.reports import Problem
 from holdfast.stores.listing import Listings
 from holdfast.stores.reader import Reader, Seen
 
+ATTEMPTS = 4
+
 
 class Verifier:
     """Counts the records it checked and collects the problems it found."""
@@ -47,19 +49,31 @@ class Verifier:
             self.problems.append(problem)
 
     def _walk(self, thread: bytes) -> None:
-        try:
-            seen, headers = self._reader.survey(thread)
-        except NotFound:
-            return
-        self.checked += 1
+        for _ in range(ATTEMPTS):
+            try:
+                seen, headers = self._reader.survey(thread)
+            except NotFound:
+                return
+            checked, found = self._check_all(thread, seen, headers)
+            again = self._reader.seen(thread)
+            if not found or (again is not None and again.encoded == seen.encoded):
+                break
+        self.checked += checked
+        for error in found:
+            self._note(thread, error)
+
+    def _check_all(self, thread: bytes, seen: Seen, headers: list[Header]) -> tuple[int, list[HoldfastError]]:
+        """How many records were checked, and what was wrong; if the head has moved on meanwhile, look again."""
+        checked, found = 1, list[HoldfastError]()
         for group in _groups(headers):
             try:
-                self._check_group(thread, seen, group)
+                checked += self._check_group(thread, seen, group)
             except (StoreError, CodecError) as error:
-                self._note(thread, error)
+                found.append(error)
+        return checked, found
 
-    def _check_group(self, thread: bytes, seen: Seen, group: list[Header]) -> None:
-        """The rows of one keyframe, newest first."""
+    def _check_group(self, thread: bytes, seen: Seen, group: list[Header]) -> int:
+        """The rows of one keyframe, newest first; returns how many records they are."""
         binding = self._reader.binding(thread, seen.head)
         seq = group[0].seq
         folded = fold(binding, self._reader.backend.rows(thread, seq), seq)
@@ -70,12 +84,9 @@ class Verifier:
         wanted = all_blob_ids(group)
         stored = self._reader.backend.blobs(thread, wanted)
         for blob in sorted(wanted):
-            if blob not in stored:
-                name = f"blob {blob.hex()} of {binding.thread_id!r}"
-                raise Corrupt(f"{name} is missing", record=name)
-            binding.unseal_blob(blob, stored[blob])
+            binding.unseal_blob(blob, stored.get(blob))
         read_state(binding, fill(folded, stored, self._reader.backend.tuning).document)
-        self.checked += len(group) + len(wanted)
+        return len(group) + len(wanted)
 
 
 def _groups(headers: list[Header]) -> Iterator[list[Header]]:

@@ -14,6 +14,9 @@ SELECT id >> 28 FROM rows WHERE id >= ?1 << 28 AND id < (?1 + 16) << 28
 -- name: read_labels
 SELECT labels FROM heads WHERE number = ?
 
+-- name: read_all_heads
+SELECT thread, head, status, labels FROM heads
+
 -- name: insert_head
 INSERT INTO heads (number, thread, head, labels, status, born)
 VALUES (?, ?, ?, ?, ?, (SELECT coalesce(max(born), 0) + 1 FROM heads))
