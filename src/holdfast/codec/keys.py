@@ -128,7 +128,7 @@ def _check(key_id: Any, key: Any) -> None:
 
 
 def _digest(key: bytes, message: bytes) -> bytes:
-    import hmac  # noqa: PLC0415  costs start-up time, and only encrypted stores need it
+    import hmac
 
     return hmac.digest(key, message, "sha256")
 

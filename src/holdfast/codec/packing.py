@@ -23,7 +23,7 @@ OPTIONS: Final = (
 Nest = list[list[Any]]
 
 
-class Refused(Exception):  # noqa: N818  never leaves the codec: the encoder turns it into an error with a path
+class Refused(Exception):
     """A value that cannot be stored, and why. `step` leads from the value to the part that is at fault."""
 
     def __init__(self, reason: str, *, step: str = "") -> None:

@@ -86,14 +86,14 @@ class Seal:
             return body
         if tag != _ZSTD:
             raise Corrupt(f"{record}: sealed bytes begin with an unknown tag", record=record)
-        from holdfast.codec import compression  # noqa: PLC0415  see there
+        from holdfast.codec import compression
 
         return compression.decompress(body, self._limits, record)
 
     def _packed(self, data: bytes) -> tuple[bytes, bytes]:
         """Compressed if that saves a sixteenth at least, and if it could be read back within the limits."""
         if self._compress and len(data) >= COMPRESS_FROM:
-            from holdfast.codec import compression  # noqa: PLC0415  see there
+            from holdfast.codec import compression
 
             frame = compression.compress(data)
             is_worth_it = len(frame) <= len(data) - len(data) // 16
@@ -115,7 +115,7 @@ def cipher(key: bytes) -> Any:
     if len(key) != KEY_SIZE:
         raise ConfigurationError(f"a key must be {KEY_SIZE} bytes, not {len(key)}")
     try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  an extra, and slow to import
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
         raise ConfigurationError("encryption needs the cryptography package: pip install 'holdfast[crypto]'") from error
     return AESGCM(key)
@@ -123,7 +123,7 @@ def cipher(key: bytes) -> Any:
 
 def decrypt(aes: Any, data: bytes, associated: bytes) -> bytes | None:
     """What a nonce and ciphertext hold; None if they, the key or the associated data are not as at the encryption."""
-    from cryptography.exceptions import InvalidTag  # noqa: PLC0415  an extra
+    from cryptography.exceptions import InvalidTag
 
     try:
         plain: bytes = aes.decrypt(data[:NONCE_SIZE], data[NONCE_SIZE:], associated)

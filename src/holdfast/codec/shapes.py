@@ -77,7 +77,7 @@ class DataclassShape(Fields):
     """Dataclasses, plain, frozen or slotted."""
 
     def __init__(self, cls: type) -> None:
-        import dataclasses  # noqa: PLC0415  loaded already: the class is a dataclass
+        import dataclasses
 
         if not all(base is object or base.__flags__ & HEAP_TYPE for base in cls.__mro__):
             raise ConfigurationError(f"{cls.__qualname__} extends a built-in type, whose own content would be lost")

@@ -148,7 +148,7 @@ def _write_path(value: Any) -> bytes:
 
 
 def _read_path(data: bytes) -> Any:
-    import pathlib  # noqa: PLC0415  costs start-up time, and most programs store no path
+    import pathlib
 
     try:
         return getattr(pathlib, _PATHS[data[0]])(_read_text(data[1:]))

@@ -30,7 +30,7 @@ def zone_key(info: tzinfo) -> str:
 
 def zone(key: str) -> tzinfo:
     """The ZoneInfo with that key; raises CodecError if this machine does not know it."""
-    import zoneinfo  # noqa: PLC0415  costs start-up time, and most programs store no time zone
+    import zoneinfo
 
     if not _is_plain(key) or not _exists(key):
         raise CodecError(f"the time zone {key!r} is not known on this machine; installing tzdata may help")
@@ -45,7 +45,7 @@ def _is_plain(key: str) -> bool:
 
 
 def _exists(key: str) -> bool:
-    import zoneinfo  # noqa: PLC0415  as above
+    import zoneinfo
 
     if any(os.path.isfile(f"{root}/{key}") for root in zoneinfo.TZPATH):  # noqa: PTH113  pathlib is not loaded here
         return True
@@ -55,6 +55,6 @@ def _exists(key: str) -> bool:
 @cache
 def _available() -> frozenset[str]:
     """Every zone there is, also those of the tzdata package. Listing them takes some 10 ms, so it is done once."""
-    import zoneinfo  # noqa: PLC0415  as above
+    import zoneinfo
 
     return frozenset(zoneinfo.available_timezones())

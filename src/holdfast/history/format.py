@@ -27,6 +27,7 @@ KEYFRAME_FLAGS = DELTA_FLAGS | KEYFRAME
 APPEND = 2
 APPEND_FLAGS = DELTA_FLAGS | APPEND
 CRC_BYTES = 4
+MAX_SEQ = 1 << 40
 KINDS: tuple[Kind, ...] = ("value", "list", "map")
 KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 
@@ -119,25 +120,34 @@ def decode_header(binding: Binding, row: Row) -> Header:
 
 def read_header(row: Row, thread_id: str, check_start: int) -> Header:
     """The header of a row of that thread. It needs no key."""
-    stored, start = row.header, crc32(place_of(row.seq, max(row.seq - row.base, 0)), check_start)
+    stored, start = row.header, crc32(_place(row), check_start)
     if crc32(stored[:-CRC_BYTES], start).to_bytes(CRC_BYTES, "big") != stored[-CRC_BYTES:]:
         raise damaged(row.seq, thread_id, "its header's checksum does not match")
-    return _parsed(row, thread_id)
+    return _known_format(_parsed(row, thread_id), thread_id)
+
+
+def _place(row: Row) -> bytes:
+    """Where the row was found; nothing a row could have been written for if that makes no sense."""
+    back = row.seq - row.base
+    return place_of(row.seq, back) if 0 < row.seq < MAX_SEQ and 0 <= back < 1 << 24 else b""
 
 
 def _parsed(row: Row, thread_id: str) -> Header:
     """The header of a row; the caller verifies its bytes."""
-    if not 0 < row.base <= row.seq:
-        raise damaged(row.seq, thread_id, f"its keyframe cannot be row {row.base}")
     try:
         header = _decode_header(row.header[:-CRC_BYTES])
     except msgspec.MsgspecError as error:
         raise damaged(row.seq, thread_id, str(error)) from error
-    if header.flags >> 4 > FORMAT:
-        raise IncompatibleCheckpoint(
-            f"row {row.seq} of {thread_id!r} was written by a newer Holdfast (format {header.format}); upgrade holdfast"
-        )
     header.seq, header.back = row.seq, row.seq - row.base
+    return header
+
+
+def _known_format(header: Header, thread_id: str) -> Header:
+    """The header, if this version can read the row; asked once its bytes are known to be good."""
+    if header.flags >> 4 != FORMAT:
+        raise IncompatibleCheckpoint(
+            f"row {header.seq} of {thread_id!r} has format {header.format}; this Holdfast reads {FORMAT}: upgrade it"
+        )
     return header
 
 
@@ -151,9 +161,9 @@ def verify_row(binding: Binding, row: Row, parent: bytes) -> Header:
     """The header of a whole row whose digest was recomputed; `parent` is the digest of the row before it."""
     header = _parsed(row, binding.thread_id)
     before = header.parent if header.is_keyframe else parent
-    if binding.digest(before, place_of(row.seq, header.back), row.header, row.body) != row.digest:
+    if binding.digest(before, _place(row), row.header, row.body) != row.digest:
         raise damaged(row.seq, binding.thread_id, "its digest does not match, or it does not follow the row before it")
-    return header
+    return _known_format(header, binding.thread_id)
 
 
 def _numbered(ref: Ref, numbers: dict[bytes, int], refs: dict[bytes, Ref]) -> tuple[int, int, int]:

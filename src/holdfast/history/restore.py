@@ -42,7 +42,8 @@ class Folded(NamedTuple):
 
 def _check_range(binding: Binding, rows: Sequence[Row], seq: int) -> None:
     found = [row.seq for row in rows]
-    if not rows or found != list(range(rows[-1].base, seq + 1)):
+    first = seq + 1 - len(rows)
+    if not rows or rows[-1].base != first or found != list(range(first, seq + 1)):
         raise damaged(seq, binding.thread_id, f"rows {found[:3]}… do not lead up to it")
 
 

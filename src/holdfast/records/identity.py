@@ -27,13 +27,21 @@ def namespace_prefix(namespace: str) -> bytes:
     return bytes((len(encoded),)) + encoded
 
 
-@lru_cache(4096)
 def thread_key(prefix: bytes, thread_id: str) -> bytes:
     """The injective key of a thread: the namespace's prefix, then the id as it is."""
+    if type(thread_id) is str:
+        return _known_key(prefix, thread_id)
+    return _key(prefix, thread_id)
+
+
+def _key(prefix: bytes, thread_id: str) -> bytes:
     encoded = _utf8(thread_id, "thread id", MAX_ID_BYTES)
     if not encoded:
         raise InvalidId("thread id is empty")
     return prefix + encoded
+
+
+_known_key = lru_cache(4096)(_key)
 
 
 def thread_id_of(key: bytes) -> str:

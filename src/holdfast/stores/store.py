@@ -24,7 +24,7 @@ from holdfast.records.errors import (
     StoreClosed,
     UnstorableValue,
 )
-from holdfast.records.identity import CheckpointId
+from holdfast.records.identity import MAX_ID_BYTES, CheckpointId
 from holdfast.records.reports import Event, Guarantee, Report, Stats
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import ThreadInfo
@@ -310,7 +310,7 @@ class Store:
         loaded = await self._ports.perform(self._load, CheckpointId.parse(checkpoint_id))
         draft, leaves = draft_state(state) if state is not None else (_redraft(loaded.log.document), {})
         source = CheckpointId.parse(checkpoint_id).thread_id
-        target = to if to is not None else f"{source[:400]}-fork-{self._ports.entropy(4).hex()}"
+        target = to if to is not None else f"{_start_of(source)}-fork-{self._ports.entropy(4).hex()}"
         intent = self._fork_intent(loaded, draft, leaves, checkpoint_id)
         await self._saver.commit(self._reader.sealing.key(target), intent)
         await self._events.emit("forked", target, 1, origin=checkpoint_id)
@@ -490,6 +490,11 @@ class Store:
 
 
 _pin = pinned
+
+
+def _start_of(thread_id: str) -> str:
+    """As much of an id as leaves room for a suffix."""
+    return thread_id.encode()[: MAX_ID_BYTES - 32].decode(errors="ignore")
 
 
 def _redraft(document: Document) -> Draft:

@@ -237,8 +237,8 @@ class Driver:
     def _is_tombstone(self, thread: str, at: int) -> bool:
         """A deleted thread refuses to be forked onto with `Deleted`; nothing else tells it from one that never was."""
         backend = self.handles[at].backend
-        from holdfast.records.head import decode_head  # noqa: PLC0415
-        from holdfast.records.identity import namespace_prefix, thread_key  # noqa: PLC0415
+        from holdfast.records.head import decode_head
+        from holdfast.records.identity import namespace_prefix, thread_key
 
         key = thread_key(namespace_prefix(""), thread)
         encoded = backend.heads([key])[0]

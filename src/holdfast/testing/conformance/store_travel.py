@@ -167,7 +167,7 @@ class Moving(StoreKit):
 
     def test_a_backup_is_a_store(self) -> None:
         """Of all namespaces, whole, as a SQLite file; `Conflict` if the file is there."""
-        from holdfast.stores.sqlite import SQLiteBackend  # noqa: PLC0415  sqlite3 is loaded only where it is used
+        from holdfast.stores.sqlite import SQLiteBackend
 
         store, other = self.store(), self.store(namespace="other")
         grown(store, "t", 12)
