@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import tempfile
@@ -88,13 +87,24 @@ def check(url: str, logs: dict[str, Path]) -> dict[str, int]:
 
 
 def soak(url: str, scratch: Path, minutes: float, seed: int) -> dict[str, int]:
-    """Keep writers and a pruner running, killing one at random every so often."""
-    chance = random.Random(seed)
+    """Keep writers and a pruner running, killing one writer at random every so often; leave no process behind."""
     logs = {f"writer-{number}": scratch / f"writer-{number}.log" for number in range(WRITERS)}
     writers = {name: start_writer(url, name, 0, log) for name, log in logs.items()}
     pruner = subprocess.Popen([sys.executable, "-m", "tests.soak", "--prune", "--store", url])
+    try:
+        kills = torment(url, logs, writers, random.Random(seed), time.monotonic() + minutes * 60)
+        if pruner.poll() is not None:
+            raise SystemExit(f"the pruner ended by itself with {pruner.returncode}")
+    finally:
+        for process in (*(writer.process for writer in writers.values()), pruner):
+            process.kill()
+            process.wait()
+    return {"kills": kills, **check(url, logs)}
+
+
+def torment(url: str, logs: dict[str, Path], writers: dict[str, Writer], chance: random.Random, end: float) -> int:
+    """Kill a writer at a random moment and start it again where its thread stopped, until time is up."""
     kills = 0
-    end = time.monotonic() + minutes * 60
     while time.monotonic() < end:
         name = chance.choice(list(logs))
         try:
@@ -104,17 +114,16 @@ def soak(url: str, scratch: Path, minutes: float, seed: int) -> dict[str, int]:
             writers[name].process.kill()
             writers[name].process.wait()
         kills += 1
-        store = holdfast.open(url)
-        latest = store.latest(name)
-        store.close()
-        following = latest.state["items"][-1] + 1 if latest else 0
-        writers[name] = start_writer(url, name, following, logs[name])
-    for process in (*(writer.process for writer in writers.values()), pruner):
-        if process.poll() not in {None, -signal.SIGKILL}:
-            raise SystemExit(f"a process ended by itself with {process.returncode}")
-        process.kill()
-        process.wait()
-    return {"kills": kills, **check(url, logs)}
+        writers[name] = start_writer(url, name, following(url, name), logs[name])
+    return kills
+
+
+def following(url: str, name: str) -> int:
+    """The number after the last one stored."""
+    store = holdfast.open(url)
+    latest = store.latest(name)
+    store.close()
+    return latest.state["items"][-1] + 1 if latest else 0
 
 
 def main() -> None:
