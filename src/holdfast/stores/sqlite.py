@@ -21,6 +21,8 @@ from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, translated
 SEQ_BITS = 28
 NUMBER_BITS = 35
 WINDOW = 16
+HEAD_SEQ = (1 << SEQ_BITS) - 1
+"""The seq under which a thread's head is kept, behind all its rows."""
 NUMBERS_KEPT = 65536
 
 
@@ -147,7 +149,7 @@ class SQLiteBackend:
         if head != swap.expected:
             return False
         if number is None:
-            number = self._create(connection, swap)
+            number = self._create(connection, swap.thread, swap.replacement, swap)
         else:
             self._replace_head(connection, number, swap)
         if swap.drop is not KEEP_ALL or swap.consumed:
@@ -155,25 +157,25 @@ class SQLiteBackend:
         self._add(connection, number, swap)
         return True
 
-    def _create(self, connection: sqlite3.Connection, swap: Swap) -> int:
-        number = self._free_number(connection, swap.thread)
-        tokens = swap.head.labels
-        head = (number, swap.thread, swap.replacement, _packed(tokens), swap.head.listed_as)
-        connection.execute(self._sql["insert_head"], head)
-        if tokens:
-            connection.executemany(self._sql["insert_label"], [(token, number) for token in tokens])
-        self._remember(swap.thread, number)
+    def _create(self, connection: sqlite3.Connection, thread: bytes, head: bytes, swap: Swap | None = None) -> int:
+        """A thread, found under the first free number from its hash on."""
+        number = self._free_number(connection, thread)
+        tokens, status = (swap.head.labels, swap.head.listed_as) if swap is not None else ((), "")
+        connection.execute(self._sql["insert_thread"], (number, thread, _packed(tokens), status))
+        connection.execute(self._sql["insert_row"], (_head_id(number), 0, b"", head, b""))
+        connection.executemany(self._sql["insert_label"], [(token, number) for token in tokens])
+        self._remember(thread, number)
         return number
 
     def _replace_head(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
-        tokens = swap.head.labels
-        known = connection.execute(self._sql["read_labels"], (number,)).fetchone()[0]
-        packed = _packed(tokens)
+        packed, status = _packed(swap.head.labels), swap.head.listed_as
+        known, known_status = connection.execute(self._sql["read_columns"], (number,)).fetchone()
         if known != packed:
             connection.executemany(self._sql["drop_label"], [(token, number) for token in _unpacked(known)])
-            connection.executemany(self._sql["insert_label"], [(token, number) for token in tokens])
-        update = (swap.replacement, packed, swap.head.listed_as, number)
-        connection.execute(self._sql["update_head"], update)
+            connection.executemany(self._sql["insert_label"], [(token, number) for token in swap.head.labels])
+        if (known, known_status) != (packed, status):
+            connection.execute(self._sql["update_thread"], (packed, status, number))
+        connection.execute(self._sql["update_head"], (swap.replacement, _head_id(number)))
 
     def _add(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
         for seq, base, digest, header, body in swap.rows:
@@ -185,7 +187,7 @@ class SQLiteBackend:
         connection.executemany(self._sql["drop_post"], [(number, key) for key in consumed])
         if drop.secure:
             connection.execute("PRAGMA secure_delete = ON")
-        ranges = [(0, 1 << SEQ_BITS)] if drop.everything else drop.rows
+        ranges = [(0, HEAD_SEQ)] if drop.everything else drop.rows
         bounds = [(number << SEQ_BITS | start, (number << SEQ_BITS) + stop) for start, stop in ranges]
         connection.executemany(self._sql["drop_rows"], bounds)
         connection.executemany(self._sql["drop_blob"], [(number, blob) for blob in drop.blobs])
@@ -209,11 +211,14 @@ class SQLiteBackend:
     def _locate(self, connection: sqlite3.Connection, thread: bytes) -> tuple[int | None, bytes]:
         """The number and head of a thread; None and nothing if it is not there."""
         for number, key, head in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
-            if key == thread:
+            if key == thread and head is not None:
                 self._remember(thread, number)
                 return number, head
-            if not 0 <= number - _first_number(key) < WINDOW:
-                raise Corrupt("the SQLite file is damaged: a head under a wrong number", record=f"head {number}")
+            if key == thread or not 0 <= number - _first_number(key) < WINDOW:
+                raise Corrupt(
+                    "the SQLite file is damaged: a thread without a head, or under a wrong number",
+                    record=f"head {number}",
+                )
         orphan = connection.execute(self._sql["find_orphan"], (_first_number(thread),)).fetchone()
         if orphan:
             raise Corrupt("the SQLite file is damaged: rows without a head", record=f"head {orphan[0]}")
@@ -225,7 +230,7 @@ class SQLiteBackend:
             self._numbers.popitem(last=False)
 
     def _free_number(self, connection: sqlite3.Connection, thread: bytes) -> int:
-        """A number for a new thread: the first free one from its hash on."""
+        """A number that no thread has yet."""
         first = _first_number(thread)
         taken = {number for number, _, _ in connection.execute(self._sql["find_thread"], (first,))}
         number = next((number for number in range(first, first + WINDOW) if number not in taken), None)
@@ -259,13 +264,13 @@ class SQLiteBackend:
         """See `Backend.rows`: one range of the table."""
         with self._reading() as connection:
             first = self._first_id(connection, thread)
-            if first is None or not 0 < seq < 1 << SEQ_BITS:
+            if first is None or not 0 < seq < HEAD_SEQ:
                 return []
             return _rows(first, connection.execute(self._sql["read_rows"], (first | seq,)))
 
     def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
         """See `Backend.index`."""
-        above = 1 << SEQ_BITS if before is None else min(max(before, 0), 1 << SEQ_BITS)
+        above = HEAD_SEQ if before is None else min(max(before, 0), HEAD_SEQ)
         with self._reading() as connection:
             first = self._first_id(connection, thread)
             if first is None:
@@ -309,8 +314,7 @@ class SQLiteBackend:
                 connection.execute("BEGIN IMMEDIATE")
                 number, _ = self._locate(connection, thread)
                 if number is None:
-                    number = self._free_number(connection, thread)
-                    connection.execute(self._sql["insert_head"], (number, thread, b"", b"", ""))
+                    number = self._create(connection, thread, b"")
                 count = connection.execute(self._sql["insert_post"], (number, key, value)).rowcount
                 connection.execute("COMMIT")
             except sqlite3.Error as error:
@@ -353,15 +357,22 @@ def _listing_query(
         conditions.append(f"number IN (SELECT number FROM labels WHERE token IN ({_marks(choices)}))")
         parameters += choices
     where = " AND ".join(conditions)
-    sql = f"SELECT born, thread, head, status, labels FROM heads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608
+    head = f"(SELECT header FROM rows WHERE id = (number << {SEQ_BITS} | {HEAD_SEQ}))"  # noqa: S608
+    sql = f"SELECT born, thread, {head}, status, labels FROM threads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608
     return sql, [*parameters, limit + 1]
 
 
-def _check_columns(thread: bytes, encoded: bytes, status: str, packed: bytes) -> None:
-    """A head is found by its columns: they must say what it says itself."""
+def _head_id(number: int) -> int:
+    return number << SEQ_BITS | HEAD_SEQ
+
+
+def _check_columns(thread: bytes, encoded: bytes | None, status: str, packed: bytes) -> None:
+    """A thread is found by its columns: they must say what its head says."""
     head = decode_head(thread, encoded) if encoded else Head()
-    if head.listed_as != status or _packed(head.labels) != packed:
-        raise Corrupt("the SQLite file is damaged: a head and its index differ", record=f"head of {thread!r}")
+    if encoded is None or head.listed_as != status or _packed(head.labels) != packed:
+        raise Corrupt(
+            "the SQLite file is damaged: a head is missing, or differs from its index", record=f"head of {thread!r}"
+        )
 
 
 def _packed(tokens: tuple[bytes, ...]) -> bytes:

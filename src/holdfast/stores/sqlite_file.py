@@ -29,8 +29,8 @@ from holdfast.stores.sql import migrations
 
 APPLICATION_ID = 0x484F4C44
 SYNCHRONOUS = {Durability.NONE: 0, Durability.PROCESS: 1, Durability.DURABLE: 2}
-CHECKPOINT_PAGES = 500
-PAGE_BYTES = 8192
+CHECKPOINT_PAGES = 1000
+PAGE_BYTES = 4096
 MEMORY = ":memory:"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 
@@ -173,7 +173,7 @@ class SQLiteFile:
 
     def wrote(self, size: int) -> None:
         """Count pages towards the next checkpoint."""
-        self._pages += 2 + size // PAGE_BYTES
+        self._pages += 1 + size // PAGE_BYTES
 
     def checkpoint(self, mode: str) -> None:
         """Move the write-ahead log into the database. Call only while `writing`."""

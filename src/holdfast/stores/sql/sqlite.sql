@@ -3,26 +3,30 @@
 INSERT INTO swaps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: find_thread
--- A thread is within 16 numbers of its hash.
-SELECT number, thread, head FROM heads WHERE number BETWEEN ?1 AND ?1 + 15 ORDER BY number
+-- A thread is within 16 numbers of its hash; its head is behind its last row.
+SELECT number, thread, (SELECT header FROM rows WHERE id = (number << 28 | 268435455))
+  FROM threads WHERE number BETWEEN ?1 AND ?1 + 15 ORDER BY number
 
 -- name: find_orphan
--- Rows whose head is gone: damage, since heads are never removed.
+-- Rows of no thread: damage, since threads are never removed.
 SELECT id >> 28 FROM rows WHERE id >= ?1 << 28 AND id < (?1 + 16) << 28
-   AND id >> 28 NOT IN (SELECT number FROM heads WHERE number BETWEEN ?1 AND ?1 + 15) LIMIT 1
+   AND id >> 28 NOT IN (SELECT number FROM threads WHERE number BETWEEN ?1 AND ?1 + 15) LIMIT 1
 
--- name: read_labels
-SELECT labels FROM heads WHERE number = ?
+-- name: read_columns
+SELECT labels, status FROM threads WHERE number = ?
 
 -- name: read_all_heads
-SELECT thread, head, status, labels FROM heads
+SELECT thread, (SELECT header FROM rows WHERE id = (number << 28 | 268435455)), status, labels FROM threads
 
--- name: insert_head
-INSERT INTO heads (number, thread, head, labels, status, born)
-VALUES (?, ?, ?, ?, ?, (SELECT coalesce(max(born), 0) + 1 FROM heads))
+-- name: insert_thread
+INSERT INTO threads (number, thread, labels, status, born)
+VALUES (?, ?, ?, ?, (SELECT coalesce(max(born), 0) + 1 FROM threads))
+
+-- name: update_thread
+UPDATE threads SET labels = ?, status = ? WHERE number = ?
 
 -- name: update_head
-UPDATE heads SET head = ?, labels = ?, status = ? WHERE number = ?
+UPDATE rows SET header = ? WHERE id = ?
 
 -- name: drop_label
 DELETE FROM labels WHERE token = ? AND number = ?

@@ -1,17 +1,17 @@
 -- The first schema. Threads have a number: 35 bits of a hash of their key, moved up past the numbers taken by others.
 -- A row's id is number << 28 | seq, so a thread's rows lie together, in order, and need no index; its keyframe is `back`
--- rows before it.
+-- rows before it. The head is kept behind the last row, under the largest seq of all: so it shares a page with the
+-- newest rows, and a commit writes one page.
 
-CREATE TABLE heads (
+CREATE TABLE threads (
     number INTEGER PRIMARY KEY,
     thread BLOB NOT NULL,
-    head BLOB NOT NULL,
     labels BLOB NOT NULL,
     status TEXT NOT NULL,
     born INTEGER NOT NULL
 );
-CREATE UNIQUE INDEX heads_by_birth ON heads (born);
-CREATE INDEX heads_by_status ON heads (status, born);
+CREATE UNIQUE INDEX threads_by_birth ON threads (born);
+CREATE INDEX threads_by_status ON threads (status, born);
 
 CREATE TABLE labels (token BLOB NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (token, number)) WITHOUT ROWID;
 
@@ -36,8 +36,9 @@ CREATE VIEW swaps AS
            0 AS id, 0 AS back, x'' AS digest, x'' AS header, x'' AS body;
 
 CREATE TRIGGER swap_head INSTEAD OF INSERT ON swaps BEGIN
-    UPDATE heads SET head = NEW.head
-     WHERE number = NEW.number AND head = NEW.expected AND labels = NEW.labels AND status = NEW.status;
+    UPDATE rows SET header = NEW.head
+     WHERE id = (NEW.number << 28 | 268435455) AND header = NEW.expected
+       AND EXISTS (SELECT 1 FROM threads WHERE number = NEW.number AND labels = NEW.labels AND status = NEW.status);
     SELECT RAISE (ABORT, 'refused') WHERE changes () = 0;
     INSERT OR REPLACE INTO rows (id, back, digest, header, body)
     VALUES (NEW.id, NEW.back, NEW.digest, NEW.header, NEW.body);
