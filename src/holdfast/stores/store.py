@@ -390,7 +390,7 @@ class Store:
     async def pin(self, checkpoint_id: str, pinned: bool = True) -> None:
         """Keep a checkpoint through every prune, or with `pinned=False` no longer.
 
-        One that only its pin has kept is gone as soon as it is not pinned.
+        One that only its pin has kept goes with the next prune.
         """
         await self._open()
         checkpoint = CheckpointId.parse(checkpoint_id)

@@ -162,13 +162,19 @@ def pinned(marks: Marks, seq: int) -> Marks:
 
 
 def unpinned(marks: Marks, seq: int) -> Marks:
-    """Marks with `seq` not pinned."""
-    return replace(marks, pinned=tuple(other for other in marks.pinned if other != seq))
+    """Marks with `seq` not pinned. Only the next prune can take it away."""
+    kept = {*marks.kept, seq} if seq < marks.floor and seq in marks.pinned else marks.kept
+    return replace(marks, pinned=_without(marks.pinned, seq), kept=tuple(sorted(kept)))
 
 
 def hidden(marks: Marks, seq: int) -> Marks:
     """Marks with `seq` hidden, and so no longer pinned."""
-    return replace(unpinned(marks, seq), hidden=tuple(sorted({*marks.hidden, seq})))
+    hidden = tuple(sorted({*marks.hidden, seq}))
+    return replace(marks, hidden=hidden, pinned=_without(marks.pinned, seq), kept=_without(marks.kept, seq))
+
+
+def _without(seqs: tuple[int, ...], seq: int) -> tuple[int, ...]:
+    return tuple(other for other in seqs if other != seq)
 
 
 def _row_bytes(header: Header) -> int:

@@ -223,7 +223,6 @@ class Driver:
         past.states = {seq: (after.states if seq in after.states else before.states)[seq] for seq in seen}
         past.ids = {seq: checkpoint.id for seq, checkpoint in seen.items()}
         past.gone |= {before.ids[seq] for seq in before.ids if seq not in seen}
-        past.kept_by_pin &= set(seen)
         past.pinned = {info.seq for info in store.history(thread, limit=10_000) if info.pinned} if seen else set()
         latest = store.latest(thread)
         assert (latest is None) == (not seen), f"latest of {thread!r} is {latest!r} of {sorted(seen)}"

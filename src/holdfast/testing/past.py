@@ -17,8 +17,6 @@ class Past:
         self.gone: set[str] = set()
         """Ids of checkpoints that must not be found any more."""
         self.pinned: set[int] = set()
-        self.kept_by_pin: set[int] = set()
-        """Those that a prune would have taken, but for the pin: unpinned, they go."""
         self.rows = 0
         """The seq of the newest row, checkpoint or not."""
         self.latest = 0
@@ -29,7 +27,7 @@ class Past:
         """A model of its own, with the very states."""
         other = Past()
         other.states, other.ids = dict(self.states), dict(self.ids)
-        other.gone, other.pinned, other.kept_by_pin = set(self.gone), set(self.pinned), set(self.kept_by_pin)
+        other.gone, other.pinned = set(self.gone), set(self.pinned)
         other.rows, other.latest, other.is_deleted = self.rows, self.latest, self.is_deleted
         return other
 
@@ -63,20 +61,16 @@ class Past:
 
     def prune(self, keep_last: int) -> None:
         """Only the newest, and the pinned, stay."""
-        kept = set(self.seqs[:keep_last])
-        self.kept_by_pin |= self.pinned - kept
-        kept |= self.pinned
+        kept = set(self.seqs[:keep_last]) | self.pinned
         for seq in [seq for seq in self.states if seq not in kept]:
             self._forget(seq)
 
     def pin(self, seq: int, *, pinned: bool) -> None:
-        """A pin is set, or taken off."""
+        """A pin is set, or taken off: that alone hides nothing."""
         if pinned:
             self.pinned.add(seq)
-            return
-        self.pinned.discard(seq)
-        if seq in self.kept_by_pin:
-            self._forget(seq)
+        else:
+            self.pinned.discard(seq)
 
     def erase(self) -> None:
         """Nothing but the present state stays, as a checkpoint of its own."""
@@ -95,7 +89,6 @@ class Past:
     def _forget(self, seq: int) -> None:
         del self.states[seq]
         self.pinned.discard(seq)
-        self.kept_by_pin.discard(seq)
         if seq in self.ids:
             self.gone.add(self.ids.pop(seq))
 

@@ -13,6 +13,7 @@
 """
 
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from holdfast.stores.backend import Backend
 from holdfast.testing.conformance.drops import Drops
@@ -31,8 +32,7 @@ from holdfast.testing.conformance.store_travel import Forking, Moving
 from holdfast.testing.conformance.store_upkeep import Deleting, Pruning
 from holdfast.testing.conformance.swaps import Heads, Swaps
 
-Make = Callable[[], Backend]
-Reopen = Callable[[Backend], Backend]
+B = TypeVar("B", bound=Backend)
 
 
 class BackendConformance(Heads, Swaps, Drops, Rows, Indexes, Listings, Posts, Lives, Keys, Races, Leases):
@@ -57,7 +57,7 @@ class StoreConformance(
     """Every promise of `Store` over a backend; with `awaitable = True` in the awaitable world."""
 
 
-def check(make: Make, reopen: Reopen | None = None) -> int:
+def check(make: Callable[[], B], reopen: Callable[[B], B] | None = None) -> int:
     """Try every promise of a backend without pytest; AssertionError names the first that is broken.
 
     `make` gives a new backend on a new, empty place each time; `reopen` another one on the place of the given one.
@@ -66,14 +66,14 @@ def check(make: Make, reopen: Reopen | None = None) -> int:
     return run(_given(BackendConformance, make, reopen))
 
 
-def check_store(make: Make, *, awaitable: bool = False) -> int:
+def check_store(make: Callable[[], Backend], *, awaitable: bool = False) -> int:
     """Try every promise of a store over such backends, likewise."""
     kit = _given(StoreConformance, make, None)
     kit.awaitable = awaitable  # type: ignore[attr-defined]
     return run(kit)
 
 
-def _given(kit: type[Kit], make: Make, reopen: Reopen | None) -> type[Kit]:
+def _given(kit: type[Kit], make: Callable[[], Backend], reopen: Callable[[Any], Backend] | None) -> type[Kit]:
     class Given(kit):  # type: ignore[valid-type, misc]
         def backend(self) -> Backend:
             return make()

@@ -32,9 +32,11 @@ class Forking(StoreKit):
     def test_a_fork_without_a_name_gets_one(self) -> None:
         """A new one each time."""
         store = self.store()
-        checkpoint = store.save("t" * 512, 1)
-        names = {store.fork(checkpoint.id) for _ in range(5)}
-        assert len(names) == 5
+        names: set[str] = set()
+        for thread_id in ("t", "t" * 512, "ü" * 256):
+            checkpoint = store.save(thread_id, 1)
+            names |= {store.fork(checkpoint.id) for _ in range(3)}
+        assert len(names) == 9
         assert all(store.latest(name) for name in names)
 
     def test_a_fork_may_begin_with_another_state(self) -> None:

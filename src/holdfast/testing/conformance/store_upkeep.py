@@ -175,6 +175,21 @@ class Pruning(StoreKit):
         store.pin(store.get("t", 1).id, pinned=False)
         self._kept(store, 1, 2, 3, 4, total=4)
 
+    def test_unpinning_hides_nothing_by_itself(self) -> None:
+        """What only the pin kept goes with the next prune, not before; the newest checkpoint never does."""
+        store = self.store()
+        grown(store, "t", 6)
+        store.pin(store.get("t", 2).id)
+        store.prune(Retention(keep_last=1))
+        store.pin(store.get("t", 2).id, pinned=False)
+        self._kept(store, 2, 6, total=6)
+        store.delete_checkpoint(store.get("t", 6).id)
+        latest = store.latest("t")
+        assert latest is not None
+        assert (latest.seq, latest.state) == (2, state_at(2))
+        store.prune(Retention(keep_last=1))
+        self._kept(store, 2, total=6)
+
     def test_max_age_keeps_the_young(self) -> None:
         """Older checkpoints go, the newest stays whatever its age."""
         store = self.store()

@@ -1,0 +1,190 @@
+"""The public surface: the same names and signatures in both worlds, typed, and light to import."""
+
+import inspect
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import sync
+
+ROOT = Path(__file__).parent.parent
+PROGRAMS = sorted((ROOT / "tests" / "programs").glob("*.py"))
+METHODS = (
+    *("save", "append", "latest", "load", "get", "history", "threads", "thread", "fork", "diff", "delete", "revive"),
+    *("delete_checkpoint", "pin", "erase", "prune", "stats", "verify", "guarantee", "export", "import_", "backup"),
+    *("rotate", "on_event", "close"),
+)
+CLASSES = ("Store", "MemoryStore", "FileStore", "SQLiteStore")
+
+
+def test_both_worlds_have_the_same_names() -> None:
+    assert sorted(holdfast.__all__) == sorted(sync.__all__)
+    assert len(set(holdfast.__all__)) == len(holdfast.__all__)
+    for module in (holdfast, sync):
+        for name in module.__all__:
+            assert hasattr(module, name), f"{module.__name__}.{name}"
+
+
+def test_names_without_io_are_the_same_objects() -> None:
+    of_their_own = {"FileStore", "MemoryStore", "SQLiteStore", "Store", "Page", "open"}
+    for name in holdfast.__all__:
+        if name not in of_their_own:
+            assert getattr(holdfast, name) is getattr(sync, name), name
+
+
+def test_everything_public_is_in_all() -> None:
+    public = {
+        name
+        for name, value in vars(holdfast).items()
+        if not name.startswith("_") and not inspect.ismodule(value) and getattr(value, "__module__", "").startswith("holdfast")
+    }
+    assert public <= set(holdfast.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        holdfast.nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+
+def public_methods(cls: type) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in inspect.getmembers(cls)
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
+    }
+
+
+def parameters_of(function: Callable[..., Any]) -> list[tuple[str, Any, Any, str]]:
+    return [
+        (parameter.name, parameter.kind, parameter.default, str(parameter.annotation))
+        for parameter in inspect.signature(function).parameters.values()
+    ]
+
+
+def test_the_store_has_the_methods_of_the_contract() -> None:
+    for module in (holdfast, sync):
+        assert set(METHODS) <= set(public_methods(module.Store))
+
+
+def test_both_stores_have_the_same_methods() -> None:
+    known = {"retention"}  # a property in one world, an attribute in the other
+    assert set(public_methods(holdfast.Store)) | known == set(public_methods(sync.Store)) | known
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_signatures_of_both_worlds_are_equal(name: str) -> None:
+    awaitable, blocking = getattr(holdfast.Store, name), getattr(sync.Store, name)
+    assert parameters_of(awaitable) == parameters_of(blocking)
+    if name != "on_event":
+        assert inspect.iscoroutinefunction(awaitable)
+    assert not inspect.iscoroutinefunction(blocking)
+
+
+@pytest.mark.parametrize("name", ["MemoryStore", "FileStore", "SQLiteStore", "open"])
+def test_the_ways_to_open_are_equal(name: str) -> None:
+    assert parameters_of(getattr(holdfast, name)) == parameters_of(getattr(sync, name))
+
+
+def test_open_takes_what_the_contract_says() -> None:
+    signature = inspect.signature(holdfast.open)
+    assert list(signature.parameters) == [
+        *("url", "durability", "keys", "compress", "retention", "sweep", "namespace", "inline")
+    ]
+    assert signature.parameters["compress"].default is True
+    assert signature.parameters["inline"].default is True
+
+
+def test_every_public_method_says_what_it_promises() -> None:
+    for module in (holdfast, sync):
+        for name in CLASSES:
+            cls = getattr(module, name)
+            assert cls.__doc__
+            for method, value in public_methods(cls).items():
+                assert value.__doc__, f"{module.__name__}.{name}.{method}"
+
+
+def test_every_error_has_the_one_root() -> None:
+    errors = [value for name in holdfast.__all__ if inspect.isclass(value := getattr(holdfast, name)) and issubclass(value, BaseException)]
+    assert len(errors) > 30
+    for error in errors:
+        assert issubclass(error, holdfast.HoldfastError)
+    assert issubclass(holdfast.InvalidId, ValueError)
+    assert issubclass(holdfast.NotFound, LookupError)
+
+
+def test_the_backend_to_write_ones_own_store_with_is_there() -> None:
+    from holdfast import stores
+    from holdfast.stores.objects import ObjectBackend
+    from holdfast.testing import conformance
+
+    assert stores.Backend
+    assert stores.ObjectBackend is ObjectBackend
+    assert conformance.BackendConformance
+    assert conformance.StoreConformance
+
+
+# Weight
+
+
+def run(code: str, *flags: str) -> str:
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    return subprocess.run(
+        [sys.executable, *flags, "-c", code], capture_output=True, text=True, check=True, env=environment
+    ).stdout
+
+
+HEAVY = ("asyncio", "sqlite3", "cryptography", "pydantic", "hypothesis", "backports.zstd", "pytest")
+
+
+@pytest.mark.parametrize("module", ["holdfast", "holdfast.sync"])
+def test_an_import_loads_nothing_heavy(module: str) -> None:
+    loaded = run(f"import sys, {module}; print(*sys.modules)").split()
+    assert not set(HEAVY) & set(loaded)
+    assert not [name for name in loaded if name.startswith("holdfast.testing")]
+
+
+def test_an_import_takes_less_than_40_ms_of_cpu() -> None:
+    """Beyond Python itself: the least of several tries, since a busy machine only adds to it."""
+    code = "import time; start = time.process_time(); import holdfast; print(time.process_time() - start)"
+    least = min(float(run(code)) for _ in range(7))
+    assert least < 0.040, f"{least * 1000:.0f} ms"
+
+
+def test_the_core_has_at_most_four_dependencies() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert len(project["dependencies"]) <= 4
+    assert project["requires-python"] == ">=3.11"
+    assert set(project["optional-dependencies"]) >= {"redis", "postgres", "s3", "crypto", "yaml", "dashboard", "otel", "all"}
+
+
+# Types
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_a_typical_program_runs(program: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-W", "error", program], cwd=tmp_path, check=True, timeout=60)
+
+
+@pytest.mark.timeout(300)
+def test_typical_programs_pass_mypy_strict(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), "--config-file", "", *map(str, PROGRAMS)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.timeout(300)
+def test_typical_programs_pass_pyright_strict() -> None:
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *map(str, PROGRAMS)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT / "tests" / "programs")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert Path(holdfast.__file__).with_name("py.typed").exists()
