@@ -1,8 +1,8 @@
 """A process that writes until it is killed: run as a script, told what to do on its standard input.
 
-It forks a child for each line it reads (`kind of writer`, `thread id`), so that a round costs no new interpreter. What a
-child has been promised it writes to standard output, a line for each, before it does anything else; when the child is
-dead, `dead` follows.
+It forks a child for each line it reads (`kind of writer`, `thread id`), so that a round costs no new interpreter. What
+a child has been promised it writes to standard output, a line for each, before it does anything else; when the child
+is dead, `dead` follows.
 """
 
 import os

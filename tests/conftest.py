@@ -12,9 +12,17 @@ from holdfast import sync  # noqa: E402
 from kinds import EVERY_KIND, ON_DISK, open_store  # noqa: E402
 
 settings.register_profile(
-    "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "repeatable",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("repeatable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say what our marks mean."""
+    config.addinivalue_line("markers", "faults: goes round HOLDFAST_ROUNDS times")
 
 
 @pytest.fixture(params=ON_DISK)

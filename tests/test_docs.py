@@ -196,13 +196,15 @@ def test_the_reader_reads_what_is_left_by_a_prune_and_an_erase(tmp_path: Path, r
         for state in states:
             store.save("t", state, idempotency_key=f"key {len(state['pages'])}", metadata={"pages": len(state)})
         store.pin(store.get("t", 5).id)
+        store.pin(store.get("t", 9).id)
         store.prune(sync.Retention(keep_last=2))
+        store.pin(store.get("t", 9).id, pinned=False)  # it stays until the next prune
         store.fork(store.get("t", 5).id, to="fork")
         store.save("gone", 1)
         store.delete("gone")
     with closing(sqlite3.connect(path)) as database:
         thread = read_store.Thread(database, "t")
-        assert [thread.state(seq) for seq in (5, 60, 61)] == [states[4], states[59], states[60]]
+        assert [thread.state(seq) for seq in (5, 9, 60, 61)] == [states[at] for at in (4, 8, 59, 60)]
         assert read_store.Thread(database, "fork").state() == states[4]
         for thread_id, seq in (("t", 7), ("t", 62), ("gone", None), ("never", None)):
             with pytest.raises(ValueError, match="is deleted, pruned, or never was"):
@@ -243,15 +245,37 @@ def test_the_reader_refuses_a_flipped_bit(tmp_path: Path, read_store: ModuleType
     with sync.open(path, durability="process") as store:
         for state in list(grown())[:-1]:
             store.save("t", state)
-    for table, column in (("heads", "head"), ("rows", "header"), ("rows", "body"), ("blobs", "data")):
+    columns = (
+        ("rows", "header", "digest = x''", "the head is damaged"),
+        ("rows", "header", "digest <> x''", "a header is damaged"),
+        ("rows", "body", "digest <> x''", "a row is damaged"),
+        ("rows", "digest", "digest <> x''", "a row is damaged"),
+        ("blobs", "data", "true", "a blob is damaged"),
+    )
+    for table, column, where, problem in columns:
         with closing(sqlite3.connect(path)) as database:
-            found = database.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
+            found = database.execute(f"SELECT rowid, {column} FROM {table} WHERE {where}").fetchall()
             assert found
             for at, value in found:
                 flipped = bytes((*value[:-1], value[-1] ^ 1))
                 database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (flipped, at))
-            with pytest.raises(ValueError, match="is damaged"):
+            with pytest.raises(ValueError, match=problem):
                 read_store.Thread(database, "t").state()
+
+
+@pytest.mark.parametrize("change", ["back = back + 1", "back = back - 1", "back = -1", "id = id + 1000", "id = id - 1"])
+def test_the_reader_refuses_a_row_in_another_place(change: str, tmp_path: Path, read_store: ModuleType) -> None:
+    path = tmp_path / "agents.db"
+    with sync.open(path, durability="process") as store:
+        for number in range(4):
+            store.append("t", "numbers", number)
+    with closing(sqlite3.connect(path)) as database:
+        newest = "(SELECT max(id) FROM rows WHERE digest <> x'')"
+        database.execute(f"UPDATE OR REPLACE rows SET {change} WHERE id = {newest}")
+        thread = read_store.Thread(database, "t")
+        for seq in {"id = id - 1": [3, 4]}.get(change, [4]):
+            with pytest.raises(ValueError, match="is damaged"):
+                thread.state(seq)
 
 
 def test_the_worked_example_is_what_is_stored() -> None:

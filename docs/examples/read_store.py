@@ -21,6 +21,8 @@ SIZES = dict.fromkeys((0xC4, 0xC7, 0xD9), ">B") | dict.fromkeys((0xC5, 0xC8, 0xD
 SIZES |= dict.fromkeys((0xC6, 0xC9, 0xDB, 0xDD, 0xDF), ">I")
 SEQUENCES = {1: tuple, 2: set, 3: frozenset}
 KINDS = {1: (0x90, b"\xdd"), 2: (0x80, b"\xdf")}  # list and map: the short header's first byte, and the long one's
+LEFT_OUT: tuple[Any, ...] = (0, b"", [], b"")  # since, blobs, their sizes, parent: where a row's header ends early
+LAST = (1 << 28) - 1  # the seq under which a thread's head is kept
 HIDDEN = "is deleted, pruned, or never was"
 
 
@@ -106,19 +108,24 @@ class Thread:
     def __init__(self, database: sqlite3.Connection, thread_id: str, namespace: str = "") -> None:
         self.database = database
         self.key = bytes((len(namespace.encode()),)) + namespace.encode() + thread_id.encode()
-        found = database.execute("SELECT number, head FROM heads WHERE thread = ?", (self.key,)).fetchone()
-        require(found and found[1], f"thread {thread_id!r} {HIDDEN}")
-        self.number, head = found
+        found = database.execute("SELECT number FROM threads WHERE thread = ?", (self.key,)).fetchone()
+        require(found, f"thread {thread_id!r} {HIDDEN}")
+        self.number = found[0]
+        query = "SELECT header FROM rows WHERE id = ?"
+        (head,) = database.execute(query, (self.number << 28 | LAST,)).fetchone() or (b"?",)
+        require(head, f"thread {thread_id!r} {HIDDEN}")  # so far only messages were left for it
         require(head[-16:] == digest(self.key, head[:-16]), "the head is damaged")
         fields = unpack(head[:-16])
+        require(fields[0] == 1, "it was written by another version")
         self.incarnation, self.seq, self.last_digest = fields[1], fields[2], fields[5]
-        self.deleted, (self.floor, self.pinned, self.hidden) = fields[10], fields[15]
+        self.deleted, (self.floor, pinned, self.hidden, kept) = fields[10], fields[15]
+        self.spared = {*pinned, *kept}
         self.identity = self.key + self.incarnation
 
     def state(self, seq: int | None = None) -> Any:
         """The state at a row, by default the newest."""
         seq = self.seq if seq is None else seq
-        is_shown = (seq >= self.floor or seq in self.pinned) and seq not in self.hidden
+        is_shown = (seq >= self.floor or seq in self.spared) and seq not in self.hidden
         require(not self.deleted and 1 <= seq <= self.seq and is_shown, f"checkpoint {seq} {HIDDEN}")
         cells = [(path, cell) for path, cell in self._cells(seq).items() if path[0] == "state"]
         state: dict[str, Any] = {}
@@ -135,13 +142,17 @@ class Thread:
     def _cells(self, seq: int) -> dict[tuple[str, ...], tuple[int, int, bytes]]:
         """The cells at a row: kind, count and body by path."""
         last = self.number << 28 | seq
-        (back,) = self.database.execute("SELECT back FROM rows WHERE id = ?", (last,)).fetchone()
+        (back,) = self.database.execute("SELECT back FROM rows WHERE id = ?", (last,)).fetchone() or (-1,)
+        require(0 <= back < seq, "a row is damaged")
         cells: dict[tuple[str, ...], tuple[int, int, bytes]] = {}
         paths: list[tuple[str, ...]] = []
         parent = b""
         query = "SELECT digest, header, body FROM rows WHERE id BETWEEN ? AND ? ORDER BY id"
-        for stored_digest, header, body in self.database.execute(query, (last - back, last)):
-            flags, blobs = self._header(parent, stored_digest, header, body)
+        found = self.database.execute(query, (last - back, last))
+        for step, (stored_digest, header, body) in enumerate(found):
+            place = ((seq - back + step) << 24 | step).to_bytes(8, "big")
+            flags, blobs = self._header(place, parent, stored_digest, header, body)
+            require(bool(flags & 1) == (step == 0), "it belongs to another keyframe")
             content, parent = unseal(body), stored_digest
             if flags & 2:  # the short form: one item more for one list
                 kind, count, old = cells[paths[content[0]]]
@@ -156,13 +167,16 @@ class Thread:
         require(seq != self.seq or parent == self.last_digest, "the newest row is not the one the head names")
         return cells
 
-    def _header(self, parent: bytes, stored_digest: bytes, header: bytes, body: bytes) -> tuple[int, bytes]:
+    def _header(
+        self, place: bytes, parent: bytes, stored_digest: bytes, header: bytes, body: bytes
+    ) -> tuple[int, bytes]:
         """The flags of a row and the ids of its blobs; the row is checked."""
-        require(crc32(self.identity + header[:-4]).to_bytes(4, "big") == header[-4:], "a header is damaged")
-        fields = unpack(header[:-4])
-        flags, (blobs, _, kept_parent) = fields[1], fields[6:] or (b"", [], b"")
+        check = crc32(self.identity + place + header[:-4])
+        require(check.to_bytes(4, "big") == header[-4:], "a header is damaged")
+        fields: list[Any] = unpack(header[:-4])
+        flags, _, _, _, blobs, _, kept_parent = [*fields, *LEFT_OUT[len(fields) - 3 :]]
         require(flags >> 4 == 1, "it was written by another version")
-        found = digest(self.identity, kept_parent or parent, header, body, size=8)
+        found = digest(self.identity, kept_parent if flags & 1 else parent, place, header, body, size=8)
         require(found == stored_digest, "a row is damaged")
         return flags, blobs
 
@@ -194,7 +208,7 @@ def main(file: str, thread_id: str = "", seq: str = "") -> None:
     if thread_id:
         output = pformat(Thread(database, thread_id).state(int(seq) if seq else None), sort_dicts=False)
     else:
-        keys = [key for (key,) in database.execute("SELECT thread FROM heads WHERE status <> '' ORDER BY born")]
+        keys = [key for (key,) in database.execute("SELECT thread FROM threads WHERE status <> '' ORDER BY born")]
         output = "\n".join(repr(key[1 + key[0] :].decode()) for key in keys)
     sys.stdout.write(output + "\n")
 

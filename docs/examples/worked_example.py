@@ -17,7 +17,7 @@ HEAD = [
     *("format", "incarnation", "seq", "base", "checkpoint", "digest", "token", "owner", "expires_at", "status"),
     *("deleted", "created_at", "updated_at", "row_count", "stored_bytes", "marks", "labels", "summary", "data_key"),
 ]
-HEADER = ["seq", "flags", "back", "body_size", "meta", "since", "blobs", "blob_sizes", "parent"]
+HEADER = ["flags", "body_size", "meta", "since", "blobs", "blob_sizes", "parent"]
 SCRIPT = ["paths", "cells", "sizes"]
 
 
@@ -66,13 +66,16 @@ def shortened(item: bytes) -> str:
 
 def report(database: sqlite3.Connection) -> Iterator[str]:
     """The example, line by line."""
-    number, thread, head = database.execute("SELECT number, thread, head FROM heads").fetchone()
+    number, thread = database.execute("SELECT number, thread FROM threads").fetchone()
+    *rows, (head_id, _, _, head, _) = database.execute("SELECT id, back, digest, header, body FROM rows ORDER BY id")
     yield f"thread key  {thread.hex()}"
     yield f"number      {number}"
     yield ""
-    for row_id, back, digest, header, body in database.execute("SELECT * FROM rows"):
+    for row_id, back, digest, header, body in rows:
         seq = row_id - (number << 28)
-        yield f"row {seq}: id {row_id}, back {back}, digest {digest.hex()}"
+        yield f"row {seq}: id {row_id}, back {back}"
+        yield f"place       {seq << 24 | back:016x}"
+        yield f"digest      {digest.hex()}"
         yield from fields("header", header, HEADER, {"CRC-32": header[-4:]})
         yield f"body\n  {body[:1].hex():<34} tag"
         if seq == 2:
@@ -83,7 +86,7 @@ def report(database: sqlite3.Connection) -> Iterator[str]:
     for blob, data in database.execute("SELECT blob, data FROM blobs"):
         yield f"blob {blob.hex()}: {len(data)} bytes, {data[:8].hex()}..."
     yield ""
-    yield from fields("head", head, HEAD, {"digest": head[-16:]})
+    yield from fields(f"head: id {head_id}", head, HEAD, {"digest": head[-16:]})
 
 
 def main() -> None:

@@ -119,7 +119,9 @@ async def fail(store: holdfast.Store) -> str:
 
 async def main() -> None:
     """All of it."""
-    async with holdfast.open("agents.db", retention=holdfast.Retention(keep_last=5), keys=holdfast.KeyRing.generate()) as store:
+    async with holdfast.open(
+        "agents.db", retention=holdfast.Retention(keep_last=5), keys=holdfast.KeyRing.generate()
+    ) as store:
         checkpoint_id = await save_and_read(store)
         assert await look_around(store) == 1
         await travel(store, checkpoint_id)
@@ -127,7 +129,11 @@ async def main() -> None:
         assert await listen(store) == ["saved"]
         assert await store.rotate() == 0
         assert "never" in await fail(store)
-    for other in (holdfast.MemoryStore(namespace="n"), holdfast.SQLiteStore(":memory:"), holdfast.FileStore("directory")):
+    for other in (
+        holdfast.MemoryStore(namespace="n"),
+        holdfast.SQLiteStore(":memory:"),
+        holdfast.FileStore("directory"),
+    ):
         async with other:
             assert (await other.save("t", {1: (2, {3})})).seq == 1
     packed: bytes = holdfast.codec.encode({"a": (1, 2)})

@@ -118,7 +118,9 @@ def fail(store: holdfast.Store) -> str:
 
 def main() -> None:
     """All of it."""
-    with holdfast.open("agents.db", retention=holdfast.Retention(keep_last=5), keys=holdfast.KeyRing.generate()) as store:
+    with holdfast.open(
+        "agents.db", retention=holdfast.Retention(keep_last=5), keys=holdfast.KeyRing.generate()
+    ) as store:
         checkpoint_id = save_and_read(store)
         assert look_around(store) == 1
         travel(store, checkpoint_id)
@@ -126,7 +128,11 @@ def main() -> None:
         assert listen(store) == ["saved"]
         assert store.rotate() == 0
         assert "never" in fail(store)
-    for other in (holdfast.MemoryStore(namespace="n"), holdfast.SQLiteStore(":memory:"), holdfast.FileStore("directory")):
+    for other in (
+        holdfast.MemoryStore(namespace="n"),
+        holdfast.SQLiteStore(":memory:"),
+        holdfast.FileStore("directory"),
+    ):
         with other:
             assert other.save("t", {1: (2, {3})}).seq == 1
     packed: bytes = holdfast.codec.encode({"a": (1, 2)})

@@ -33,7 +33,9 @@ def fill(store: sync.Store) -> None:
             labels = {"app": "demo", "thread": thread_id} if number == 1 else None
             store.save(thread_id, state_at(thread_id, number), metadata={"n": number, "who": thread_id}, labels=labels)
     store.pin(store.get("beta", 2).id)
-    store.save("beta", state_at("beta", CHECKPOINTS + 1), status="failed", metadata={"n": CHECKPOINTS + 1, "who": "beta"})
+    store.save(
+        "beta", state_at("beta", CHECKPOINTS + 1), status="failed", metadata={"n": CHECKPOINTS + 1, "who": "beta"}
+    )
 
 
 def _page(page: Any) -> list[Any]:

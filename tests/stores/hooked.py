@@ -53,7 +53,12 @@ class Hooked(FaultyBackend):
         return self.inner.index(thread, before, limit)
 
     def threads(
-        self, prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
     ) -> Listing:
         self._reach("threads")
         return self.inner.threads(prefix, statuses, labels, cursor, limit)

@@ -8,10 +8,13 @@ import pytest
 from holdfast import sync
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import Binding
-from kinds import open_store
+from kinds import open_store, url_of
+from rounds import TIMES
 from stores.damage_scenes import answers, files_of, fill, judge, restore_files
 
-PLACES = 400
+PLACES = 400 * TIMES
+
+pytestmark = pytest.mark.faults
 
 
 def filled(kind: str, directory: Path) -> None:
@@ -68,7 +71,10 @@ def test_a_store_that_was_not_closed_is_as_well_guarded(disk_kind: str, tmp_path
     store = open_store(disk_kind, tmp_path / "live")
     fill(store)
     (tmp_path / "copy").mkdir()
-    files = {tmp_path / "copy" / path.relative_to(tmp_path / "live"): data for path, data in files_of(tmp_path / "live").items()}
+    files = {
+        tmp_path / "copy" / path.relative_to(tmp_path / "live"): data
+        for path, data in files_of(tmp_path / "live").items()
+    }
     store.close()
     for path in files:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +99,6 @@ def test_damage_is_named(disk_kind: str, tmp_path: Path) -> None:
 
 def test_an_encrypted_store_is_as_well_guarded(disk_kind: str, tmp_path: Path) -> None:
     keys = sync.KeyRing({"k": b"k" * 32}, "k")
-    from kinds import url_of
 
     def opened() -> sync.Store:
         return sync.open(url_of(disk_kind, tmp_path), durability="process", keys=keys)

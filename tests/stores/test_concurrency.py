@@ -1,4 +1,4 @@
-"""Many writers within one process: threads of a blocking store, tasks of an awaitable one, and tasks that are cancelled."""
+"""Many writers in one process: threads of a blocking store, tasks of an awaitable one, and cancelled tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -165,7 +165,7 @@ def test_a_cancelled_save_does_not_take_others_with_it(kind: str, tmp_path: Path
 def test_a_store_can_be_used_from_one_event_loop_after_another(kind: str, tmp_path: Path) -> None:
     store = holdfast.open(place(kind, tmp_path), durability=None if kind == "memory" else "process", inline=False)
     for number in range(1, 4):
-        assert asyncio.run(store.save("t", number)).seq == number  # type: ignore[arg-type]
+        assert asyncio.run(store.save("t", number)).seq == number
 
     async def close() -> None:
         latest = await store.latest("t")

@@ -29,7 +29,7 @@ class OnDisk(Kit):
     """Each backend has a directory of its own; another one is made from what the first was made from."""
 
     @pytest.fixture(autouse=True)
-    def _directory(self, tmp_path: Path) -> None:
+    def _new_places(self, tmp_path: Path) -> None:
         self.places: dict[Backend, str] = {}
         self.names = (str(tmp_path / str(number)) for number in count())
 

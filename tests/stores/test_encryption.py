@@ -32,7 +32,9 @@ def write_everything(store: sync.Store) -> None:
     )
     for number in range(30):
         store.append("t", "list", f"{CANARY} {number}")
-    store.save("t", {**STATE, "more": CANARY}, status="failed", phase="error", cause="error", metadata={"error": CANARY})
+    store.save(
+        "t", {**STATE, "more": CANARY}, status="failed", phase="error", cause="error", metadata={"error": CANARY}
+    )
     store.fork(saved.id, "f")
     store.delete_checkpoint(store.get("t", 3).id)
     store.prune(sync.Retention(keep_last=10))
@@ -89,7 +91,7 @@ def test_without_the_key_there_is_no_data_and_no_not_found(
             lambda: store.get("t", 30).state,
             lambda: store.history("t"),
             lambda: store.thread("t"),
-            lambda: store.threads(),
+            store.threads,
             lambda: store.save("t", 1),
             lambda: store.append("t", "list", 1),
             lambda: store.export("t", tmp_path / "bundle"),

@@ -15,8 +15,11 @@ from children import state_at
 from holdfast import sync
 from holdfast.testing.exact import assert_exact
 from kinds import open_store, url_of
+from rounds import TIMES
 
-ROUNDS = 50
+ROUNDS = 50 * TIMES
+
+pytestmark = pytest.mark.faults
 
 
 class Victim:
@@ -28,7 +31,7 @@ class Victim:
         )
 
     def killed(self, writer: str, thread_id: str, after: int, spin: int) -> int:
-        """Let a writer save to a thread, kill it after some acknowledgements; returns how many there were at the end."""
+        """Let a writer save to a thread, kill it after some acknowledgements; returns how many there were ."""
         assert self._process.stdin
         self._process.stdin.write(f"{writer} {thread_id}\n")
         self._process.stdin.flush()
@@ -93,7 +96,7 @@ def test_every_acknowledged_save_survives_kill_9(disk_kind: str, tmp_path: Path)
 
 @pytest.mark.timeout(180)
 def test_kill_9_in_the_midst_of_a_prune_leaves_a_sound_store(disk_kind: str, tmp_path: Path) -> None:
-    assert run_rounds(disk_kind, tmp_path, "pruning", 20) > 20
+    assert run_rounds(disk_kind, tmp_path, "pruning", 20 * TIMES) > 20
 
 
 def test_a_writer_that_acknowledges_before_it_saves_is_found_out(disk_kind: str, tmp_path: Path) -> None:

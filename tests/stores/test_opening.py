@@ -177,7 +177,7 @@ def test_a_closed_handle_stays_closed() -> None:
     store = sync.open("a.db")
     store.save("t", 1)
     store.close()
-    for call in (lambda: store.latest("t"), lambda: store.save("t", 2), lambda: store.threads(), store.verify):
+    for call in (lambda: store.latest("t"), lambda: store.save("t", 2), store.threads, store.verify):
         with pytest.raises(sync.StoreClosed):
             call()
     with pytest.raises(sync.StoreClosed), store:

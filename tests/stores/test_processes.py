@@ -17,7 +17,9 @@ TURNS = 30
 def run_together(url: str, kind: str, threads: list[str]) -> dict[int, list[int]]:
     """Start one process for each thread id, all at once; returns what each was acknowledged, by process id."""
     processes = [
-        subprocess.Popen([sys.executable, children.__file__, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, children.__file__, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         for _ in threads
     ]
     for process, thread_id in zip(processes, threads, strict=True):

@@ -1,4 +1,4 @@
-"""The races of the engine, each made to happen at its worst moment: an old writer is refused, a reader is not fooled."""
+"""The races of the engine, each made to happen at its worst moment: old writers are refused, readers not fooled."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -86,7 +86,7 @@ def test_a_newer_schema_is_refused_clearly(path: Path) -> None:
     raw.execute(f"PRAGMA user_version = {len(migrations('sqlite')) + 1}")
     raw.commit()
     raw.close()
-    with pytest.raises(sync.IncompatibleCheckpoint, match="newer Holdfast.*upgrade"), sync.open(path) as store:
+    with pytest.raises(sync.IncompatibleCheckpoint, match=r"newer Holdfast.*upgrade"), sync.open(path) as store:
         store.latest("t")
 
 
@@ -189,10 +189,15 @@ def test_a_full_disk_is_unavailable_and_nothing_is_lost(path: Path) -> None:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages + 3}")
     saved = 1
-    with pytest.raises(sync.StoreUnavailable, match="full"):
+
+    def save_until_it_fails() -> None:
+        nonlocal saved
         while True:
             store.save("t", {"n": saved + 1, "text": os.urandom(9000).hex()})
             saved += 1
+
+    with pytest.raises(sync.StoreUnavailable, match="full"):
+        save_until_it_fails()
     assert [info.seq for info in store.history("t")] == list(range(saved, 0, -1))
     with backend._file.writing() as connection:
         connection.execute("PRAGMA max_page_count = 1000000")
@@ -203,7 +208,7 @@ def test_a_full_disk_is_unavailable_and_nothing_is_lost(path: Path) -> None:
 
 def test_an_error_of_the_disk_leaves_the_outcome_unknown() -> None:
     error = sqlite3.OperationalError("disk I/O error")
-    error.sqlite_errorcode = sqlite3.SQLITE_IOERR  # type: ignore[misc]
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
     assert isinstance(sqlite_file.translated(error, writing=True), sync.OutcomeUnknown)
     assert isinstance(sqlite_file.translated(error), sync.StoreUnavailable)
     assert isinstance(sqlite_file.translated(sqlite3.DatabaseError("malformed")), sync.Corrupt)

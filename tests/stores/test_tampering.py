@@ -48,7 +48,12 @@ class Tampered(FaultyBackend):
         return {name: data for name, data in found.items() if data is not None}
 
     def threads(
-        self, prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
     ) -> Listing:
         listing = self.inner.threads(prefix, statuses, labels, cursor, limit)
         return Listing([(thread, self.head(thread, head) or b"") for thread, head in listing.heads], listing.next)
@@ -149,7 +154,9 @@ def test_a_row_that_says_it_is_another_is_found_out(scene: Scene, field: str) ->
     assert scene.refused() >= 1
 
 
-@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: b"", lambda data: data + b"x", lambda data: None])
+@pytest.mark.parametrize(
+    "change", [lambda data: data[:-1], lambda data: b"", lambda data: data + b"x", lambda data: None]
+)
 def test_a_blob_cut_short_or_missing_is_found_out(scene: Scene, change: Callable[[bytes], bytes | None]) -> None:
     scene.backend.blob = lambda thread, name, data: change(data) if thread == ALPHA else data
     assert scene.refused() >= 1

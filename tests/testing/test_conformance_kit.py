@@ -68,7 +68,12 @@ class ListsTheDeleted(FaultyBackend):
     """Shows every thread of a store, whatever was asked for."""
 
     def threads(
-        self, prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
     ) -> Listing:
         return self.inner.threads(b"", (), (), cursor, limit)
 
@@ -130,7 +135,10 @@ def test_a_backend_that_loses_what_it_acknowledged_breaks_a_promise() -> None:
 
 
 def test_the_kit_refuses_to_run_without_assertions() -> None:
-    script = "from holdfast.testing.conformance import check; from holdfast.stores.memory import MemoryBackend; check(MemoryBackend)"
+    script = (
+        "from holdfast.testing.conformance import check; "
+        "from holdfast.stores.memory import MemoryBackend; check(MemoryBackend)"
+    )
     ran = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert "python -O" in ran.stderr

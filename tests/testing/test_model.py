@@ -14,13 +14,15 @@ from holdfast.testing.model import machine_for
 from holdfast.testing.places import Place
 from holdfast.testing.walk import TIGHT, Walk
 from kinds import new_place
+from rounds import TIMES
 
 PHASES = (Phase.generate, Phase.shrink)
 STEPS = 130
-WALKS = {"memory": range(34), "sqlite": range(100, 134), "file": range(200, 234)}
+WALKS = {"memory": range(34 * TIMES), "sqlite": range(1000, 1000 + 34 * TIMES), "file": range(2000, 2000 + 34 * TIMES)}
 LEAST_RESTORES = {"memory": 7_000, "sqlite": 7_000, "file": 7_000}
 
 
+@pytest.mark.faults
 def test_random_restores_are_exact(kind: str, tmp_path: Path) -> None:
     """Walks with crashes and faults on the way, the same each time: 20,000 restores over the three kinds of store."""
     assert sum(LEAST_RESTORES.values()) >= 20_000
@@ -48,11 +50,17 @@ def places(kind: str, directory: Path) -> Callable[[], Place]:
     return lambda: new_place(kind, directory)
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("faults", [False, True], ids=["undisturbed", "with faults"])
 def test_no_story_breaks_a_store(kind: str, faults: bool, tmp_path: Path) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine_for(places(kind, tmp_path), faults=faults),
-        settings=settings(max_examples=50 if kind == "memory" else 25, stateful_step_count=40, phases=PHASES, report_multiple_bugs=False),
+        settings=settings(
+            max_examples=TIMES * 50 if kind == "memory" else 25,
+            stateful_step_count=40,
+            phases=PHASES,
+            report_multiple_bugs=False,
+        ),
     )
 
 

@@ -1,20 +1,21 @@
 """A test that cannot fail proves nothing: faults planted in the engine and beneath it are caught by the model."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from holdfast.codec import decode
+from holdfast.history import edits, prune, restore, splice
 from holdfast.history import log as history_log
-from holdfast.history import restore, splice
 from holdfast.history.binding import Binding
 from holdfast.history.cells import Cell, Kind
 from holdfast.history.edits import Operation
 from holdfast.history.format import decode_header
 from holdfast.history.prune import Plan
 from holdfast.records import head as records_head
-from holdfast.records.errors import Corrupt, HoldfastError
+from holdfast.records.errors import Corrupt, HoldfastError, IncompatibleCheckpoint
 from holdfast.stores import reader, upkeep
 from holdfast.stores.backend import Backend
 from holdfast.stores.memory import MemoryBackend
@@ -71,7 +72,7 @@ def test_a_lost_acknowledged_swap_is_caught() -> None:
 
 
 def test_an_edit_that_copies_a_byte_too_few_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = history_log.edit
+    sound = edits.edit
 
     def short(*args: Any) -> list[Operation] | None:
         operations = sound(*args)
@@ -95,7 +96,7 @@ def test_a_splice_that_is_off_by_one_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_prune_that_drops_a_referenced_blob_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = upkeep.plan
+    sound = prune.plan
 
     def greedy(headers: Any, head: Any, marks: Any) -> Plan:
         found = sound(headers, head, marks)
@@ -108,7 +109,7 @@ def test_a_prune_that_drops_a_referenced_blob_is_caught(monkeypatch: pytest.Monk
 
 
 def test_a_prune_that_drops_a_needed_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = upkeep.plan
+    sound = prune.plan
 
     def greedy(headers: Any, head: Any, marks: Any) -> Plan:
         found = sound(headers, head, marks)
@@ -120,7 +121,7 @@ def test_a_prune_that_drops_a_needed_row_is_caught(monkeypatch: pytest.MonkeyPat
 
 def test_a_writer_that_trusts_equality_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """1 == True == 1.0: a cell compared by value would keep the old one."""
-    sound = history_log.edit
+    sound = edits.edit
 
     def by_value(old: Cell, kind: Kind, count: int, encoded: bytes, header: int) -> list[Operation] | None:
         if kind == old.kind and decode(old.encoded()) == decode(encoded):
@@ -144,8 +145,8 @@ def read_through_flips() -> int:
         flaky = FlipsBits(memory, seed, often=0.05)
         store = blocking_store(flaky, compress=False)
         for seq, state in states.items():
-            for read in (lambda seq=seq: store.get("t", seq), lambda: store.latest("t")):
-                _is_exact_or_an_error(read, state if read.__defaults__ else states[max(states)])
+            _is_exact_or_an_error(partial(store.get, "t", seq), state)
+            _is_exact_or_an_error(partial(store.latest, "t"), states[max(states)])
         flips += flaky.flipped
     return flips
 
@@ -163,7 +164,7 @@ def _is_exact_or_an_error(read: Callable[[], Any], expected: Any) -> None:
     try:
         checkpoint = read()
         state = checkpoint.state
-    except Corrupt:
+    except (Corrupt, IncompatibleCheckpoint):  # a flipped version is told from a digest only by the version itself
         return
     assert checkpoint is not None
     found = difference(expected, state)

@@ -101,6 +101,8 @@ class SQLiteBackend:
         if number is None or len(swap.rows) != 1 or swap.blobs or swap.consumed or swap.drop is not KEEP_ALL:
             return False
         seq, base, digest, header, body = swap.rows[0]
+        if seq >= HEAD_SEQ:
+            return False
         head = swap.head
         labels = _packed(head.labels)
         row = (
@@ -179,6 +181,8 @@ class SQLiteBackend:
 
     def _add(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
         for seq, base, digest, header, body in swap.rows:
+            if seq >= HEAD_SEQ:
+                raise StoreError(f"a thread in SQLite has at most {HEAD_SEQ - 1} rows; fork it, and go on there")
             connection.execute(self._sql["insert_row"], (number << SEQ_BITS | seq, seq - base, digest, header, body))
         for blob, data in swap.blobs.items():
             connection.execute(self._sql["insert_blob"], (number, blob, data))
@@ -332,8 +336,8 @@ class SQLiteBackend:
 
 
 def _first_number(thread: bytes) -> int:
-    """Where the number of a thread is looked for first: the leading bits of its hash."""
-    return int.from_bytes(sha256(thread).digest()[:5], "big") >> (40 - NUMBER_BITS)
+    """Where the number of a thread is looked for first: its hash, folded into the numbers there are."""
+    return int.from_bytes(sha256(thread).digest()[:5], "big") % ((1 << NUMBER_BITS) - WINDOW)
 
 
 def _rows(first: int, found: Iterable[tuple[int, int, bytes, bytes, bytes]]) -> list[Row]:

@@ -105,8 +105,8 @@ class SQLiteFile:
 
     def _set_pragmas(self, connection: sqlite3.Connection) -> None:
         level = SYNCHRONOUS[self.durability]
-        # Both take effect before the first table only. Half a row is lost at the end of each page, so larger pages hold
-        # more; and incremental vacuum lets a prune give pages back.
+        # Both take effect before the first table only. A commit writes a page, so larger ones cost more than they save
+        # in room; and incremental vacuum lets a prune give pages back.
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]

@@ -89,6 +89,4 @@ class FlipsBits(FaultyBackend):
         return {blob: self._flip(data) for blob, data in self.inner.blobs(thread, ids).items()}
 
     def _flipped(self, row: Row) -> Row:
-        return row._replace(
-            digest=self._flip(row.digest), header=self._flip(row.header), body=self._flip(row.body)
-        )
+        return row._replace(digest=self._flip(row.digest), header=self._flip(row.header), body=self._flip(row.body))

@@ -12,6 +12,8 @@ from holdfast.codec.keys import KeyRing
 from holdfast.history.tuning import Tuning
 from holdfast.records.checkpoint import Checkpoint
 from holdfast.records.errors import Conflict, Deleted, HoldfastError, NotFound, UnstorableValue
+from holdfast.records.head import decode_head
+from holdfast.records.identity import namespace_prefix, thread_key
 from holdfast.records.retention import Retention
 from holdfast.testing.faults import Crash, Fault, FaultyBackend
 from holdfast.testing.handles import blocking_store
@@ -97,7 +99,9 @@ class Driver:
         """Save a state as the next checkpoint."""
         if self._is_refused(thread, lambda store: store.save(thread, state), at):
             return
-        self._learn(thread, self._do(at, [thread], lambda store: store.save(thread, state), lambda past: past.save(state)))
+        self._learn(
+            thread, self._do(at, [thread], lambda store: store.save(thread, state), lambda past: past.save(state))
+        )
 
     def append(self, thread: str, name: str, item: Any, at: int = 0) -> None:
         """Append an item to the list of that name, if it is one."""
@@ -110,7 +114,8 @@ class Driver:
             return
         state.setdefault(name, []).append(item)
         self._learn(
-            thread, self._do(at, [thread], lambda store: store.append(thread, name, item), lambda past: past.save(state))
+            thread,
+            self._do(at, [thread], lambda store: store.append(thread, name, item), lambda past: past.save(state)),
         )
 
     def fork(self, thread: str, seq: int, to: str, at: int = 0) -> None:
@@ -234,13 +239,9 @@ class Driver:
         return past
 
     def _is_tombstone(self, thread: str, at: int) -> bool:
-        """A deleted thread refuses to be forked onto with `Deleted`; nothing else tells it from one that never was."""
-        backend = self.handles[at].backend
-        from holdfast.records.head import decode_head
-        from holdfast.records.identity import namespace_prefix, thread_key
-
+        """Only the head tells a deleted thread from one that never was."""
         key = thread_key(namespace_prefix(""), thread)
-        encoded = backend.heads([key])[0]
+        encoded = self.handles[at].backend.heads([key])[0]
         return encoded is not None and decode_head(key, encoded).deleted
 
     # Comparing

@@ -1,4 +1,4 @@
-"""Comparing values exactly: 1, True and 1.0 differ, so do -0.0 and 0.0, the order of keys counts, and nan equals nan."""
+"""Comparing values exactly: 1, True and 1.0 differ, so do -0.0 and 0.0; the order of keys counts; nan equals nan."""
 
 import math
 from collections.abc import Mapping
@@ -23,7 +23,9 @@ def _mappings(expected: Mapping[Any, Any], actual: Mapping[Any, Any], path: str)
     if len(keys) != len(others):
         return f"{path}: keys {keys!r:.200} became {others!r:.200}"
     for key, other in zip(keys, others, strict=True):
-        found = difference(key, other, f"a key of {path}") or difference(expected[key], actual[other], f"{path}[{key!r}]")
+        found = difference(key, other, f"a key of {path}") or difference(
+            expected[key], actual[other], f"{path}[{key!r}]"
+        )
         if found:
             return found
     return None

@@ -120,7 +120,12 @@ class FaultyBackend:
         return self._do("index", self.inner.index, thread, before, limit)
 
     def threads(
-        self, prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
     ) -> Listing:
         """See `Backend.threads`."""
         return self._do("threads", self.inner.threads, prefix, statuses, labels, cursor, limit)
@@ -145,7 +150,7 @@ def crash_points(
     """Run a scenario with a fault at its first call, its second, and so on until it runs through; for each way to fail.
 
     `make` gives a new, open backend each time. After each fault `check` gets the unharmed backend and the fault, and
-    raises if a promise was broken. What the scenario itself raises after a fault is expected. Returns the number of faults.
+    raises if a promise was broken. What the scenario itself raises after a fault is expected. Returns their number.
     """
     return sum(1 for how in hows for _ in _points(scenario, make, check, how, calls))
 

@@ -54,13 +54,17 @@ class States:
 
     def text(self, length: int) -> str:
         """Text that repeats in parts, so that it can be compressed, and looks alike in many places."""
-        word = self.random.choice(("step ", "käse", "message %d " % self.random.randrange(10**6)))
+        word = self.random.choice(("step ", "käse", f"message {self.random.randrange(10**6)} "))
         return (word * (length // len(word) + 1))[:length]
 
     def item(self) -> Any:
         """What a list of an agent's state holds: mostly messages."""
         if self.random.random() < 0.7:
-            return {"role": self.random.choice(("user", "assistant")), "content": self.text(self.random.choice((20, 300))), "n": self.leaf()}
+            return {
+                "role": self.random.choice(("user", "assistant")),
+                "content": self.text(self.random.choice((20, 300))),
+                "n": self.leaf(),
+            }
         return self.value(2)
 
     def value(self, depth: int = 0) -> Any:

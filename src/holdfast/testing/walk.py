@@ -10,7 +10,9 @@ from holdfast.testing.faults import EVERY_HOW, Fault
 from holdfast.testing.places import Place
 from holdfast.testing.states import States
 
-TIGHT = Tuning(inline_max=200, keyframe_rows=6, keyframe_rows_max=20, keyframe_bytes=2000, pack_max=4096, small_piece=64)
+TIGHT = Tuning(
+    inline_max=200, keyframe_rows=6, keyframe_rows_max=20, keyframe_bytes=2000, pack_max=4096, small_piece=64
+)
 """Numbers so small that a short walk meets every kind of row, blob and pack."""
 
 NAMES = ("thread", "thread/2", "../th\0read", "ßtrange")

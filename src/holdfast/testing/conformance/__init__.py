@@ -9,7 +9,7 @@
         def reopen(self, backend):                    # if anything survives a close
             return MyBackend(backend.place)
 
-`StoreConformance` is the same for a whole store over such a backend. Without pytest: `check(make)` and `check_store(make)`.
+`StoreConformance` is the same for a whole store over such a backend. Without pytest: `check(make)`, `check_store`.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def _given(kit: type[Kit], make: Callable[[], Backend], reopen: Callable[[Any], 
             return make()
 
         def reopen(self, backend: Backend) -> Backend:
-            return super().reopen(backend) if reopen is None else reopen(backend)  # type: ignore[no-any-return]
+            return super().reopen(backend) if reopen is None else reopen(backend)
 
     return Given
 

@@ -9,10 +9,22 @@ LONGEST = key("x" * 512, "n" * 128)
 HOSTILE_KEYS: tuple[bytes, ...] = tuple(
     dict.fromkeys(
         [
-            *(key(name) for name in ("..", "../x", "../../etc/passwd", "/", "a/b", "a/b/", "a//b", "~", ".", "a.", "a ")),
-            *(key(name) for name in ("a", "A", "a\0", "a\0b", "\0", "\0\0", "aa", "aaa", "ab", "b", "con", "nul", "%00")),
-            *(key(name) for name in ("\u00e9", "e\u0301", "\u0435", "e", "\ufb01", "fi", "\u200b", "\u202e", "\U0001f600")),
-            *(key(name) for name in ("'", '"', "; drop table heads", "a*", "a?", "[a]", "{a}", "a\nb", "a\\b", "-rf", "$x")),
+            *(
+                key(name)
+                for name in ("..", "../x", "../../etc/passwd", "/", "a/b", "a/b/", "a//b", "~", ".", "a.", "a ")
+            ),
+            *(
+                key(name)
+                for name in ("a", "A", "a\0", "a\0b", "\0", "\0\0", "aa", "aaa", "ab", "b", "con", "nul", "%00")
+            ),
+            *(
+                key(name)
+                for name in ("\u00e9", "e\u0301", "\u0435", "e", "\ufb01", "fi", "\u200b", "\u202e", "\U0001f600")
+            ),
+            *(
+                key(name)
+                for name in ("'", '"', "; drop table heads", "a*", "a?", "[a]", "{a}", "a\nb", "a\\b", "-rf", "$x")
+            ),
             *(key("a", namespace) for namespace in ("a", "aa", "\0", "/", "..")),
             key("aa", "a"),
             b"\x00\xff",

@@ -53,12 +53,14 @@ def promises(kit: type[Kit]) -> list[str]:
 
 
 def run(kit: type[Kit], *arguments: Any) -> int:
-    """Try every promise of a kit without pytest. Raises AssertionError at the first that is broken; returns their number.
+    """Try every promise of a kit without pytest; AssertionError at the first that is broken. Returns their number.
 
     Promises that do not apply (nothing survives a close) are not counted.
     """
     if not __debug__:
-        raise ConfigurationError("python -O removes the assertions that a conformance kit is made of; run it without -O")
+        raise ConfigurationError(
+            "python -O removes the assertions that a conformance kit is made of; run it without -O"
+        )
     return sum(_holds(kit(*arguments), name) for name in promises(kit))
 
 

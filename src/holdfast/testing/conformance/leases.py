@@ -185,4 +185,3 @@ class Leases(Kit):
         assert new > token + 1
         line.refused(ready)
         assert line.seqs == [1]
-

@@ -1,4 +1,4 @@
-"""What the kits for whole stores share: handles on one place, in either world, and a state that has everything in it."""
+"""What the kits for whole stores share: handles on one place, in either world, and a state with everything in it."""
 
 from asyncio import Runner
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ParamSpec
 from uuid import UUID
 
 from holdfast import sync
@@ -18,6 +18,8 @@ from holdfast.testing.clock import Clock
 from holdfast.testing.conformance.kit import Kit
 from holdfast.testing.conformance.worlds import awaited
 from holdfast.testing.handles import blocking_store
+
+P = ParamSpec("P")
 
 EVERYTHING: dict[str, Any] = {
     "none": None,
@@ -100,10 +102,10 @@ class StoreKit(Kit):
         return Path(self._directory.name)
 
 
-def raises(error: type[HoldfastError], call: Callable[[], object]) -> HoldfastError:
+def raises(error: type[HoldfastError], call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> HoldfastError:
     """The error that the call must raise."""
     try:
-        call()
+        call(*args, **kwargs)
     except error as raised:
         return raised
     raise AssertionError(f"{error.__name__} was not raised")

@@ -15,25 +15,37 @@ class Reading(StoreKit):
         """None, and `NotFound` for anything more particular."""
         store = self.store()
         assert store.latest("t") is None
-        raises(NotFound, lambda: store.get("t", 1))
-        raises(NotFound, lambda: store.thread("t"))
-        raises(NotFound, lambda: store.history("t"))
+        raises(NotFound, store.get, "t", 1)
+        raises(NotFound, store.thread, "t")
+        raises(NotFound, store.history, "t")
 
     def test_a_seq_that_is_not_there_is_not_found(self) -> None:
         """Before the first, after the last, or no number of a row."""
         store = self.store()
         store.save("t", 1)
         for seq in (0, -1, 2, 1 << 40):
-            raises(NotFound, lambda seq=seq: store.get("t", seq))  # type: ignore[misc]
+            raises(NotFound, store.get, "t", seq)
 
     def test_an_id_that_is_none_is_not_found(self) -> None:
         """Whatever text it is; what is no text is an invalid id."""
         store = self.store()
         checkpoint = store.save("t", 1)
         life = checkpoint.id.partition(".")[2]
-        for text in ("", "t", "@", "t@", "t@1", "t@x.y", "t@1.", f"u@1.{life}", f"t@2.{life}", "t@1.ffffffff", f"t@٣.{life}"):
-            raises(NotFound, lambda text=text: store.load(text))  # type: ignore[misc]
-        raises(InvalidId, lambda: store.load(5))  # type: ignore[arg-type]
+        for text in (
+            "",
+            "t",
+            "@",
+            "t@",
+            "t@1",
+            "t@x.y",
+            "t@1.",
+            f"u@1.{life}",
+            f"t@2.{life}",
+            "t@1.ffffffff",
+            f"t@٣.{life}",
+        ):
+            raises(NotFound, store.load, text)
+        raises(InvalidId, store.load, 5)  # type: ignore[arg-type]
 
     def test_an_id_is_found_whatever_its_thread_is_called(self) -> None:
         """Thread ids may look like checkpoint ids."""
@@ -120,9 +132,9 @@ class Histories(StoreKit):
         store = self.store()
         store.save("t", 1)
         for limit in (0, -1, 10**9):
-            raises(ConfigurationError, lambda limit=limit: store.history("t", limit=limit))  # type: ignore[misc]
-            raises(ConfigurationError, lambda limit=limit: store.threads(limit=limit))  # type: ignore[misc]
-        raises(ConfigurationError, lambda: store.history("t", cursor="nonsense"))
+            raises(ConfigurationError, store.history, "t", limit=limit)
+            raises(ConfigurationError, store.threads, limit=limit)
+        raises(ConfigurationError, store.history, "t", cursor="nonsense")
 
     def test_a_long_history_is_whole(self) -> None:
         """Hundreds of rows, read through pages of pages."""
@@ -202,7 +214,7 @@ class Threads(StoreKit):
         """Anything else is refused."""
         store = self.store()
         for labels in ({"app": 1}, {1: "x"}):
-            raises(UnstorableValue, lambda labels=labels: store.save("t", 1, labels=labels))  # type: ignore[misc, arg-type]
+            raises(UnstorableValue, store.save, "t", 1, labels=labels)  # type: ignore[arg-type]
 
     def test_stats_count_what_is_there(self) -> None:
         """Threads, rows, bytes, and threads by status."""

@@ -54,9 +54,9 @@ class Forking(StoreKit):
         store = self.store()
         checkpoint = store.save("t", 1)
         store.save("taken", 2)
-        raises(Conflict, lambda: store.fork(checkpoint.id, "taken"))
-        raises(Conflict, lambda: store.fork(checkpoint.id, "t"))
-        raises(NotFound, lambda: store.fork("t@9.00000000", "f"))
+        raises(Conflict, store.fork, checkpoint.id, "taken")
+        raises(Conflict, store.fork, checkpoint.id, "t")
+        raises(NotFound, store.fork, "t@9.00000000", "f")
         assert store.get("taken", 1).state == 2
 
     def test_a_fork_has_its_own_keys(self) -> None:
@@ -126,9 +126,9 @@ class Moving(StoreKit):
         """`Conflict`, also for a deleted thread."""
         path = self._bundle()
         store = self.store()
-        raises(Conflict, lambda: store.import_(path))
+        raises(Conflict, store.import_, path)
         store.delete("t")
-        raises(Conflict, lambda: store.import_(path))
+        raises(Conflict, store.import_, path)
         store.revive("t")
         assert store.import_(path) == "t"
         assert store.get("t", 8).state == state_at(8)
@@ -137,12 +137,12 @@ class Moving(StoreKit):
         """With the key it opens, without it does not; and a plain one is refused where keys are given."""
         path = self._bundle(keys=b"k" * 32)
         store = self.store(MemoryBackend())
-        raises(KeyUnavailable, lambda: store.import_(path))
-        raises(KeyUnavailable, lambda: store.import_(path, keys=b"x" * 32))
+        raises(KeyUnavailable, store.import_, path)
+        raises(KeyUnavailable, store.import_, path, keys=b"x" * 32)
         assert store.import_(path, keys=b"k" * 32) == "t"
         plain = str(self.directory / "plain")
         store.export("t", plain)
-        raises(Corrupt, lambda: store.import_(plain, to="u", keys=b"k" * 32))
+        raises(Corrupt, store.import_, plain, to="u", keys=b"k" * 32)
 
     def test_a_damaged_bundle_is_refused(self) -> None:
         """Cut short, changed, or no bundle at all: `Corrupt`, and nothing is imported."""
@@ -158,13 +158,13 @@ class Moving(StoreKit):
             whole + b"more",
         ):
             damaged.write_bytes(data)
-            raises(Corrupt, lambda: store.import_(damaged))
-        raises(NotFound, lambda: store.import_(self.directory / "missing"))
+            raises(Corrupt, store.import_, damaged)
+        raises(NotFound, store.import_, self.directory / "missing")
         assert list(store.threads()) == []
 
     def test_what_is_not_there_cannot_be_exported(self) -> None:
         """`NotFound`, and no file."""
-        raises(NotFound, lambda: self.store().export("never", self.directory / "file"))
+        raises(NotFound, self.store().export, "never", self.directory / "file")
         assert not (self.directory / "file").exists()
 
     def test_a_backup_is_a_store(self) -> None:
@@ -178,7 +178,7 @@ class Moving(StoreKit):
         store.delete("gone")
         path = self.directory / "backup.db"
         store.backup(path)
-        raises(Conflict, lambda: store.backup(path))
+        raises(Conflict, store.backup, path)
         backend = self._keep(SQLiteBackend(str(path)))
         copy, copied = self.store(backend), self.store(backend, namespace="other")
         assert seqs(copy, "t") == seqs(store, "t")

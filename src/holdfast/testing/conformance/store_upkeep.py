@@ -40,9 +40,9 @@ class Deleting(StoreKit):
         store.delete("never")
         for handle in (store, self.store()):
             assert handle.latest("t") is None
-            raises(NotFound, lambda handle=handle: handle.get("t", 1))  # type: ignore[misc]
-            raises(NotFound, lambda handle=handle: handle.load(checkpoint.id))  # type: ignore[misc]
-            raises(NotFound, lambda handle=handle: handle.history("t"))  # type: ignore[misc]
+            raises(NotFound, handle.get, "t", 1)
+            raises(NotFound, handle.load, checkpoint.id)
+            raises(NotFound, handle.history, "t")
             assert [info.thread_id for info in handle.threads()] == ["other"]
         assert store.verify().ok
 
@@ -58,15 +58,15 @@ class Deleting(StoreKit):
         assert new.seq == 1
         assert new.id != old.id
         assert new.parent_id is None
-        raises(NotFound, lambda: store.load(old.id))
+        raises(NotFound, store.load, old.id)
         assert store.get("t", 1).state == {"a": 2}
 
     def test_only_the_deleted_can_be_revived(self) -> None:
         """`NotFound` for a thread that is there, and for one that never was."""
         store = self.store()
         store.save("t", 1)
-        raises(NotFound, lambda: store.revive("t"))
-        raises(NotFound, lambda: store.revive("never"))
+        raises(NotFound, store.revive, "t")
+        raises(NotFound, store.revive, "never")
 
     def test_a_deleted_checkpoint_is_hidden(self) -> None:
         """Only that one; the others stay as they were."""
@@ -75,9 +75,9 @@ class Deleting(StoreKit):
         gone = store.get("t", 3).id
         store.delete_checkpoint(gone)
         assert seqs(store, "t") == [6, 5, 4, 2, 1]
-        raises(NotFound, lambda: store.get("t", 3))
-        raises(NotFound, lambda: store.load(gone))
-        raises(NotFound, lambda: store.delete_checkpoint(gone))
+        raises(NotFound, store.get, "t", 3)
+        raises(NotFound, store.load, gone)
+        raises(NotFound, store.delete_checkpoint, gone)
         for seq in (1, 2, 4, 5, 6):
             assert store.get("t", seq).state == state_at(seq)
 
@@ -97,7 +97,7 @@ class Deleting(StoreKit):
         assert seqs(store, "t") == [added.seq, 2, 1]
         for seq in (added.seq, 2):
             store.delete_checkpoint(store.get("t", seq).id)
-        raises(Conflict, lambda: store.delete_checkpoint(store.get("t", 1).id))
+        raises(Conflict, store.delete_checkpoint, store.get("t", 1).id)
         latest = store.latest("t")
         assert latest is not None
         assert latest.state == state_at(1)
@@ -114,7 +114,7 @@ class Pruning(StoreKit):
                 if seq in kept:
                     assert handle.get("t", seq).state == state_at(seq)
                 else:
-                    raises(NotFound, lambda seq=seq, handle=handle: handle.get("t", seq))  # type: ignore[misc]
+                    raises(NotFound, handle.get, "t", seq)
         report = store.verify()
         assert report.ok, report.problems
 
@@ -221,7 +221,7 @@ class Pruning(StoreKit):
 
     def test_prune_takes_the_stores_own_retention(self) -> None:
         """Without one it asks for it."""
-        raises(ConfigurationError, lambda: self.store().prune())
+        raises(ConfigurationError, self.store().prune)
         store = self.store(retention=Retention(keep_last=1))
         grown(store, "t", 3)
         assert store.prune().checkpoints == 2

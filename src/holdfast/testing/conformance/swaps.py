@@ -77,7 +77,12 @@ class Swaps(Kit):
         line = Line(self.opened())
         line.put(head(3, token=7))
         stale = line.swap(head(4), rows(4))
-        for fields in ({"digest": b"x" * 16}, {"incarnation": b"y" * 16}, {"token": 8}, {"owner": "o", "expires_at": 9}):
+        for fields in (
+            {"digest": b"x" * 16},
+            {"incarnation": b"y" * 16},
+            {"token": 8},
+            {"owner": "o", "expires_at": 9},
+        ):
             line.put(head(3, **fields))
             line.refused(stale)
             assert line.encoded == line.stored

@@ -1,4 +1,4 @@
-"""One set of tests for both worlds: an awaitable store, driven by an event loop of its own, looks like a blocking one."""
+"""One set of tests for both worlds: an awaitable store, driven by its own event loop, looks like a blocking one."""
 
 from asyncio import Runner
 from collections.abc import Callable
