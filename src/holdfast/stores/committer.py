@@ -52,6 +52,11 @@ class Committer:
                 if not ticket.settled:
                     self._commit(self._take(), wait=True)
 
+    def relieve(self) -> None:
+        """Commit one batch on this thread: what a write does before it joins a queue that is full."""
+        with self._commit_lock:
+            self._commit(self._take(), wait=True)
+
     def nudge(self) -> None:
         """Commit a lone small write at once; leave anything more to the writer thread."""
         if not self._queue:

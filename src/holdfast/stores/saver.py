@@ -28,6 +28,8 @@ class Saver:
             writer = self.writers.get(thread)
             if writer is None:
                 writer, known_fresh = await self._writer(thread), True
+            if self._committer.is_full:
+                await self._ports.perform(self._committer.relieve)
             try:
                 if intent.size < LARGE_BYTES:
                     proposal = writer.propose(intent, self._ports.now(), self._committer.submit)

@@ -1,0 +1,126 @@
+"""Group commit: who shares a batch, who is refused alone, and what happens to those who wait."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from holdfast.ports import Ticket
+from holdfast.records.errors import StoreUnavailable
+from holdfast.records.head import Head
+from holdfast.records.rows import Swap
+from holdfast.stores import committer as module
+from holdfast.stores.backend import Busy
+from holdfast.stores.committer import Committer
+from holdfast.stores.memory import MemoryBackend
+
+
+class Recording(MemoryBackend):
+    """A memory backend that remembers its batches and fails where it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[list[bytes]] = []
+        self.failures: list[Exception] = []
+        self.poisoned = b""
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        self.batches.append([swap.thread for swap in swaps])
+        if self.failures:
+            raise self.failures.pop()
+        if any(swap.thread == self.poisoned for swap in swaps):
+            raise StoreUnavailable("a poisoned thread")
+        return super().swap(swaps, wait=wait)
+
+
+def swap(thread: bytes, expected: bytes, replacement: bytes, size: int = 10) -> Swap:
+    return Swap(thread, expected, replacement, Head(status="idle"), size=size)
+
+
+def submitted(committer: Committer, *swaps: Swap) -> list[Ticket]:
+    tickets = [Ticket() for _ in swaps]
+    for ticket, each in zip(tickets, swaps, strict=True):
+        committer.submit(ticket, each)
+    return tickets
+
+
+def test_writes_of_one_thread_that_follow_each_other_are_one_item() -> None:
+    backend = Recording()
+    committer = Committer(backend)
+    tickets = submitted(committer, swap(b"\0a", b"", b"1"), swap(b"\0b", b"", b"1"), swap(b"\0a", b"1", b"2"))
+    committer.drive(tickets[0])
+    assert [ticket.result() for ticket in tickets] == [True, True, True]
+    assert backend.batches == [[b"\0a", b"\0b"]]
+    assert backend.heads([b"\0a", b"\0b"]) == [b"2", b"1"]
+
+
+def test_a_write_that_does_not_follow_the_one_before_it_is_refused_alone() -> None:
+    backend = Recording()
+    committer = Committer(backend)
+    tickets = submitted(committer, swap(b"\0a", b"", b"1"), swap(b"\0a", b"", b"2"), swap(b"\0b", b"", b"1"))
+    committer.drive(tickets[2])
+    assert [ticket.result() for ticket in tickets] == [True, False, True]
+    assert backend.heads([b"\0a"]) == [b"1"]
+
+
+def test_one_bad_item_does_not_fail_the_others_of_its_batch() -> None:
+    backend = Recording()
+    backend.poisoned = b"\0b"
+    committer = Committer(backend)
+    tickets = submitted(committer, swap(b"\0a", b"", b"1"), swap(b"\0b", b"", b"1"), swap(b"\0c", b"", b"1"))
+    committer.drive(tickets[0])
+    assert tickets[0].result()
+    assert tickets[2].result()
+    with pytest.raises(StoreUnavailable):
+        tickets[1].result()
+
+
+def test_whatever_a_batch_raises_reaches_everyone_who_waits_for_it() -> None:
+    backend = Recording()
+    backend.failures = [RuntimeError("a bug")]
+    committer = Committer(backend)
+    tickets = submitted(committer, swap(b"\0a", b"", b"1"), swap(b"\0b", b"", b"1"))
+    committer.drive(tickets[0])
+    for ticket in tickets:
+        with pytest.raises(RuntimeError):
+            ticket.result()
+
+
+def test_a_lone_small_write_is_committed_at_once_by_a_nudge() -> None:
+    committer = Committer(Recording())
+    (ticket,) = submitted(committer, swap(b"\0a", b"", b"1"))
+    committer.nudge()
+    assert ticket.settled
+
+
+def test_a_lone_write_that_would_have_to_wait_goes_to_the_writer_thread() -> None:
+    backend = Recording()
+    backend.failures = [Busy()]
+    committer = Committer(backend)
+    (ticket,) = submitted(committer, swap(b"\0a", b"", b"1"))
+    committer.nudge()
+    committer.drive(ticket)
+    assert ticket.result()
+    assert len(backend.batches) == 2
+
+
+def test_a_full_queue_is_relieved_by_a_batch_on_the_spot() -> None:
+    backend = Recording()
+    committer = Committer(backend)
+    tickets = submitted(committer, swap(b"\0a", b"", b"1", size=module.BACKLOG_BYTES + 1))
+    was_full = committer.is_full
+    committer.relieve()
+    assert (was_full, committer.is_full) == (True, False)
+    assert tickets[0].result()
+
+
+def test_a_batch_is_bounded_in_bytes_and_in_number() -> None:
+    backend = Recording()
+    committer = Committer(backend)
+    half = module.BATCH_BYTES // 2 + 1
+    swaps = [swap(b"\0%c" % letter, b"", b"1", size=half) for letter in b"abc"]
+    many = [swap(b"\0z%03d" % number, b"", b"1", size=1) for number in range(module.BATCH_SWAPS + 1)]
+    tickets = submitted(committer, *swaps, *many)
+    committer.drive(tickets[-1])
+    assert all(ticket.result() for ticket in tickets)
+    assert len(backend.batches[0]) == 2
+    assert max(map(len, backend.batches)) <= module.BATCH_SWAPS
