@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from threading import Event, Lock, get_ident
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from weakref import WeakSet
 
 from holdfast.records.errors import ConfigurationError
 
@@ -20,6 +21,31 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
+
+class Forkable(Protocol):
+    """What holds locks or threads, which a forked child has no use for."""
+
+    def after_fork(self) -> None:
+        """Begin anew, in the child."""
+        ...
+
+
+_forkables: "WeakSet[Forkable]" = WeakSet()
+
+
+def reset_after_fork(forkable: Forkable) -> None:
+    """Have this reset in every forked child, before anything else runs there."""
+    _forkables.add(forkable)
+
+
+def _after_fork() -> None:
+    global _settling  # noqa: PLW0603  the child must not wait for a lock that nobody will release
+    _settling = Lock()
+    for forkable in list(_forkables):
+        forkable.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 _settling = Lock()
 """One lock for all tickets: it is held for a moment, and a lock for each would cost more than it saves."""

@@ -6,7 +6,9 @@ It is known twice: as `chunks` (bytes in memory, to compare with) and as `pieces
 
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
+from holdfast.codec.limits import DEFAULT
 from holdfast.codec.pieces import container_header
+from holdfast.records.errors import LimitExceeded
 
 Path: TypeAlias = tuple[str, ...]
 Kind: TypeAlias = Literal["value", "list", "map"]
@@ -88,7 +90,9 @@ class Cell:
         return b"".join(chunks if self.kind == "value" else (container_header(self.kind, self.count), *chunks))
 
     def with_appended(self, item: bytes, stored: Piece) -> "Cell":
-        """This list with one more encoded item, at flat cost."""
+        """This list with one more encoded item, at flat cost. Refuses what a load would refuse."""
+        if self.size + len(item) > DEFAULT.size or self.count >= DEFAULT.items:
+            raise LimitExceeded(f"a list of {self.count} items and {self.size} bytes cannot take another {len(item)}")
         return Cell(self.kind, self.count + 1, self.size + len(item), self.pieces.plus(stored), self.chunks.plus(item))
 
 

@@ -14,7 +14,7 @@ NESTED_KEYS = 64
 NESTED_LEVELS = 2
 
 
-def _is_key(key: object) -> bool:
+def is_key(key: object) -> bool:
     """True for a key that a path can hold: a str without lone surrogates, which the codec has to wrap."""
     if type(key) is not str:
         return False
@@ -28,7 +28,7 @@ def _is_key(key: object) -> bool:
 
 
 def _opens(value: dict[Any, Any], level: int) -> bool:
-    return level <= NESTED_LEVELS and 0 < len(value) <= NESTED_KEYS and all(map(_is_key, value))
+    return level <= NESTED_LEVELS and 0 < len(value) <= NESTED_KEYS and all(map(is_key, value))
 
 
 def _open_into(opened: dict[Path, Any], value: dict[str, Any], path: Path, level: int) -> None:
@@ -41,7 +41,7 @@ def _open_into(opened: dict[Path, Any], value: dict[str, Any], path: Path, level
 
 def open_state(state: Any, root: Path) -> dict[Path, Any]:
     """The state's cells by path; a single cell at `root` if it cannot be opened."""
-    if type(state) is dict and 0 < len(state) <= TOP_KEYS and all(map(_is_key, state)):
+    if type(state) is dict and 0 < len(state) <= TOP_KEYS and all(map(is_key, state)):
         opened: dict[Path, Any] = {}
         _open_into(opened, state, root, 1)
         return opened

@@ -59,7 +59,7 @@ def needed_rows(headers: Iterable[Header], head: Head, marks: Marks) -> set[int]
     """The rows that some visible row, or the head, needs to be restored. Above the floor the journal has no gaps."""
     needed = set(range(head.base, head.seq + 1))
     for header in headers:
-        if marks.shows(header.seq):
+        if marks.shows(header.seq) or header.seq == head.checkpoint:
             needed.update(range(header.base, header.seq + 1))
     return needed
 

@@ -66,7 +66,7 @@ class CheckpointId(NamedTuple):
             raise InvalidId(f"checkpoint id must be a str, not {type(text).__name__}")
         thread_id, at, tail = text.rpartition("@")
         seq, _, life = tail.partition(".")
-        if not at or not (seq.isascii() and seq.isdigit()) or not life:
+        if not at or not (seq.isascii() and seq.isdigit() and len(seq) < 16) or not life:
             raise NotFound(f"{text!r} is not a checkpoint id; one looks like 'my-thread@7.1f9a3c2e'")
         return cls(thread_id, int(seq), life)
 

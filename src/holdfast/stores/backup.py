@@ -7,7 +7,7 @@ import os
 from zlib import crc32
 
 from holdfast.history.format import all_blob_ids, read_header
-from holdfast.records.errors import Conflict
+from holdfast.records.errors import ConfigurationError, Conflict
 from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Row, Swap
@@ -21,6 +21,8 @@ def back_up(source: Backend, path: str) -> None:
     """Copy everything into a new file at `path`; `Conflict` if there is one already."""
     from holdfast.stores.sqlite import SQLiteBackend
 
+    if "\0" in path:
+        raise ConfigurationError(f"{path!r} is not a path")
     if os.path.lexists(path):
         raise Conflict(f"{path} exists already; a backup needs a new file")
     target = SQLiteBackend(path, Durability.DURABLE)

@@ -27,7 +27,6 @@ LENGTH_BYTES = 8
 DIGEST_BYTES = 16
 IDENTITY = b"holdfast bundle"
 ATTEMPTS = 8
-MAX_FRAME = 1 << 40
 Entropy = Callable[[int], bytes]
 
 
@@ -49,7 +48,8 @@ class _Frames:
         if not start:
             return None
         identity, length = self._identity(), int.from_bytes(start[:LENGTH_BYTES], "big")
-        payload = file.read(length) if length < MAX_FRAME else b""
+        left = os.fstat(file.fileno()).st_size - file.tell()
+        payload = file.read(length) if length <= left else b""
         if len(payload) != length or _digest(identity, payload) != start[LENGTH_BYTES:]:
             raise Corrupt("the bundle is damaged or cut short", record="bundle")
         return decode(self._seal.unseal(payload, identity, record="bundle"))
@@ -75,7 +75,7 @@ def export_thread(reader: Reader, thread: bytes, path: str, ring: KeyRing | None
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)  # noqa: PTH105
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise StoreUnavailable(f"cannot write {path}: {error}") from error
 
 
@@ -154,16 +154,23 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             frames = list(_read_frames(file, path, ring))
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise NotFound(f"cannot read {path}: {error}") from error
-    about = _checked(frames, path)
-    thread = reader.sealing.key(about["thread_id"] if to is None else to)
+    try:
+        about = _checked(frames, path)
+        source = about["thread_id"]
+    except (KeyError, IndexError, TypeError) as error:
+        raise Corrupt(f"{path} is not a bundle that export wrote: {error!r}", record="bundle") from error
+    thread = reader.sealing.key(source if to is None else to)
     seen = reader.seen(thread)
     if seen is not None and (seen.head.seq or seen.head.deleted):
         raise Conflict(
             f"thread {thread_id_of(thread)!r} exists already (or was deleted); import it under another id: to="
         )
-    swap = _transcribe(reader, thread, seen, about, frames[1:-1], entropy, same_life=to in {None, about["thread_id"]})
+    try:
+        swap = _transcribe(reader, thread, seen, about, frames[1:-1], entropy, same_life=to in {None, source})
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        raise Corrupt(f"{path} is not a bundle that export wrote: {error!r}", record="bundle") from error
     if not reader.backend.swap([swap])[0]:
         raise Conflict(f"thread {thread_id_of(thread)!r} came into being meanwhile")
     return thread_id_of(thread)

@@ -5,12 +5,11 @@ as one batch (a thread hop costs as much as an fsync). A write in the queue belo
 waits for it does not cancel the write.
 """
 
-import os
 from collections import deque
 from threading import Condition, Lock, Thread
 
-from holdfast.ports import Ticket
-from holdfast.records.errors import StoreError, StoreUnavailable
+from holdfast.ports import Ticket, reset_after_fork
+from holdfast.records.errors import StoreUnavailable
 from holdfast.records.rows import Swap
 from holdfast.stores.backend import Backend, Busy
 
@@ -27,12 +26,17 @@ class Committer:
     def __init__(self, backend: Backend, *, inline: bool = True) -> None:
         self._backend = backend
         self.inline = inline and backend.inline
+        self.after_fork()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Nothing waits: in a forked child, what the parent queued is the parent's to commit."""
         self._queue: deque[tuple[Ticket, Swap]] = deque()
         self._queued_bytes = 0
         self._queue_lock = Lock()
         self._woken = Condition(self._queue_lock)
         self._commit_lock = Lock()
-        self._writer_process = 0
+        self._writing = False
 
     @property
     def is_full(self) -> bool:
@@ -82,19 +86,25 @@ class Committer:
     def _wake_writer(self) -> None:
         with self._queue_lock:
             self._woken.notify()
-            # A forked child has its parent's committer but none of its threads.
-            if self._writer_process == os.getpid():
+            if self._writing:
                 return
-            self._writer_process = os.getpid()
+            self._writing = True
         Thread(target=self._write, name="holdfast-writer", daemon=True).start()
 
     def _write(self) -> None:
+        try:
+            self._write_until_idle()
+        except BaseException:
+            self._writing = False
+            raise
+
+    def _write_until_idle(self) -> None:
         while True:
             with self._commit_lock:
                 self._commit(self._take(), wait=True)
             with self._queue_lock:
                 if not self._queue and not self._woken.wait(IDLE_SECONDS) and not self._queue:
-                    self._writer_process = 0
+                    self._writing = False
                     return
 
     def _take(self) -> list[tuple[Ticket, Swap]]:
@@ -148,7 +158,7 @@ class Committer:
         for swap in swaps:
             try:
                 outcomes += self._backend.swap([swap])
-            except StoreError as error:
+            except BaseException as error:  # noqa: BLE001  as above
                 outcomes.append(error)
         return outcomes
 

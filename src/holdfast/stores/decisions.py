@@ -30,11 +30,11 @@ def check_not_held(head: Head, name: str, now: int) -> None:
 
 
 def check_may_write(head: Head, name: str, token: int | None, now: int) -> None:
-    """A run writes under its token; a one-shot write (no token) only where no run holds the thread."""
+    """A run writes under its token until it releases it; a one-shot write (no token) where no run holds the thread."""
     check_not_deleted(head, name)
     if token is None:
         check_not_held(head, name, now)
-    elif head.token != token:
+    elif head.token != token or not head.owner:
         raise Fenced(f"thread {name!r} was taken over (token {head.token}, ours was {token})")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from threading import Lock
 
 from holdfast.history.tuning import Tuning
+from holdfast.ports import reset_after_fork
 from holdfast.records.errors import ConfigurationError, StoreClosed
 from holdfast.records.head import Head
 from holdfast.records.reports import Guarantee
@@ -54,6 +55,11 @@ class MemoryBackend:
         self._threads: dict[bytes, _Thread] = {}
         self._lock = Lock()
         self._closed = False
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """A forked child has a copy of its own, and no use for a lock that a thread of its parent may hold."""
+        self._lock = Lock()
 
     def open(self) -> None:
         """Nothing to do."""

@@ -139,7 +139,9 @@ class Reader:
 
     def _headers(self, thread: bytes, head: Head, before: int | None, limit: int | None) -> list[Header]:
         binding = self.binding(thread, head)
-        rows = [row for row in self.backend.index(thread, before, limit) if row.seq <= head.seq]
+        # Rows above the head were written since it was read; they are not part of this view.
+        before = head.seq + 1 if before is None else min(before, head.seq + 1)
+        rows = self.backend.index(thread, before, limit)
         _check_gaps(binding, head, before, rows, complete=limit is None or len(rows) < limit)
         return [decode_header(binding, row) for row in rows]
 

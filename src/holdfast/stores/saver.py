@@ -1,7 +1,7 @@
 """The write path: a change becomes a row, the row is committed, and a stale writer is brought up to date."""
 
 from holdfast.ports import Ports
-from holdfast.records.errors import Conflict, Deleted, LeaseHeld, OutcomeUnknown
+from holdfast.records.errors import Conflict, Deleted, KeyReused, LeaseHeld, OutcomeUnknown
 from holdfast.records.identity import thread_id_of
 from holdfast.stores.committer import Committer
 from holdfast.stores.reader import Reader
@@ -36,7 +36,7 @@ class Saver:
                 else:
                     now = self._ports.now()
                     proposal = await self._ports.perform(writer.propose, intent, now, self._committer.submit)
-            except (Conflict, Deleted, LeaseHeld):
+            except (Conflict, Deleted, KeyReused, LeaseHeld):
                 if known_fresh:
                     raise
                 known_fresh = await self._refresh(writer, writer.epoch)

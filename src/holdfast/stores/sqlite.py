@@ -1,5 +1,6 @@
 """Threads in one SQLite file: the default store. A swap is one transaction; many processes may share the file."""
 
+import logging
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -9,14 +10,16 @@ from hashlib import sha256
 import msgspec
 
 from holdfast.history.tuning import Tuning
-from holdfast.records.errors import ConfigurationError, Corrupt, StoreError
+from holdfast.records.errors import ConfigurationError, Corrupt, StoreError, StoreUnavailable
 from holdfast.records.head import Head, decode_head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing
 from holdfast.stores.sql import statements
-from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, translated
+from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, roll_back, translated
+
+logger = logging.getLogger("holdfast")
 
 SEQ_BITS = 28
 NUMBER_BITS = 35
@@ -24,6 +27,7 @@ WINDOW = 16
 HEAD_SEQ = (1 << SEQ_BITS) - 1
 """The seq under which a thread's head is kept, behind all its rows."""
 NUMBERS_KEPT = 65536
+LAST = 1 << 62
 
 
 class SQLiteBackend:
@@ -132,17 +136,13 @@ class SQLiteBackend:
             writing = True
             connection.execute("COMMIT")
         except (sqlite3.Error, *ODDITIES) as error:
-            self._roll_back(connection)
+            roll_back(connection)
             raise translated(error, writing=writing) from error
-        except StoreError:
-            self._roll_back(connection)
+        except BaseException:
+            # Also a KeyboardInterrupt: a transaction left open would swallow what is written next.
+            roll_back(connection)
             raise
         return outcomes
-
-    @staticmethod
-    def _roll_back(connection: sqlite3.Connection) -> None:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
 
     def _swap_in(self, connection: sqlite3.Connection, swap: Swap) -> bool:
         if self._swap_lone_row(connection, swap):
@@ -189,8 +189,6 @@ class SQLiteBackend:
 
     def _drop(self, connection: sqlite3.Connection, number: int, drop: Drop, consumed: tuple[str, ...]) -> None:
         connection.executemany(self._sql["drop_post"], [(number, key) for key in consumed])
-        if drop.secure:
-            connection.execute("PRAGMA secure_delete = ON")
         ranges = [(0, HEAD_SEQ)] if drop.everything else drop.rows
         bounds = [(number << SEQ_BITS | start, (number << SEQ_BITS) + stop) for start, stop in ranges]
         connection.executemany(self._sql["drop_rows"], bounds)
@@ -200,15 +198,20 @@ class SQLiteBackend:
             connection.execute(self._sql["drop_posts"], (number,))
 
     def _give_back(self, connection: sqlite3.Connection, swaps: Sequence[Swap]) -> None:
-        """Return free pages to the file system, and leave nothing of what was dropped in the log."""
+        """Return free pages to the file system; after a secure drop, leave nothing of it in the log either.
+
+        What was dropped is gone already, so a failure here is only logged, unless it was to be secure.
+        """
+        is_secure = any(swap.drop.secure for swap in swaps)
         try:
             # A script is stepped to its end; `execute` would free a single page.
             connection.executescript("PRAGMA incremental_vacuum")
-            if any(swap.drop.secure for swap in swaps):
-                connection.execute("PRAGMA secure_delete = OFF")
-            self._file.checkpoint("TRUNCATE")
+            is_empty = self._file.checkpoint("TRUNCATE" if is_secure else "PASSIVE")
         except sqlite3.Error as error:
-            raise translated(error) from error
+            logger.warning("SQLite could not give back pages: %s", error)
+            is_empty = False
+        if is_secure and not is_empty:
+            raise StoreUnavailable("the past is dropped, but a reader kept SQLite from emptying its log; erase again")
 
     # Threads and their numbers
 
@@ -321,9 +324,12 @@ class SQLiteBackend:
                     number = self._create(connection, thread, b"")
                 count = connection.execute(self._sql["insert_post"], (number, key, value)).rowcount
                 connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                self._roll_back(connection)
+            except (sqlite3.Error, *ODDITIES) as error:
+                roll_back(connection)
                 raise translated(error, writing=True) from error
+            except BaseException:
+                roll_back(connection)
+                raise
         return count == 1
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:
@@ -351,7 +357,7 @@ def _listing_query(
 ) -> tuple[str, list[object]]:
     """One more than `limit` is asked for, to know whether there is a next page."""
     conditions = ["born < ?", "substr(thread, 1, ?) = ?"]
-    parameters: list[object] = [(1 << 62) if cursor is None else int(cursor), len(prefix), prefix]
+    parameters: list[object] = [LAST if cursor is None else min(int(cursor), LAST), len(prefix), prefix]
     if statuses:
         conditions.append(f"status IN ({_marks(statuses)})")
         parameters += statuses

@@ -7,6 +7,7 @@ and makes waiting fair instead of a poll.
 """
 
 import fcntl
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, RLock
 
+from holdfast.ports import reset_after_fork
 from holdfast.records.errors import (
     ConfigurationError,
     Corrupt,
@@ -35,6 +37,9 @@ MEMORY = ":memory:"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 
 
+logger = logging.getLogger("holdfast")
+_inherited: list[sqlite3.Connection | None] = []
+"""Connections of a parent process: referred to, so that the child never closes them."""
 ODDITIES = (UnicodeDecodeError, MemoryError, OverflowError, TypeError, ValueError)
 """What a damaged file can make Python's sqlite3 raise beside its own errors: text, types and lengths that cannot be."""
 
@@ -53,7 +58,8 @@ class SQLiteFile:
     """Connections to one database. `:memory:` has a single one, private to this object."""
 
     def __init__(self, path: str, durability: Durability) -> None:
-        self.path = path
+        # Resolved once: what the process does with its directory, or a link, must not lead to another file or gate.
+        self.path = path if path == MEMORY else os.path.realpath(path)
         self.durability = durability
         self._lock = RLock()
         self._readers: list[sqlite3.Connection] = []
@@ -63,6 +69,20 @@ class SQLiteFile:
         self._process = 0
         self._pages = 0
         self._closed = False
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a forked child: the parent's connections are not ours to use, nor to close, and its locks may be held."""
+        self._lock = RLock()
+        self._readers_lock = Lock()
+        if self.in_memory:
+            self._process = os.getpid() if self._process else 0
+            return
+        _inherited.extend((*self._readers, self._writer))
+        self._readers, self._writer, self._process = [], None, 0
+        if self._gate >= 0:
+            os.close(self._gate)
+            self._gate = -1
 
     @property
     def in_memory(self) -> bool:
@@ -75,8 +95,6 @@ class SQLiteFile:
             self._check_open()
             if self._process == os.getpid():
                 return
-            # After a fork the parent's connections are not ours to use or to close.
-            self._readers, self._gate = [], -1
             try:
                 self._create()
             except (sqlite3.Error, *ODDITIES) as error:
@@ -109,6 +127,7 @@ class SQLiteFile:
         # in room; and incremental vacuum lets a prune give pages back.
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA secure_delete = ON")
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         connection.execute(f"PRAGMA synchronous = {level}")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -135,11 +154,13 @@ class SQLiteFile:
         return self._writer
 
     def leave(self) -> None:
-        """Let the next writer in."""
+        """Let the next writer in. What was committed stays so, even if the log cannot be folded in now."""
         try:
             if self._pages >= CHECKPOINT_PAGES:
                 self._pages = 0
                 self.checkpoint("PASSIVE")
+        except sqlite3.Error as error:
+            logger.warning("SQLite could not checkpoint: %s; it is tried again later", error)
         finally:
             if self._gate >= 0:
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
@@ -175,10 +196,12 @@ class SQLiteFile:
         """Count pages towards the next checkpoint."""
         self._pages += 1 + size // PAGE_BYTES
 
-    def checkpoint(self, mode: str) -> None:
-        """Move the write-ahead log into the database. Call only while `writing`."""
-        if self._writer is not None and not self.in_memory:
-            self._writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+    def checkpoint(self, mode: str) -> bool:
+        """Move the write-ahead log into the database; True if nothing was in the way. Call only while `writing`."""
+        if self._writer is None or self.in_memory:
+            return True
+        busy: int = self._writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()[0]
+        return not busy
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -195,7 +218,9 @@ class SQLiteFile:
                 self._readers.append(connection)
 
     def _borrow(self) -> sqlite3.Connection:
-        self.open()
+        # Only to open: a reader must not wait for the writer's lock.
+        if self._process != os.getpid() or self._closed:
+            self.open()
         with self._readers_lock:
             if self._readers:
                 return self._readers.pop()
@@ -229,6 +254,13 @@ class SQLiteFile:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed(f"the store {self.path} was closed")
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """End a transaction, if one is open, without effect."""
+    if connection.in_transaction:
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
 
 
 def migrate(connection: sqlite3.Connection, scripts: list[str], path: str) -> None:

@@ -5,6 +5,7 @@ One save, in one direction: draft (what is to be kept) -> writer (what changed, 
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from holdfast.codec import encode
@@ -14,6 +15,7 @@ from holdfast.history.diff import diff
 from holdfast.history.draft import STATE, Draft, draft_state, fingerprint
 from holdfast.history.log import Log, Revision
 from holdfast.history.meta import Meta, decode_meta, describe
+from holdfast.history.opening import is_key
 from holdfast.history.restore import read_list, read_state
 from holdfast.ports import AsyncPorts, Ports
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Content
@@ -52,7 +54,7 @@ REQUESTS: Path = ("requests",)
 class Store:
     """Threads of checkpoints. Get one from `holdfast.open`; it connects at its first use.
 
-    Every method raises errors below `HoldfastError` only, and `StoreClosed` after `close`.
+    What goes wrong raises errors below `HoldfastError`, and `StoreClosed` after `close`.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class Store:
         thread = self._reader.sealing.key(thread_id)
         writer = self._saver.writers.get(thread)
         draft, leaves = draft_state(state, writer.document if writer else None)
-        packed = encode(dict(metadata), path="metadata") if metadata else b""
+        packed = encode(check_metadata(metadata), path="metadata") if metadata else b""
         intent = Intent(
             draft=draft,
             leaves=leaves,
@@ -154,8 +156,10 @@ class Store:
         """
         thread = self._reader.sealing.key(thread_id)
         where = (*STATE, path) if isinstance(path, str) else (*STATE, *path)
-        if len(where) < 2:
-            raise UnstorableValue("append needs a path below the state, such as 'messages'", path="state")
+        if len(where) < 2 or not all(map(is_key, where)):
+            raise UnstorableValue(
+                f"append to {path!r}: a path is one str, or several, such as 'messages'", path="state"
+            )
         intent = Intent(appends=((where, encode(item, path="item")),), status=Status.IDLE.value)
         for _ in range(ATTEMPTS):
             try:
@@ -190,11 +194,9 @@ class Store:
 
     def _recorded_checkpoint(self, thread: bytes, intent: Intent, recorded: Recorded) -> Checkpoint:
         """The first checkpoint of a key. Its content is the intent's, so nothing needs to be read."""
-        writer = self._saver.writers.get(thread)
-        if writer is None or intent.draft is None:
-            raise Conflict("the thread changed while its first checkpoint was looked up; try again")
-        revision = Revision(Log(writer.log.binding, self._backend.tuning, {}))
-        revision.replace_state(intent.draft, {})
+        binding = recorded.binding or self._reader.binding(thread, self._reader.living(thread).head)
+        revision = Revision(Log(binding, self._backend.tuning, {}))
+        revision.replace_state(intent.draft or {}, {})
         meta = Meta(
             recorded.created_at,
             recorded.parent_back,
@@ -203,7 +205,7 @@ class Store:
             intent.phase,
             intent.metadata,
         )
-        return _checkpoint(Log(writer.log.binding, self._backend.tuning, revision.document, recorded.seq), meta)
+        return _checkpoint(Log(binding, self._backend.tuning, revision.document, recorded.seq), meta)
 
     # Loading
 
@@ -237,6 +239,8 @@ class Store:
     async def get(self, thread_id: str, seq: int) -> Checkpoint:
         """The checkpoint at one seq of a thread; `NotFound` if it is gone, `Corrupt` if it is damaged."""
         await self._open()
+        if type(seq) is not int:
+            raise NotFound(f"seq {seq!r} is not an int")
         thread = self._reader.sealing.key(thread_id)
         loaded = await self._ports.perform(self._reader.load_checkpoint, thread, seq)
         return _checkpoint(loaded.log, decode_meta(loaded.log.binding, loaded.header))
@@ -361,9 +365,12 @@ class Store:
         await self._open()
         checkpoint = CheckpointId.parse(checkpoint_id)
         thread = self._reader.sealing.key(checkpoint.thread_id)
-        await self._step_back(thread, checkpoint)
-        await self._ports.perform(self._upkeep.mark, thread, checkpoint, hidden)
-        await self._events.emit("checkpoint_deleted", checkpoint.thread_id, checkpoint.seq)
+        for _ in range(ATTEMPTS):
+            await self._step_back(thread, checkpoint)
+            if await self._ports.perform(self._upkeep.mark, thread, checkpoint, hidden):
+                await self._events.emit("checkpoint_deleted", checkpoint.thread_id, checkpoint.seq)
+                return
+        raise Conflict(f"thread {checkpoint.thread_id!r} is being written to all the time; try again")
 
     async def _step_back(self, thread: bytes, checkpoint: CheckpointId) -> None:
         """Before the newest checkpoint is hidden, make the one before it the thread's state."""
@@ -375,17 +382,17 @@ class Store:
             raise Conflict(f"{checkpoint} is the only checkpoint of its thread; delete the thread instead")
         before = await self._ports.perform(self._load, CheckpointId.parse(page.items[0].id))
         meta = decode_meta(before.log.binding, before.header)
-        await self._saver.commit(
-            thread,
-            Intent(
-                draft=_redraft(before.log.document),
-                checkpoint=before.log.seq,
-                cause=meta.cause,
-                phase=meta.phase,
-                metadata=meta.metadata,
-                expect_seq=checkpoint.seq,
-            ),
+        intent = Intent(
+            draft=_redraft(before.log.document),
+            checkpoint=before.log.seq,
+            cause=meta.cause,
+            phase=meta.phase,
+            metadata=meta.metadata,
+            expect_seq=checkpoint.seq,
         )
+        # If it is not the newest any more, there is nothing to step back from.
+        with suppress(Conflict):
+            await self._saver.commit(thread, intent)
 
     async def pin(self, checkpoint_id: str, pinned: bool = True) -> None:
         """Keep a checkpoint through every prune, or with `pinned=False` no longer.
@@ -399,15 +406,24 @@ class Store:
         await self._events.emit("pinned" if pinned else "unpinned", checkpoint.thread_id, checkpoint.seq)
 
     async def erase(self, thread_id: str) -> None:
-        """Remove every trace of the thread's past from the store: nothing but its present state remains."""
+        """Remove every trace of the thread's past from the store: nothing but its present state remains.
+
+        Idempotency keys are part of the present: a repeated save is still recognised. `StoreUnavailable` if something
+        kept the store from overwriting the past; then erase again.
+        """
         await self._open()
         thread = self._reader.sealing.key(thread_id)
         for _ in range(ATTEMPTS):
             loaded = await self._ports.perform(self._reader.load_head, thread)
             header = await self._ports.perform(self._reader.newest_checkpoint, thread, loaded)
             meta = decode_meta(loaded.log.binding, header)
-            intent = Intent(fresh=True, cause=meta.cause, phase=meta.phase, metadata=meta.metadata)
-            written = await self._saver.commit(thread, intent)
+            intent = Intent(
+                fresh=True, cause=meta.cause, phase=meta.phase, metadata=meta.metadata, expect_seq=header.seq
+            )
+            try:
+                written = await self._saver.commit(thread, intent)
+            except Conflict:
+                continue
             if isinstance(written, Proposal) and await self._ports.perform(
                 self._upkeep.forget_history, thread, written.log.seq
             ):
@@ -528,10 +544,19 @@ def with_appended(state: Any, path: Sequence[str], item: Any) -> Any:
     return state
 
 
+def check_metadata(metadata: object) -> dict[str, Any]:
+    """Metadata as a dict with str keys, or a clear refusal."""
+    if not isinstance(metadata, Mapping) or not all(type(key) is str for key in metadata):
+        raise UnstorableValue(f"metadata is a mapping with str keys, not {metadata!r}", path="metadata")
+    return dict(metadata)
+
+
 def check_labels(labels: Mapping[Any, Any] | None) -> dict[str, str] | None:
     """Labels as a dict of str to str, or a clear refusal."""
     if labels is None:
         return None
+    if not isinstance(labels, Mapping):
+        raise UnstorableValue(f"labels are a mapping of str to str, not {labels!r}", path="labels")
     for name, value in labels.items():
         if type(name) is not str or type(value) is not str:
             raise UnstorableValue(f"label {name!r}={value!r}: names and values are str", path=f"labels[{name!r}]")

@@ -17,7 +17,7 @@ from holdfast.records.identity import CheckpointId, life_of, thread_id_of
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.rows import KEEP_ALL, Drop, Swap
 from holdfast.stores.backend import Backend
-from holdfast.stores.decisions import check_not_deleted, deleted, marked, revived
+from holdfast.stores.decisions import deleted, marked, revived
 from holdfast.stores.reader import Reader, Seen
 
 ATTEMPTS = 64
@@ -47,16 +47,18 @@ class Upkeep:
 
     # Marks
 
-    def mark(self, thread: bytes, checkpoint: CheckpointId, change: Callable[[Marks, int], Marks]) -> None:
-        """Pin, unpin or hide one checkpoint that readers can see."""
+    def mark(self, thread: bytes, checkpoint: CheckpointId, change: Callable[[Marks, int], Marks]) -> bool:
+        """Pin, unpin or hide one checkpoint that readers can see. False, and nothing done, to hide the newest."""
 
-        def attempt() -> Seen | None:
+        def attempt() -> bool | None:
             seen, headers = self._reader.survey(thread, checkpoint.seq + 1, 1)
             _check_visible(seen.head, headers, checkpoint)
+            if change is hidden and seen.head.checkpoint == checkpoint.seq:
+                return False
             marks = change(seen.head.marks, checkpoint.seq)
-            return seen if marks == seen.head.marks else self._swap(thread, seen, marked(seen.head, marks))
+            return marks == seen.head.marks or (self._swap(thread, seen, marked(seen.head, marks)) and True)
 
-        self._until_swapped(thread, attempt)
+        return self._until_swapped(thread, attempt)
 
     # Prune
 
@@ -136,8 +138,9 @@ class Upkeep:
         """The thread's data key under the ring's writer key. True if that changed anything."""
 
         def attempt() -> bool | None:
-            seen = self._reader.living(thread)
-            check_not_deleted(seen.head, thread_id_of(thread))
+            seen = self._reader.seen(thread)
+            if seen is None or seen.head.deleted or not seen.head.seq:
+                return False
             sealing = self._reader.sealing
             wrapped = sealing.rewrapped(thread, seen.head)
             labels = sealing.label_tokens(

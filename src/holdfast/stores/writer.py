@@ -12,13 +12,14 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.codec import encode
+from holdfast.history.binding import Binding
 from holdfast.history.cells import Document, Path
 from holdfast.history.draft import Draft
 from holdfast.history.log import Log, Revision, Written, append_flat
 from holdfast.history.meta import Meta, encode_meta
 from holdfast.history.opening import takes_append
 from holdfast.history.restore import read_list
-from holdfast.ports import Ticket
+from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import Conflict, KeyReused
 from holdfast.records.head import Head, encode_head
 from holdfast.records.rows import Swap
@@ -29,7 +30,7 @@ from holdfast.stores.sealing import Summary
 KEYS: Path = ("keys",)
 CACHE_BYTES = 64 << 20
 OVERHEAD_BYTES = 2048
-TRIM_EVERY = 64
+TRIM_EVERY = 256
 
 
 class Intent(msgspec.Struct, kw_only=True):
@@ -71,6 +72,7 @@ class Recorded(NamedTuple):
     created_at: int
     parent_back: int
     proposal: "Proposal | None" = None
+    binding: Binding | None = None
 
     @property
     def pending(self) -> "Proposal | None":
@@ -105,7 +107,6 @@ class Writer:
     def __init__(self, reader: Reader, thread: bytes, seen: Seen, log: Log, new_key: bytes = b"") -> None:
         self.thread = thread
         self.epoch = 0
-        self.held_bytes = OVERHEAD_BYTES + sum(cell.size for cell in log.document.values())
         self._reader = reader
         self._new_key = new_key
         self._lock = Lock()
@@ -114,6 +115,7 @@ class Writer:
     def _start(self, seen: Seen, log: Log) -> None:
         self.log = self._settled_log = log
         self.seen = seen
+        self.held_bytes = OVERHEAD_BYTES + sum(cell.size for cell in log.document.values())
         self._summary: Summary | None = None
         self._keys: dict[str, Recorded] | None = None
 
@@ -132,7 +134,7 @@ class Writer:
             if head.deleted or head.owner or intent.token is not None:
                 check_may_write(head, self.log.binding.thread_id, intent.token, now)
             if intent.key is not None and (recorded := self._recorded(intent)) is not None:
-                return recorded
+                return recorded._replace(binding=self.log.binding)
             if intent.expect_seq is not None:
                 self._check_expected(intent.expect_seq)
             status = intent.status or head.status or "idle"
@@ -253,9 +255,15 @@ class Writers:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self.after_fork()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """No writers: in a forked child, those of the parent ran ahead of writes that are not the child's."""
         self._writers: dict[bytes, Writer] = {}
         self._used: dict[bytes, None] = {}
-        self._opened = 0
+        self._touched = 0
+        self._held = 0
         self._lock = Lock()
 
     def get(self, thread: bytes) -> Writer | None:
@@ -263,6 +271,9 @@ class Writers:
         writer = self._writers.get(thread)
         if writer is not None:
             self._used[thread] = None
+            self._touched += 1
+            if self._touched % TRIM_EVERY == 0:
+                self._trim()
         return writer
 
     def begin(self, thread: bytes) -> Writer | None:
@@ -284,10 +295,10 @@ class Writers:
 
     def _keep(self, writer: Writer) -> Writer:
         with self._lock:
+            self._held += writer.held_bytes
             kept = self._writers.setdefault(writer.thread, writer)
-            self._opened += 1
-            if self._opened % TRIM_EVERY == 0:
-                self._trim()
+        if self._held > CACHE_BYTES:
+            self._trim()
         return kept
 
     def discard(self, writer: Writer) -> None:
@@ -303,10 +314,11 @@ class Writers:
             self._used.clear()
 
     def _trim(self) -> None:
-        """Second chance: those not used since the last time go first, until the rest fits."""
-        held = sum(writer.held_bytes for writer in self._writers.values())
-        used, self._used = self._used, {}
-        for thread in sorted(self._writers, key=used.__contains__):
-            if held <= CACHE_BYTES:
-                return
-            held -= self._writers.pop(thread).held_bytes
+        """Second chance: those not used since the last time go first, until the rest fits; the newest stays."""
+        with self._lock:
+            self._held = sum(writer.held_bytes for writer in self._writers.values())
+            used, self._used = self._used, {}
+            for thread in sorted(list(self._writers)[:-1], key=used.__contains__):
+                if self._held <= CACHE_BYTES:
+                    return
+                self._held -= self._writers.pop(thread).held_bytes
