@@ -38,14 +38,47 @@ def reset_after_fork(forkable: Forkable) -> None:
     _forkables.add(forkable)
 
 
+class Guard(Protocol):
+    """A lock."""
+
+    def acquire(self) -> bool:
+        """Take it."""
+        ...
+
+    def release(self) -> None:
+        """Give it back."""
+        ...
+
+
+_guards: "WeakSet[Guard]" = WeakSet()
+_guarding: list[Guard] = []
+
+
+def hold_during_fork(guard: Guard) -> None:
+    """Take this lock before any fork and give it back after it: what it guards is at rest when the child is made."""
+    _guards.add(guard)
+
+
+def _before_fork() -> None:
+    for guard in list(_guards):
+        guard.acquire()
+        _guarding.append(guard)
+
+
+def _after_fork_in_parent() -> None:
+    while _guarding:
+        _guarding.pop().release()
+
+
 def _after_fork() -> None:
     global _settling  # noqa: PLW0603  the child must not wait for a lock that nobody will release
     _settling = Lock()
+    _guarding.clear()
     for forkable in list(_forkables):
         forkable.after_fork()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork)
 
 _settling = Lock()
 """One lock for all tickets: it is held for a moment, and a lock for each would cost more than it saves."""

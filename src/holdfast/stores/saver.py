@@ -48,6 +48,7 @@ class Saver:
                 known_fresh = await self._refresh(writer, writer.epoch)
                 continue
             if await self._settled(writer, pending):
+                self.writers.weigh(writer)
                 return proposal
             known_fresh = await self._refresh(writer, pending.epoch)
         raise Conflict(f"thread {thread_id_of(thread)!r} is being written to by others all the time; try again")

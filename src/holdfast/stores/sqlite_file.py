@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, RLock
 
-from holdfast.ports import reset_after_fork
+from holdfast.ports import hold_during_fork, reset_after_fork
 from holdfast.records.errors import (
     ConfigurationError,
     Corrupt,
@@ -70,11 +70,17 @@ class SQLiteFile:
         self._pages = 0
         self._closed = False
         reset_after_fork(self)
+        hold_during_fork(self._lock)
 
     def after_fork(self) -> None:
-        """In a forked child: the parent's connections are not ours to use, nor to close, and its locks may be held."""
+        """In a forked child: the parent's connections are not ours to use, nor to close.
+
+        SQLite keeps its locks in the memory of the process, so a child made in the middle of a write could never write:
+        that is why the fork waits for the lock above.
+        """
         self._lock = RLock()
         self._readers_lock = Lock()
+        hold_during_fork(self._lock)
         if self.in_memory:
             self._process = os.getpid() if self._process else 0
             return

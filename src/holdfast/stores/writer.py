@@ -30,7 +30,8 @@ from holdfast.stores.sealing import Summary
 KEYS: Path = ("keys",)
 CACHE_BYTES = 64 << 20
 OVERHEAD_BYTES = 2048
-TRIM_EVERY = 256
+GRAIN_BYTES = 16384
+"""Growth below this is not counted at once."""
 
 
 class Intent(msgspec.Struct, kw_only=True):
@@ -107,6 +108,7 @@ class Writer:
     def __init__(self, reader: Reader, thread: bytes, seen: Seen, log: Log, new_key: bytes = b"") -> None:
         self.thread = thread
         self.epoch = 0
+        self.counted_bytes = 0
         self._reader = reader
         self._new_key = new_key
         self._lock = Lock()
@@ -262,7 +264,6 @@ class Writers:
         """No writers: in a forked child, those of the parent ran ahead of writes that are not the child's."""
         self._writers: dict[bytes, Writer] = {}
         self._used: dict[bytes, None] = {}
-        self._touched = 0
         self._held = 0
         self._lock = Lock()
 
@@ -271,10 +272,16 @@ class Writers:
         writer = self._writers.get(thread)
         if writer is not None:
             self._used[thread] = None
-            self._touched += 1
-            if self._touched % TRIM_EVERY == 0:
-                self._trim()
         return writer
+
+    def weigh(self, writer: Writer) -> None:
+        """Count what a writer has come to hold, and let others go if all of them hold too much."""
+        grown = writer.held_bytes - writer.counted_bytes
+        if grown > GRAIN_BYTES:
+            writer.counted_bytes = writer.held_bytes
+            self._held += grown
+            if self._held > CACHE_BYTES:
+                self._trim()
 
     def begin(self, thread: bytes) -> Writer | None:
         """A writer for a thread without rows; None if it has some."""
@@ -295,10 +302,8 @@ class Writers:
 
     def _keep(self, writer: Writer) -> Writer:
         with self._lock:
-            self._held += writer.held_bytes
             kept = self._writers.setdefault(writer.thread, writer)
-        if self._held > CACHE_BYTES:
-            self._trim()
+        self.weigh(kept)
         return kept
 
     def discard(self, writer: Writer) -> None:
@@ -317,6 +322,8 @@ class Writers:
         """Second chance: those not used since the last time go first, until the rest fits; the newest stays."""
         with self._lock:
             self._held = sum(writer.held_bytes for writer in self._writers.values())
+            for writer in self._writers.values():
+                writer.counted_bytes = writer.held_bytes
             used, self._used = self._used, {}
             for thread in sorted(list(self._writers)[:-1], key=used.__contains__):
                 if self._held <= CACHE_BYTES:
