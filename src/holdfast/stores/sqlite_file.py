@@ -31,7 +31,7 @@ from holdfast.stores.sql import migrations
 
 APPLICATION_ID = 0x484F4C44
 SYNCHRONOUS = {Durability.NONE: 0, Durability.PROCESS: 1, Durability.DURABLE: 2}
-CHECKPOINT_PAGES = 1000
+CHECKPOINT_PAGES = 250
 PAGE_BYTES = 4096
 MEMORY = ":memory:"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
