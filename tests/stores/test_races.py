@@ -123,6 +123,39 @@ def test_an_append_after_a_delete_and_recreation_appends_to_the_new_life(sides: 
     assert sides.store.append("t", "list", "more").state == {"list": ["new", "more"]}
 
 
+@pytest.mark.parametrize("call", ["heads", "rows", "blobs"])
+def test_a_writer_that_catches_up_is_not_fooled_by_recreation(sides: Sides, call: str) -> None:
+    """It was overtaken, and reads what it missed; in that moment the thread is deleted and begun anew."""
+    grow(sides.store, 3)
+    sides.other.save("t", state_at(30))
+
+    def recreate() -> None:
+        sides.other.delete("t")
+        sides.other.revive("t")
+        for number in range(6):
+            sides.other.save("t", {"new life": number})
+
+    sides.hooked.before(call, recreate)
+    saved = sides.store.save("t", {"from": "the old writer"})
+    if not sides.hooked.has_happened:
+        recreate()
+        saved = sides.store.save("t", {"from": "the old writer"})
+    assert saved.seq == 7
+    assert [sides.other.get("t", seq).state for seq in (6, 7)] == [{"new life": 5}, {"from": "the old writer"}]
+    is_sound(sides)
+
+
+@pytest.mark.parametrize("call", ["heads", "rows", "blobs"])
+def test_a_writer_that_catches_up_is_not_fooled_by_a_prune(sides: Sides, call: str) -> None:
+    grow(sides.store, 3)
+    for number in range(30, 34):
+        sides.other.save("t", state_at(number))
+    sides.hooked.before(call, lambda: sides.other.prune(sync.Retention(keep_last=1)))
+    saved = sides.store.save("t", state_at(34))
+    assert sides.other.load(saved.id).state == state_at(34)
+    is_sound(sides)
+
+
 def test_a_save_that_loses_the_race_is_made_again_on_top(sides: Sides) -> None:
     grow(sides.store, 2)
     sides.hooked.before("swap", lambda: sides.other.save("t", {"by": "the other"}))
