@@ -140,7 +140,7 @@ def test_the_backend_to_write_ones_own_store_with_is_there() -> None:
 
 
 def run(code: str, *flags: str) -> str:
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     return subprocess.run(
         [sys.executable, *flags, "-c", code], capture_output=True, text=True, check=True, env=environment
     ).stdout

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from history.scenes import Thread
 from holdfast.history.diff import diff
 from holdfast.history.draft import draft_state, fingerprint
 from holdfast.records.checkpoint import Change
 from holdfast.records.errors import UnstorableValue
 from holdfast.testing.exact import difference
-from history.scenes import Thread
 
 leaves = st.one_of(st.none(), st.booleans(), st.integers(0, 2), st.sampled_from([0.0, 1.0, "", "a"]))
 states = st.recursive(

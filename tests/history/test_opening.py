@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from history.test_edits import cell_of
 from holdfast.history.opening import close_state, is_key, make_room, open_state, takes_append
 from holdfast.testing.exact import assert_exact
-from history.test_edits import cell_of
 
 ROOT = ("state",)
 keys = st.one_of(st.text(max_size=3), st.sampled_from(["a", "b", "state", "\ud800", 1]))
-states = st.recursive(
+states: st.SearchStrategy[Any] = st.recursive(
     st.one_of(st.none(), st.integers(0, 3), st.just([]), st.just({})),
     lambda inner: st.dictionaries(keys, inner, max_size=4),
     max_leaves=20,

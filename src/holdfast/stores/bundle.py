@@ -15,6 +15,7 @@ from holdfast.codec.keys import KeyRing
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import BODY, META, Binding, place_of
 from holdfast.history.format import KEYFRAME, Header, all_blob_ids, encode_header, verify_row
+from holdfast.history.prune import needed_rows
 from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound, StoreUnavailable
 from holdfast.records.head import Head, Marks, encode_head
 from holdfast.records.identity import thread_id_of
@@ -92,7 +93,9 @@ def _write_frames(file: BinaryIO, frames: list[Any], ring: KeyRing | None, entro
 def _thread_frames(reader: Reader, thread: bytes) -> Iterator[Any]:
     """The frames of a thread as it is at one moment: if a prune interferes, begin again."""
     for attempt in range(ATTEMPTS):
-        seen, headers = reader.survey(thread)
+        seen, found = reader.survey(thread)
+        needed = needed_rows(found, seen.head, seen.head.marks)
+        headers = [header for header in found if header.seq in needed]
         try:
             rows, blobs = _read_all(reader, thread, seen, headers)
         except Corrupt:
@@ -181,6 +184,8 @@ def _checked(frames: list[Any], path: str) -> dict[str, Any]:
     kinds = [frame[0] for frame in frames[1:-1] if isinstance(frame, list)]
     if not isinstance(frames[0], dict) or frames[-1] != ["end", kinds.count("row"), kinds.count("blob")]:
         raise Corrupt(f"{path} is damaged: frames are missing", record="bundle")
+    if not all(type(name) is type(value) is str for name, value in dict(frames[0]["labels"]).items()):
+        raise TypeError("labels that are not text")
     return frames[0]
 
 

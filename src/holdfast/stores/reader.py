@@ -99,12 +99,14 @@ class Reader:
         head, binding = seen.head, log.binding
         if head.deleted or head.incarnation != binding.incarnation or not head.base <= log.seq < head.seq:
             return None
-        rows = [row for row in self.backend.rows(thread, head.seq) if row.seq > log.seq]
-        wanted = all_blob_ids(decode_header(binding, row) for row in rows)
-        stored = self.backend.blobs(thread, wanted) if wanted else {}
-        if len(stored) < len(wanted):
+        try:
+            rows = [row for row in self.backend.rows(thread, head.seq) if row.seq > log.seq]
+            wanted = all_blob_ids(decode_header(binding, row) for row in rows)
+            stored = self.backend.blobs(thread, wanted) if wanted else {}
+            after = advance(log, rows, {blob: binding.unseal_blob(blob, stored.get(blob)) for blob in wanted})
+        except Corrupt:
+            # Perhaps another life of the thread by now. Loading it anew tells that from damage.
             return None
-        after = advance(log, rows, {blob: binding.unseal_blob(blob, data) for blob, data in stored.items()})
         return after if after is not None and after.digest == head.digest else None
 
     def newest_checkpoint(self, thread: bytes, loaded: Loaded) -> Header:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from holdfast.history.format import Header, all_blob_ids
 from holdfast.history.meta import decode_meta
+from holdfast.history.prune import needed_rows
 from holdfast.history.restore import fill, fold, read_state
 from holdfast.records.errors import CodecError, Corrupt, HoldfastError, NotFound, StoreError
 from holdfast.records.identity import thread_id_of
@@ -54,7 +55,9 @@ class Verifier:
                 seen, headers = self._reader.survey(thread)
             except NotFound:
                 return
-            checked, found = self._check_all(thread, seen, headers)
+            # A prune cut short may leave rows that nothing needs, without those they are built on.
+            needed = needed_rows(headers, seen.head, seen.head.marks)
+            checked, found = self._check_all(thread, seen, [header for header in headers if header.seq in needed])
             again = self._reader.seen(thread)
             if not found or (again is not None and again.encoded == seen.encoded):
                 break

@@ -191,11 +191,17 @@ class Writer:
         size = len(row.header) + len(row.body)
         if done.blobs:
             size += sum(map(len, done.blobs.values()))
-        self.held_bytes += size
+        self.held_bytes = self._weight(done, intent)
         head = written(self.seen.head, done.log, now, size, intent.token, **self._changes(intent, meta))
         encoded = encode_head(thread, head)
         swap = Swap(thread, self.seen.encoded, encoded, head, (row,), done.blobs, size=size)
         return Proposal(self, done.log, Seen(head, encoded), swap, meta)
+
+    def _weight(self, done: Written, intent: Intent) -> int:
+        """Bytes of encodings held once this is written."""
+        if intent.is_flat:
+            return self.held_bytes + len(done.row.body)
+        return OVERHEAD_BYTES + sum(cell.size for cell in done.log.document.values())
 
     def _changes(self, intent: Intent, meta: Meta) -> dict[str, object]:
         """What the head says beyond where the log ends; only what is new."""
