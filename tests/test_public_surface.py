@@ -70,48 +70,6 @@ def parameters_of(function: Callable[..., Any]) -> list[tuple[str, Any, Any, str
     ]
 
 
-def test_the_names_of_the_contract_are_there() -> None:
-    named = {
-        *(
-            "open",
-            "MemoryStore",
-            "FileStore",
-            "SQLiteStore",
-            "Store",
-            "Checkpoint",
-            "CheckpointInfo",
-            "ThreadInfo",
-            "Page",
-        ),
-        *(
-            "Retention",
-            "KeyRing",
-            "Step",
-            "Change",
-            "Status",
-            "Phase",
-            "Cause",
-            "Durability",
-            "Event",
-            "Freed",
-            "Report",
-        ),
-        *(
-            "Stats",
-            "Guarantee",
-            "storable",
-            "register",
-            "migration",
-            "codec",
-            "HoldfastError",
-            "StoreError",
-            "CodecError",
-        ),
-    }
-    assert named <= set(holdfast.__all__)
-    assert holdfast.codec.decode(holdfast.codec.encode((1, {2}))) == (1, {2})
-
-
 def test_the_store_has_the_methods_of_the_contract() -> None:
     for module in (holdfast, sync):
         assert set(METHODS) <= set(public_methods(module.Store))

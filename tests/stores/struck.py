@@ -6,20 +6,17 @@ import sys
 from holdfast import sync
 
 
-def main(url: str, *, is_boasting: bool) -> None:
-    """Open the store, save the second checkpoint, and say what came of it; a boaster says so first."""
-    if is_boasting:
-        os.write(1, b"saved")
+def main(url: str) -> None:
+    """Open the store, save the second checkpoint, and say what came of it."""
     try:
         store = sync.open(url, durability="durable")
         store.save("t", {"n": 2, "text": "x" * 9000})
         outcome = "saved"
     except sync.HoldfastError as error:
         outcome = type(error).__name__
-    if not is_boasting:
-        os.write(1, outcome.encode())
+    os.write(1, outcome.encode())
     os._exit(0)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], is_boasting="boasting" in sys.argv)
+    main(sys.argv[1])

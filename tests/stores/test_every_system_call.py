@@ -17,15 +17,11 @@ SECOND = {"n": 2, "text": "x" * 9000}
 STRACE = shutil.which("strace")
 
 
-def traced(url: str, *options: str, writer: str = "honest") -> subprocess.CompletedProcess[str]:
+def traced(url: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the save under strace; its standard error is the list of calls."""
     command = [str(STRACE), "-f", "-qq", "-e", f"trace={CALLS}", *options]
     return subprocess.run(
-        [*command, sys.executable, struck.__file__, url, writer],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+        [*command, sys.executable, struck.__file__, url], capture_output=True, text=True, check=False, timeout=60
     )
 
 
@@ -70,33 +66,23 @@ def is_old_or_new(kind: str, directory: Path, outcome: str) -> None:
         assert store.save("t", {"n": 3}).seq == latest.seq + 1
 
 
-def struck_everywhere(kind: str, strike: str, directory: Path, writer: str = "honest") -> set[str]:
-    """Strike a save at each of its calls, one after the other; returns the outcomes it told of."""
-    undisturbed = traced(prepared(kind, directory / "undisturbed"), writer=writer)
+@pytest.mark.parametrize("strike", ["signal=KILL", "error=ENOSPC", "error=EIO"])
+def test_a_save_struck_at_any_call_is_made_or_not_made(disk_kind: str, strike: str, tmp_path: Path) -> None:
+    undisturbed = traced(prepared(disk_kind, tmp_path / "undisturbed"))
     assert undisturbed.stdout == "saved", undisturbed.stderr
+    calls = calls_of(undisturbed.stderr)
+    assert len(calls) >= 3
     outcomes = set()
-    for name, number in calls_of(undisturbed.stderr):
-        place = directory / f"{name} {number}"
-        ran = traced(prepared(kind, place), "-e", f"inject={name}:{strike}:when={number}", writer=writer)
+    for name, number in calls:
+        directory = tmp_path / f"{name} {number}"
+        ran = traced(prepared(disk_kind, directory), "-e", f"inject={name}:{strike}:when={number}")
         assert ran.stdout in {"", "saved", "StoreUnavailable", "OutcomeUnknown"}, ran.stdout + ran.stderr
         try:
-            is_old_or_new(kind, place, ran.stdout)
+            is_old_or_new(disk_kind, directory, ran.stdout)
         except AssertionError as error:
             raise AssertionError(f"{strike} at {name} {number}: {error}") from error
         outcomes.add(ran.stdout)
-    return outcomes
-
-
-def test_a_save_killed_at_any_call_is_made_or_not_made(disk_kind: str, tmp_path: Path) -> None:
-    assert struck_everywhere(disk_kind, "signal=KILL", tmp_path) == {""}
-
-
-@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
-def test_a_save_that_meets_a_broken_disk_is_made_or_not_made(disk_kind: str, error: str, tmp_path: Path) -> None:
-    outcomes = struck_everywhere(disk_kind, f"error={error}", tmp_path)
-    assert outcomes & {"StoreUnavailable", "OutcomeUnknown"}, "no strike was felt"
-
-
-def test_a_writer_that_acknowledges_before_it_saves_is_found_out(disk_kind: str, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="an acknowledged save is not there"):
-        struck_everywhere(disk_kind, "signal=KILL", tmp_path, "boasting")
+    if strike == "signal=KILL":
+        assert outcomes == {""}
+    else:
+        assert outcomes & {"StoreUnavailable", "OutcomeUnknown"}, "no strike was felt"
