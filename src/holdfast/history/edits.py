@@ -17,6 +17,8 @@ MAX_OPERATIONS = 512
 SAMPLES = 16
 SMALL_BYTES = 1024
 """Up to here a cell is written anew: cheaper than to find out what changed."""
+WORTH_BYTES = 32
+"""An end with less in common than this is not searched: a copy would save nothing."""
 
 
 def common_prefix(one: Chunk, other: Chunk) -> int:
@@ -78,8 +80,10 @@ class _Builder:
 
 def edit_value(old: Chunk, new: bytes) -> list[Operation]:
     """One splice: what is common at both ends is kept."""
-    start = common_prefix(old, new)
-    end = common_suffix(old, new, min(len(old), len(new)) - start)
+    start = common_prefix(old, new) if old[:WORTH_BYTES] == new[:WORTH_BYTES] else 0
+    end = common_suffix(old, new, min(len(old), len(new)) - start) if old[-WORTH_BYTES:] == new[-WORTH_BYTES:] else 0
+    if not start and not end:
+        return [new]
     builder = _Builder()
     builder.copy(0, start)
     builder.insert(new[start : len(new) - end])
