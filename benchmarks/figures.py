@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import figures_bytes, figures_commit, figures_cpu, figures_flatness
+from benchmarks import figures_bytes, figures_commit, figures_cpu, figures_flatness, figures_weight
 from benchmarks.figure import Figure
 from benchmarks.race import reason
 from benchmarks.scale import Scale
@@ -22,6 +22,7 @@ _MEASUREMENTS: dict[str, Measurement] = {
     "7 restore / decoding one blob": figures_cpu.restore,
     "8 file append / raw append": figures_commit.append_against_file,
     "awaited / blocking save": figures_commit.awaited_against_blocking,
+    "weight": lambda _, __: figures_weight.weight(),
 }
 
 
