@@ -5,14 +5,18 @@ and `run_blocking` steps the coroutine to its end without an event loop.
 """
 
 import os
+import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from threading import Event, Lock, get_ident
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import copy_context
+from functools import partial
+from threading import Event, Lock, Thread, get_ident
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
-from holdfast.records.errors import ConfigurationError
+from holdfast import processes
+from holdfast.records.errors import ConfigurationError, StepTimeout
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -149,8 +153,54 @@ class Ports(Protocol):
         """Wait for a ticket. A cancelled wait does not cancel the write."""
         ...
 
+    def dispatch(self, ticket: Ticket, driver: Driver) -> None:
+        """See that a ticket is settled though nobody waits for it: soon, or in the blocking world at once."""
+        ...
+
+    async def wait(self, ticket: Ticket) -> None:
+        """Wait until somebody else has settled a ticket."""
+        ...
+
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a user's function, plain or (in the awaitable world) async."""
+        ...
+
+    async def invoke(
+        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
+    ) -> Any:
+        """Call a user's function that may take long, plain or async. `StepTimeout` after so many seconds."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """Run all to their end: at the same time where the world allows it, in their order elsewhere."""
+        ...
+
+    def owner(self) -> str:
+        """A name for a new claim of this process, which no other claim ever has."""
+        ...
+
+    def is_certainly_dead(self, owner: str) -> bool:
+        """True if the process behind a claim's name surely does not run any more."""
+        ...
+
+    def process(self) -> int:
+        """The number of this process."""
+        ...
+
+    def branch(self) -> int:
+        """The task or thread that asks."""
+        ...
+
+    def beat(self, tick: Callable[[], float | None]) -> None:
+        """Call `tick` from a thread of its own, again after as many seconds as it returns, until it returns None."""
+        ...
+
+    def tell(self, text: str) -> None:
+        """Say something to the person at the terminal, if there is one."""
         ...
 
     def close(self) -> None:
@@ -169,6 +219,32 @@ class _SystemPorts:
     def entropy(count: int) -> bytes:
         return os.urandom(count)
 
+    @staticmethod
+    def owner() -> str:
+        return f"{processes.identity()}:{os.urandom(4).hex()}"
+
+    @staticmethod
+    def is_certainly_dead(owner: str) -> bool:
+        return processes.is_certainly_dead(owner)
+
+    @staticmethod
+    def process() -> int:
+        return os.getpid()
+
+    @staticmethod
+    def beat(tick: Callable[[], float | None]) -> None:
+        Thread(target=_beat, args=(tick,), name="holdfast-heartbeat", daemon=True).start()
+
+    @staticmethod
+    def tell(text: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"{text}\n")
+
+
+def _beat(tick: Callable[[], float | None]) -> None:
+    while (seconds := tick()) is not None:
+        time.sleep(seconds)
+
 
 class BlockingPorts(_SystemPorts):
     """Everything inline: no event loop, no thread."""
@@ -182,13 +258,42 @@ class BlockingPorts(_SystemPorts):
         driver.drive(ticket)
         return ticket.result()
 
+    def dispatch(self, ticket: Ticket, driver: Driver) -> None:
+        """Commit it here and now."""
+        driver.drive(ticket)
+
+    async def wait(self, ticket: Ticket) -> None:
+        """Another thread settles it."""
+        settled = Event()
+        ticket.when_settled(settled.set)
+        settled.wait()
+
+    async def invoke(
+        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
+    ) -> Any:
+        """Call it here; with a timeout on a helper thread, which is abandoned when time is up."""
+        bound = partial(function, *args, **named)
+        return await self.call(bound if seconds is None else partial(_within, seconds, bound))
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)  # noqa: ASYNC251  there is no loop
+
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """One after the other."""
+        return [await coroutine for coroutine in coroutines]
+
+    def branch(self) -> int:
+        """The thread."""
+        return get_ident()
+
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call it; an awaitable in return is an error that names the other world."""
         result = function(*args)
         if isinstance(result, Awaitable):
             if isinstance(result, Coroutine):
                 result.close()
-            name = getattr(function, "__qualname__", repr(function))
+            name = getattr(getattr(function, "func", function), "__qualname__", repr(function))
             raise ConfigurationError(
                 f"{name} is async; holdfast.sync takes plain functions (use holdfast for async ones)"
             )
@@ -198,36 +303,129 @@ class BlockingPorts(_SystemPorts):
         """Nothing is held."""
 
 
+def _within(seconds: float, function: Callable[[], T]) -> T:
+    """What a function returns, called on a thread of its own; `StepTimeout` if that takes too long."""
+    outcome: list[T] = []
+    errors: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            outcome.append(context.run(function))
+        except BaseException as error:  # noqa: BLE001  raised again on the thread that waits
+            errors.append(error)
+
+    context = copy_context()
+    thread = Thread(target=target, name="holdfast-step", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not outcome:
+        raise _late(seconds)
+    return outcome[0]
+
+
+def _late(seconds: float) -> StepTimeout:
+    return StepTimeout(f"no result within {seconds:g} s", type="StepTimeout")
+
+
 class AsyncPorts(_SystemPorts):
     """Blocking work goes to threads that the store owns; waiting never blocks the event loop."""
 
     THREADS = 4
+    STEP_THREADS = 64
+    """For the plain functions of users, which may block for minutes."""
+    AT_ONCE = 16
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
+        self._step_executor: ThreadPoolExecutor | None = None
         self._process = 0
         self._waker: _Waker | None = None
 
     async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run it on one of the store's own threads, never on the shared default pool."""
         from asyncio import get_running_loop
-        from functools import partial
 
         return await get_running_loop().run_in_executor(self._threads(), partial(function, *args, **kwargs))
 
     async def settle(self, ticket: Ticket, driver: Driver) -> bool:
         """Let the other tasks of this turn of the loop add their writes, then commit all of them together."""
+        self._current_waker().nudge_soon(driver)
+        await self.wait(ticket)
+        return ticket.result()
+
+    def dispatch(self, ticket: Ticket, driver: Driver) -> None:
+        """Commit it with the others of this turn of the loop."""
+        self._current_waker().nudge_soon(driver)
+
+    async def wait(self, ticket: Ticket) -> None:
+        """Whoever settles it wakes this task."""
+        waker = self._current_waker()
+        done = waker.loop.create_future()
+        ticket.when_settled(lambda: waker.wake(done))
+        await done
+
+    def _current_waker(self) -> "_Waker":
         from asyncio import get_running_loop
 
         loop = get_running_loop()
         waker = self._waker
         if waker is None or waker.loop is not loop:
             waker = self._waker = _Waker(loop)
-        done = loop.create_future()
-        waker.nudge_soon(driver)
-        ticket.when_settled(lambda: waker.wake(done))
-        await done
-        return ticket.result()
+        return waker
+
+    async def invoke(
+        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
+    ) -> Any:
+        """Await it; a plain function runs on a thread of its own, in a copy of the context."""
+        from asyncio import timeout
+
+        if seconds is None:
+            return await self._invoke(function, args, named)
+        try:
+            async with timeout(seconds) as limit:
+                return await self._invoke(function, args, named)
+        except TimeoutError:
+            if limit.expired():
+                raise _late(seconds) from None
+            raise
+
+    async def _invoke(self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        from asyncio import get_running_loop
+
+        if _is_async(function):
+            return await function(*args, **named)
+        inner = partial(copy_context().run, function, *args, **named)
+        result = await get_running_loop().run_in_executor(self._step_threads(), inner)
+        return await result if isinstance(result, Awaitable) else result
+
+    async def sleep(self, seconds: float) -> None:
+        """Let others work."""
+        from asyncio import sleep
+
+        await sleep(seconds)
+
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """At the same time, but not all of a great many."""
+        from asyncio import Semaphore, gather
+
+        limit = Semaphore(self.AT_ONCE)
+
+        async def limited(coroutine: Coroutine[Any, Any, T]) -> T:
+            async with limit:
+                return await coroutine
+
+        return await gather(*map(limited, coroutines))
+
+    def branch(self) -> int:
+        """The task, outside of any the thread."""
+        from asyncio import current_task
+
+        try:
+            return id(current_task())
+        except RuntimeError:
+            return get_ident()
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call it, and await what it returns if that is awaitable."""
@@ -236,18 +434,43 @@ class AsyncPorts(_SystemPorts):
 
     def close(self) -> None:
         """End the threads once they are idle."""
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
-            self._executor = None
+        for executor in (self._executor, self._step_executor):
+            if executor is not None:
+                executor.shutdown(wait=False)
+        self._executor = self._step_executor = None
 
     def _threads(self) -> "ThreadPoolExecutor":
-        # A forked child has its parent's executor but none of its threads.
-        if self._executor is None or self._process != os.getpid():
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._executor = ThreadPoolExecutor(self.THREADS, thread_name_prefix="holdfast")
-            self._process = os.getpid()
+        self._forget_parents_threads()
+        if self._executor is None:
+            self._executor = _pool(self.THREADS, "holdfast")
         return self._executor
+
+    def _step_threads(self) -> "ThreadPoolExecutor":
+        self._forget_parents_threads()
+        if self._step_executor is None:
+            self._step_executor = _pool(self.STEP_THREADS, "holdfast-step")
+        return self._step_executor
+
+    def _forget_parents_threads(self) -> None:
+        # A forked child has its parent's executors but none of their threads.
+        if self._process != os.getpid():
+            self._executor = self._step_executor = None
+            self._process = os.getpid()
+
+
+def _pool(size: int, name: str) -> "ThreadPoolExecutor":
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(size, thread_name_prefix=name)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    """True for what must be called on the event loop: async functions, wrapped or with an async __call__."""
+    from inspect import iscoroutinefunction
+
+    while isinstance(function, partial):
+        function = function.func
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 class _Waker:

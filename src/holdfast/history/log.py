@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.codec.pieces import container
 from holdfast.history.binding import BODY, META, Binding, place_of
-from holdfast.history.cells import Cell, Document, Path, Piece, Ref, Rope
+from holdfast.history.cells import Cell, Document, Kind, Path, Piece, Ref, Rope
 from holdfast.history.draft import Draft
 from holdfast.history.edits import edit
 from holdfast.history.format import (
@@ -71,10 +71,12 @@ class Revision:
 
     def replace_state(self, draft: Draft, leaves: dict[Path, object]) -> None:
         """The state becomes what the draft holds; internal cells stay as they are."""
+        known = self._log.document
         document: Document = {}
         self._index = None
         for path, value in draft.items():
-            document[path] = self._drafted(path, value, leaves.get(path))
+            old = known.get(path)
+            document[path] = old if old is value else self._drafted(path, old, value, leaves.get(path))
         for path, cell in self.document.items():
             if path[0] != "state":
                 document[path] = cell
@@ -98,30 +100,32 @@ class Revision:
         self.document = {**self.document, path: cell}
         self._scripts.append((path, cell, [None, piece] if cell.count > 1 else [piece]))
 
-    def _drafted(self, path: Path, value: bytes | Cell, leaf: object) -> Cell:
-        old = self._log.document.get(path)
-        if value is old:
-            return old
+    def _drafted(self, path: Path, old: Cell | None, value: bytes | Cell, leaf: object) -> Cell:
         encoded = value.encoded() if isinstance(value, Cell) else value
         return self._rewritten(path, encoded, leaf) if old is None else self._edited(path, old, encoded, leaf)
 
     def _rewritten(self, path: Path, encoded: bytes, leaf: object) -> Cell:
         kind, count, header = container(encoded)
-        body = encoded[header:] if header else encoded
-        pieces = [self._place(body)] if body else []
-        cell = Cell(kind, count, len(body), Rope(pieces), Rope([body]), leaf)
-        self._scripts.append((path, cell, list(pieces)))
-        return cell
+        return self._made(path, kind, count, encoded[header:], leaf)
 
     def _edited(self, path: Path, old: Cell, encoded: bytes, leaf: object) -> Cell:
         kind, count, header = container(encoded)
         operations = edit(old, kind, count, encoded, header)
         if operations is None:
             return old if old.leaf is leaf else Cell(kind, count, old.size, old.pieces, old.chunks, leaf)
+        if len(operations) == 1 and type(operations[0]) is bytes:
+            return self._made(path, kind, count, operations[0], leaf)
         stored: list[Stored] = [self._place(each) if type(each) is bytes else each for each in operations]
         body = memoryview(encoded)[header:] if header else encoded
         cell = Cell(kind, count, len(body), splice(old.pieces, stored), Rope([body]), leaf)
         self._scripts.append((path, cell, stored))
+        return cell
+
+    def _made(self, path: Path, kind: Kind, count: int, body: bytes, leaf: object) -> Cell:
+        """A cell that has nothing in common with what was there before."""
+        pieces = [self._place(body)] if body else []
+        cell = Cell(kind, count, len(body), Rope(pieces), Rope([body]), leaf)
+        self._scripts.append((path, cell, list(pieces)))
         return cell
 
     def _place(self, data: bytes) -> Piece:
@@ -216,8 +220,11 @@ def _written(
     return Written(after, row, blobs)
 
 
-def append_flat(log: Log, path: Path, item: bytes, meta: bytes) -> Written | None:
-    """One item appended to a list, at the cost of the item alone; None where more than that has to be done."""
+def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int | None = None) -> Written | None:
+    """One item appended to a list, at the cost of the item alone; None where more than that has to be done.
+
+    The row is a checkpoint of its own, or a journal row whose state is `checkpoint`'s.
+    """
     cell, tuning, seq = log.document.get(path), log.tuning, log.seq + 1
     if cell is None or not cell.count or cell.kind != "list" or len(item) >= tuning.inline_max:
         return None
@@ -226,4 +233,5 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes) -> Written | Non
         return None
     document = {**log.document, path: cell.with_appended(item, item)}
     content = encode_append(index, item)
-    return _written(log, document, log.index, content, {}, meta, log.base, seq, APPEND_FLAGS, {})
+    newest = seq if checkpoint is None else checkpoint
+    return _written(log, document, log.index, content, {}, meta, log.base, newest, APPEND_FLAGS, {})

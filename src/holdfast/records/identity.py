@@ -71,6 +71,28 @@ class CheckpointId(NamedTuple):
         return cls(thread_id, int(seq), life)
 
 
+class RequestId(NamedTuple):
+    """`thread#number.life`: which request of which thread, in which of its lives."""
+
+    thread_id: str
+    number: int
+    life: str
+
+    def __str__(self) -> str:
+        return f"{self.thread_id}#{self.number}.{self.life}"
+
+    @classmethod
+    def parse(cls, text: str) -> "RequestId":
+        """Split an id at its last `#`."""
+        if not isinstance(text, str):
+            raise InvalidId(f"request id must be a str, not {type(text).__name__}")
+        thread_id, at, tail = text.rpartition("#")
+        number, _, life = tail.partition(".")
+        if not at or not (number.isascii() and number.isdigit() and len(number) < 16) or not life:
+            raise NotFound(f"{text!r} is not a request id; one looks like 'my-thread#1.1f9a3c2e'")
+        return cls(thread_id, int(number), life)
+
+
 def life_of(incarnation: bytes) -> str:
     """The part of an incarnation that checkpoint ids carry."""
     return incarnation[:4].hex()

@@ -67,7 +67,7 @@ class Committer:
             return
         if self.inline and len(self._queue) == 1 and self._queued_bytes <= INLINE_BYTES and self._commit_inline():
             return
-        self._wake_writer()
+        self.wake()
 
     def _commit_inline(self) -> bool:
         if not self._commit_lock.acquire(blocking=False):
@@ -83,7 +83,8 @@ class Committer:
             self._commit_lock.release()
         return True
 
-    def _wake_writer(self) -> None:
+    def wake(self) -> None:
+        """See that the writer thread commits what waits."""
         with self._queue_lock:
             self._woken.notify()
             if self._writing:

@@ -57,14 +57,24 @@ def written(head: Head, log: Log, now: int, stored_bytes: int, token: int | None
     )
 
 
-def claimed(head: Head | None, name: str, owner: str, lease: int, now: int, *, dead_owner: str = "") -> Head:
-    """The head with a lease for `owner` and the next token. `dead_owner` names a holder known to be dead."""
+def claimed(
+    head: Head | None, name: str, owner: str, lease: int, now: int, *, dead_owner: str = "", status: str = ""
+) -> Head:
+    """The head with a lease for `owner` and the next token. `dead_owner` names a holder known to be dead.
+
+    The thread is at work from here on, unless it is to keep another `status`.
+    """
     head = head or Head(created_at=now)
     check_not_deleted(head, name)
     if head.owner != dead_owner:
         check_not_held(head, name, now)
     return replace(
-        head, token=head.token + 1, owner=owner, expires_at=now + lease, status=Status.WORKING.value, updated_at=now
+        head,
+        token=head.token + 1,
+        owner=owner,
+        expires_at=now + lease,
+        status=status or Status.WORKING.value,
+        updated_at=now,
     )
 
 
@@ -74,10 +84,19 @@ def renewed(head: Head, name: str, token: int, lease: int, now: int) -> Head:
     return replace(head, expires_at=now + lease)
 
 
-def released(head: Head, name: str, token: int, status: Status, now: int) -> Head:
-    """The head without its lease, under the status the run leaves behind."""
+def released(head: Head, name: str, token: int, status: str, now: int, wake_at: int = 0) -> Head:
+    """The head without its lease, under the status the run leaves behind; to be woken at `wake_at`, if that is set."""
     check_may_write(head, name, token, now)
-    return replace(head, owner="", expires_at=0, status=status.value, updated_at=now)
+    return replace(head, owner="", expires_at=wake_at, status=status, updated_at=now)
+
+
+def may_go_on(head: Head, now: int) -> bool:
+    """True if a thread that nobody holds was left at work, or its timer or deadline is due."""
+    if head.deleted or head.held(now):
+        return False
+    if head.status == Status.WORKING.value:
+        return head.expires_at <= now
+    return head.status == Status.INPUT_REQUIRED.value and 0 < head.expires_at <= now
 
 
 def deleted(head: Head, now: int) -> Head:

@@ -54,10 +54,19 @@ class Intent(msgspec.Struct, kw_only=True):
     fingerprint: bytes = b""
     origin: str = ""
     checkpoint: int | None = None
-    """For a journal row: the checkpoint whose state this is."""
+    """The checkpoint whose state this is, if the row is not one of its own."""
+    journal: bool = False
+    """A row that is no checkpoint: the state is that of the newest one."""
     fresh: bool = False
     token: int | None = None
+    lease: int = 0
+    """For a run: how long, in microseconds, its lease is to last from this write on."""
     expect_seq: int | None = None
+    error: str | None = None
+    requests: tuple[str, ...] | None = None
+    """The thread's open requests from here on; None leaves them as they are."""
+    consumed: tuple[str, ...] = ()
+    """Messages that this write takes from the thread's inbox."""
 
     @property
     def is_flat(self) -> bool:
@@ -169,7 +178,7 @@ class Writer:
     def _revise(self, intent: Intent, meta: Meta) -> Written:
         if intent.is_flat:
             path, item = intent.appends[0]
-            flat = append_flat(self.log, path, item, encode_meta(meta))
+            flat = append_flat(self.log, path, item, encode_meta(meta), self._checkpoint_of(intent))
             if flat is not None:
                 return flat
         revision = Revision(self.log)
@@ -184,7 +193,10 @@ class Writer:
         if intent.key is not None:
             entry = [intent.key, self.log.seq + 1, intent.fingerprint, meta.created_at, meta.parent_back]
             revision.append(KEYS, encode(entry))
-        return revision.write(encode_meta(meta), checkpoint=intent.checkpoint, fresh=intent.fresh)
+        return revision.write(encode_meta(meta), checkpoint=self._checkpoint_of(intent), fresh=intent.fresh)
+
+    def _checkpoint_of(self, intent: Intent) -> int | None:
+        return self.log.checkpoint if intent.journal else intent.checkpoint
 
     def _proposal(self, intent: Intent, done: Written, meta: Meta, now: int) -> Proposal:
         row, thread = done.row, self.thread
@@ -192,9 +204,9 @@ class Writer:
         if done.blobs:
             size += sum(map(len, done.blobs.values()))
         self.held_bytes = self._weight(done, intent)
-        head = written(self.seen.head, done.log, now, size, intent.token, **self._changes(intent, meta))
+        head = written(self.seen.head, done.log, now, size, intent.token, **self._changes(intent, meta, now))
         encoded = encode_head(thread, head)
-        swap = Swap(thread, self.seen.encoded, encoded, head, (row,), done.blobs, size=size)
+        swap = Swap(thread, self.seen.encoded, encoded, head, (row,), done.blobs, intent.consumed, size=size)
         return Proposal(self, done.log, Seen(head, encoded), swap, meta)
 
     def _weight(self, done: Written, intent: Intent) -> int:
@@ -203,24 +215,47 @@ class Writer:
             return self.held_bytes + len(done.row.body)
         return OVERHEAD_BYTES + sum(cell.size for cell in done.log.document.values())
 
-    def _changes(self, intent: Intent, meta: Meta) -> dict[str, object]:
+    def _changes(self, intent: Intent, meta: Meta, now: int) -> dict[str, object]:
         """What the head says beyond where the log ends; only what is new."""
         changes: dict[str, object] = {"status": meta.status}
         if self.log.seq == 0:
             changes["data_key"] = self._new_key
-        if intent.labels:
-            changes |= self._relabel(intent.labels)
+        if intent.lease:
+            changes["expires_at"] = now + intent.lease
+        if intent.labels or intent.error is not None or intent.requests is not None:
+            changes |= self._summarised(intent)
         return changes
 
-    def _relabel(self, labels: dict[str, str]) -> dict[str, object]:
+    def _summarised(self, intent: Intent) -> dict[str, object]:
         sealing, binding = self._reader.sealing, self.log.binding
         if self._summary is None:
             self._summary = sealing.read_summary(binding, self.seen.head)
-        merged = {**self._summary.labels, **labels}
-        if merged == self._summary.labels:
+        old = self._summary
+        labels = {**old.labels, **(intent.labels or {})}
+        error = old.error if intent.error is None else intent.error or None
+        requests = old.requests if intent.requests is None else intent.requests
+        self._summary = Summary(labels, error, requests)
+        if self._summary == old:
             return {}
-        self._summary = Summary(merged, self._summary.error, self._summary.requests)
-        return {"labels": sealing.label_tokens(merged), "summary": sealing.seal_summary(binding, self._summary)}
+        return {"labels": sealing.label_tokens(labels), "summary": sealing.seal_summary(binding, self._summary)}
+
+    def amend(self, change: Callable[[Head], Head], submit: Callable[[Ticket, Swap], None]) -> Proposal:
+        """Change the head and nothing else. `change` raises if it may not be."""
+        with self._lock:
+            head = change(self.seen.head)
+            encoded = encode_head(self.thread, head)
+            swap = Swap(self.thread, self.seen.encoded, encoded, head)
+            meta = Meta(head.updated_at, 0, head.status, "event", None, b"", "")
+            proposal = Proposal(self, self.log, Seen(head, encoded), swap, meta)
+            self.seen = proposal.seen
+            submit(proposal, swap)
+            return proposal
+
+    def rebase(self, seen: Seen, log: Log) -> None:
+        """Start again from what is known to be stored."""
+        with self._lock:
+            self.epoch += 1
+            self._start(seen, log)
 
     def landed(self, proposal: "Proposal") -> None:
         """A proposal was committed. Runs on whichever thread committed it; the lock orders it with the next one."""

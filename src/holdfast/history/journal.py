@@ -1,0 +1,339 @@
+"""The journal of a thread: what its runs did, asked and were told, as one append-only list beside the state.
+
+An entry is a small msgpack array that begins with its kind. Values within it (results, payloads) are encodings of their
+own, so that reading a journal decodes no value that nobody asks for. Folding the entries gives the thread's memory:
+which steps are done, which were begun and are in doubt, what is asked and answered.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import ClassVar, TypeAlias
+
+import msgspec
+
+from holdfast.codec import decode, encode
+from holdfast.history.binding import Binding
+from holdfast.history.cells import Document, Path
+from holdfast.records.checkpoint import Step
+from holdfast.records.errors import Corrupt
+from holdfast.records.identity import RequestId
+from holdfast.records.request import Answer, Request
+from holdfast.records.times import from_microseconds
+
+JOURNAL: Path = ("journal",)
+NOTHING = encode(None)
+
+
+class Entry(msgspec.Struct, array_like=True, frozen=True):
+    """One line of the journal. Times are microseconds since 1970."""
+
+
+class Started(Entry, frozen=True, tag="start"):
+    """A durable function was started: its registered name, and its arguments as an encoding."""
+
+    function: str
+    arguments: bytes
+    fingerprint: bytes
+    at: int
+
+
+class Begun(Entry, frozen=True, tag="begin"):
+    """A step with an effect is about to be executed: from here on, until it ends, it is in doubt."""
+
+    key: str
+    fingerprint: bytes
+    attempt: int
+    at: int
+
+
+class Attempted(Entry, frozen=True, tag="try"):
+    """An attempt failed, and the next is due at `due`."""
+
+    key: str
+    fingerprint: bytes
+    attempt: int
+    type: str
+    message: str
+    due: int
+    at: int
+
+
+class StepDone(Entry, frozen=True, tag="done"):
+    """A step's result, recorded: it is never executed again."""
+
+    key: str
+    fingerprint: bytes
+    name: str
+    value: bytes
+    at: int
+    took: int
+    """Microseconds it took, attempts and waits included: what a replay saves."""
+
+
+class StepError(Entry, frozen=True, tag="fail"):
+    """A step that failed for good."""
+
+    key: str
+    fingerprint: bytes
+    name: str
+    type: str
+    message: str
+    attempts: int
+    at: int
+
+
+class Recorded(Entry, frozen=True, tag="step"):
+    """A step the user recorded: the fields of a `Step` as an encoding."""
+
+    key: str
+    fields: bytes
+    at: int
+
+
+class Marked(Entry, frozen=True, tag="mark"):
+    """A checkpoint or an append was made under this key."""
+
+    key: str
+
+
+class Asked(Entry, frozen=True, tag="ask"):
+    """A request to the outside. Requests are numbered in their order, from 1."""
+
+    key: str
+    fingerprint: bytes
+    name: str
+    payload: bytes
+    choices: tuple[str, ...]
+    deadline: int
+    default: bytes
+    """The encoded answer at the deadline; empty if there is none."""
+    at: int
+
+
+class Answered(Entry, frozen=True, tag="answer"):
+    """The one answer to request `number`, consumed. `expired`: nobody answered, and there was no default."""
+
+    number: int
+    choice: str | None
+    value: bytes
+    by: str
+    comment: str
+    at: int
+    expired: bool = False
+
+
+class Slept(Entry, frozen=True, tag="sleep"):
+    """A durable sleep until `due`."""
+
+    key: str
+    due: int
+
+
+class Retaken(Entry, frozen=True, tag="recover"):
+    """A recovery claimed the thread because whoever ran it was gone."""
+
+    at: int
+
+
+class Ended(Entry, frozen=True, tag="end"):
+    """A run came to its end: with a result, or with an error that left it, or cancelled by somebody."""
+
+    status: str
+    value: bytes
+    type: str
+    message: str
+    key: str
+    """The failed step whose error left the run; it is executed again by the next run."""
+    at: int
+
+
+class Forked(Entry, frozen=True, tag="fork"):
+    """Everything before this was done by the thread it was forked from."""
+
+    origin: str
+
+
+AnyEntry: TypeAlias = (
+    Started
+    | Begun
+    | Attempted
+    | StepDone
+    | StepError
+    | Recorded
+    | Marked
+    | Asked
+    | Answered
+    | Slept
+    | Retaken
+    | Ended
+    | Forked
+)
+Memo: TypeAlias = Begun | Attempted | StepDone | StepError
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[AnyEntry]).decode
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """An entry as one item of the journal."""
+    return _encode(entry)
+
+
+def read_entries(document: Document) -> list[AnyEntry]:
+    """The entries in a document, in their order."""
+    cell = document.get(JOURNAL)
+    if cell is None:
+        return []
+    try:
+        return _decode(cell.encoded())
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"the journal cannot be read: {error}", record="journal") from error
+
+
+class Journal:
+    """The journal, folded: one look-up per question."""
+
+    def __init__(self, entries: Iterable[AnyEntry] = ()) -> None:
+        self.memos: dict[str, Memo] = {}
+        self.marks: set[str] = set()
+        self.timers: dict[str, int] = {}
+        self.requests: list[Asked] = []
+        self.answers: dict[int, Answered] = {}
+        self.started: Started | None = None
+        self.ended: Ended | None = None
+        self.attempts = 0
+        """How often a recovery took the thread over since a run last got anywhere."""
+        self._asked: dict[str, int] = {}
+        self._shown: list[StepDone | StepError | Recorded] = []
+        for entry in entries:
+            self.add(entry)
+
+    @classmethod
+    def of(cls, document: Document) -> "Journal":
+        """The journal of a document."""
+        return cls(read_entries(document))
+
+    def add(self, entry: Entry) -> None:
+        """Take in one more entry."""
+        self._handlers[type(entry)](self, entry)
+
+    def _remember(self, entry: Memo) -> None:
+        self.memos[entry.key] = entry
+        if isinstance(entry, StepDone | StepError):
+            self._show(entry)
+
+    def _show(self, entry: StepDone | StepError | Recorded) -> None:
+        self.attempts = 0
+        self._shown.append(entry)
+        if isinstance(entry, Recorded) and entry.key:
+            self.marks.add(entry.key)
+
+    def _mark(self, entry: Marked) -> None:
+        self.marks.add(entry.key)
+        self.attempts = 0
+
+    def _ask(self, entry: Asked) -> None:
+        self.requests.append(entry)
+        self._asked[entry.key] = len(self.requests)
+
+    def _answer(self, entry: Answered) -> None:
+        self.answers[entry.number] = entry
+        self.attempts = 0
+
+    def _sleep(self, entry: Slept) -> None:
+        self.timers[entry.key] = entry.due
+
+    def _start(self, entry: Started) -> None:
+        self.started = entry
+
+    def _retake(self, _entry: Retaken) -> None:
+        self.attempts += 1
+
+    def _end(self, entry: Ended) -> None:
+        self.ended = entry
+        if entry.key:
+            self.memos.pop(entry.key, None)
+
+    def _fork(self, _entry: Forked) -> None:
+        """What was in doubt or open there is not ours: here the step is yet to be executed, and the question asked."""
+        self.ended = None
+        self.attempts = 0
+        self.memos = {key: memo for key, memo in self.memos.items() if isinstance(memo, StepDone | StepError)}
+        self._asked = {key: number for key, number in self._asked.items() if number in self.answers}
+
+    _handlers: ClassVar[dict[type[Entry], Callable[..., None]]] = {
+        Started: _start,
+        Begun: _remember,
+        Attempted: _remember,
+        StepDone: _remember,
+        StepError: _remember,
+        Recorded: _show,
+        Marked: _mark,
+        Asked: _ask,
+        Answered: _answer,
+        Slept: _sleep,
+        Retaken: _retake,
+        Ended: _end,
+        Forked: _fork,
+    }
+
+    def number_of(self, key: str) -> int:
+        """The number of the request asked under this key; 0 if there is none."""
+        return self._asked.get(key, 0)
+
+    def open_numbers(self) -> list[int]:
+        """The numbers of the requests that wait for an answer."""
+        return sorted(number for number in self._asked.values() if number not in self.answers)
+
+    @property
+    def done_count(self) -> int:
+        """How many steps have a result."""
+        return sum(isinstance(memo, StepDone) for memo in self.memos.values())
+
+    @property
+    def microseconds_done(self) -> int:
+        """How long the finished steps took."""
+        return sum(memo.took for memo in self.memos.values() if isinstance(memo, StepDone))
+
+    def steps(self) -> list[Step]:
+        """What was recorded, as users see it."""
+        return [_step(index, entry) for index, entry in enumerate(self._shown)]
+
+    def request(self, binding: Binding, number: int) -> Request:
+        """A request as users see it."""
+        asked, answered = self.requests[number - 1], self.answers.get(number)
+        status = "open" if answered is None else "expired" if answered.expired else "answered"
+        return Request(
+            id=str(RequestId(binding.thread_id, number, binding.life)),
+            thread_id=binding.thread_id,
+            name=asked.name,
+            payload=decode(asked.payload),
+            choices=asked.choices,
+            created_at=from_microseconds(asked.at),
+            deadline=from_microseconds(asked.deadline) if asked.deadline else None,
+            status=status,
+            answer=None if answered is None or answered.expired else answer_of(answered),
+        )
+
+    def open_requests(self, binding: Binding) -> list[Request]:
+        """The requests that wait for an answer."""
+        return [self.request(binding, number) for number in self.open_numbers()]
+
+
+def answer_of(entry: Answered) -> Answer:
+    """The answer in an entry."""
+    return Answer(
+        choice=entry.choice,
+        value=decode(entry.value),
+        by=entry.by,
+        comment=entry.comment,
+        at=from_microseconds(entry.at),
+    )
+
+
+def _step(index: int, entry: StepDone | StepError | Recorded) -> Step:
+    if isinstance(entry, Recorded):
+        return Step(**{**decode(entry.fields), "index": index})
+    if isinstance(entry, StepError):
+        return Step(index=index, action=entry.name, error=f"{entry.type}: {entry.message}", metadata={"key": entry.key})
+    details = {"key": entry.key, "seconds": entry.took / 1e6}
+    return Step(index=index, action=entry.name, tool_output=decode(entry.value), metadata=details, idempotent=True)

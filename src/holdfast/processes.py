@@ -1,0 +1,75 @@
+"""Who this process is, in words that another process can check, and whether the owner of a lease is surely dead.
+
+Certain is only what this host's kernel says about a process of the same boot and the same process namespace. In any
+doubt (another host, another container, a system without /proc) an owner counts as alive, and its lease has to expire.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+_PROC = Path("/proc")
+_START_FIELD = 22
+_ZOMBIE = "Z"
+
+
+class Identity(NamedTuple):
+    """One process of one boot of one host. An empty `boot` or `space` means that nothing is certain."""
+
+    host: str
+    pid: int
+    start: str
+    boot: str
+    space: str
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}:{self.start}:{self.boot}:{self.space}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Identity | None":
+        """The identity in an owner's name, which is followed by what tells its runs apart; None if it is not one."""
+        parts = text.rsplit(":", 5)
+        if len(parts) < 6 or not parts[1].isdigit():
+            return None
+        return cls(parts[0], int(parts[1]), *parts[2:5])
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _state_and_start(pid: int) -> tuple[str, str]:
+    """The state of a process and when it began; the name before them is in parentheses and may hold anything."""
+    fields = _read(_PROC / str(pid) / "stat").rpartition(")")[2].split()
+    return (fields[0], fields[_START_FIELD - 3]) if len(fields) > _START_FIELD - 3 else ("", "")
+
+
+def identity() -> Identity:
+    """This process."""
+    boot = _read(_PROC / "sys/kernel/random/boot_id")[:8]
+    try:
+        space = str(Path("/proc/self/ns/pid").readlink()).partition("[")[2].rstrip("]")
+    except OSError:
+        space = ""
+    pid = os.getpid()
+    return Identity(os.uname().nodename.replace(":", "-"), pid, _state_and_start(pid)[1], boot, space)
+
+
+def is_certainly_dead(owner: str) -> bool:
+    """True if the process that an owner's name tells of surely does not run any more."""
+    other, here = Identity.parse(owner), identity()
+    if other is None or not here.boot or not here.space:
+        return False
+    if (other.host, other.boot, other.space) != (here.host, here.boot, here.space):
+        return False
+    try:
+        os.kill(other.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    state, start = _state_and_start(other.pid)
+    return state == _ZOMBIE or (bool(start) and start != other.start)
