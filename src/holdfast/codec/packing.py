@@ -77,6 +77,7 @@ _CONTAINERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 _SHORT_BYTES: Final = 4096
 _LONGEST: Final[dict[type, int]] = {str: _SHORT_BYTES, bytes: _SHORT_BYTES, list: 16, dict: 16}
 _UNSIZED: Final = frozenset({type(None), bool, int, float})
+_NESTING: Final = frozenset({list, dict})
 
 
 def pack_short(value: Any, room: int) -> bytes | None:
@@ -90,9 +91,10 @@ def pack_short(value: Any, room: int) -> bytes | None:
         data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
     except TypeError:
         return None
-    if len(data) > room and (len(data) > _SHORT_BYTES or len(data) - len(data.translate(None, _CONTAINERS)) > room):
-        return None
-    return data
+    if len(data) <= room or type(value) not in _NESTING:
+        return data
+    is_shallow = len(data) <= _SHORT_BYTES and len(data) - len(data.translate(None, _CONTAINERS)) <= room
+    return data if is_shallow else None
 
 
 def _looks_short(value: Any) -> bool:
