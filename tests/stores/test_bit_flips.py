@@ -8,9 +8,10 @@ import pytest
 from holdfast import sync
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import Binding
+from holdfast.testing.exact import assert_exact
 from kinds import open_store, url_of
 from rounds import TIMES
-from stores.damage_scenes import answers, files_of, fill, judge, restore_files
+from stores.damage_scenes import THREADS, answers, files_of, fill, judge, restore_files, state_at
 
 PLACES = 400 * TIMES
 
@@ -44,13 +45,13 @@ def flip_bits(kind: str, directory: Path, places: int, seed: int = 11) -> int:
     return refused
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(180 * TIMES)
 def test_no_flipped_bit_is_returned_as_data(disk_kind: str, tmp_path: Path) -> None:
     refused = flip_bits(disk_kind, tmp_path, PLACES)
     assert refused > PLACES // 4, "many flips hit something"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(180 * TIMES)
 def test_flipped_bits_are_found_where_digests_are_skipped(
     disk_kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,3 +114,31 @@ def test_an_encrypted_store_is_as_well_guarded(disk_kind: str, tmp_path: Path) -
         damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
         restore_files(tmp_path, {**files, path: bytes(damaged)})
         judge(opened, right)
+
+
+def test_a_database_cut_short_is_never_taken_for_a_shorter_one(tmp_path: Path) -> None:
+    """A file store ends where its last whole frame does, and cannot tell; SQLite knows how long it should be."""
+    filled("sqlite", tmp_path)
+    with open_store("sqlite", tmp_path) as store:
+        right = answers(store)
+    files, random = files_of(tmp_path), Random(5)
+    path = max(files, key=lambda path: len(files[path]))
+    cuts = {random.randrange(2, len(files[path])) for _ in range(40)} | {len(files[path]) - 4096, 4096, 2}
+    for cut in cuts:
+        restore_files(tmp_path, {**files, path: files[path][:cut]})
+        assert judge(lambda: open_store("sqlite", tmp_path), right) > 0
+
+
+def test_a_log_cut_short_is_its_own_past_or_damage(tmp_path: Path) -> None:
+    """What is left of a file store's log is exact, up to the last frame that is whole."""
+    filled("file", tmp_path)
+    files, random = files_of(tmp_path), Random(6)
+    logs = [path for path in files if path.suffix == ".log"]
+    for _ in range(60):
+        path = random.choice(logs)
+        restore_files(tmp_path, {**files, path: files[path][: random.randrange(len(files[path]))]})
+        with open_store("file", tmp_path) as store:
+            for thread_id in THREADS:
+                latest = store.latest(thread_id)
+                if latest is not None:
+                    assert_exact(state_at(thread_id, latest.seq), latest.state)

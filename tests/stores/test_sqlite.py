@@ -16,6 +16,7 @@ from holdfast.stores.sql import migrations, statements
 from holdfast.stores.sqlite import SQLiteBackend
 from holdfast.stores.sqlite_file import APPLICATION_ID, migrate
 from holdfast.testing.conformance.samples import Line, head, rows
+from stores.file_scenes import open_files
 
 CANARY = b"canary-2718281"
 
@@ -101,7 +102,7 @@ def test_a_database_of_another_program_is_refused(path: Path) -> None:
     raw = sqlite3.connect(path)
     assert schema_of(raw) == [("table", "precious", "CREATE TABLE precious (a)")]
     raw.close()
-    assert len(before) == path.stat().st_size
+    assert path.read_bytes() == before
 
 
 def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
@@ -280,6 +281,28 @@ def test_threads_whose_numbers_collide_are_kept_apart(path: Path, monkeypatch: p
     with pytest.raises(sync.StoreError, match="too many"):
         Line(backend, b"\0more").put(head(1))
     backend.close()
+
+
+def test_who_only_reads_writes_nothing(path: Path) -> None:
+    """A write by a reader would pass by the gate."""
+    with sync.open(path) as store:
+        store.save("t", 1)
+    before = path.read_bytes()
+    with sync.open(path) as store:
+        assert store.latest("t") is not None
+        assert [info.seq for info in store.history("t")] == [1]
+        assert not Path(f"{path}-wal").stat().st_size
+    assert path.read_bytes() == before
+
+
+def test_a_refused_open_leaves_nothing_open(path: Path) -> None:
+    path.write_bytes(b"this is not a database, and longer than a header of one " * 20)
+    backend = SQLiteBackend(str(path))
+    before = open_files()
+    for _ in range(3):
+        with pytest.raises(sync.Corrupt):
+            backend.open()
+    assert open_files() == before
 
 
 def test_a_reader_in_another_process_does_not_stop_a_checkpoint(path: Path) -> None:

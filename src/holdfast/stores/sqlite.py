@@ -75,6 +75,7 @@ class SQLiteBackend:
         """See `Backend.check`: SQLite's own check of tables and indexes, and every head against its columns."""
         try:
             with self._reading() as connection:
+                self._file.check_length()
                 found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
                 for thread, head, status, packed in connection.execute(self._sql["read_all_heads"]):
                     _check_columns(thread, head, status, packed)

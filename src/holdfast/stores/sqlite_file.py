@@ -28,6 +28,7 @@ from holdfast.records.errors import (
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Busy
 from holdfast.stores.sql import migrations
+from holdfast.stores.sqlite_pages import has_log, is_cut_short, size_of
 
 APPLICATION_ID = 0x484F4C44
 SYNCHRONOUS = {Durability.NONE: 0, Durability.PROCESS: 1, Durability.DURABLE: 2}
@@ -48,7 +49,7 @@ def translated(error: Exception, *, writing: bool = False) -> StoreError:
     """The error of SQLite as one of ours."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE or not isinstance(error, sqlite3.OperationalError):
-        return Corrupt(f"the SQLite file is damaged: {error}", record="sqlite")
+        return Corrupt(f"the SQLite file is damaged: {error}; restore a backup", record="sqlite")
     if code == sqlite3.SQLITE_IOERR and writing:
         return OutcomeUnknown(f"SQLite could not say whether the write happened: {error}")
     return StoreUnavailable(f"SQLite: {error}")
@@ -86,9 +87,7 @@ class SQLiteFile:
             return
         _inherited.extend((*self._readers, self._writer))
         self._readers, self._writer, self._process = [], None, 0
-        if self._gate >= 0:
-            os.close(self._gate)
-            self._gate = -1
+        self._close_gate()
 
     @property
     def in_memory(self) -> bool:
@@ -113,11 +112,53 @@ class SQLiteFile:
         is_new = not self.in_memory and not Path(self.path).exists()
         if not self.in_memory:
             self._gate = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        with self._passing():
-            self._writer = self._connect()
-            migrate(self._writer, migrations("sqlite"), self.path)
+        try:
+            with self._passing():
+                self._writer = self._prepare(is_new=is_new)
+        except BaseException:
+            self._close_gate()
+            raise
         if is_new:
             _sync_directory(Path(self.path).parent)
+
+    def _prepare(self, *, is_new: bool) -> sqlite3.Connection:
+        if not is_new and not self.in_memory:
+            self._look()
+        connection = self._connect()
+        try:
+            migrate(connection, migrations("sqlite"), self.path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _close_gate(self) -> None:
+        if self._gate >= 0:
+            os.close(self._gate)
+            self._gate = -1
+
+    def _look(self) -> None:
+        """Refuse what is not ours, or not whole, by a connection that changes nothing, not even as it closes."""
+        if Path(f"{self.path}-journal").exists():
+            return  # it was just being made: SQLite has to take that back first
+        if has_log(self.path) and not size_of(self.path):
+            raise Corrupt(f"{self.path} was emptied; restore a backup", record="sqlite")
+        connection = sqlite3.connect(f"{Path(self.path).as_uri()}?mode=ro", uri=True)
+        try:
+            self._check_length(connection)
+            refuse_foreign(connection, self.path)
+        finally:
+            connection.close()
+
+    def _check_length(self, connection: sqlite3.Connection) -> None:
+        if is_cut_short(self.path, _ask(connection, "page_count"), _ask(connection, "page_size")):
+            raise Corrupt(f"{self.path} was cut short: its end is missing; restore a backup", record="sqlite")
+
+    def check_length(self) -> None:
+        """Refuse a file that was cut short while it was open."""
+        if not self.in_memory:
+            with self.writing() as connection:
+                self._check_length(connection)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -129,16 +170,17 @@ class SQLiteFile:
 
     def _set_pragmas(self, connection: sqlite3.Connection) -> None:
         level = SYNCHRONOUS[self.durability]
-        # Both take effect before the first table only. A commit writes a page, so larger ones cost more than they save
-        # in room; and incremental vacuum lets a prune give pages back.
-        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        if not _ask(connection, "page_count"):
+            # Later they have no effect, but are a write, which a reader must not make. A commit writes a page, so
+            # larger ones cost more than they save in room; and incremental vacuum lets a prune give pages back.
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA secure_delete = ON")
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         connection.execute(f"PRAGMA synchronous = {level}")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA cache_size = -16384")
-        found = connection.execute("PRAGMA synchronous").fetchone()[0]
+        found = _ask(connection, "synchronous")
         if mode != "wal" or found != level:
             raise ConfigurationError(
                 f"{self.path}: journal_mode={mode}, synchronous={found}; {self.durability} needs wal and {level}."
@@ -240,9 +282,7 @@ class SQLiteFile:
             if self._process == os.getpid() and not self._closed:
                 with self._passing():
                     self._close_all()
-            if self._gate >= 0:
-                os.close(self._gate)
-                self._gate = -1
+            self._close_gate()
             self._closed = True
 
     def _close_all(self) -> None:
@@ -269,13 +309,22 @@ def roll_back(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
+def _ask(connection: sqlite3.Connection, pragma: str) -> int:
+    number: int = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+    return number
+
+
+def refuse_foreign(connection: sqlite3.Connection, path: str) -> None:
+    """Refuse a database that another program made."""
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if _ask(connection, "application_id") != APPLICATION_ID and tables:
+        raise ConfigurationError(f"{path} is a SQLite database of another program; give Holdfast a file of its own")
+
+
 def migrate(connection: sqlite3.Connection, scripts: list[str], path: str) -> None:
     """Bring the schema to version `len(scripts)`, one transaction per step; refuse what is newer, or not ours."""
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if application != APPLICATION_ID and tables:
-        raise ConfigurationError(f"{path} is a SQLite database of another program; give Holdfast a file of its own")
+    refuse_foreign(connection, path)
+    version = _ask(connection, "user_version")
     if version > len(scripts):
         raise IncompatibleCheckpoint(
             f"{path} was written by a newer Holdfast (schema {version}, here it is {len(scripts)}): upgrade holdfast"
