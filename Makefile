@@ -8,7 +8,7 @@ STAMP := $(VENV)/.current
 BENCH_STAMP := $(BENCH)/.current
 JOBS ?= 2
 
-.PHONY: help demo test lint format cover faults soak bench bench-quick clean
+.PHONY: help strace demo test lint format cover faults soak bench bench-quick clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
@@ -23,10 +23,14 @@ $(BENCH_STAMP): pyproject.toml requirements/bench.txt
 	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt -e '.[crypto]'
 	@touch $@
 
+strace:
+	@command -v strace >/dev/null || { echo "installing strace"; apt-get -qq update && apt-get -qq install -y strace; } \
+		|| { echo "the tests that strike a save at its system calls need strace: install it, then make test"; exit 1; }
+
 demo: $(STAMP)  ## a writer is killed in mid-thread; its thread is restored, forked and compared
 	@$(BIN)/python examples/demo.py
 
-test: $(STAMP)  ## the whole test suite, with branch coverage of the core
+test: $(STAMP) strace  ## the whole test suite, with branch coverage of the core
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist worksteal
 	@$(BIN)/python -m coverage combine --quiet
