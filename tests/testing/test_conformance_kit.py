@@ -37,6 +37,26 @@ def test_a_sound_store_keeps_every_promise(awaitable: bool) -> None:
     assert check_store(MemoryBackend, awaitable=awaitable) == len(promises(StoreConformance))
 
 
+def test_promises_that_take_two_backends_are_left_out_where_there_is_one() -> None:
+    class Once(BackendConformance):
+        def backend(self) -> Backend:
+            return MemoryBackend()
+
+    class Again(Once):
+        def reopen(self, backend: Backend) -> Backend:
+            return backend
+
+    class Own(Again):
+        def test_two_backends_on_one_place_take_turns(self) -> None:
+            """In their own way."""
+
+    left_out = set(promises(BackendConformance)) - set(promises(Once))
+    assert "test_what_was_acknowledged_is_there_after_a_close" in left_out
+    assert len(left_out) == 6
+    assert promises(Again) == promises(Own) == promises(BackendConformance)
+    assert Own.test_two_backends_on_one_place_take_turns.__doc__ == "In their own way."
+
+
 def test_every_promise_is_a_sentence() -> None:
     for kit in (BackendConformance, StoreConformance):
         for name in promises(kit):

@@ -1,14 +1,22 @@
 """What a conformance kit is: small test methods, each the proof of one promise, with or without pytest.
 
-A method's name begins with `test_`, and its docstring is the promise. What cannot be tried on a store raises
-`unittest.SkipTest`, which pytest understands too.
+A method's name begins with `test_`, and its docstring is the promise. What cannot be tried on a store is not among the
+tests of its kit: nothing is skipped.
 """
 
-from typing import Any
-from unittest import SkipTest
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from holdfast.records.errors import ConfigurationError
 from holdfast.stores.backend import Backend
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def needs_reopen(test: F) -> F:
+    """Mark a test that only a kit with `reopen` has."""
+    test.needs_reopen = True  # type: ignore[attr-defined]
+    return test
 
 
 class Kit:
@@ -16,13 +24,20 @@ class Kit:
 
     _opened: list[Backend]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.backend is not Kit.backend:
+            for name, test in _reopening(cls).items():
+                if getattr(cls, name) in {test, None}:
+                    setattr(cls, name, None if cls.reopen is Kit.reopen else test)
+
     def backend(self) -> Backend:
         """A new backend on a new, empty place, not yet open."""
         raise NotImplementedError("a conformance kit needs backend(): a new backend on an empty place")
 
     def reopen(self, backend: Backend) -> Backend:
         """Another backend on the same place, as another process would make it; the given one may still be open."""
-        raise SkipTest(f"nothing of a {backend.kind} store can be opened again")
+        raise NotImplementedError("without reopen() a conformance kit has no tests that need it")
 
     def setup_method(self) -> None:
         """Begin a test. Called by pytest, and by `run`."""
@@ -47,33 +62,35 @@ class Kit:
         return backend
 
 
+def _reopening(kit: type[Kit]) -> dict[str, Any]:
+    """The tests that need `reopen`, whether the kit has them or a class below it left them out."""
+    inherited = [vars(base) for base in reversed(kit.__mro__)]
+    return {name: test for names in inherited for name, test in names.items() if hasattr(test, "needs_reopen")}
+
+
 def promises(kit: type[Kit]) -> list[str]:
     """The names of a kit's test methods, in order."""
-    return sorted(name for name in dir(kit) if name.startswith("test_"))
+    return sorted(name for name in dir(kit) if name.startswith("test_") and getattr(kit, name) is not None)
 
 
 def run(kit: type[Kit], *arguments: Any) -> int:
-    """Try every promise of a kit without pytest; AssertionError at the first that is broken. Returns their number.
-
-    Promises that do not apply (nothing survives a close) are not counted.
-    """
+    """Try every promise of a kit without pytest; AssertionError at the first that is broken. Returns their number."""
     if not __debug__:
         raise ConfigurationError(
             "python -O removes the assertions that a conformance kit is made of; run it without -O"
         )
-    return sum(_holds(kit(*arguments), name) for name in promises(kit))
+    for name in promises(kit):
+        _try(kit(*arguments), name)
+    return len(promises(kit))
 
 
-def _holds(kit: Kit, name: str) -> bool:
+def _try(kit: Kit, name: str) -> None:
     test = getattr(kit, name)
     promise = " ".join((test.__doc__ or name).split())
     kit.setup_method()
     try:
         test()
-    except SkipTest:
-        return False
     except Exception as error:
         raise AssertionError(f"broken promise: {promise} ({name}: {error!r})") from error
     finally:
         kit.teardown_method()
-    return True

@@ -6,7 +6,7 @@ from holdfast.history.tuning import Tuning
 from holdfast.records.errors import StoreClosed
 from holdfast.records.rows import Drop
 from holdfast.records.words import Durability
-from holdfast.testing.conformance.kit import Kit
+from holdfast.testing.conformance.kit import Kit, needs_reopen
 from holdfast.testing.conformance.listings import listed
 from holdfast.testing.conformance.samples import Line, blobs, head, key, rows
 
@@ -85,6 +85,7 @@ class Lives(Kit):
         assert listed(line.backend, statuses=["failed"], labels=[[b"x"]]) == [line.key]
         assert line.backend.check() == []
 
+    @needs_reopen
     def test_what_was_acknowledged_is_there_after_a_close(self) -> None:
         """Head, rows, blobs, messages and listings survive."""
         line = self._full()
@@ -94,6 +95,7 @@ class Lives(Kit):
         line.put(head(6, base=3), rows(6, base=3), consumed=("left",))
         assert line.seqs == [6, 5, 4, 3]
 
+    @needs_reopen
     def test_what_was_acknowledged_is_there_for_another_process(self) -> None:
         """A second backend on the same place sees everything while the first is open."""
         line = self._full()
@@ -104,6 +106,7 @@ class Lives(Kit):
         assert first.heads([line.key]) == [line.stored]
         assert [entry.seq for entry in first.index(line.key, None, 1)] == [6]
 
+    @needs_reopen
     def test_two_backends_on_one_place_take_turns(self) -> None:
         """Each sees the other's swaps at once, and a swap onto an outdated head is refused."""
         line = Line(self.opened())
@@ -118,6 +121,7 @@ class Lives(Kit):
             assert line.head.seq == seq
             assert line.seqs[0] == seq
 
+    @needs_reopen
     def test_a_drop_by_one_is_seen_by_the_other(self) -> None:
         """Also where the first has files or pages of the old rows open."""
         line = Line(self.opened())
@@ -132,6 +136,7 @@ class Lives(Kit):
         line.put(head(6, base=5), rows(6, base=5))
         assert line.seqs == [6, 5]
 
+    @needs_reopen
     def test_a_message_left_by_one_is_read_by_the_other(self) -> None:
         """And is there once."""
         first = self.opened()

@@ -9,7 +9,7 @@ from typing import TypeVar
 from holdfast.records.head import decode_head
 from holdfast.records.rows import Swap
 from holdfast.stores.backend import Backend
-from holdfast.testing.conformance.kit import Kit
+from holdfast.testing.conformance.kit import Kit, needs_reopen
 from holdfast.testing.conformance.samples import Line, blob, head, key, row, rows
 
 T = TypeVar("T")
@@ -42,6 +42,7 @@ class Races(Kit):
         line.put(head(1), rows(1))
         self._one_wins(line, [line.backend] * RACERS)
 
+    @needs_reopen
     def test_of_two_backends_exactly_one_wins(self) -> None:
         """The same for backends on one place, as two processes would be."""
         line = Line(self.opened())
