@@ -60,10 +60,9 @@ def test_an_export_of_a_damaged_thread_is_refused(sides: Sides, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["missing/bundle", "nul\0"])
-def test_an_export_that_cannot_be_written_says_so(sides: Sides, name: str, tmp_path: Path) -> None:
+def test_an_export_that_cannot_be_written_says_so(sides: Sides, tmp_path: Path) -> None:
     with pytest.raises(sync.StoreUnavailable, match="cannot write"):
-        sides.store.export("t", f"{tmp_path}/{name}")
+        sides.store.export("t", tmp_path / "missing" / "bundle")
 
 
 def test_an_export_that_fails_leaves_the_old_bundle(

@@ -29,9 +29,12 @@ class KeyRing:
     _labels: dict[str, bytes]
 
     def __init__(self, keys: Mapping[str, bytes], write: str) -> None:
+        if not isinstance(keys, Mapping):
+            raise ConfigurationError("a key ring needs keys by their ids: KeyRing({'2026': key}, write='2026')")
         for key_id, key in keys.items():
             _check(key_id, key)
-        if write not in keys:
+        chosen: Any = write
+        if not isinstance(chosen, str) or chosen not in keys:
             raise ConfigurationError(f"the key ring has no key {write!r} to write with; it has {sorted(keys)}")
         labels = {key_id: _derive(key, b"labels") for key_id, key in keys.items()}
         for name, value in (("_keys", dict(keys)), ("_labels", labels), ("write", write)):

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
+from holdfast.records.arguments import duration_us, sequence, whole_number
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.words import Status
 
@@ -23,15 +24,14 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     keep_pinned: bool = True
 
     def __post_init__(self) -> None:
-        if self.keep_last is not None and self.keep_last < 1:
-            raise ConfigurationError(f"keep_last={self.keep_last}: at least 1; the newest checkpoint always stays")
-        for word in self.delete_on:
+        if self.keep_last is not None:
+            whole_number(self.keep_last, "keep_last", least=1)  # the newest checkpoint always stays
+        for name in ("ttl", "max_age"):
+            if getattr(self, name) is not None:
+                duration_us(getattr(self, name), name)
+        for word in sequence(self.delete_on, "delete_on"):
             if word not in set(Status):
                 raise ConfigurationError(f"delete_on names {word!r}; statuses are {', '.join(Status)}")
-        if self.ttl_us is not None and self.ttl_us < 0:
-            raise ConfigurationError("ttl is negative")
-        if self.max_age_us is not None and self.max_age_us < 0:
-            raise ConfigurationError("max_age is negative")
 
     @property
     def ttl_us(self) -> int | None:
@@ -42,6 +42,13 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     def max_age_us(self) -> int | None:
         """`max_age` in microseconds."""
         return None if self.max_age is None else microseconds(self.max_age)
+
+
+def retention_or_none(value: object, name: str = "retention") -> Retention | None:
+    """A retention, or None."""
+    if value is not None and not isinstance(value, Retention):
+        raise ConfigurationError(f"{name}={value!r}: a holdfast.Retention, such as Retention(keep_last=10)")
+    return value
 
 
 def microseconds(duration: timedelta | float) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.ports import Ports
+from holdfast.records.errors import ConfigurationError
 from holdfast.records.reports import Event
 
 logger = logging.getLogger("holdfast")
@@ -19,6 +20,8 @@ class Events:
 
     def subscribe(self, callback: Callable[[Event], Any]) -> Callable[[], None]:
         """Add a listener; the function returned removes it."""
+        if not callable(callback):
+            raise ConfigurationError(f"callback={callback!r} cannot be called: a function of one event")
         self._callbacks.append(callback)
 
         def unsubscribe() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.history.meta import checkpoint_info
+from holdfast.records.arguments import mapping_or_none, text_or_none, whole_number
 from holdfast.records.checkpoint import CheckpointInfo
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.head import Head, decode_head
@@ -39,14 +40,14 @@ def thread_info(reader: Reader, thread: bytes, head: Head) -> ThreadInfo:
 
 def check_limit(limit: int) -> int:
     """A page's size, within reason."""
-    if not 1 <= limit <= MAX_LIMIT:
-        raise ConfigurationError(f"limit={limit}; a page has 1 to {MAX_LIMIT} items")
-    return limit
+    return whole_number(limit, "limit", 1, MAX_LIMIT)
 
 
 def _before(cursor: str | int | None) -> int | None:
+    if cursor is None:
+        return None
     try:
-        return None if cursor is None else int(cursor)
+        return int(cursor) if isinstance(cursor, str) else whole_number(cursor, "cursor")
     except ValueError:
         raise ConfigurationError(f"cursor {cursor!r} is not one that history() gave") from None
 
@@ -61,7 +62,7 @@ class Listings:
         self, thread: bytes, cursor: str | int | None, limit: int, where: Mapping[str, Any] | None, *, journal: bool
     ) -> tuple[list[CheckpointInfo], str | None]:
         """Checkpoints before the cursor, newest first, that match; and the cursor for the next page."""
-        before = _before(cursor)
+        before, where = _before(cursor), mapping_or_none(where, "where")
         # A row may cost a request: no more are read than a page is likely to need.
         chunk = min(CHUNK, check_limit(limit) + 1)
         found: list[CheckpointInfo] = []
@@ -87,7 +88,8 @@ class Listings:
         sealing = self._reader.sealing
         choices = sealing.label_choices(labels)
         try:
-            listing = self._reader.backend.threads(sealing.prefix, statuses, choices, cursor, check_limit(limit))
+            place = text_or_none(cursor, "cursor")
+            listing = self._reader.backend.threads(sealing.prefix, statuses, choices, place, check_limit(limit))
         except ValueError as error:
             raise ConfigurationError(f"cursor {cursor!r} is not one that threads() gave") from error
         infos = [thread_info(self._reader, thread, decode_head(thread, head)) for thread, head in listing.heads]

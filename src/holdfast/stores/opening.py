@@ -7,6 +7,7 @@ from threading import Lock
 from typing import TypedDict
 
 from holdfast.codec.keys import KeyRing
+from holdfast.records.arguments import path_text
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.retention import Retention
 from holdfast.records.words import Durability
@@ -88,7 +89,7 @@ def sqlite(path: str | os.PathLike[str], durability: Durability | None, *, inlin
     """The SQLite backend of a path."""
     from holdfast.stores.sqlite import SQLiteBackend
 
-    place = _place(path)
+    place = path_text(path)
     if place == ":memory:":
         return share(None, lambda: SQLiteBackend(place, durability), inline=inline)
     level = durability or Durability.DURABLE
@@ -99,20 +100,13 @@ def file(path: str | os.PathLike[str], durability: Durability | None, *, inline:
     """The file backend of a directory."""
     from holdfast.stores.file import FileBackend
 
-    place, level = _place(path), durability or Durability.DURABLE
+    place, level = path_text(path), durability or Durability.DURABLE
     return share(("file", os.path.realpath(place), level), lambda: FileBackend(place, level), inline=inline)
-
-
-def _place(path: str | os.PathLike[str]) -> str:
-    place = os.fspath(path)
-    if not place or "\0" in place:
-        raise ConfigurationError(f"{path!r} is not a path")
-    return place
 
 
 def resolve(url: str | os.PathLike[str] | None, durability: Durability | str | None, *, inline: bool) -> Shared:
     """The backend a URL names. A plain path is a SQLite file; without one HOLDFAST_STORE, else holdfast.db."""
-    text = os.fspath(url) if url is not None else os.environ.get(VARIABLE) or DEFAULT_URL
+    text = path_text(url, "url") if url is not None else os.environ.get(VARIABLE) or DEFAULT_URL
     level = level_of(durability)
     scheme, colon, rest = text.partition(":")
     if not colon or len(scheme) < 2 or "/" in scheme or "\\" in scheme or "." in scheme:

@@ -18,6 +18,7 @@ from holdfast.history.meta import Meta, decode_meta, describe
 from holdfast.history.opening import is_key
 from holdfast.history.restore import read_list, read_state
 from holdfast.ports import AsyncPorts, Ports
+from holdfast.records.arguments import mapping_or_none, path_of_keys, path_text, several, whole_number
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Content
 from holdfast.records.errors import (
     ConfigurationError,
@@ -28,7 +29,7 @@ from holdfast.records.errors import (
 )
 from holdfast.records.identity import MAX_ID_BYTES, CheckpointId
 from holdfast.records.reports import Event, Guarantee, Report, Stats
-from holdfast.records.retention import Freed, Retention
+from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, STATUS_WORDS, Cause, Phase, Status
 from holdfast.stores.backend import Backend
@@ -82,7 +83,7 @@ class Store:
         self._on_close = on_close or backend.close
         self._ready = False
         self._closed = False
-        self.retention = retention
+        self.retention = retention_or_none(retention)
 
     # Life
 
@@ -145,7 +146,7 @@ class Store:
             status=plain_word(STATUS_WORDS, status, "status"),
             key=check_key(idempotency_key),
             fingerprint=b"" if idempotency_key is None else fingerprint(draft, packed),
-            expect_seq=expect_seq,
+            expect_seq=None if expect_seq is None else whole_number(expect_seq, "expect_seq"),
         )
         return await self._write(thread, intent)
 
@@ -155,7 +156,7 @@ class Store:
         The list is made if it is not there. Otherwise as `save`.
         """
         thread = self._reader.sealing.key(thread_id)
-        where = (*STATE, path) if isinstance(path, str) else (*STATE, *path)
+        where = (*STATE, *path_of_keys(path))
         if len(where) < 2 or not all(map(is_key, where)):
             raise UnstorableValue(
                 f"append to {path!r}: a path is one str, or several, such as 'messages'", path="state"
@@ -281,8 +282,7 @@ class Store:
     ) -> AsyncPage[ThreadInfo]:
         """Threads, newest created first where the store can; of any of these statuses and with all of these labels."""
         await self._open()
-        statuses = [status] if isinstance(status, str) else list(status or ())
-        words = [plain_word(STATUS_WORDS, word, "status") for word in statuses]
+        words = [plain_word(STATUS_WORDS, word, "status") for word in several(status, "status")]
         items, following = await self._ports.perform(
             self._listings.threads, words, check_labels(labels) or {}, cursor, limit
         )
@@ -309,8 +309,9 @@ class Store:
         The new thread is complete in itself. `Conflict` if `to` exists already.
         """
         await self._open()
-        if results:
-            raise NotFound(f"checkpoint {checkpoint_id} has no recorded steps named {', '.join(map(repr, results))}")
+        replaced = mapping_or_none(results, "results") or {}
+        if replaced:
+            raise NotFound(f"checkpoint {checkpoint_id} has no recorded steps named {', '.join(map(repr, replaced))}")
         loaded = await self._ports.perform(self._load, CheckpointId.parse(checkpoint_id))
         draft, leaves = draft_state(state) if state is not None else (_redraft(loaded.log.document), {})
         source = CheckpointId.parse(checkpoint_id).thread_id
@@ -434,7 +435,7 @@ class Store:
     async def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Freed:
         """Apply a retention (by default the store's own) to every thread; with `dry_run` only say what would go."""
         await self._open()
-        policy = retention or self.retention
+        policy = retention_or_none(retention) or self.retention
         if policy is None:
             raise ConfigurationError(
                 "prune needs a retention: prune(holdfast.Retention(keep_last=10)), or open(retention=…)"
@@ -471,7 +472,7 @@ class Store:
         await self._open()
         thread = self._reader.sealing.key(thread_id)
         ring = None if keys is None else KeyRing.of(keys)
-        await self._ports.perform(export_thread, self._reader, thread, os.fspath(path), ring, self._ports.entropy)
+        await self._ports.perform(export_thread, self._reader, thread, path_text(path), ring, self._ports.entropy)
 
     async def import_(
         self, path: str | os.PathLike[str], to: str | None = None, *, keys: KeyRing | bytes | None = None
@@ -480,7 +481,7 @@ class Store:
         await self._open()
         ring = None if keys is None else KeyRing.of(keys)
         thread_id = await self._ports.perform(
-            import_thread, self._reader, os.fspath(path), to, ring, self._ports.entropy
+            import_thread, self._reader, path_text(path), to, ring, self._ports.entropy
         )
         await self._events.emit("imported", thread_id)
         return thread_id
@@ -488,7 +489,7 @@ class Store:
     async def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the whole store, every namespace, into a new SQLite file that `holdfast.open` can open."""
         await self._open()
-        await self._ports.perform(back_up, self._backend, os.fspath(path))
+        await self._ports.perform(back_up, self._backend, path_text(path))
 
     async def rotate(self) -> int:
         """Re-wrap every thread's data key under the ring's writer key. Returns how many threads changed."""
@@ -573,6 +574,6 @@ def check_key(key: object) -> str | None:
 def plain_word(words: Mapping[Any, W], word: object, what: str) -> W:
     """The plain word of a status, cause or phase, or a clear refusal."""
     found = words.get(word) if isinstance(word, str | None) else None
-    if found is None and word is not None:
+    if found is None and not (word is None and None in words):
         raise ConfigurationError(f"{word!r} is not a {what}; those are {', '.join(filter(None, words.values()))}")
     return found  # type: ignore[return-value]  # None stands for None

@@ -6,8 +6,9 @@ from datetime import timedelta
 from threading import Thread
 
 from holdfast.ports import Signal
+from holdfast.records.arguments import duration_us
 from holdfast.records.errors import ConfigurationError, HoldfastError
-from holdfast.records.retention import Freed, Retention, microseconds
+from holdfast.records.retention import Freed, Retention
 from holdfast.stores.listing import Listings
 from holdfast.stores.upkeep import Upkeep
 
@@ -22,8 +23,8 @@ class Sweeper:
     ) -> None:
         if retention is None:
             raise ConfigurationError("sweep= needs retention=: what should be swept?")
-        self._seconds = microseconds(interval) / 1e6
-        if self._seconds <= 0:
+        self._seconds = duration_us(interval, "sweep") / 1e6
+        if not self._seconds:
             raise ConfigurationError(f"sweep={interval}: a positive interval")
         self._upkeep = upkeep
         self._listings = listings

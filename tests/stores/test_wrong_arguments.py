@@ -1,0 +1,209 @@
+"""An argument of a wrong type or value is refused with an error of ours that names it, and nothing is written."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from holdfast import sync
+from holdfast.records.errors import ConfigurationError, HoldfastError, InvalidId, NotFound, UnstorableValue
+from kinds import url_of
+
+NOT_A_STR = (5, 1.5, True, b"t", ["t"], object())
+NOT_AN_INT = ("1", 1.5, True, [1], object())
+NOT_A_MAPPING = (5, "text", ["a"], object())
+NOT_A_PATH = (5, None, b"bytes", ["x"], object(), "", "nul\0byte")
+NOT_KEYS = (5, "k" * 32, b"short", {"k": b"k" * 32})
+NOT_A_DURATION: tuple[Any, ...] = ("x", [], object(), True, float("nan"), float("inf"), -1, timedelta(-1))
+NOT_LABELS = (*NOT_A_MAPPING, {1: "a"}, {"a": 1}, {"a": None})
+
+
+class Wrong(NamedTuple):
+    """An argument by name, what it must not be, and the error for it, which names it (or calls it `named`)."""
+
+    argument: str
+    values: tuple[Any, ...]
+    error: type[HoldfastError] = ConfigurationError
+    named: str = ""
+
+
+THREAD = Wrong("thread_id", (*NOT_A_STR, None, "", "\ud800", "x" * 600), InvalidId, "thread id")
+CHECKPOINT = Wrong("checkpoint_id", (*NOT_A_STR, None), InvalidId, "checkpoint id")
+LIMIT = Wrong("limit", (*NOT_AN_INT, None, 0, -1, 10**9))
+PATH = Wrong("path", NOT_A_PATH)
+KEYS = Wrong("keys", NOT_KEYS)
+TO = Wrong("to", (*NOT_A_STR, "", "\ud800", "x" * 600), InvalidId, "thread id")
+
+METHODS: dict[str, tuple[Wrong, ...]] = {
+    "save": (
+        THREAD,
+        Wrong("state", (object(), {"a": object()}, {1, object()}), UnstorableValue),
+        Wrong("metadata", (*NOT_A_MAPPING, {1: "a"}, {"a": object()}), UnstorableValue),
+        Wrong("labels", NOT_LABELS, UnstorableValue, "label"),
+        Wrong("phase", (*NOT_A_STR, "nonsense")),
+        Wrong("cause", (*NOT_A_STR, None, "nonsense")),
+        Wrong("status", (*NOT_A_STR, None, "nonsense")),
+        Wrong("idempotency_key", (*NOT_A_STR, "")),
+        Wrong("expect_seq", (*NOT_AN_INT, -1)),
+    ),
+    "append": (
+        THREAD,
+        Wrong("path", (5, None, b"x", [], [5], ["a", None], object(), {"a"}), UnstorableValue),
+        Wrong("item", (object(), {"a": object()}), UnstorableValue),
+    ),
+    "latest": (THREAD,),
+    "load": (CHECKPOINT, Wrong("checkpoint_id", ("", "x", "x@", "x@1", "x@one.ff"), NotFound, "checkpoint id")),
+    "get": (THREAD, Wrong("seq", (*NOT_AN_INT, None), NotFound)),
+    "history": (
+        THREAD,
+        Wrong("cursor", ("x", 1.5, True, b"1", [], object())),
+        LIMIT,
+        Wrong("where", NOT_A_MAPPING),
+    ),
+    "threads": (
+        Wrong("status", (5, True, b"idle", "nonsense", ["nonsense"], [5], [None], object())),
+        Wrong("labels", NOT_LABELS, UnstorableValue, "label"),
+        Wrong("cursor", (5, 1.5, b"x", "nonsense", "", [], object())),
+        LIMIT,
+    ),
+    "thread": (THREAD,),
+    "fork": (
+        CHECKPOINT,
+        TO,
+        Wrong("state", (object(), {"a": object()}), UnstorableValue),
+        Wrong("results", NOT_A_MAPPING),
+    ),
+    "diff": (CHECKPOINT._replace(argument="checkpoint_id_a"), CHECKPOINT._replace(argument="checkpoint_id_b")),
+    "delete": (THREAD,),
+    "revive": (THREAD,),
+    "delete_checkpoint": (CHECKPOINT,),
+    "pin": (CHECKPOINT,),
+    "erase": (THREAD,),
+    "prune": (Wrong("retention", (5, "x", {"keep_last": 1}, timedelta(1), sync.Retention)),),
+    "export": (THREAD, PATH, KEYS),
+    "import_": (PATH, TO, KEYS),
+    "backup": (PATH,),
+    "on_event": (Wrong("callback", (None, 5, "print")),),
+}
+OPENING: dict[str, tuple[Wrong, ...]] = {
+    "open": (
+        Wrong("url", (5, b"a.db", ["x"], object(), "", "nul\0byte")),
+        Wrong("url", ("nonsense:x", "redis:x"), named="store"),
+        Wrong("url", ("file:", "sqlite:"), named="path"),
+    ),
+    "SQLiteStore": (PATH,),
+    "FileStore": (PATH,),
+    "MemoryStore": (),
+}
+OPTIONS = (
+    Wrong("durability", (5, True, b"durable", "nonsense", [])),
+    KEYS,
+    Wrong("retention", (5, "x", {"keep_last": 1}, sync.Retention)),
+    Wrong("sweep", (*NOT_A_DURATION, 0)),
+    Wrong("namespace", (*NOT_A_STR, None, "\ud800", "x" * 200), InvalidId),
+)
+RETENTION = (
+    Wrong("keep_last", ("a", 1.5, True, 0, -1, [])),
+    Wrong("ttl", NOT_A_DURATION),
+    Wrong("max_age", NOT_A_DURATION),
+    Wrong("delete_on", (5, "complete", ("nonsense",), (5,), None, object())),
+)
+RING = (
+    Wrong("keys", (5, None, b"k" * 32, [b"k" * 32], {5: b"k" * 32}, {"k": "k" * 32}, {"k": b"short"}), named="key"),
+    Wrong("write", (5, None, [], "other"), named="write"),
+)
+
+
+def named_cases(table: dict[str, tuple[Wrong, ...]]) -> Iterator[Any]:
+    """A case for every wrong value, with a name that shows the call."""
+    for name, arguments in table.items():
+        for wrong in arguments:
+            for value in wrong.values:
+                shown = type(value).__name__ if type(value) is object else repr(value)[:20]
+                yield pytest.param(name, wrong, value, id=f"{name}({wrong.argument}={shown})")
+
+
+@pytest.fixture(params=["memory", "sqlite", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sync.Store]:
+    url = "memory:" if request.param == "memory" else url_of(request.param, tmp_path)
+    with sync.open(url, durability=None if request.param == "memory" else "process") as opened:
+        yield opened
+
+
+def right_arguments(method: Callable[..., Any], first: sync.Checkpoint, path: str) -> dict[str, Any]:
+    """What a call needs, beside the one argument that is wrong."""
+    rights = {
+        "thread_id": "t",
+        "state": {"n": 2},
+        "path": path,
+        "item": 1,
+        "seq": 1,
+        **dict.fromkeys(("checkpoint_id", "checkpoint_id_a", "checkpoint_id_b"), first.id),
+    }
+    needed = [
+        parameter.name
+        for parameter in inspect.signature(method).parameters.values()
+        if parameter.default is parameter.empty
+    ]
+    return {name: rights[name] for name in needed if name in rights}
+
+
+def refuses(call: Callable[..., Any], wrong: Wrong, **arguments: Any) -> None:
+    """The call raises that error, and says which argument was wrong."""
+    with pytest.raises(wrong.error) as caught:
+        call(**arguments)
+    assert type(caught.value) is wrong.error
+    assert (wrong.named or wrong.argument) in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "wrong", "value"), [*named_cases(METHODS)])
+def test_a_method_names_the_argument_that_is_wrong(
+    name: str, wrong: Wrong, value: Any, store: sync.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = store.save("t", {"n": 1})
+    if name == "import_":
+        store.export("t", "some file")
+    files = sorted(tmp_path.iterdir())
+    method = getattr(store, name)
+    arguments = right_arguments(method, first, "some file")
+    refuses(method, wrong, **{**arguments, wrong.argument: value})
+    assert [info.seq for info in store.history("t")] == [1]
+    assert [info.thread_id for info in store.threads()] == ["t"]
+    assert sorted(tmp_path.iterdir()) == files
+
+
+def test_every_method_with_arguments_is_tried() -> None:
+    taking = {
+        name
+        for name, method in inspect.getmembers(sync.Store, inspect.isfunction)
+        if not name.startswith("_") and len(inspect.signature(method).parameters) > 1
+    }
+    assert taking == set(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "value"), [*named_cases({name: (*own, *OPTIONS) for name, own in OPENING.items()})]
+)
+def test_a_way_to_open_names_the_argument_that_is_wrong(
+    name: str, wrong: Wrong, value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments: dict[str, Any] = {"MemoryStore": {}, "open": {"url": "a.db"}}.get(name, {"path": "a"})
+    if wrong.argument == "sweep":
+        arguments["retention"] = sync.Retention(keep_last=1)
+    refuses(getattr(sync, name), wrong, **{**arguments, wrong.argument: value})
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(("name", "wrong", "value"), [*named_cases({"Retention": RETENTION})])
+def test_a_retention_names_the_rule_that_is_wrong(name: str, wrong: Wrong, value: Any) -> None:
+    refuses(sync.Retention, wrong, **{wrong.argument: value})
+
+
+@pytest.mark.parametrize(("name", "wrong", "value"), [*named_cases({"KeyRing": RING})])
+def test_a_key_ring_names_what_is_wrong(name: str, wrong: Wrong, value: Any) -> None:
+    refuses(sync.KeyRing, wrong, **{"keys": {"k": b"k" * 32}, "write": "k", wrong.argument: value})
