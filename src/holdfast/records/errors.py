@@ -28,6 +28,11 @@
 Foreign errors are translated once, where a backend meets its driver, with the cause kept.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.records.request import Request
+
 
 class HoldfastError(Exception):
     """The root of all errors raised by Holdfast."""
@@ -135,12 +140,13 @@ class RunError(HoldfastError):
 
 
 class StepFailed(RunError):
-    """A step failed after its last attempt. `type` and `message` describe the error it ended with."""
+    """A step failed after its last attempt. `type` and `message` describe the error it ended with, `key` the step."""
 
-    def __init__(self, message: str, *, type: str = "") -> None:  # noqa: A002  the public name of the field
-        super().__init__(message)
+    def __init__(self, text: str, *, type: str = "", message: str | None = None, key: str = "") -> None:  # noqa: A002  the public name of the field
+        super().__init__(text)
         self.type = type
-        self.message = message
+        self.message = text if message is None else message
+        self.key = key
 
 
 class StepTimeout(StepFailed):
@@ -162,7 +168,7 @@ class KeyReused(RunError):
 class Suspended(RunError):
     """The run waits for an answer. `thread_id` and `requests` say where and for what."""
 
-    def __init__(self, message: str, *, thread_id: str = "", requests: tuple[object, ...] = ()) -> None:
+    def __init__(self, message: str, *, thread_id: str = "", requests: "tuple[Request, ...]" = ()) -> None:
         super().__init__(message)
         self.thread_id = thread_id
         self.requests = requests

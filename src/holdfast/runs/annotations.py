@@ -1,0 +1,27 @@
+"""What a function says it returns is registered as storable, so that its results can be recorded."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, get_args, get_type_hints
+
+from holdfast.codec.registry import entry_of, is_registrable, register
+from holdfast.records.errors import ConfigurationError
+
+
+def register_result(function: Callable[..., Any]) -> None:
+    """Register the classes in the function's return annotation that can be and are not yet."""
+    try:
+        result = get_type_hints(function).get("return")
+    except (NameError, TypeError, AttributeError):
+        return  # an annotation that cannot be read now; its class can still be registered by hand
+    for cls in _classes(result):
+        if entry_of(cls) is None and is_registrable(cls):
+            with suppress(ConfigurationError):
+                register(cls)
+
+
+def _classes(annotation: Any) -> Iterator[type]:
+    if isinstance(annotation, type):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _classes(inner)

@@ -1,0 +1,135 @@
+"""The names of `holdfast` that belong to runs: `durable`, `step`, `current`, and what acts on the current run."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from inspect import iscoroutinefunction
+from typing import Any, ParamSpec, TypeVar, overload
+
+from holdfast.records.checkpoint import Step
+from holdfast.records.errors import ConfigurationError
+from holdfast.records.request import Answer
+from holdfast.records.words import Cause, Phase
+from holdfast.runs.block import Terms
+from holdfast.runs.durable import AwaitableDurable
+from holdfast.runs.run import Receipt, Run
+from holdfast.runs.scope import current_frame
+from holdfast.runs.store import Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@cache
+def default_store() -> Store:
+    """The store of functions that name none: HOLDFAST_STORE, else holdfast.db."""
+    from holdfast.runs.kinds import open as open_store
+
+    return open_store()
+
+
+def frame_run() -> Run:
+    """The run that this code belongs to."""
+    frame = current_frame.get()
+    if frame is None:
+        raise ConfigurationError("there is no run here: call this within a durable function or a store.run block")
+    return frame.run
+
+
+def current() -> Run:
+    """The run that this code belongs to: in a durable function, in a step, in a `store.run` block."""
+    return frame_run()
+
+
+def idempotency_key() -> str:
+    """The key of the step this code belongs to: the same for every attempt at it, in every process."""
+    frame = current_frame.get()
+    if frame is None or not frame.idempotency_key:
+        raise ConfigurationError("idempotency_key() is for code within a step")
+    return frame.idempotency_key
+
+
+async def ask(
+    name: str,
+    payload: Any = None,
+    *,
+    choices: Sequence[str] = (),
+    deadline: datetime | timedelta | float | None = None,
+    default: Any = None,
+) -> Answer:
+    """See `Run.ask`."""
+    return await current().ask(name, payload, choices=choices, deadline=deadline, default=default)
+
+
+async def confirm(
+    name: str,
+    payload: Any = None,
+    *,
+    deadline: datetime | timedelta | float | None = None,
+    default: bool | None = None,
+) -> bool:
+    """See `Run.confirm`."""
+    return await current().confirm(name, payload, deadline=deadline, default=default)
+
+
+def record(step: Step, key: str | None = None) -> Receipt:
+    """See `Run.record`."""
+    return current().record(step, key)
+
+
+async def append(path: str | Sequence[str], item: Any, key: str | None = None) -> None:
+    """See `Run.append`."""
+    await current().append(path, item, key)
+
+
+async def checkpoint(
+    state: Any,
+    *,
+    phase: Phase | str | None = None,
+    cause: Cause | str = Cause.EVENT,
+    metadata: Mapping[str, Any] | None = None,
+    key: str | None = None,
+) -> None:
+    """See `Run.checkpoint`."""
+    await current().checkpoint(state, phase=phase, cause=cause, metadata=metadata, key=key)
+
+
+async def sleep(duration: timedelta | float) -> None:
+    """See `Run.sleep`."""
+    await current().sleep(duration)
+
+
+@overload
+def durable(function: Callable[P, Awaitable[T]], /) -> AwaitableDurable[P, T]: ...
+@overload
+def durable(
+    *,
+    store: Store | None = None,
+    lease: timedelta | float = 30,
+    wait: timedelta | float | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Callable[[Callable[P, Awaitable[T]]], AwaitableDurable[P, T]]: ...
+def durable(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    store: Store | None = None,
+    lease: timedelta | float = 30,
+    wait: timedelta | float | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Any:
+    """Make an `async def` survive: `await it.run("thread-id", ...)`, and again after a crash, and it continues.
+
+    The body is resumed by replay: its finished steps return at once. So between steps it should depend on nothing but
+    their results and its arguments.
+    """
+    terms = Terms(lease, wait)
+    terms.check()
+
+    def decorate(decorated: Callable[..., Any]) -> AwaitableDurable[Any, Any]:
+        if not iscoroutinefunction(decorated):
+            name = getattr(decorated, "__qualname__", repr(decorated))
+            raise ConfigurationError(f"{name} is a plain function; holdfast.sync.durable takes those")
+        return AwaitableDurable(decorated, (lambda: store) if store is not None else default_store, terms, labels)
+
+    return decorate if function is None else decorate(function)

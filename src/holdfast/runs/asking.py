@@ -1,0 +1,182 @@
+"""Questions to the outside: asked once, answered once, and the answer consumed once.
+
+An answer is a message left in the thread's inbox, so whoever gives it needs no claim on the thread. The run that finds
+it writes it into the journal and takes the message away, in one step. At the deadline the run leaves the default there
+itself: whichever answer was left first is the one.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from holdfast.codec import decode, encode
+from holdfast.history.binding import ANSWER, Binding
+from holdfast.history.journal import Answered, Asked, Journal, answer_of
+from holdfast.history.log import Log
+from holdfast.records.errors import ConfigurationError, Conflict, InvalidAnswer, NotFound, RequestExpired
+from holdfast.records.head import Head
+from holdfast.records.identity import RequestId
+from holdfast.records.request import Answer, Request
+from holdfast.runs.options import seconds
+from holdfast.runs.scope import fingerprint_of
+from holdfast.runs.suspension import Suspension
+from holdfast.stores.claim import FINISHED
+from holdfast.stores.reader import Reader
+from holdfast.stores.writer import Intent
+
+if TYPE_CHECKING:
+    from holdfast.runs.run import Run
+
+DEADLINE = "deadline"
+"""Who gives the default."""
+
+
+def message_key(number: int) -> str:
+    """The key of the message that answers request `number`."""
+    return f"answer:{number}"
+
+
+def pack_answer(binding: Binding, entry: Answered) -> bytes:
+    """An answer as the message that carries it, sealed like everything else of its thread."""
+    content = [entry.choice, entry.value, entry.by, entry.comment, entry.at, entry.expired]
+    return binding.seal(encode(content), entry.number, ANSWER)
+
+
+def unpack_answer(binding: Binding, number: int, message: bytes) -> Answered:
+    """The answer in a message."""
+    return Answered(number, *decode(binding.unseal(message, number, ANSWER)))
+
+
+def due_at(deadline: datetime | timedelta | float | None, now: int) -> int:
+    """A deadline, given as a moment or a duration from now, in microseconds since 1970; 0 for none."""
+    if deadline is None:
+        return 0
+    if isinstance(deadline, datetime):
+        if deadline.tzinfo is None:
+            raise ConfigurationError(f"deadline {deadline!r} has no time zone; give an aware datetime or a duration")
+        return round((deadline.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
+    return now + round(seconds(deadline) * 1e6)
+
+
+def check_choice(choices: Sequence[str], choice: str | None, name: str) -> None:
+    """`InvalidAnswer` unless the choice is one of them; without choices there is none to make."""
+    if choices and choice not in choices:
+        raise InvalidAnswer(f"request {name!r} takes one of {', '.join(map(repr, choices))}, not {choice!r}")
+    if not choices and choice is not None:
+        raise InvalidAnswer(f"request {name!r} has no choices; answer it with value=")
+
+
+async def ask(
+    run: "Run",
+    name: str,
+    payload: Any,
+    choices: Sequence[str],
+    deadline: datetime | timedelta | float | None,
+    default: Any,
+) -> Answer:
+    """The answer to a question; the run is suspended until there is one."""
+    ledger = run.ledger
+    ledger.check()
+    fingerprint = fingerprint_of([payload, list(choices)], f"request {name!r}", "give a payload that can be stored")
+    key = run.scope.key(f"ask:{name}", fingerprint)
+    number = ledger.journal.number_of(key)
+    if not number:
+        ledger.check_new(f"request {name!r}")
+        number = await _put(run, key, fingerprint, name, payload, tuple(choices), deadline, default)
+    answered = ledger.journal.answers.get(number) or await _collect(run, number)
+    if answered is None:
+        ledger.suspension = ledger.suspension or Suspension()
+        raise ledger.suspension
+    if answered.expired:
+        raise RequestExpired(f"nobody answered request {name!r} of thread {run.thread_id!r} before its deadline")
+    return answer_of(answered)
+
+
+async def _put(
+    run: "Run",
+    key: str,
+    fingerprint: bytes,
+    name: str,
+    payload: Any,
+    choices: tuple[str, ...],
+    deadline: datetime | timedelta | float | None,
+    default: Any,
+) -> int:
+    ledger, now = run.ledger, run.ports.now()
+    packed = _packed_default(choices, default, name)
+    if default is not None and deadline is None:
+        raise ConfigurationError(f"request {name!r}: default= is what happens at the deadline=; give both")
+    asked = Asked(key, fingerprint, name, encode(payload, path="payload"), choices, due_at(deadline, now), packed, now)
+    numbers = [*ledger.journal.open_numbers(), len(ledger.journal.requests) + 1]
+    await ledger.commit(run.ports, Intent(journal=True, requests=tuple(map(str, numbers))), asked)
+    number = ledger.journal.number_of(key)
+    await ledger.emit("asked", request=str(RequestId(run.thread_id, number, ledger.claim.log.binding.life)), name=name)
+    return number
+
+
+def _packed_default(choices: tuple[str, ...], default: Any, name: str) -> bytes:
+    """The default answer, encoded: a choice where there are choices, else a value."""
+    if default is None:
+        return b""
+    if choices:
+        check_choice(choices, default, name)
+    return encode(default, path="default")
+
+
+async def _collect(run: "Run", number: int) -> Answered | None:
+    """The answer that was left for a request, or its default if the deadline is past; then it is consumed."""
+    ledger, backend = run.ledger, run.reader.backend
+    binding, thread = ledger.claim.log.binding, ledger.claim.thread
+    asked = ledger.journal.requests[number - 1]
+    inbox = await run.ports.perform(backend.inbox, thread)
+    if message_key(number) not in inbox:
+        if not asked.deadline or run.ports.now() < asked.deadline:
+            return None
+        last_word = pack_answer(binding, _at_deadline(asked, number, run.ports.now()))
+        await run.ports.perform(backend.post, thread, message_key(number), last_word)
+        inbox = await run.ports.perform(backend.inbox, thread)
+    answered = unpack_answer(binding, number, inbox[message_key(number)])
+    left = tuple(str(each) for each in ledger.journal.open_numbers() if each != number)
+    intent = Intent(journal=True, requests=left, consumed=(message_key(number),))
+    await ledger.commit(run.ports, intent, answered)
+    return answered
+
+
+def _at_deadline(asked: Asked, number: int, now: int) -> Answered:
+    nothing = encode(None)
+    if not asked.default:
+        return Answered(number, None, nothing, DEADLINE, "", now, expired=True)
+    if asked.choices:
+        return Answered(number, decode(asked.default), nothing, DEADLINE, "", now)
+    return Answered(number, None, asked.default, DEADLINE, "", now)
+
+
+def leave_answer(
+    reader: Reader, request_id: RequestId, choice: str | None, value: Any, by: str, comment: str, now: int
+) -> Request:
+    """Leave the answer to a request for its thread. Blocking. `Conflict` if it has one."""
+    thread = reader.sealing.key(request_id.thread_id)
+    loaded = reader.load_head(thread)
+    binding, number = loaded.log.binding, request_id.number
+    request = _open_request(loaded.log, loaded.seen.head, request_id)
+    check_choice(request.choices, choice, request.name)
+    if request.deadline is not None and due_at(request.deadline, now) <= now:
+        raise RequestExpired(f"the deadline of request {request_id} is past")
+    entry = Answered(number, choice, encode(value, path="value"), by, comment, now)
+    left = reader.backend.post(thread, message_key(number), pack_answer(binding, entry))
+    # Its run may have taken the default at this very moment, and with it the message away: then ours came too late.
+    consumed = Journal.of(reader.load_head(thread).log.document).answers.get(number)
+    if not left or consumed not in {None, entry}:
+        raise Conflict(f"request {request_id} was answered already")
+    return request
+
+
+def _open_request(log: Log, head: Head, request_id: RequestId) -> Request:
+    journal, number = Journal.of(log.document), request_id.number
+    if log.binding.life != request_id.life or not 1 <= number <= len(journal.requests):
+        raise NotFound(f"there is no request {request_id}")
+    if number not in journal.open_numbers():
+        raise Conflict(f"request {request_id} was answered already")
+    if head.status in FINISHED:
+        raise Conflict(f"request {request_id}: thread {request_id.thread_id!r} is {head.status}")
+    return journal.request(log.binding, number)

@@ -1,0 +1,230 @@
+"""`async with store.run(...)`: from the claim to the release, and what the thread becomes by how the block is left."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import NamedTuple
+
+from holdfast.codec import encode
+from holdfast.history.journal import Ended
+from holdfast.ports import Ports
+from holdfast.records.errors import (
+    ConfigurationError,
+    Fenced,
+    HoldfastError,
+    LeaseHeld,
+    RunCancelled,
+    StoreError,
+    Suspended,
+)
+from holdfast.records.retention import microseconds
+from holdfast.records.words import Status
+from holdfast.runs.ledger import Ledger
+from holdfast.runs.options import seconds
+from holdfast.runs.run import Run, key_of_failure
+from holdfast.runs.scope import Frame, Scope, current_frame
+from holdfast.runs.suspension import Suspension
+from holdfast.stores.claim import Claim, take
+from holdfast.stores.committer import Committer
+from holdfast.stores.events import Events
+from holdfast.stores.heartbeat import Heartbeat
+from holdfast.stores.reader import Reader
+from holdfast.stores.writer import Intent
+
+SHORTEST_LEASE = 0.5
+POLL_SECONDS = 0.1
+
+
+class Tools(NamedTuple):
+    """What a run needs of its store."""
+
+    ports: Ports
+    reader: Reader
+    committer: Committer
+    events: Events
+    heartbeat: Heartbeat
+    open: Callable[[], Awaitable[None]]
+
+
+class Terms(NamedTuple):
+    """How a thread is claimed."""
+
+    lease: timedelta | float = 30
+    wait: timedelta | float | None = None
+    reopen: bool = False
+    keyed: bool = False
+    """True for durable functions: what is recorded without a key gets one by its place."""
+
+    def check(self) -> None:
+        """`ConfigurationError` for terms that make no sense."""
+        if seconds(self.lease) < SHORTEST_LEASE:
+            raise ConfigurationError(f"lease={self.lease}: the shortest is {SHORTEST_LEASE} s")
+        if self.wait is not None:
+            seconds(self.wait)
+
+
+class RunBlock:
+    """The block of one run."""
+
+    def __init__(self, tools: Tools, thread_id: str, labels: Mapping[str, str] | None, terms: Terms) -> None:
+        terms.check()
+        self._tools = tools
+        self._thread = tools.reader.sealing.key(thread_id)
+        self._labels = labels
+        self._terms = terms
+        self._run: Run | None = None
+        self._outer: Frame | None = None
+
+    async def __aenter__(self) -> Run:
+        return await self.enter()
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.leave(error)
+
+    async def enter(self) -> Run:
+        """Claim the thread."""
+        if self._run is not None:
+            raise ConfigurationError("this run was entered before; call store.run again")
+        tools, ports = self._tools, self._tools.ports
+        await tools.open()
+        claim = await self._claim()
+        try:
+            ledger = Ledger(claim, tools.events, reopen=self._terms.reopen)
+            if self._labels:
+                await ledger.commit(ports, Intent(journal=True, labels=dict(self._labels)))
+        except BaseException:
+            await ports.perform(claim.let_go)
+            raise
+        tools.heartbeat.add(claim)
+        scope = Scope(branch=ports.branch())
+        self._run = Run(ledger, ports, tools.reader, scope, keyed=self._terms.keyed)
+        await self._announce(ledger)
+        self._outer = current_frame.get()
+        current_frame.set(Frame(self._run, scope))
+        return self._run
+
+    async def _claim(self) -> Claim:
+        tools, ports, lease = self._tools, self._tools.ports, microseconds(self._terms.lease)
+        wait = self._terms.lease if self._terms.wait is None else self._terms.wait
+        give_up_at = ports.now() + microseconds(wait)
+        while True:
+            try:
+                return await ports.perform(
+                    take, ports, tools.reader, tools.committer, self._thread, lease, reopen=self._terms.reopen
+                )
+            except LeaseHeld as held:
+                left = (give_up_at - ports.now()) / 1e6
+                if left <= 0:
+                    raise
+                await ports.sleep(min(left, max(held.remaining, 0.001), POLL_SECONDS))
+
+    async def _announce(self, ledger: Ledger) -> None:
+        claim, journal = ledger.claim, ledger.journal
+        kind = "taken_over" if claim.found.owner else "resumed" if ledger.resumed else "claimed"
+        await ledger.emit(kind, owner=claim.owner, token=claim.token, before=claim.found.owner)
+        if journal.done_count and not ledger.finished:
+            saved = journal.microseconds_done / 1e6
+            self._tools.ports.tell(
+                f"resumed {claim.thread_id}: {journal.done_count} steps from checkpoint, {saved:.1f} s saved"
+            )
+
+    # Leaving
+
+    async def leave(self, error: BaseException | None) -> None:
+        """Give the thread back, with the status that follows from how its code ended."""
+        assert self._run is not None  # noqa: S101  entered
+        ledger = self._run.ledger
+        current_frame.set(self._outer)
+        try:
+            if ledger.suspension is not None:
+                await self._suspend(ledger, ledger.suspension)
+            elif error is None:
+                await self._end_well(ledger)
+            elif isinstance(error, Exception):
+                await self._end_badly(ledger, error)
+            else:
+                await self._release(ledger, ledger.status)
+        except StoreError:
+            await self._let_go(ledger.claim)
+            raise
+        finally:
+            self._tools.heartbeat.remove(ledger.claim)
+            ledger.claim.failure = ledger.claim.failure or Fenced(f"the run of {ledger.claim.thread_id!r} is over")
+
+    async def _end_well(self, ledger: Ledger) -> None:
+        if ledger.leave_as:
+            await self._release(ledger, ledger.leave_as, ledger.claim.found.expires_at)
+            return
+        if ledger.claim.cancelled and not ledger.finished:
+            await self._cancel(ledger)
+            raise RunCancelled(f"the run of {ledger.claim.thread_id!r} was cancelled")
+        ledger.claim.check()
+        await ledger.settle_all(self._tools.ports)
+        working = ledger.status == Status.WORKING.value
+        await self._release(ledger, Status.IDLE.value if working else ledger.status)
+
+    async def _end_badly(self, ledger: Ledger, error: Exception) -> None:
+        """Keep the error as data. What keeps it from being kept is not allowed to hide it."""
+        if isinstance(error, Fenced) or ledger.claim.failure is not None:
+            await self._let_go(ledger.claim)
+            return
+        try:
+            if isinstance(error, RunCancelled):
+                await self._cancel(ledger)
+            else:
+                if not ledger.finished:
+                    await self._fail(ledger, error)
+                await self._release(ledger, ledger.status)
+        except HoldfastError as failure:
+            error.add_note(f"holdfast could not record this: {failure}")
+            await self._let_go(ledger.claim)
+
+    async def _fail(self, ledger: Ledger, error: Exception) -> None:
+        ports, now = self._tools.ports, self._tools.ports.now()
+        entry = Ended(Status.FAILED.value, encode(None), type(error).__name__, _text(error), key_of_failure(error), now)
+        await ledger.end(ports, entry, now)
+
+    async def _cancel(self, ledger: Ledger) -> None:
+        now = self._tools.ports.now()
+        entry = Ended(Status.CANCELLED.value, encode(None), "RunCancelled", "cancelled from outside", "", now)
+        await ledger.end(self._tools.ports, entry, now)
+        await self._release(ledger, ledger.status)
+
+    async def _suspend(self, ledger: Ledger, suspension: Suspension) -> None:
+        """Let the other branches record what they are at, then wait for the outside."""
+        ports, claim = self._tools.ports, ledger.claim
+        for ticket in list(ledger.running.values()):
+            await ports.wait(ticket)
+        claim.check()
+        await ledger.settle_all(ports)
+        requests = tuple(ledger.journal.open_requests(claim.log.binding))
+        deadlines = [ledger.journal.requests[number - 1].deadline for number in ledger.journal.open_numbers()]
+        wake_at = min((moment for moment in (suspension.wake_at, *deadlines) if moment), default=0)
+        status = Status.INPUT_REQUIRED.value if requests else Status.WORKING.value
+        await self._release(ledger, status, wake_at)
+        await ledger.emit("suspended", requests=[request.id for request in requests])
+        names = ", ".join(request.id for request in requests)
+        what = f"waits for an answer to {names}" if requests else "sleeps"
+        raise Suspended(
+            f"thread {claim.thread_id!r} {what}; run it again to go on", thread_id=claim.thread_id, requests=requests
+        ) from None
+
+    async def _release(self, ledger: Ledger, status: str, wake_at: int = 0) -> None:
+        pending = ledger.claim.release(status, wake_at)
+        await self._tools.ports.settle(pending, ledger.claim.committer)
+        ledger.status = status
+
+    async def _let_go(self, claim: Claim) -> None:
+        try:
+            await self._tools.ports.perform(claim.let_go)
+        except HoldfastError:
+            return  # the lease expires
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  a user's __str__ may raise anything
+        return "(its text could not be read)"

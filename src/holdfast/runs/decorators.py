@@ -1,0 +1,109 @@
+"""`@step`: a function that is executed once per call and arguments in a run, and just called outside of one."""
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from functools import wraps
+from inspect import Signature, iscoroutinefunction, signature
+from typing import Any, ParamSpec, TypeVar, overload
+
+from holdfast.ports import BlockingPorts, run_blocking
+from holdfast.records.errors import ConfigurationError
+from holdfast.runs.annotations import register_result
+from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions
+from holdfast.runs.run import Run
+from holdfast.runs.scope import Frame, current_frame, fingerprint_of
+from holdfast.runs.steps import KEY_NAME, StepCall, perform_step
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_blocking = BlockingPorts()
+
+
+@overload
+def step(function: Callable[P, T], /) -> Callable[P, T]: ...
+@overload
+def step(
+    *,
+    name: str | None = None,
+    ignore: Collection[str] = (),
+    effect: bool = False,
+    on_doubt: OnDoubt | None = None,
+    verify: Callable[..., Any] | None = None,
+    retries: int = 0,
+    retry_on: Errors = Exception,
+    backoff: Backoff | None = None,
+    timeout: timedelta | float | None = None,
+) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+def step(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    ignore: Collection[str] = (),
+    **policy: Any,
+) -> Any:
+    """Make each call of a function a step of the run it is made in; its policy is that of `run.step`.
+
+    The key is the function's name, a fingerprint of the arguments but those in `ignore`, and an ordinal among equals.
+    """
+    options = StepOptions(**policy)
+
+    def decorate(decorated: Callable[..., Any]) -> Callable[..., Any]:
+        return _StepFunction(decorated, name or decorated.__name__, ignore, options).wrapper()
+
+    return decorate if function is None else decorate(function)
+
+
+class _StepFunction:
+    """A decorated function."""
+
+    def __init__(self, function: Callable[..., Any], name: str, ignore: Collection[str], options: StepOptions) -> None:
+        if isinstance(ignore, str):
+            raise ConfigurationError(f"ignore={ignore!r}: give the names in a tuple, ({ignore!r},)")
+        self._function = function
+        self._name = name
+        self._ignore = {*ignore, KEY_NAME}
+        self._options = options
+        self._signature: Signature = signature(function)
+        if unknown := set(ignore) - set(self._signature.parameters):
+            raise ConfigurationError(f"ignore= names {min(unknown)!r}, which {name} does not take")
+        register_result(function)
+
+    def wrapper(self) -> Callable[..., Any]:
+        """The function to call instead: of the same colour."""
+
+        @wraps(self._function)
+        async def awaitable(*args: Any, **named: Any) -> Any:
+            frame = current_frame.get()
+            if frame is None:
+                return await self._function(*args, **named)
+            return await perform_step(frame.run, self._call(frame, args, named))
+
+        @wraps(self._function)
+        def blocking(*args: Any, **named: Any) -> Any:
+            frame = current_frame.get()
+            if frame is None:
+                return self._function(*args, **named)
+            return run_blocking(perform_step(_blocking_run(frame.run), self._call(frame, args, named)))
+
+        return awaitable if iscoroutinefunction(self._function) else blocking
+
+    def _call(self, frame: Frame, args: tuple[Any, ...], named: Mapping[str, Any]) -> StepCall:
+        bound = self._signature.bind(*args, **named)
+        bound.apply_defaults()
+        compared = {each: value for each, value in bound.arguments.items() if each not in self._ignore}
+        advice = f"name what does not matter: @holdfast.step(ignore=({next(iter(compared), '')!r},))"
+        fingerprint = fingerprint_of(compared, f"step {self._name!r}", advice)
+        return StepCall(
+            key=frame.run.scope.key(self._name, fingerprint),
+            name=self._name,
+            fingerprint=fingerprint,
+            function=self._function,
+            arguments=args,
+            named=named,
+            options=self._options,
+        )
+
+
+def _blocking_run(run: Run) -> Run:
+    return run if run.ports.blocking else run.over(_blocking)

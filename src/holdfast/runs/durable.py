@@ -1,0 +1,148 @@
+"""Durable functions: started on a thread, and resumed there by replay, with the function and arguments recorded."""
+
+from collections.abc import Callable, Mapping
+from functools import update_wrapper
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+from holdfast.codec import decode, encode
+from holdfast.history.journal import Started
+from holdfast.ports import Ports, run_blocking
+from holdfast.records.errors import KeyReused, NotFound, Suspended
+from holdfast.records.outcome import Outcome
+from holdfast.records.words import Status
+from holdfast.runs.annotations import register_result
+from holdfast.runs.block import Terms
+from holdfast.runs.run import Run
+from holdfast.runs.scope import fingerprint_of
+
+if TYPE_CHECKING:
+    from holdfast.runs.store import Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+registry: "dict[str, Durable[Any, Any]]" = {}
+"""Every durable function of this program, by its name: how a recovery finds the code of a thread."""
+
+
+class Durable(Generic[P, T]):
+    """A function whose run on a thread continues where it died. Its world is that of its store."""
+
+    def __init__(
+        self,
+        function: Callable[P, Any],
+        store: "Callable[[], Store]",
+        terms: Terms,
+        labels: Mapping[str, str] | None,
+    ) -> None:
+        self.function = function
+        self.name = f"{function.__module__}:{function.__qualname__}"
+        self._store = store
+        self._terms = terms._replace(keyed=True)
+        self._labels = labels
+        update_wrapper(cast("Callable[..., Any]", self), function)
+        register_result(function)
+        registry[self.name] = self
+
+    async def begin(self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """Run the function on a thread, or go on with it."""
+        packed = encode([list(arguments), dict(named)], path="arguments")
+        return await self._enter(self._store(), thread_id, packed)
+
+    async def go_on(self, thread_id: str, store: "Store | None" = None) -> Any:
+        """Go on with a thread whose function and arguments are recorded."""
+        return await self._enter(store or self._store(), thread_id, None)
+
+    def fits(self, ports: Ports) -> bool:
+        """True if the function can be called in that world."""
+        return not (ports.blocking and iscoroutinefunction(self.function))
+
+    async def _enter(self, store: "Store", thread_id: str, packed: bytes | None) -> Any:
+        async with store._run_block(thread_id, self._labels, self._terms) as run:  # noqa: SLF001  one room
+            return await self.execute(run, packed)
+
+    async def execute(self, run: Run, packed: bytes | None) -> Any:
+        """The function's result within a run: recorded, or made by replay of what is recorded."""
+        started = await self._started(run, packed)
+        if run.finished:
+            return run.result
+        arguments, named = decode(started.arguments)
+        result = await run.ports.invoke(self.function, arguments, named, None)
+        await run.complete(result)
+        return result
+
+    async def _started(self, run: Run, packed: bytes | None) -> Started:
+        known = run.ledger.journal.started
+        if known is not None:
+            self._check_same(run, known, packed)
+            return known
+        if packed is None:
+            raise NotFound(f"thread {run.thread_id!r} was not started by a durable function; give its arguments to run")
+        entry = Started(self.name, packed, fingerprint_of(packed, self.name, ""), run.ports.now())
+        run.ledger.check_new(f"{self.name}")
+        await run.ledger.note(run.ports, entry)
+        return entry
+
+    def _check_same(self, run: Run, known: Started, packed: bytes | None) -> None:
+        if known.function != self.name:
+            raise KeyReused(f"thread {run.thread_id!r} runs {known.function}, not {self.name}; give another thread id")
+        if packed is not None and fingerprint_of(packed, self.name, "") != known.fingerprint:
+            raise KeyReused(
+                f"thread {run.thread_id!r} was started with other arguments; give another thread id, or resume it"
+            )
+
+    async def outcome(self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Outcome:
+        """Run the function on a thread and say how it stands, also if it waits."""
+        try:
+            result = await self.begin(thread_id, arguments, named)
+        except Suspended as suspended:
+            status = Status.INPUT_REQUIRED if suspended.requests else Status.WORKING
+            return Outcome(status=status, thread_id=thread_id, requests=suspended.requests)
+        return Outcome(status=Status.COMPLETE, thread_id=thread_id, result=result)
+
+
+class AwaitableDurable(Durable[P, T]):
+    """A durable `async def`."""
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the function as it is, without a thread: nothing is recorded."""
+        result: T = await self.function(*args, **kwargs)
+        return result
+
+    async def run(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run it on a thread. The same thread again continues, and does not repeat; a complete one has its result."""
+        result: T = await self.begin(thread_id, args, kwargs)
+        return result
+
+    async def resume(self, thread_id: str) -> T:
+        """Go on with a thread: its arguments are recorded. `NotFound` if it was never started."""
+        result: T = await self.go_on(thread_id)
+        return result
+
+    async def start(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
+        """As `run`, but says how the thread stands instead of raising `Suspended`."""
+        return await self.outcome(thread_id, args, kwargs)
+
+
+class BlockingDurable(Durable[P, T]):
+    """A durable `def`, for `holdfast.sync`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the function as it is, without a thread: nothing is recorded."""
+        result: T = self.function(*args, **kwargs)
+        return result
+
+    def run(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """See `AwaitableDurable.run`."""
+        result: T = run_blocking(self.begin(thread_id, args, kwargs))
+        return result
+
+    def resume(self, thread_id: str) -> T:
+        """See `AwaitableDurable.resume`."""
+        result: T = run_blocking(self.go_on(thread_id))
+        return result
+
+    def start(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
+        """See `AwaitableDurable.start`."""
+        return run_blocking(self.outcome(thread_id, args, kwargs))

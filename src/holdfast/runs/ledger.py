@@ -1,0 +1,121 @@
+"""What a run knows and writes: its claim on the thread, and the journal in memory, kept in step with the stored one.
+
+Shared by all branches of a run, whatever world they are in; each brings its own ports.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.codec import encode
+from holdfast.history.journal import JOURNAL, AnyEntry, Ended, Journal, encode_entry
+from holdfast.ports import Ports, Ticket
+from holdfast.records.errors import Finished, RunCancelled
+from holdfast.records.words import Status
+from holdfast.runs.suspension import Suspension
+from holdfast.stores.claim import CANCEL, FINISHED, Claim, Pending
+from holdfast.stores.events import Events
+from holdfast.stores.writer import Intent
+
+
+class Ledger:
+    """The one place through which a run's branches read and write."""
+
+    def __init__(self, claim: Claim, events: Events, *, reopen: bool) -> None:
+        self.claim = claim
+        self.events = events
+        self.journal = Journal.of(claim.log.document)
+        self.resumed = claim.found.seq > 0
+        self.status = claim.writer.seen.head.status
+        self.running: dict[str, Ticket] = {}
+        """The steps under way, by key."""
+        self.suspension: Suspension | None = None
+        self.leave_as = ""
+        """The status to leave the thread with, as if it had never been claimed."""
+        self._unawaited: list[Pending] = []
+        if reopen:
+            self.journal.ended = None
+
+    @property
+    def finished(self) -> bool:
+        """True if the thread is complete or cancelled, and was not opened again."""
+        return self.status in FINISHED
+
+    def check(self) -> None:
+        """Raise why the run cannot go on: its claim is lost, it waits, somebody cancelled it, a record failed."""
+        self.claim.check()
+        if self.suspension is not None:
+            raise self.suspension
+        if self.claim.cancelled and not self.finished:
+            raise RunCancelled(f"the run of {self.claim.thread_id!r} was cancelled")
+        self.check_receipts()
+
+    def check_receipts(self) -> None:
+        """Raise the error of a record that nobody waited for."""
+        settled = [pending for pending in self._unawaited if pending.settled]
+        self._unawaited = [pending for pending in self._unawaited if not pending.settled]
+        for pending in settled:
+            pending.result()
+
+    def check_new(self, what: str) -> None:
+        """Raise why nothing new may be done."""
+        self.check()
+        if self.finished:
+            raise Finished(
+                f"thread {self.claim.thread_id!r} is {self.status}, and {what} is new; reopen=True would go on with it"
+            )
+
+    async def commit(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> None:
+        """Write a row with these entries; then they are known here too."""
+        pending = self.claim.submit(with_entries(intent, entries))
+        await ports.settle(pending, self.claim.committer)
+        for entry in entries:
+            self.journal.add(entry)
+
+    async def note(self, ports: Ports, *entries: AnyEntry) -> None:
+        """Write a journal row."""
+        await self.commit(ports, Intent(journal=True), *entries)
+
+    def queue(self, ports: Ports, intent: Intent, entry: AnyEntry) -> Pending:
+        """Queue a row, and see that it is written though nobody may wait for it."""
+        pending = self.claim.submit(with_entries(intent, (entry,)))
+        self.journal.add(entry)
+        self._unawaited.append(pending)
+        ports.dispatch(pending, self.claim.committer)
+        return pending
+
+    def awaited(self, pending: Pending) -> None:
+        """Somebody waits for this one, and will see its error."""
+        if pending in self._unawaited:
+            self._unawaited.remove(pending)
+
+    async def settle_all(self, ports: Ports) -> None:
+        """Wait for every record, and raise the first error among those that nobody waited for."""
+        for pending in list(self._unawaited):
+            await ports.wait(pending)
+        self.check_receipts()
+
+    async def end(self, ports: Ports, entry: Ended, now: int) -> None:
+        """Write how the run ended."""
+        error = "" if entry.status == Status.COMPLETE.value else f"{entry.type}: {entry.message}".strip(": ")
+        requests = () if entry.status in FINISHED else None
+        intent = Intent(journal=True, status=entry.status, error=error, requests=requests, consumed=(CANCEL,))
+        await self.commit(ports, intent, entry)
+        self.status = entry.status
+        details = {"seconds": (now - self.claim.found.updated_at) / 1e6}
+        await self.events.emit(entry.status, self.claim.thread_id, self.claim.log.seq, **details)
+
+    async def emit(self, kind: str, **details: object) -> None:
+        """Tell listeners what this run did."""
+        if self.events.wanted:
+            await self.events.emit(kind, self.claim.thread_id, self.claim.log.seq, **details)
+
+
+def with_entries(intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:
+    """The intent with journal entries in the same row."""
+    intent.appends = (*intent.appends, *((JOURNAL, encode_entry(entry)) for entry in entries))
+    return intent
+
+
+def packed_metadata(metadata: Mapping[str, Any] | None) -> bytes:
+    """Metadata as a row keeps it."""
+    return encode(dict(metadata), path="metadata") if metadata else b""

@@ -1,0 +1,76 @@
+"""How a step is executed: its policy, checked when it is given."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from holdfast.records.errors import ConfigurationError
+from holdfast.records.retention import microseconds
+
+OnDoubt: TypeAlias = Literal["retry", "verify", "ask", "fail"]
+Backoff: TypeAlias = float | timedelta | Callable[[int], float | timedelta]
+Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...]
+T = TypeVar("T")
+
+FIRST_WAIT = 0.2
+LONGEST_WAIT = 60.0
+
+
+class Done(msgspec.Struct, Generic[T], frozen=True):
+    """What a `verify` function returns if the effect did happen: its result."""
+
+    value: T
+
+
+class _NotDone:
+    def __repr__(self) -> str:
+        return "NotDone"
+
+
+NotDone = _NotDone()
+"""What a `verify` function returns if the effect did not happen: then it is executed."""
+
+
+class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The policy of one step."""
+
+    effect: bool = False
+    on_doubt: str | None = None
+    verify: Callable[..., Any] | None = None
+    retries: int = 0
+    retry_on: Any = Exception
+    backoff: Any = None
+    timeout: Any = None
+
+    def __post_init__(self) -> None:
+        if self.on_doubt not in {None, "retry", "verify", "ask", "fail"}:
+            raise ConfigurationError(f"on_doubt={self.on_doubt!r}: one of 'retry', 'verify', 'ask', 'fail', or None")
+        if (self.on_doubt == "verify") != (self.verify is not None):
+            raise ConfigurationError("on_doubt='verify' and verify=function belong together")
+        if (self.on_doubt or self.verify) and not self.effect:
+            raise ConfigurationError("on_doubt is for steps with effect=True; others are executed again")
+        if type(self.retries) is not int or self.retries < 0:
+            raise ConfigurationError(f"retries={self.retries!r}: how many further attempts, 0 or more")
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        """The time limit of one attempt."""
+        return None if self.timeout is None else seconds(self.timeout)
+
+    def wait_after(self, attempt: int) -> float:
+        """Seconds to wait after that many failed attempts."""
+        if self.backoff is None:
+            return float(min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT))
+        return seconds(self.backoff(attempt) if callable(self.backoff) else self.backoff)
+
+
+def seconds(duration: timedelta | float) -> float:
+    """A duration as seconds, or a clear refusal."""
+    if isinstance(duration, bool) or not isinstance(duration, int | float | timedelta):
+        raise ConfigurationError(f"{duration!r} is not a duration; give seconds or a timedelta")
+    value = microseconds(duration) / 1e6
+    if value < 0:
+        raise ConfigurationError(f"{duration!r} is negative")
+    return value

@@ -1,0 +1,105 @@
+"""Going on with threads whose process is gone, whose question was answered, or whose time has come."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from holdfast.codec import encode
+from holdfast.history.journal import Ended, Retaken
+from holdfast.records.errors import Conflict, Deleted, LeaseHeld, NotFound, Suspended
+from holdfast.records.head import Head, decode_head
+from holdfast.records.identity import thread_id_of
+from holdfast.records.outcome import Recovery
+from holdfast.records.words import Status
+from holdfast.runs.asking import message_key
+from holdfast.runs.block import Terms
+from holdfast.runs.durable import registry
+from holdfast.runs.run import Run
+from holdfast.stores.decisions import may_go_on
+
+if TYPE_CHECKING:
+    from holdfast.runs.store import Store
+
+PAGE = 256
+STATUSES = (Status.WORKING.value, Status.INPUT_REQUIRED.value)
+
+
+class Recoverer:
+    """One recovery: finds the threads that can go on, and goes on with each that this process gets."""
+
+    def __init__(self, store: "Store", handler: Callable[[Run], Any] | None, terms: Terms, max_attempts: int) -> None:
+        self._store = store
+        self._handler = handler
+        self._terms = terms
+        self._max_attempts = max_attempts
+
+    async def recover(self, labels: Mapping[str, str]) -> Recovery:
+        """Go on with all of them, several at once where the world allows it."""
+        tools = self._store._tools  # noqa: SLF001  one room
+        found = await tools.ports.perform(self._candidates, labels)
+        ends = await tools.ports.gather([self._go_on(thread_id) for thread_id in found])
+        by_end: dict[str, list[str]] = {}
+        for thread_id, end in zip(found, ends, strict=True):
+            by_end.setdefault(end, []).append(thread_id)
+        return Recovery(**{end: tuple(ids) for end, ids in by_end.items()})
+
+    def _candidates(self, labels: Mapping[str, str]) -> list[str]:
+        reader, ports = self._store._tools.reader, self._store._tools.ports  # noqa: SLF001  one room
+        choices, found, cursor = reader.sealing.label_choices(labels), list[str](), None
+        while True:
+            listing = reader.backend.threads(reader.sealing.prefix, STATUSES, choices, cursor, PAGE)
+            found += [
+                thread_id_of(thread)
+                for thread, encoded in listing.heads
+                if self._can_go_on(thread, decode_head(thread, encoded), ports.now())
+            ]
+            cursor = listing.next
+            if cursor is None:
+                return found
+
+    def _can_go_on(self, thread: bytes, head: Head, now: int) -> bool:
+        reader, ports = self._store._tools.reader, self._store._tools.ports  # noqa: SLF001  one room
+        if may_go_on(head, now):
+            return True
+        if head.held(now):
+            return reader.backend.inline and ports.is_certainly_dead(head.owner)
+        if head.status != Status.INPUT_REQUIRED.value:
+            return False
+        requests = reader.sealing.read_summary(reader.binding(thread, head), head).requests
+        inbox = reader.backend.inbox(thread)
+        return any(message_key(int(number)) in inbox for number in requests)
+
+    async def _go_on(self, thread_id: str) -> str:
+        """How a thread ended: `completed`, `open`, `suspended`, `failed` or `skipped`."""
+        try:
+            async with self._store._run_block(thread_id, None, self._terms) as run:  # noqa: SLF001  one room
+                return await self._execute(run)
+        except Suspended:
+            return "suspended"
+        except (LeaseHeld, Conflict, Deleted, NotFound):
+            return "skipped"
+        except Exception as error:  # noqa: BLE001  it is the thread's, and kept with it
+            await self._store._tools.events.emit("recovery_failed", thread_id, error=str(error))  # noqa: SLF001
+            return "failed"
+
+    async def _execute(self, run: Run) -> str:
+        started = run.ledger.journal.started
+        function = registry.get(started.function) if started is not None else None
+        fits = function is not None and function.fits(run.ports)
+        if run.ledger.claim.found.status not in STATUSES or (self._handler is None and not fits):
+            run.ledger.leave_as = run.ledger.claim.found.status
+            return "skipped"
+        if run.ledger.claim.found.owner:
+            if run.ledger.journal.attempts >= self._max_attempts:
+                return await self._give_up(run)
+            await run.ledger.note(run.ports, Retaken(run.ports.now()))
+        if self._handler is not None:
+            await run.ports.invoke(self._handler, (run,), {}, None)
+        elif function is not None:
+            await function.execute(run, None)
+        return "completed" if run.finished else "open"
+
+    async def _give_up(self, run: Run) -> str:
+        now, attempts = run.ports.now(), run.ledger.journal.attempts
+        text = f"gave up: the process running it was gone after each of {attempts} attempts, with no step done"
+        await run.ledger.end(run.ports, Ended(Status.FAILED.value, encode(None), "Poisoned", text, "", now), now)
+        return "failed"

@@ -1,0 +1,409 @@
+"""A run as its code sees it: steps, records, checkpoints, questions, sleep, and its end."""
+
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, overload
+
+from holdfast.codec import decode, encode
+from holdfast.history.draft import STATE, draft_state
+from holdfast.history.journal import Begun, Ended, Marked, Recorded, Slept, StepDone, StepError
+from holdfast.history.opening import is_key
+from holdfast.history.restore import read_state
+from holdfast.ports import Ports
+from holdfast.records.checkpoint import Step
+from holdfast.records.errors import ConfigurationError, StepFailed, StepInDoubt, UnstorableValue
+from holdfast.records.identity import CheckpointId
+from holdfast.records.request import Answer
+from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, Cause, Phase, Status
+from holdfast.runs import asking
+from holdfast.runs.ledger import Ledger, packed_metadata
+from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions, seconds
+from holdfast.runs.scope import Scope, current_frame, fingerprint_of
+from holdfast.runs.steps import StepCall, StepHandle, failure_of, idempotency_key_of, known_memo, perform_step
+from holdfast.runs.suspension import Suspension
+from holdfast.stores.claim import Pending
+from holdfast.stores.reader import Reader
+from holdfast.stores.store import plain_word, with_appended
+from holdfast.stores.writer import Intent, NotACell
+
+T = TypeVar("T")
+
+ADVICE = "bind it with functools.partial or a lambda, so that it is no argument of the step"
+LARGE_BYTES = 1 << 20
+
+
+class Receipt:
+    """A record on its way: `await` it to know that it is stored."""
+
+    __slots__ = ("_ledger", "_pending", "_ports")
+
+    def __init__(self, ledger: Ledger, ports: Ports, pending: Pending | None) -> None:
+        self._ledger = ledger
+        self._ports = ports
+        self._pending = pending
+
+    @property
+    def done(self) -> bool:
+        """True if it is stored, or has failed."""
+        return self._pending is None or self._pending.settled
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.wait().__await__()
+
+    async def wait(self) -> None:
+        """Wait until it is stored; raise why it could not be."""
+        if self._pending is not None:
+            self._ledger.awaited(self._pending)
+            await self._ports.settle(self._pending, self._ledger.claim.committer)
+
+
+class Run:
+    """A live claim on a thread. Made by `store.run`; its methods are for the code within that block."""
+
+    def __init__(self, ledger: Ledger, ports: Ports, reader: Reader, scope: Scope, *, keyed: bool = False) -> None:
+        self.ledger = ledger
+        self.ports = ports
+        self.reader = reader
+        self._scope = scope
+        self._keyed = keyed
+
+    def over(self, ports: Ports) -> "Run":
+        """The same run for code of another world."""
+        return Run(self.ledger, ports, self.reader, self._scope, keyed=self._keyed)
+
+    def __repr__(self) -> str:
+        return f"Run({self.thread_id!r}, status={self.ledger.status!r}, seq={self.seq})"
+
+    # What it knows
+
+    @property
+    def thread_id(self) -> str:
+        """The thread this run holds."""
+        return self.ledger.claim.thread_id
+
+    @property
+    def resumed(self) -> bool:
+        """True if the thread existed before this run."""
+        return self.ledger.resumed
+
+    @property
+    def finished(self) -> bool:
+        """True if the thread is complete or cancelled: recorded steps return, and nothing new is done."""
+        return self.ledger.finished
+
+    @property
+    def status(self) -> Status:
+        """The thread's status."""
+        return Status(self.ledger.status)
+
+    @property
+    def seq(self) -> int:
+        """The number of the newest checkpoint; 0 if there is none yet."""
+        return self.ledger.claim.log.checkpoint
+
+    @property
+    def checkpoint_id(self) -> str | None:
+        """The id of the newest checkpoint: to load it, fork it, pin it."""
+        log = self.ledger.claim.log
+        return str(CheckpointId(self.thread_id, log.checkpoint, log.binding.life)) if log.checkpoint else None
+
+    @property
+    def state(self) -> Any:
+        """The thread's state now, as a copy; {} if none was saved yet."""
+        log = self.ledger.claim.log
+        return read_state(log.binding, log.document)
+
+    @property
+    def steps(self) -> list[Step]:
+        """What was recorded so far, by this run and those before it."""
+        return self.ledger.journal.steps()
+
+    @property
+    def result(self) -> Any:
+        """What the thread was completed with; None if it is not complete."""
+        ended = self.ledger.journal.ended
+        return decode(ended.value) if ended is not None and ended.status == Status.COMPLETE.value else None
+
+    @property
+    def scope(self) -> Scope:
+        """Where keys are counted: in the step whose function asks, or in the run's body."""
+        frame = current_frame.get()
+        return frame.scope if frame is not None and frame.run.ledger is self.ledger else self._scope
+
+    # Steps
+
+    @overload
+    async def step(
+        self,
+        key: str,
+        function: Callable[..., Awaitable[T]],
+        *args: Any,
+        effect: bool = False,
+        on_doubt: OnDoubt | None = None,
+        verify: Callable[..., Any] | None = None,
+        retries: int = 0,
+        retry_on: Errors = Exception,
+        backoff: Backoff | None = None,
+        timeout: timedelta | float | None = None,  # noqa: ASYNC109  the step's, not this call's
+    ) -> T: ...
+
+    @overload
+    async def step(
+        self,
+        key: str,
+        function: Callable[..., T],
+        *args: Any,
+        effect: bool = False,
+        on_doubt: OnDoubt | None = None,
+        verify: Callable[..., Any] | None = None,
+        retries: int = 0,
+        retry_on: Errors = Exception,
+        backoff: Backoff | None = None,
+        timeout: timedelta | float | None = None,  # noqa: ASYNC109  the step's, not this call's
+    ) -> T: ...
+
+    async def step(
+        self,
+        key: str,
+        function: Callable[..., Any],
+        *args: Any,
+        effect: bool = False,
+        on_doubt: OnDoubt | None = None,
+        verify: Callable[..., Any] | None = None,
+        retries: int = 0,
+        retry_on: Errors = Exception,
+        backoff: Backoff | None = None,
+        timeout: timedelta | float | None = None,  # noqa: ASYNC109  the step's, not this call's
+    ) -> Any:
+        """The result of `function(*args)`, executed once: when the key has a recorded result, that is returned.
+
+        `effect=True` notes the intent first and hands over `idempotency_key=` if the function takes it; a step that was
+        begun and never ended is then resolved by `on_doubt`: `retry` (with the same key), `verify`, `ask` or `fail`.
+        After `retries` further attempts it raises `StepFailed`. The same key with other arguments is `KeyReused`.
+        """
+        options = StepOptions(
+            effect=effect,
+            on_doubt=on_doubt,
+            verify=verify,
+            retries=retries,
+            retry_on=retry_on,
+            backoff=backoff,
+            timeout=timeout,
+        )
+        name = check_key(key)
+        fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
+        call = StepCall(
+            key=name, name=name, fingerprint=fingerprint, function=function, arguments=args, options=options
+        )
+        return await perform_step(self, call)
+
+    async def begin_step(self, key: str, *args: Any, effect: bool = True) -> StepHandle:
+        """Begin a step by hand: its handle says whether it is done already, and has its idempotency key.
+
+        With `effect` the intent is noted; `StepInDoubt` if that was done before and the step never ended.
+        """
+        ledger, name = self.ledger, check_key(key)
+        ledger.check()
+        fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
+        memo = known_memo(self, name, fingerprint)
+        now, token = self.ports.now(), idempotency_key_of(self, name)
+        if isinstance(memo, StepDone):
+            return StepHandle(name, name, fingerprint, token, now, done=True, value=decode(memo.value))
+        if isinstance(memo, StepError):
+            raise failure_of(memo)
+        ledger.check_new(f"step {name!r}")
+        if isinstance(memo, Begun):
+            raise StepInDoubt(
+                f"step {name!r} of thread {self.thread_id!r} was begun and its end is not known; find out, and give"
+                " its result to complete_step(run.in_doubt(key), value)"
+            )
+        if effect:
+            await ledger.note(self.ports, Begun(name, fingerprint, 1, now))
+        return StepHandle(name, name, fingerprint, token, now)
+
+    def in_doubt(self, key: str) -> StepHandle:
+        """The handle of a step that was begun and never ended, to complete it with what was found out."""
+        memo = self.ledger.journal.memos.get(key)
+        if not isinstance(memo, Begun):
+            raise ConfigurationError(f"step {key!r} of thread {self.thread_id!r} is not in doubt")
+        return StepHandle(key, key, memo.fingerprint, idempotency_key_of(self, key), memo.at)
+
+    async def complete_step(self, handle: StepHandle, value: Any) -> None:
+        """Record the result of a step begun by hand."""
+        if handle.done:
+            return
+        self.ledger.check()
+        now = self.ports.now()
+        encoded = encode(value, path=f"result of step {handle.name!r}")
+        took = max(now - handle.started_at, 0)
+        memo = StepDone(handle.key, handle.fingerprint, handle.name, encoded, now, took)
+        intent = Intent(cause="event", metadata=packed_metadata({"step": handle.key}))
+        await self.ledger.commit(self.ports, intent, memo)
+        await self.ledger.emit("step", step=handle.key, seconds=took / 1e6, attempt=1)
+
+    # Records
+
+    def record(self, step: Step, key: str | None = None) -> Receipt:
+        """Record a step that was done elsewhere. Queued at once; `await` the receipt to know that it is stored."""
+        self.ledger.check()
+        fields = encode(_fields_of(step), path="step")
+        name = self._key_for("record", key, fields)
+        if name in self.ledger.journal.marks:
+            return Receipt(self.ledger, self.ports, None)
+        self.ledger.check_new("a record")
+        entry = Recorded(name, fields, self.ports.now())
+        intent = Intent(cause="event", metadata=packed_metadata({"step": step.action} if step.action else None))
+        return Receipt(self.ledger, self.ports, self.ledger.queue(self.ports, intent, entry))
+
+    async def checkpoint(
+        self,
+        state: Any,
+        *,
+        phase: Phase | str | None = None,
+        cause: Cause | str = Cause.EVENT,
+        metadata: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Save the state as the thread's next checkpoint."""
+        self.ledger.check()
+        draft, leaves = draft_state(state, self.ledger.claim.log.document)
+        name = self._key_for("checkpoint", key, b"")
+        if name in self.ledger.journal.marks:
+            return
+        self.ledger.check_new("a checkpoint")
+        intent = Intent(
+            draft=draft,
+            leaves=leaves,
+            size=sum(len(cell) for cell in draft.values() if isinstance(cell, bytes)),
+            phase=plain_word(PHASE_WORDS, phase, "phase"),
+            cause=plain_word(CAUSE_WORDS, cause, "cause"),
+            metadata=packed_metadata(metadata),
+        )
+        await self._mark(intent, name)
+        await self.ledger.emit("saved")
+
+    async def append(self, path: str | Sequence[str], item: Any, key: str | None = None) -> None:
+        """Append one item to the list at `path` of the state, at the same cost however long the list is."""
+        self.ledger.check()
+        where = (*STATE, path) if isinstance(path, str) else (*STATE, *path)
+        if len(where) < 2 or not all(map(is_key, where)):
+            raise UnstorableValue(
+                f"append to {path!r}: a path is one str, or several, such as 'messages'", path="state"
+            )
+        encoded = encode(item, path="item")
+        name = self._key_for("append:" + "/".join(where[1:]), key, encoded)
+        if name in self.ledger.journal.marks:
+            return
+        self.ledger.check_new("an append")
+        try:
+            await self._mark(Intent(appends=((where, encoded),), cause="event"), name)
+        except NotACell:
+            state = with_appended(self.state, where[1:], item)
+            draft, leaves = draft_state(state)
+            await self._mark(Intent(draft=draft, leaves=leaves, cause="event"), name)
+        await self.ledger.emit("saved")
+
+    def _key_for(self, kind: str, key: str | None, content: bytes) -> str:
+        """The key under which something is recorded; empty if it is to be done each time."""
+        if key is not None:
+            return f"{kind}={check_key(key)}"
+        if not self._keyed:
+            return ""
+        fingerprint = fingerprint_of(content, kind, "")
+        return self.scope.ordinal(kind, fingerprint, self.ports.branch())
+
+    async def _mark(self, intent: Intent, key: str) -> None:
+        await self.ledger.commit(self.ports, intent, *([Marked(key)] if key else []))
+
+    # Waiting
+
+    async def ask(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        choices: Sequence[str] = (),
+        deadline: datetime | timedelta | float | None = None,
+        default: Any = None,
+    ) -> Answer:
+        """Ask the outside a question, and suspend the run until it is answered.
+
+        At the deadline the default is taken (one of the choices, or without choices a value); `RequestExpired` if there
+        is none.
+        """
+        return await asking.ask(self, check_key(name), payload, choices, deadline, default)
+
+    async def confirm(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        deadline: datetime | timedelta | float | None = None,
+        default: bool | None = None,
+    ) -> bool:
+        """Ask for a yes or no: True if it was approved."""
+        choice = None if default is None else "approve" if default else "reject"
+        answer = await self.ask(name, payload, choices=("approve", "reject"), deadline=deadline, default=choice)
+        return answer.choice == "approve"
+
+    async def sleep(self, duration: timedelta | float) -> None:
+        """Sleep, durably: what was slept before a crash counts. Longer than the lease, the run is suspended."""
+        ledger = self.ledger
+        ledger.check()
+        key = self.scope.key("sleep", b"")
+        due = ledger.journal.timers.get(key)
+        if due is None:
+            ledger.check_new("a sleep")
+            due = self.ports.now() + round(seconds(duration) * 1e6)
+            await ledger.note(self.ports, Slept(key, due))
+        remaining = due - self.ports.now()
+        if remaining > ledger.claim.lease:
+            ledger.suspension = Suspension(due)
+            raise ledger.suspension
+        if remaining > 0:
+            await self.ports.sleep(remaining / 1e6)
+        ledger.check()
+
+    # The end
+
+    async def complete(self, result: Any = None) -> None:
+        """The thread is complete, with this result. Nothing new can be done in it afterwards."""
+        self.ledger.check_new("an end")
+        await self.ledger.settle_all(self.ports)
+        value, now = encode(result, path="result"), self.ports.now()
+        await self.ledger.end(self.ports, Ended(Status.COMPLETE.value, value, "", "", "", now), now)
+
+    async def fail(self, error: BaseException | str) -> None:
+        """The thread has failed, for this reason. Running it again continues from its finished steps."""
+        self.ledger.check_new("an end")
+        kind = type(error).__name__ if isinstance(error, BaseException) else ""
+        now = self.ports.now()
+        entry = Ended(Status.FAILED.value, encode(None), kind, str(error), key_of_failure(error), now)
+        await self.ledger.end(self.ports, entry, now)
+
+
+def key_of_failure(error: object) -> str:
+    """The key of the failed step behind an error, if there is one."""
+    seen: set[int] = set()
+    while isinstance(error, BaseException) and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, StepFailed):
+            return error.key
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+def check_key(key: object) -> str:
+    """A key: a str that is not empty."""
+    if not is_key(key) or not key:
+        raise ConfigurationError(f"{key!r} is not a key; give a str that is not empty")
+    return str(key)
+
+
+def _fields_of(step: Step) -> dict[str, Any]:
+    """What a step says, without what it leaves at its default; its index is its place among the others."""
+    if not isinstance(step, Step):
+        raise ConfigurationError(f"record takes a holdfast.Step, not {type(step).__name__}")
+    default = Step()
+    names = [name for name in Step.__struct_fields__ if name != "index"]
+    return {name: getattr(step, name) for name in names if getattr(step, name) != getattr(default, name)}

@@ -1,0 +1,59 @@
+"""Where in a run a call is made: which keys it may use, and which run and step it belongs to.
+
+Keys that the user does not choose are made of names, fingerprints of arguments and an ordinal among equals. They do not
+depend on the order in which parallel branches get to their calls.
+"""
+
+from collections import Counter
+from contextvars import ContextVar
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.codec import encode
+from holdfast.records.errors import UnstorableValue
+
+if TYPE_CHECKING:
+    from holdfast.runs.run import Run
+
+FINGERPRINT_BYTES = 8
+
+
+class Scope:
+    """One level of a run: its body, or one step's function. Counts what was called by which name."""
+
+    def __init__(self, prefix: str = "", branch: int = 0) -> None:
+        self.prefix = prefix
+        self._branch = branch
+        self._counts: Counter[str] = Counter()
+
+    def key(self, name: str, fingerprint: bytes) -> str:
+        """A key for a call with these arguments."""
+        return self._numbered(f"{self.prefix}{name}:{fingerprint.hex()}")
+
+    def ordinal(self, kind: str, fingerprint: bytes, branch: int) -> str:
+        """A key for the next thing of this kind; in a parallel branch, for the next with this content."""
+        content = "" if branch == self._branch else f":{fingerprint.hex()}"
+        return self._numbered(f"{self.prefix}{kind}{content}")
+
+    def _numbered(self, name: str) -> str:
+        self._counts[name] += 1
+        return f"{name}:{self._counts[name]}"
+
+
+class Frame(NamedTuple):
+    """What the code that runs now belongs to."""
+
+    run: "Run"
+    scope: Scope
+    idempotency_key: str = ""
+
+
+current_frame: ContextVar[Frame | None] = ContextVar("holdfast_frame", default=None)
+
+
+def fingerprint_of(arguments: Any, what: str, advice: str) -> bytes:
+    """A digest of arguments; a clear refusal of what cannot be compared."""
+    try:
+        return sha256(encode(arguments, path="arguments")).digest()[:FINGERPRINT_BYTES]
+    except UnstorableValue as error:
+        raise UnstorableValue(f"{what}: {error}; {advice}", path=error.path) from error

@@ -1,0 +1,221 @@
+"""Executing a step: once recorded it is never executed again; what was begun and not finished is in doubt."""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.codec import decode, encode
+from holdfast.history.journal import Attempted, Begun, Memo, StepDone, StepError
+from holdfast.ports import Ticket
+from holdfast.records.errors import ConfigurationError, KeyReused, RunCancelled, StepFailed, StepInDoubt, StepTimeout
+from holdfast.runs.ledger import packed_metadata
+from holdfast.runs.options import Done, NotDone, StepOptions
+from holdfast.runs.scope import Frame, Scope, current_frame
+from holdfast.stores.writer import Intent
+
+if TYPE_CHECKING:
+    from holdfast.runs.run import Run
+
+KEY_NAME = "idempotency_key"
+
+
+class StepCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a step."""
+
+    key: str
+    name: str
+    fingerprint: bytes
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    named: Mapping[str, Any] = {}
+    options: StepOptions = StepOptions()
+
+
+class StepHandle(msgspec.Struct, frozen=True):
+    """A step begun by hand: to be given to `complete_step` or `fail_step`."""
+
+    key: str
+    name: str
+    fingerprint: bytes
+    idempotency_key: str
+    started_at: int
+    done: bool = False
+    """True if it has a result already: `value`."""
+    value: Any = None
+
+
+def takes_key(function: Callable[..., Any]) -> bool:
+    """True if a function takes `idempotency_key`, by name or among any keywords."""
+    try:
+        parameters = signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(each.name == KEY_NAME or each.kind is Parameter.VAR_KEYWORD for each in parameters)
+
+
+def idempotency_key_of(run: "Run", key: str) -> str:
+    """The same for every attempt at a step, in every process; another in a fork, or in a thread created anew."""
+    incarnation = run.ledger.claim.log.binding.incarnation
+    return sha256(incarnation + key.encode()).hexdigest()[:32]
+
+
+def known_memo(run: "Run", key: str, fingerprint: bytes) -> Memo | None:
+    """What the journal knows of a key; `KeyReused` if it was used for something else."""
+    memo = run.ledger.journal.memos.get(key)
+    if memo is not None and memo.fingerprint != fingerprint:
+        raise KeyReused(
+            f"step {key!r} of thread {run.thread_id!r} was recorded with other arguments; give this call another key"
+        )
+    return memo
+
+
+def failure_of(memo: StepError) -> StepFailed:
+    """The error of a step that failed for good, from its record."""
+    kind = StepTimeout if memo.type == StepTimeout.__name__ else StepFailed
+    text = f"step {memo.name!r} failed after {memo.attempts} attempt(s): {memo.type}: {memo.message}"
+    return kind(text, type=memo.type, message=memo.message, key=memo.key)
+
+
+async def perform_step(run: "Run", call: StepCall) -> Any:
+    """The step's result: from the record if there is one, else by executing it, and then recorded."""
+    ledger = run.ledger
+    ledger.check()
+    while (under_way := ledger.running.get(call.key)) is not None:
+        await run.ports.wait(under_way)
+    memo = known_memo(run, call.key, call.fingerprint)
+    if isinstance(memo, StepDone):
+        await ledger.emit("replayed", step=call.key, seconds_saved=memo.took / 1e6)
+        return decode(memo.value)
+    if isinstance(memo, StepError):
+        raise failure_of(memo)
+    ledger.check_new(f"step {call.key!r}")
+    ticket = ledger.running[call.key] = Ticket()
+    try:
+        return await _Execution(run, call, memo).result()
+    finally:
+        del ledger.running[call.key]
+        ticket.settle(True)
+
+
+class _Execution:
+    """One step, from its first attempt here to its recorded end."""
+
+    def __init__(self, run: "Run", call: StepCall, memo: Begun | Attempted | None) -> None:
+        self._run = run
+        self._call = call
+        self._memo = memo
+        self._attempt = 0 if memo is None else memo.attempt
+        self._started_at = run.ports.now()
+        self._key = idempotency_key_of(run, call.key)
+
+    async def result(self) -> Any:
+        memo = self._memo
+        if isinstance(memo, Attempted):
+            await self._wait_until(memo.due)
+        if isinstance(memo, Begun):
+            self._attempt -= 1
+            verdict = await self._resolve_doubt()
+            if isinstance(verdict, Done):
+                return await self._record(verdict.value)
+        return await self._execute()
+
+    async def _execute(self) -> Any:
+        while True:
+            self._attempt += 1
+            if self._call.options.effect:
+                now = self._run.ports.now()
+                begun = Begun(self._call.key, self._call.fingerprint, self._attempt, now)
+                await self._run.ledger.note(self._run.ports, begun)
+            await self._run.ledger.emit("step_started", step=self._call.key, attempt=self._attempt)
+            try:
+                value = await self._invoke()
+            except Exception as error:
+                if self._is_ours(error):
+                    raise
+                await self._failed(error)
+                continue
+            return await self._record(value)
+
+    def _is_ours(self, error: Exception) -> bool:
+        """True for what says nothing about the step: the run was cancelled, or its claim lost."""
+        return isinstance(error, RunCancelled) or self._run.ledger.claim.failure is not None
+
+    async def _invoke(self) -> Any:
+        call = self._call
+        named = dict(call.named)
+        if call.options.effect and takes_key(call.function):
+            named.setdefault(KEY_NAME, self._key)
+        token = current_frame.set(Frame(self._run, Scope(f"{call.key}/"), self._key))
+        try:
+            return await self._run.ports.invoke(call.function, call.arguments, named, call.options.timeout_seconds)
+        finally:
+            current_frame.reset(token)
+
+    async def _failed(self, error: Exception) -> None:
+        """Record a failed attempt and wait for the next; or, if it was the last, that the step failed."""
+        call, ports = self._call, self._run.ports
+        kind, message, now = type(error).__name__, str(error), ports.now()
+        if self._attempt > call.options.retries or not isinstance(error, call.options.retry_on):
+            memo = StepError(call.key, call.fingerprint, call.name, kind, message, self._attempt, now)
+            metadata = packed_metadata({"step": call.key, "error": kind})
+            await self._run.ledger.commit(ports, Intent(cause="error", metadata=metadata), memo)
+            await self._run.ledger.emit("step_failed", step=call.key, error=kind)
+            raise failure_of(memo) from error
+        due = now + round(call.options.wait_after(self._attempt) * 1e6)
+        attempted = Attempted(call.key, call.fingerprint, self._attempt, kind, message, due, now)
+        await self._run.ledger.note(ports, attempted)
+        await self._run.ledger.emit("retry", step=call.key, attempt=self._attempt, error=kind)
+        await self._wait_until(due)
+
+    async def _wait_until(self, due: int) -> None:
+        remaining = (due - self._run.ports.now()) / 1e6
+        if remaining > 0:
+            await self._run.ports.sleep(remaining)
+        self._run.ledger.check()
+
+    async def _record(self, value: Any) -> Any:
+        call, ports = self._call, self._run.ports
+        encoded = encode(value, path=f"result of step {call.name!r}")
+        now = ports.now()
+        memo = StepDone(call.key, call.fingerprint, call.name, encoded, now, max(now - self._started_at, 0))
+        await self._run.ledger.commit(ports, Intent(cause="event", metadata=packed_metadata({"step": call.key})), memo)
+        await self._run.ledger.emit("step", step=call.key, seconds=memo.took / 1e6, attempt=self._attempt)
+        return value
+
+    # Doubt
+
+    async def _resolve_doubt(self) -> Any:
+        """Done with the value, or anything else to execute it (again, with the same key)."""
+        options = self._call.options
+        policy = options.on_doubt or ("retry" if takes_key(self._call.function) else "fail")
+        await self._run.ledger.emit("in_doubt", step=self._call.key, policy=policy)
+        if policy == "verify":
+            return await self._verify()
+        if policy == "ask":
+            return await self._ask()
+        if policy == "fail":
+            raise StepInDoubt(
+                f"step {self._call.key!r} of thread {self._run.thread_id!r} was begun and its end is not known: it may"
+                " have had its effect. Let the function take idempotency_key=, or give on_doubt='verify', 'ask' or"
+                " 'retry'"
+            )
+        return NotDone
+
+    async def _verify(self) -> Any:
+        assert self._call.options.verify is not None  # noqa: S101  checked with the options
+        arguments = (self._key, *self._call.arguments)
+        verdict = await self._run.ports.invoke(self._call.options.verify, arguments, {}, None)
+        if not isinstance(verdict, Done) and verdict is not NotDone:
+            raise ConfigurationError(f"verify= of step {self._call.key!r} returns holdfast.Done(value) or NotDone")
+        return verdict
+
+    async def _ask(self) -> Any:
+        name = f"{self._call.name} in doubt"
+        payload = {"step": self._call.key, KEY_NAME: self._key}
+        answer = await self._run.ask(name, payload, choices=("retry", "done", "fail"))
+        if answer.choice == "fail":
+            raise StepInDoubt(f"step {self._call.key!r} was in doubt, and {answer.by or 'somebody'} let it fail")
+        return Done(answer.value) if answer.choice == "done" else NotDone

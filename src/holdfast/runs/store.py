@@ -1,0 +1,153 @@
+"""A store whose threads can be run: claims, requests and answers, cancellation and recovery, over the archive below."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from holdfast.history.journal import Journal
+from holdfast.records.errors import ConfigurationError, LeaseHeld, NotFound, RunCancelled
+from holdfast.records.identity import RequestId
+from holdfast.records.outcome import Recovery
+from holdfast.records.request import Request
+from holdfast.records.words import Status
+from holdfast.runs.asking import leave_answer
+from holdfast.runs.block import RunBlock, Terms, Tools
+from holdfast.runs.recovery import Recoverer
+from holdfast.runs.run import Run
+from holdfast.stores.claim import CANCEL, FINISHED
+from holdfast.stores.heartbeat import Heartbeat
+from holdfast.stores.pages import AsyncPage
+from holdfast.stores.store import Store as Archive
+from holdfast.stores.store import check_labels
+
+REQUEST_STATUSES = ("open", "answered", "expired")
+
+
+class Store(Archive):
+    """Where threads are kept, and run."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        heartbeat = Heartbeat(self._ports)
+        self._tools = Tools(self._ports, self._reader, self._committer, self._events, heartbeat, self._open)
+
+    # Runs
+
+    def run(
+        self,
+        thread_id: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        lease: timedelta | float = 30,
+        wait: timedelta | float | None = None,
+        reopen: bool = False,
+    ) -> RunBlock:
+        """Claim a thread for a block: `async with store.run("user-42") as run`. Nobody else writes to it meanwhile.
+
+        If another run holds it, waits for `wait` (one lease by default), then `LeaseHeld`. A thread whose owner is
+        surely dead is taken over at once. Leaving the block gives the thread back: complete or failed if the run said
+        so, failed with the error that left the block, suspended if it waits, else idle. `reopen=True` lets a complete
+        thread go on.
+        """
+        return self._run_block(thread_id, labels, Terms(lease, wait, reopen))
+
+    def _run_block(self, thread_id: str, labels: Mapping[str, str] | None, terms: Terms) -> RunBlock:
+        return RunBlock(self._tools, thread_id, check_labels(labels), terms)
+
+    async def recover(
+        self,
+        handler: Callable[[Run], Any] | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        max_attempts: int = 3,
+        lease: timedelta | float = 30,
+    ) -> Recovery:
+        """Go on with every thread that can: abandoned by a process that is gone, answered, or its timer due.
+
+        Each is claimed once among all processes that recover. Its durable function is resumed if this program has it;
+        with a `handler`, that is called with the claimed run instead. A thread whose process dies `max_attempts` times
+        without getting anywhere ends as failed.
+        """
+        await self._open()
+        if type(max_attempts) is not int or max_attempts < 1:
+            raise ConfigurationError(f"max_attempts={max_attempts!r}: at least 1")
+        recoverer = Recoverer(self, handler, Terms(lease, wait=0, keyed=handler is None), max_attempts)
+        return await recoverer.recover(check_labels(labels) or {})
+
+    async def cancel(self, thread_id: str) -> None:
+        """End a thread: a live run is told, and stops at its next step or within a second; others end at once.
+
+        `NotFound` if there is no such thread; a finished one stays as it is.
+        """
+        await self._open()
+        thread = self._reader.sealing.key(thread_id)
+        seen = await self._ports.perform(self._reader.seen, thread)
+        if seen is None or seen.head.deleted:
+            raise NotFound(f"there is no thread {thread_id!r}")
+        if seen.head.status in FINISHED:
+            return
+        live = self._tools.heartbeat.find(thread)
+        if live is not None:
+            live.cancelled = True
+        try:
+            async with self._run_block(thread_id, None, Terms(wait=0)) as run:
+                run.ledger.claim.cancelled = True
+        except RunCancelled:
+            return
+        except LeaseHeld:
+            await self._ports.perform(self._backend.post, thread, CANCEL, b"")
+
+    # Requests
+
+    async def requests(
+        self, *, status: str | None = "open", cursor: str | None = None, limit: int = 50
+    ) -> AsyncPage[Request]:
+        """The questions of all threads: open ones (the inbox of whoever approves), `answered`, `expired`, or all.
+
+        Oldest first within a thread. Open ones are found by the status of their threads, the others by reading all.
+        """
+        await self._open()
+        if status is not None and status not in REQUEST_STATUSES:
+            raise ConfigurationError(f"status={status!r}; requests are {', '.join(REQUEST_STATUSES)}")
+        items, following = await self._ports.perform(self._list_requests, status, cursor, limit)
+        return AsyncPage(items, following, lambda cursor: self.requests(status=status, cursor=cursor, limit=limit))
+
+    def _list_requests(self, status: str | None, cursor: str | None, limit: int) -> tuple[list[Request], str | None]:
+        """A page holds all matching requests of the threads of one page of threads that have any."""
+        statuses = [Status.INPUT_REQUIRED.value, Status.WORKING.value] if status == "open" else []
+        found: list[Request] = []
+        while True:
+            threads, cursor = self._listings.threads(statuses, {}, cursor, limit)
+            for info in threads:
+                found += self._requests_of(info.thread_id, status)
+            if cursor is None or len(found) >= limit:
+                return found, cursor
+
+    def _requests_of(self, thread_id: str, status: str | None) -> list[Request]:
+        thread = self._reader.sealing.key(thread_id)
+        try:
+            seen = self._reader.living(thread)
+            summary = self._reader.sealing.read_summary(self._reader.binding(thread, seen.head), seen.head)
+            if status == "open" and not summary.requests:
+                return []
+            loaded = self._reader.load_head(thread)
+        except NotFound:
+            return []
+        journal, binding = Journal.of(loaded.log.document), loaded.log.binding
+        numbers = journal.open_numbers() if status == "open" else range(1, len(journal.requests) + 1)
+        requests = [journal.request(binding, number) for number in numbers]
+        return [each for each in requests if status in {None, each.status}]
+
+    async def answer(
+        self, request_id: str, choice: str | None = None, value: Any = None, *, by: str = "", comment: str = ""
+    ) -> Request:
+        """Answer a request, once: `Conflict` if it has an answer, `InvalidAnswer` for none of its choices.
+
+        The thread goes on when it is run again, or by `recover`.
+        """
+        await self._open()
+        now = self._ports.now()
+        parsed = RequestId.parse(request_id)
+        request = await self._ports.perform(leave_answer, self._reader, parsed, choice, value, by, comment, now)
+        await self._events.emit("answered", parsed.thread_id, 0, request=request_id, choice=choice, by=by)
+        return request

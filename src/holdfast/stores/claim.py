@@ -1,0 +1,230 @@
+"""A claim on a thread: a lease and a fencing token, and the writer that writes under them.
+
+Writes are queued in the order they are made, and each builds on the one before. If the head turns out to be another
+than expected, it is read again: still ours (a pin or a prune came between) and what did not land is sent once more;
+anybody else's, and the claim is lost. A claim never adopts what another wrote.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from threading import RLock
+
+from holdfast.history.log import Log
+from holdfast.ports import Ports, Ticket
+from holdfast.records.errors import Conflict, Fenced, HoldfastError, OutcomeUnknown, StoreError
+from holdfast.records.head import Head, encode_head
+from holdfast.records.identity import thread_id_of
+from holdfast.records.rows import Swap
+from holdfast.records.words import Status
+from holdfast.stores.committer import Committer
+from holdfast.stores.decisions import claimed, released, renewed
+from holdfast.stores.reader import Reader, Seen
+from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Writer
+
+ATTEMPTS = 64
+CANCEL = "cancel"
+"""The message that asks a live run to end."""
+FINISHED = {Status.COMPLETE.value, Status.CANCELLED.value}
+
+
+class Pending(Ticket):
+    """A write of a claim, until it is certain what became of it."""
+
+    __slots__ = ("proposal", "propose")
+
+    def __init__(self, propose: Callable[[], Proposal]) -> None:
+        super().__init__()
+        self.propose = propose
+        self.proposal: Proposal | None = None
+
+
+class Claim:
+    """One process's claim on one thread. Threads of that process may share it."""
+
+    def __init__(
+        self, ports: Ports, reader: Reader, committer: Committer, writer: Writer, lease: int, found: Head
+    ) -> None:
+        head = writer.seen.head
+        self.thread = writer.thread
+        self.thread_id = thread_id_of(writer.thread)
+        self.token = head.token
+        self.owner = head.owner
+        self.lease = lease
+        self.found = found
+        """The head as it was before the claim."""
+        self.writer = writer
+        self.committer = committer
+        self.cancelled = False
+        self.failure: BaseException | None = None
+        self._ports = ports
+        self._reader = reader
+        self._process = ports.process()
+        self._lock = RLock()
+        self._unsettled: dict[Pending, None] = {}
+
+    @property
+    def log(self) -> Log:
+        """The thread as of the last write, settled or not."""
+        return self.writer.log
+
+    def check(self) -> None:
+        """Raise why this claim cannot be used any more."""
+        if self._ports.process() != self._process:
+            raise Fenced(f"the run of {self.thread_id!r} belongs to the process that this one was forked from")
+        if self.failure is not None:
+            raise self.failure
+
+    # Writing
+
+    def submit(self, intent: Intent) -> Pending:
+        """Queue a write."""
+        intent.token, intent.lease = self.token, self.lease
+        return self._send(lambda: self._proposed(intent))
+
+    def amend(self, change: Callable[[Head], Head]) -> Pending:
+        """Queue a change of the head alone."""
+        return self._send(lambda: self.writer.amend(change, self.committer.submit))
+
+    def _proposed(self, intent: Intent) -> Proposal:
+        proposal = self.writer.propose(intent, self._ports.now(), self.committer.submit)
+        assert isinstance(proposal, Proposal)  # noqa: S101  a run's writes carry no idempotency key
+        return proposal
+
+    def _send(self, propose: Callable[[], Proposal]) -> Pending:
+        self.check()
+        if self.committer.is_full:
+            self.committer.relieve()
+        with self._lock:
+            self.check()
+            pending = Pending(propose)
+            self._propose(pending)
+            return pending
+
+    def _propose(self, pending: Pending) -> None:
+        proposal = pending.proposal = pending.propose()
+        self._unsettled[pending] = None
+        proposal.when_settled(partial(self._settled, pending, proposal))
+
+    def _settled(self, pending: Pending, proposal: Proposal) -> None:
+        """Runs on whichever thread committed the proposal."""
+        with self._lock:
+            if pending.settled or pending.proposal is not proposal:
+                return
+            try:
+                landed = proposal.result()
+            except OutcomeUnknown as error:
+                self._resolve(error)
+            except BaseException as error:  # noqa: BLE001  whoever waits for the write raises it
+                self._break(error)
+            else:
+                if landed:
+                    self._finish(pending)
+                else:
+                    self._resolve(None)
+
+    def _finish(self, pending: Pending) -> None:
+        del self._unsettled[pending]
+        pending.settle(True)
+
+    def _break(self, error: BaseException) -> None:
+        """Nothing can be written under this claim any more: what waits has failed, and so will all that comes."""
+        self.failure = error
+        unsettled, self._unsettled = list(self._unsettled), {}
+        for pending in unsettled:
+            pending.settle(error)
+
+    def _resolve(self, doubt: OutcomeUnknown | None) -> None:
+        """A write was refused, or nobody knows what became of it: the head tells."""
+        try:
+            seen = self._reader.seen(self.thread) or NO_HEAD
+        except StoreError as error:
+            self._break(doubt or error)
+            return
+        logs = [self.writer.settled_log, *(each.proposal.log for each in self._unsettled if each.proposal)]
+        landed = _last_place(logs, seen.head)
+        if not self._is_ours(seen.head) or landed is None:
+            self._break(Fenced(f"thread {self.thread_id!r} was taken over (token {seen.head.token}, not {self.token})"))
+            return
+        self._resend(seen, logs[landed], landed)
+
+    def _is_ours(self, head: Head) -> bool:
+        return head.token == self.token and head.owner == self.owner and not head.deleted
+
+    def _resend(self, seen: Seen, log: Log, landed: int) -> None:
+        self.writer.rebase(seen, log)
+        waiting = list(self._unsettled)
+        for pending in waiting[:landed]:
+            self._finish(pending)
+        self._unsettled = {}
+        try:
+            for pending in waiting[landed:]:
+                self._propose(pending)
+        except HoldfastError as error:
+            self._unsettled = dict.fromkeys(pending for pending in waiting[landed:] if not pending.settled)
+            self._break(error)
+        self.committer.wake()
+
+    # The lease
+
+    def tend(self, now: int) -> None:
+        """Renew the lease when a third of it is gone, and look whether somebody wants the run to end. Blocking."""
+        if CANCEL in self._reader.backend.inbox(self.thread):
+            self.cancelled = True
+        if self.writer.seen.head.expires_at - now < self.lease * 2 // 3:
+            pending = self.amend(lambda head: renewed(head, self.thread_id, self.token, self.lease, self._ports.now()))
+            self.committer.drive(pending)
+            pending.result()
+
+    def release(self, status: str, wake_at: int = 0) -> Pending:
+        """Queue the end of the claim."""
+        return self.amend(lambda head: released(head, self.thread_id, self.token, status, self._ports.now(), wake_at))
+
+    def let_go(self) -> None:
+        """Give the lease back though writing failed, if the head is still ours. Blocking."""
+        _give_back(self._reader, self.thread, self.token, self.owner, self._ports.now())
+
+
+def _last_place(logs: list[Log], head: Head) -> int | None:
+    places = [place for place, log in enumerate(logs) if (log.seq, log.digest) == (head.seq, head.digest)]
+    return places[-1] if places else None
+
+
+def take(
+    ports: Ports, reader: Reader, committer: Committer, thread: bytes, lease: int, *, reopen: bool = False
+) -> Claim:
+    """Claim a thread, which is made if it is not there. Blocking. `LeaseHeld` while another run holds it.
+
+    A finished thread keeps its status unless it is to be opened again.
+    """
+    owner, name = ports.owner(), thread_id_of(thread)
+    for _ in range(ATTEMPTS):
+        seen = reader.seen(thread) or NO_HEAD
+        old = seen.head
+        dead = old.owner if old.owner and reader.backend.inline and ports.is_certainly_dead(old.owner) else ""
+        status = old.status if old.status in FINISHED and not reopen else ""
+        head = claimed(old, name, owner, lease, ports.now(), dead_owner=dead, status=status)
+        encoded = encode_head(thread, head)
+        if reader.backend.swap([Swap(thread, seen.encoded, encoded, head)])[0]:
+            try:
+                writer = _writer(reader, thread, Seen(head, encoded))
+            except HoldfastError:
+                _give_back(reader, thread, head.token, owner, ports.now())
+                raise
+            return Claim(ports, reader, committer, writer, lease, old)
+    raise Conflict(f"thread {name!r} is being written to by others all the time; try again")
+
+
+def _give_back(reader: Reader, thread: bytes, token: int, owner: str, now: int) -> None:
+    seen = reader.seen(thread)
+    if seen is None or (seen.head.token, seen.head.owner) != (token, owner):
+        return
+    head = released(seen.head, thread_id_of(thread), token, seen.head.status, now)
+    reader.backend.swap([Swap(thread, seen.encoded, encode_head(thread, head), head)])
+
+
+def _writer(reader: Reader, thread: bytes, seen: Seen) -> Writer:
+    if seen.head.seq:
+        loaded = reader.load_head(thread)
+        return Writer(reader, thread, loaded.seen, loaded.log)
+    binding, new_key = reader.sealing.new_life(thread)
+    return Writer(reader, thread, seen, Log(binding, reader.backend.tuning, {}), new_key)

@@ -1,0 +1,62 @@
+"""The one thread of a store that keeps the leases of its live runs, in both worlds, whatever their code does."""
+
+import logging
+from threading import Lock
+
+from holdfast.ports import Ports, reset_after_fork
+from holdfast.records.errors import HoldfastError
+from holdfast.stores.claim import Claim
+
+logger = logging.getLogger("holdfast")
+
+SHORTEST_SECONDS = 0.05
+LONGEST_SECONDS = 1.0
+"""Also how soon a run hears that it was cancelled."""
+
+
+class Heartbeat:
+    """Tends the claims given to it. Its thread ends with the last of them."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self.after_fork()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """The runs of the parent are not the child's."""
+        self._claims: dict[Claim, None] = {}
+        self._beating = False
+        self._lock = Lock()
+
+    def add(self, claim: Claim) -> None:
+        """Keep this claim's lease."""
+        with self._lock:
+            self._claims[claim] = None
+            if self._beating:
+                return
+            self._beating = True
+        self._ports.beat(self._tick)
+
+    def remove(self, claim: Claim) -> None:
+        """Let this one be."""
+        with self._lock:
+            self._claims.pop(claim, None)
+
+    def find(self, thread: bytes) -> Claim | None:
+        """The live claim of this store handle on a thread."""
+        with self._lock:
+            return next((claim for claim in self._claims if claim.thread == thread), None)
+
+    def _tick(self) -> float | None:
+        with self._lock:
+            claims = list(self._claims)
+            if not claims:
+                self._beating = False
+                return None
+        for claim in claims:
+            try:
+                claim.tend(self._ports.now())
+            except HoldfastError as error:
+                logger.warning("the lease of %r was not renewed: %s", claim.thread_id, error)
+        shortest = min(claim.lease for claim in claims) / 1e6
+        return min(max(shortest / 4, SHORTEST_SECONDS), LONGEST_SECONDS)

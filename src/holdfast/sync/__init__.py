@@ -1,0 +1,148 @@
+"""The same names, blocking: `import holdfast.sync as holdfast`. No event loop, no portal, no thread but the heartbeat.
+
+Every method is one line: the awaitable one, stepped to its end over `BlockingPorts`. Names without I/O are the same
+objects as in `holdfast`.
+"""
+
+from holdfast import __version__, codec
+from holdfast.codec import migration, register, storable
+from holdfast.codec.keys import KeyRing
+from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Step
+from holdfast.records.errors import (
+    Aborted,
+    BudgetExceeded,
+    CodecError,
+    ConfigurationError,
+    Conflict,
+    Corrupt,
+    Deleted,
+    Escalated,
+    ExecutorFailed,
+    Fenced,
+    Finished,
+    HoldfastError,
+    IncompatibleCheckpoint,
+    InvalidAnswer,
+    InvalidId,
+    KeyReused,
+    KeyUnavailable,
+    LeaseHeld,
+    LimitExceeded,
+    NotFound,
+    OutcomeUnknown,
+    RequestExpired,
+    RunCancelled,
+    RunError,
+    SecretInState,
+    StepFailed,
+    StepInDoubt,
+    StepTimeout,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+    SuperstepLimit,
+    Suspended,
+    TurnLimitExceeded,
+    UnknownType,
+    UnstorableValue,
+)
+from holdfast.records.outcome import Outcome, Recovery
+from holdfast.records.reports import Event, Guarantee, Problem, Report, Stats
+from holdfast.records.request import Answer, Request
+from holdfast.records.retention import Freed, Retention
+from holdfast.records.thread import Lease, ThreadInfo
+from holdfast.records.words import Cause, Durability, Phase, Status
+from holdfast.runs.api import idempotency_key
+from holdfast.runs.decorators import step
+from holdfast.runs.options import Done, NotDone
+from holdfast.runs.steps import StepHandle
+from holdfast.sync.functions import append, ask, checkpoint, confirm, current, durable, record, sleep
+from holdfast.sync.run import Receipt, Run
+from holdfast.sync.store import FileStore, MemoryStore, Page, SQLiteStore, Store, open  # noqa: A004  the public name
+
+__all__ = [
+    "Aborted",
+    "Answer",
+    "BudgetExceeded",
+    "Cause",
+    "Change",
+    "Checkpoint",
+    "CheckpointInfo",
+    "CodecError",
+    "ConfigurationError",
+    "Conflict",
+    "Corrupt",
+    "Deleted",
+    "Done",
+    "Durability",
+    "Escalated",
+    "Event",
+    "ExecutorFailed",
+    "Fenced",
+    "FileStore",
+    "Finished",
+    "Freed",
+    "Guarantee",
+    "HoldfastError",
+    "IncompatibleCheckpoint",
+    "InvalidAnswer",
+    "InvalidId",
+    "KeyReused",
+    "KeyRing",
+    "KeyUnavailable",
+    "Lease",
+    "LeaseHeld",
+    "LimitExceeded",
+    "MemoryStore",
+    "NotDone",
+    "NotFound",
+    "Outcome",
+    "OutcomeUnknown",
+    "Page",
+    "Phase",
+    "Problem",
+    "Receipt",
+    "Recovery",
+    "Report",
+    "Request",
+    "RequestExpired",
+    "Retention",
+    "Run",
+    "RunCancelled",
+    "RunError",
+    "SQLiteStore",
+    "SecretInState",
+    "Stats",
+    "Status",
+    "Step",
+    "StepFailed",
+    "StepHandle",
+    "StepInDoubt",
+    "StepTimeout",
+    "Store",
+    "StoreClosed",
+    "StoreError",
+    "StoreUnavailable",
+    "SuperstepLimit",
+    "Suspended",
+    "ThreadInfo",
+    "TurnLimitExceeded",
+    "UnknownType",
+    "UnstorableValue",
+    "__version__",
+    "append",
+    "ask",
+    "checkpoint",
+    "codec",
+    "confirm",
+    "current",
+    "durable",
+    "idempotency_key",
+    "migration",
+    "open",
+    "record",
+    "register",
+    "sleep",
+    "step",
+    "storable",
+]

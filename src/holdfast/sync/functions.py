@@ -1,0 +1,114 @@
+"""The blocking names that belong to runs: `durable`, `current`, and what acts on the current run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from inspect import iscoroutinefunction
+from typing import Any, ParamSpec, TypeVar, overload
+
+from holdfast.records.checkpoint import Step
+from holdfast.records.errors import ConfigurationError
+from holdfast.records.request import Answer
+from holdfast.records.words import Cause, Phase
+from holdfast.runs.api import frame_run
+from holdfast.runs.block import Terms
+from holdfast.runs.durable import BlockingDurable
+from holdfast.sync.run import Receipt, Run
+from holdfast.sync.store import Store
+from holdfast.sync.store import open as open_store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@cache
+def default_store() -> Store:
+    """The store of functions that name none: HOLDFAST_STORE, else holdfast.db."""
+    return open_store()
+
+
+def current() -> Run:
+    """See `holdfast.current`."""
+    return Run(frame_run())
+
+
+def ask(
+    name: str,
+    payload: Any = None,
+    *,
+    choices: Sequence[str] = (),
+    deadline: datetime | timedelta | float | None = None,
+    default: Any = None,
+) -> Answer:
+    """See `holdfast.ask`."""
+    return current().ask(name, payload, choices=choices, deadline=deadline, default=default)
+
+
+def confirm(
+    name: str,
+    payload: Any = None,
+    *,
+    deadline: datetime | timedelta | float | None = None,
+    default: bool | None = None,
+) -> bool:
+    """See `holdfast.confirm`."""
+    return current().confirm(name, payload, deadline=deadline, default=default)
+
+
+def record(step: Step, key: str | None = None) -> Receipt:
+    """See `holdfast.record`; durable on return."""
+    return current().record(step, key)
+
+
+def append(path: str | Sequence[str], item: Any, key: str | None = None) -> None:
+    """See `holdfast.append`."""
+    current().append(path, item, key)
+
+
+def checkpoint(
+    state: Any,
+    *,
+    phase: Phase | str | None = None,
+    cause: Cause | str = Cause.EVENT,
+    metadata: Mapping[str, Any] | None = None,
+    key: str | None = None,
+) -> None:
+    """See `holdfast.checkpoint`."""
+    current().checkpoint(state, phase=phase, cause=cause, metadata=metadata, key=key)
+
+
+def sleep(duration: timedelta | float) -> None:
+    """See `holdfast.sleep`."""
+    current().sleep(duration)
+
+
+@overload
+def durable(function: Callable[P, T], /) -> BlockingDurable[P, T]: ...
+@overload
+def durable(
+    *,
+    store: Store | None = None,
+    lease: timedelta | float = 30,
+    wait: timedelta | float | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Callable[[Callable[P, T]], BlockingDurable[P, T]]: ...
+def durable(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    store: Store | None = None,
+    lease: timedelta | float = 30,
+    wait: timedelta | float | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Any:
+    """See `holdfast.durable`; for a plain `def`."""
+    terms = Terms(lease, wait)
+    terms.check()
+
+    def decorate(decorated: Callable[..., Any]) -> BlockingDurable[Any, Any]:
+        if iscoroutinefunction(decorated):
+            name = getattr(decorated, "__qualname__", repr(decorated))
+            raise ConfigurationError(f"{name} is async; holdfast.durable takes those")
+        return BlockingDurable(decorated, lambda: (store or default_store())._store, terms, labels)  # noqa: SLF001  one room
+
+    return decorate if function is None else decorate(function)

@@ -1,0 +1,328 @@
+"""The blocking store: every method is one line, the awaitable one stepped to its end over `BlockingPorts`."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Self, TypeVar, Unpack
+
+from holdfast.codec.keys import KeyRing
+from holdfast.ports import BlockingPorts, run_blocking
+from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
+from holdfast.records.outcome import Recovery
+from holdfast.records.page import Page as _Page
+from holdfast.records.reports import Event, Guarantee, Report, Stats
+from holdfast.records.request import Request
+from holdfast.records.retention import Freed, Retention
+from holdfast.records.thread import ThreadInfo
+from holdfast.records.words import Cause, Durability, Phase, Status
+from holdfast.runs.kinds import OpenedStore
+from holdfast.runs.store import Store as AwaitableStore
+from holdfast.stores import opening
+from holdfast.stores.backend import Backend
+from holdfast.stores.opening import Options, Shared
+from holdfast.stores.pages import AsyncPage
+from holdfast.sync.run import Run, RunBlock
+
+T = TypeVar("T")
+
+
+class Page(_Page[T]):
+    """A page of the blocking API."""
+
+    __slots__ = ("_page",)
+
+    def __init__(self, page: AsyncPage[T]) -> None:
+        super().__init__(page.items, page.next)
+        self._page = page
+
+    def next_page(self) -> "Page[T] | None":
+        """The page after this one, None after the last."""
+        following = run_blocking(self._page.next_page())
+        return None if following is None else Page(following)
+
+
+class Store:
+    """See `holdfast.Store`: the same methods, blocking."""
+
+    _store: AwaitableStore
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        keys: KeyRing | bytes | None = None,
+        compress: bool = True,
+        retention: Retention | None = None,
+        namespace: str = "",
+        inline: bool = True,
+    ) -> None:
+        self._store = AwaitableStore(
+            backend,
+            ports=BlockingPorts(),
+            keys=keys,
+            compress=compress,
+            retention=retention,
+            namespace=namespace,
+            inline=inline,
+        )
+
+    def __enter__(self) -> Self:
+        run_blocking(self._store.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        run_blocking(self._store.close())
+
+    def close(self) -> None:
+        """See `holdfast.Store.close`."""
+        run_blocking(self._store.close())
+
+    @property
+    def retention(self) -> Retention | None:
+        """See `holdfast.Store.retention`."""
+        return self._store.retention
+
+    def save(
+        self,
+        thread_id: str,
+        state: Any,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        phase: Phase | str | None = None,
+        cause: Cause | str = Cause.MANUAL,
+        status: Status | str = Status.IDLE,
+        idempotency_key: str | None = None,
+        expect_seq: int | None = None,
+    ) -> Checkpoint:
+        """See `holdfast.Store.save`."""
+        return run_blocking(
+            self._store.save(
+                thread_id,
+                state,
+                metadata=metadata,
+                labels=labels,
+                phase=phase,
+                cause=cause,
+                status=status,
+                idempotency_key=idempotency_key,
+                expect_seq=expect_seq,
+            )
+        )
+
+    def append(self, thread_id: str, path: str | Sequence[str], item: Any) -> Checkpoint:
+        """See `holdfast.Store.append`."""
+        return run_blocking(self._store.append(thread_id, path, item))
+
+    def latest(self, thread_id: str) -> Checkpoint | None:
+        """See `holdfast.Store.latest`."""
+        return run_blocking(self._store.latest(thread_id))
+
+    def load(self, checkpoint_id: str) -> Checkpoint:
+        """See `holdfast.Store.load`."""
+        return run_blocking(self._store.load(checkpoint_id))
+
+    def get(self, thread_id: str, seq: int) -> Checkpoint:
+        """See `holdfast.Store.get`."""
+        return run_blocking(self._store.get(thread_id, seq))
+
+    def history(
+        self,
+        thread_id: str,
+        *,
+        cursor: str | int | None = None,
+        limit: int = 50,
+        where: Mapping[str, Any] | None = None,
+        journal: bool = False,
+    ) -> Page[CheckpointInfo]:
+        """See `holdfast.Store.history`."""
+        return Page(
+            run_blocking(self._store.history(thread_id, cursor=cursor, limit=limit, where=where, journal=journal))
+        )
+
+    def threads(
+        self,
+        *,
+        status: Status | str | Sequence[Status | str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page[ThreadInfo]:
+        """See `holdfast.Store.threads`."""
+        return Page(run_blocking(self._store.threads(status=status, labels=labels, cursor=cursor, limit=limit)))
+
+    def thread(self, thread_id: str) -> ThreadInfo:
+        """See `holdfast.Store.thread`."""
+        return run_blocking(self._store.thread(thread_id))
+
+    def fork(
+        self, checkpoint_id: str, to: str | None = None, state: Any = None, results: Mapping[str, Any] | None = None
+    ) -> str:
+        """See `holdfast.Store.fork`."""
+        return run_blocking(self._store.fork(checkpoint_id, to, state, results))
+
+    def diff(self, checkpoint_id_a: str, checkpoint_id_b: str) -> list[Change]:
+        """See `holdfast.Store.diff`."""
+        return run_blocking(self._store.diff(checkpoint_id_a, checkpoint_id_b))
+
+    def delete(self, thread_id: str) -> None:
+        """See `holdfast.Store.delete`."""
+        run_blocking(self._store.delete(thread_id))
+
+    def revive(self, thread_id: str) -> None:
+        """See `holdfast.Store.revive`."""
+        run_blocking(self._store.revive(thread_id))
+
+    def delete_checkpoint(self, checkpoint_id: str) -> None:
+        """See `holdfast.Store.delete_checkpoint`."""
+        run_blocking(self._store.delete_checkpoint(checkpoint_id))
+
+    def pin(self, checkpoint_id: str, pinned: bool = True) -> None:
+        """See `holdfast.Store.pin`."""
+        run_blocking(self._store.pin(checkpoint_id, pinned))
+
+    def erase(self, thread_id: str) -> None:
+        """See `holdfast.Store.erase`."""
+        run_blocking(self._store.erase(thread_id))
+
+    def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Freed:
+        """See `holdfast.Store.prune`."""
+        return run_blocking(self._store.prune(retention, dry_run=dry_run))
+
+    def stats(self) -> Stats:
+        """See `holdfast.Store.stats`."""
+        return run_blocking(self._store.stats())
+
+    def verify(self) -> Report:
+        """See `holdfast.Store.verify`."""
+        return run_blocking(self._store.verify())
+
+    def guarantee(self) -> Guarantee:
+        """See `holdfast.Store.guarantee`."""
+        return run_blocking(self._store.guarantee())
+
+    def export(self, thread_id: str, path: str | os.PathLike[str], *, keys: KeyRing | bytes | None = None) -> None:
+        """See `holdfast.Store.export`."""
+        run_blocking(self._store.export(thread_id, path, keys=keys))
+
+    def import_(
+        self, path: str | os.PathLike[str], to: str | None = None, *, keys: KeyRing | bytes | None = None
+    ) -> str:
+        """See `holdfast.Store.import_`."""
+        return run_blocking(self._store.import_(path, to, keys=keys))
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """See `holdfast.Store.backup`."""
+        run_blocking(self._store.backup(path))
+
+    def rotate(self) -> int:
+        """See `holdfast.Store.rotate`."""
+        return run_blocking(self._store.rotate())
+
+    def run(
+        self,
+        thread_id: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        lease: timedelta | float = 30,
+        wait: timedelta | float | None = None,
+        reopen: bool = False,
+    ) -> RunBlock:
+        """See `holdfast.Store.run`."""
+        return RunBlock(self._store.run(thread_id, labels=labels, lease=lease, wait=wait, reopen=reopen))
+
+    def recover(
+        self,
+        handler: Callable[[Run], Any] | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        max_attempts: int = 3,
+        lease: timedelta | float = 30,
+    ) -> Recovery:
+        """See `holdfast.Store.recover`; the handler gets a blocking run."""
+        inner = None if handler is None else lambda run: handler(Run(run))
+        return run_blocking(self._store.recover(inner, labels=labels, max_attempts=max_attempts, lease=lease))
+
+    def cancel(self, thread_id: str) -> None:
+        """See `holdfast.Store.cancel`."""
+        run_blocking(self._store.cancel(thread_id))
+
+    def requests(self, *, status: str | None = "open", cursor: str | None = None, limit: int = 50) -> Page[Request]:
+        """See `holdfast.Store.requests`."""
+        return Page(run_blocking(self._store.requests(status=status, cursor=cursor, limit=limit)))
+
+    def answer(
+        self, request_id: str, choice: str | None = None, value: Any = None, *, by: str = "", comment: str = ""
+    ) -> Request:
+        """See `holdfast.Store.answer`."""
+        return run_blocking(self._store.answer(request_id, choice, value, by=by, comment=comment))
+
+    def on_event(self, callback: Callable[[Event], Any]) -> Callable[[], None]:
+        """See `holdfast.Store.on_event`; the callback must be a plain function."""
+        return self._store.on_event(callback)
+
+
+def _blocking(shared: Shared, options: Options) -> AwaitableStore:
+    return OpenedStore(shared, ports=BlockingPorts(), **options)
+
+
+class MemoryStore(Store):
+    """See `holdfast.MemoryStore`."""
+
+    def __init__(
+        self, *, durability: Durability | str | None = None, inline: bool = True, **options: Unpack[Options]
+    ) -> None:
+        self._store = _blocking(opening.memory(opening.level_of(durability), inline=inline), options)
+
+
+class SQLiteStore(Store):
+    """See `holdfast.SQLiteStore`."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability | str | None = None,
+        inline: bool = True,
+        **options: Unpack[Options],
+    ) -> None:
+        self._store = _blocking(opening.sqlite(path, opening.level_of(durability), inline=inline), options)
+
+
+class FileStore(Store):
+    """See `holdfast.FileStore`."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability | str | None = None,
+        inline: bool = True,
+        **options: Unpack[Options],
+    ) -> None:
+        self._store = _blocking(opening.file(path, opening.level_of(durability), inline=inline), options)
+
+
+def open(  # noqa: A001  the public name: holdfast.sync.open
+    url: str | os.PathLike[str] | None = None,
+    *,
+    durability: Durability | str | None = None,
+    keys: KeyRing | bytes | None = None,
+    compress: bool = True,
+    retention: Retention | None = None,
+    sweep: timedelta | float | None = None,
+    namespace: str = "",
+    inline: bool = True,
+) -> Store:
+    """See `holdfast.open`."""
+    shared = opening.resolve(url, durability, inline=inline)
+    options: Options = {
+        "keys": keys,
+        "compress": compress,
+        "retention": retention,
+        "sweep": sweep,
+        "namespace": namespace,
+    }
+    store = Store.__new__(Store)
+    store._store = _blocking(shared, options)  # noqa: SLF001  made here, of what this module knows
+    return store
