@@ -33,7 +33,8 @@ def test_both_worlds_have_the_same_names() -> None:
 
 
 def test_names_without_io_are_the_same_objects() -> None:
-    of_their_own = {"FileStore", "MemoryStore", "SQLiteStore", "Store", "Page", "open"}
+    of_their_own = {"FileStore", "MemoryStore", "SQLiteStore", "Store", "Page", "open", "Run", "Receipt", "durable"}
+    of_their_own |= {"append", "ask", "checkpoint", "confirm", "current", "record", "sleep"}
     for name in holdfast.__all__:
         if name not in of_their_own:
             assert getattr(holdfast, name) is getattr(sync, name), name
@@ -184,7 +185,7 @@ def test_an_import_loads_no_third_party_but_the_encoders(module: str) -> None:
     assert packages - sys.stdlib_module_names <= THIRD_PARTY
 
 
-@pytest.mark.parametrize(("module", "most"), [("holdfast", 120), ("holdfast.sync", 200)])
+@pytest.mark.parametrize(("module", "most"), [("holdfast", 120), ("holdfast.sync", 230)])
 def test_an_import_stays_small(module: str, most: int) -> None:
     """How long it takes is a figure of the benchmarks; how much it loads is the same on every machine."""
     loaded = loaded_by(module)

@@ -52,6 +52,7 @@ from holdfast.records.errors import (
     UnknownType,
     UnstorableValue,
 )
+from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.page import Page
 from holdfast.records.reports import Event, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
@@ -60,22 +61,42 @@ from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.words import Cause, Durability, Phase, Status
 
 if TYPE_CHECKING:
-    from holdfast.stores.kinds import FileStore, MemoryStore, SQLiteStore, open  # noqa: A004  the public name
-    from holdfast.stores.store import Store
+    from holdfast.runs.api import append, ask, checkpoint, confirm, current, durable, idempotency_key, record, sleep
+    from holdfast.runs.decorators import step
+    from holdfast.runs.kinds import FileStore, MemoryStore, SQLiteStore, open  # noqa: A004  the public name
+    from holdfast.runs.options import Done, NotDone
+    from holdfast.runs.run import Receipt, Run
+    from holdfast.runs.steps import StepHandle
+    from holdfast.runs.store import Store
 
 __version__ = "0.1.0"
 
 _LATER = {
-    "FileStore": "holdfast.stores.kinds",
-    "MemoryStore": "holdfast.stores.kinds",
-    "SQLiteStore": "holdfast.stores.kinds",
-    "Store": "holdfast.stores.store",
-    "open": "holdfast.stores.kinds",
+    "Done": "holdfast.runs.options",
+    "FileStore": "holdfast.runs.kinds",
+    "MemoryStore": "holdfast.runs.kinds",
+    "NotDone": "holdfast.runs.options",
+    "Receipt": "holdfast.runs.run",
+    "Run": "holdfast.runs.run",
+    "SQLiteStore": "holdfast.runs.kinds",
+    "StepHandle": "holdfast.runs.steps",
+    "Store": "holdfast.runs.store",
+    "append": "holdfast.runs.api",
+    "ask": "holdfast.runs.api",
+    "checkpoint": "holdfast.runs.api",
+    "confirm": "holdfast.runs.api",
+    "current": "holdfast.runs.api",
+    "durable": "holdfast.runs.api",
+    "idempotency_key": "holdfast.runs.api",
+    "open": "holdfast.runs.kinds",
+    "record": "holdfast.runs.api",
+    "sleep": "holdfast.runs.api",
+    "step": "holdfast.runs.decorators",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load the stores at their first use: a program that only names errors or types starts without them."""
+    """Load stores and runs at their first use: a program that only names errors or types starts without them."""
     if name not in _LATER:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     value = getattr(import_module(_LATER[name]), name)
@@ -96,6 +117,7 @@ __all__ = [
     "Conflict",
     "Corrupt",
     "Deleted",
+    "Done",
     "Durability",
     "Escalated",
     "Event",
@@ -116,15 +138,20 @@ __all__ = [
     "LeaseHeld",
     "LimitExceeded",
     "MemoryStore",
+    "NotDone",
     "NotFound",
+    "Outcome",
     "OutcomeUnknown",
     "Page",
     "Phase",
     "Problem",
+    "Receipt",
+    "Recovery",
     "Report",
     "Request",
     "RequestExpired",
     "Retention",
+    "Run",
     "RunCancelled",
     "RunError",
     "SQLiteStore",
@@ -133,6 +160,7 @@ __all__ = [
     "Status",
     "Step",
     "StepFailed",
+    "StepHandle",
     "StepInDoubt",
     "StepTimeout",
     "Store",
@@ -146,9 +174,19 @@ __all__ = [
     "UnknownType",
     "UnstorableValue",
     "__version__",
+    "append",
+    "ask",
+    "checkpoint",
     "codec",
+    "confirm",
+    "current",
+    "durable",
+    "idempotency_key",
     "migration",
     "open",
+    "record",
     "register",
+    "sleep",
+    "step",
     "storable",
 ]

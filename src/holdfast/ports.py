@@ -137,6 +137,9 @@ class Driver(Protocol):
 class Ports(Protocol):
     """What the rest of the program may ask of the outside world."""
 
+    blocking: bool
+    """True if there is no event loop, so that no async function can be called."""
+
     def now(self) -> int:
         """Microseconds since 1970. Only ever shown or compared with leases: no order depends on it."""
         ...
@@ -249,6 +252,8 @@ def _beat(tick: Callable[[], float | None]) -> None:
 class BlockingPorts(_SystemPorts):
     """Everything inline: no event loop, no thread."""
 
+    blocking = True
+
     async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call it."""
         return function(*args, **kwargs)
@@ -332,6 +337,7 @@ def _late(seconds: float) -> StepTimeout:
 class AsyncPorts(_SystemPorts):
     """Blocking work goes to threads that the store owns; waiting never blocks the event loop."""
 
+    blocking = False
     THREADS = 4
     STEP_THREADS = 64
     """For the plain functions of users, which may block for minutes."""

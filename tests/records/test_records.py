@@ -1,6 +1,6 @@
 """The nouns: ids, heads, marks, retentions, pages and errors mean what they say."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -140,7 +140,9 @@ def test_errors_carry_what_a_program_needs() -> None:
     failed = holdfast.StepTimeout("took too long", type="TimeoutError")
     assert isinstance(failed, holdfast.StepFailed)
     assert (failed.type, failed.message, str(failed)) == ("TimeoutError", "took too long", "took too long")
-    assert holdfast.Suspended("m", thread_id="t", requests=(1,)).requests == (1,)
+    now = datetime(2026, 11, 16, tzinfo=UTC)
+    request = holdfast.Request(id="t#1.ab", thread_id="t", name="ok", payload=None, choices=(), created_at=now)
+    assert holdfast.Suspended("m", thread_id="t", requests=(request,)).requests == (request,)
 
 
 def test_a_checkpoint_is_decoded_at_its_first_use_and_once() -> None:

@@ -17,6 +17,7 @@ META = b"m"
 BODY = b"b"
 BLOB = b"p"
 SUMMARY = b"s"
+ANSWER = b"a"
 
 
 class Seal(Protocol):

@@ -5,8 +5,8 @@ own, so that reading a journal decodes no value that nobody asks for. Folding th
 which steps are done, which were begun and are in doubt, what is asked and answered.
 """
 
-from collections.abc import Callable, Iterable
-from typing import ClassVar, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -14,7 +14,7 @@ from holdfast.codec import decode, encode
 from holdfast.history.binding import Binding
 from holdfast.history.cells import Document, Path
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import Corrupt
+from holdfast.records.errors import Corrupt, NotFound
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.records.times import from_microseconds
@@ -23,7 +23,7 @@ JOURNAL: Path = ("journal",)
 NOTHING = encode(None)
 
 
-class Entry(msgspec.Struct, array_like=True, frozen=True):
+class Entry(msgspec.Struct, array_like=True, frozen=True, tag_field="entry"):
     """One line of the journal. Times are microseconds since 1970."""
 
 
@@ -285,6 +285,11 @@ class Journal:
         return sorted(number for number in self._asked.values() if number not in self.answers)
 
     @property
+    def is_used(self) -> bool:
+        """True if there is any entry that matters to whoever goes on."""
+        return bool(self.memos or self.marks or self.requests or self.timers or self.started or self._shown)
+
+    @property
     def done_count(self) -> int:
         """How many steps have a result."""
         return sum(isinstance(memo, StepDone) for memo in self.memos.values())
@@ -337,3 +342,28 @@ def _step(index: int, entry: StepDone | StepError | Recorded) -> Step:
         return Step(index=index, action=entry.name, error=f"{entry.type}: {entry.message}", metadata={"key": entry.key})
     details = {"key": entry.key, "seconds": entry.took / 1e6}
     return Step(index=index, action=entry.name, tool_output=decode(entry.value), metadata=details, idempotent=True)
+
+
+def forked(journal: Journal, origin: str, results: Mapping[str, Any], now: int) -> list[Entry]:
+    """What a fork adds to the journal it begins with: where it comes from, and results in place of recorded ones."""
+    if not results and not journal.is_used:
+        return []
+    entries: list[Entry] = [Forked(origin)]
+    for name, value in results.items():
+        memo = _recorded(journal, name, origin)
+        encoded = encode(value, path=f"results[{name!r}]")
+        entries.append(StepDone(memo.key, memo.fingerprint, memo.name, encoded, now, 0))
+    return entries
+
+
+def _recorded(journal: Journal, name: str, origin: str) -> StepDone | StepError:
+    """The ended step of this key, or the only one of this name."""
+    ended = [memo for memo in journal.memos.values() if isinstance(memo, StepDone | StepError)]
+    found = [memo for memo in ended if memo.key == name] or [memo for memo in ended if memo.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        keys = ", ".join(repr(memo.key) for memo in found)
+        raise NotFound(f"checkpoint {origin} has {len(found)} steps named {name!r}; give one of their keys: {keys}")
+    known = ", ".join(repr(memo.key) for memo in ended) or "none"
+    raise NotFound(f"checkpoint {origin} has no recorded step {name!r}; it has {known}")

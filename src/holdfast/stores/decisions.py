@@ -64,7 +64,7 @@ def claimed(
 
     The thread is at work from here on, unless it is to keep another `status`.
     """
-    head = head or Head(created_at=now)
+    head = head or Head()
     check_not_deleted(head, name)
     if head.owner != dead_owner:
         check_not_held(head, name, now)
@@ -74,6 +74,7 @@ def claimed(
         owner=owner,
         expires_at=now + lease,
         status=status or Status.WORKING.value,
+        created_at=head.created_at or now,
         updated_at=now,
     )
 

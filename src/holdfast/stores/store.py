@@ -13,10 +13,11 @@ from holdfast.codec.keys import KeyRing
 from holdfast.history.cells import Document, Path
 from holdfast.history.diff import diff
 from holdfast.history.draft import STATE, Draft, draft_state, fingerprint
+from holdfast.history.journal import JOURNAL, Journal, encode_entry, forked
 from holdfast.history.log import Log, Revision
 from holdfast.history.meta import Meta, decode_meta, describe
 from holdfast.history.opening import is_key
-from holdfast.history.restore import read_list, read_state
+from holdfast.history.restore import read_state
 from holdfast.ports import AsyncPorts, Ports
 from holdfast.records.arguments import mapping_or_none, path_of_keys, path_text, several, whole_number
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Content
@@ -48,8 +49,6 @@ from holdfast.stores.writer import KEYS, Intent, NotACell, Proposal, Recorded
 
 ATTEMPTS = 8
 W = TypeVar("W", str, str | None)
-STEPS: Path = ("steps",)
-REQUESTS: Path = ("requests",)
 
 
 class Store:
@@ -306,17 +305,18 @@ class Store:
     ) -> str:
         """A new thread that begins with this checkpoint (or with `state` in its place), and its id.
 
-        The new thread is complete in itself. `Conflict` if `to` exists already.
+        The new thread is complete in itself, and has the finished steps up to there: run it, and it goes on from them.
+        `results` replaces the recorded results of steps, by key. `Conflict` if `to` exists already.
         """
         await self._open()
-        replaced = mapping_or_none(results, "results") or {}
-        if replaced:
-            raise NotFound(f"checkpoint {checkpoint_id} has no recorded steps named {', '.join(map(repr, replaced))}")
         loaded = await self._ports.perform(self._load, CheckpointId.parse(checkpoint_id))
         draft, leaves = draft_state(state) if state is not None else (_redraft(loaded.log.document), {})
         source = CheckpointId.parse(checkpoint_id).thread_id
         target = to if to is not None else f"{_start_of(source)}-fork-{self._ports.entropy(4).hex()}"
         intent = self._fork_intent(loaded, draft, leaves, checkpoint_id)
+        replaced = mapping_or_none(results, "results") or {}
+        entries = forked(Journal.of(loaded.log.document), checkpoint_id, replaced, self._ports.now())
+        intent.appends = tuple((JOURNAL, encode_entry(entry)) for entry in entries)
         await self._saver.commit(self._reader.sealing.key(target), intent)
         await self._events.emit("forked", target, 1, origin=checkpoint_id)
         return target
@@ -525,9 +525,8 @@ def _checkpoint(log: Log, meta: Meta, *, seq: int | None = None, status: str | N
 
 
 def _content(log: Log) -> Content:
-    return Content(
-        read_state(log.binding, log.document), read_list(log.document, STEPS), read_list(log.document, REQUESTS)
-    )
+    journal = Journal.of(log.document)
+    return Content(read_state(log.binding, log.document), journal.steps(), journal.open_requests(log.binding))
 
 
 def with_appended(state: Any, path: Sequence[str], item: Any) -> Any:

@@ -131,6 +131,11 @@ class Writer:
         self._keys: dict[str, Recorded] | None = None
 
     @property
+    def settled_log(self) -> Log:
+        """The log as of the last write known to be stored."""
+        return self._settled_log
+
+    @property
     def document(self) -> Document:
         """The cells as of the last write, settled or not."""
         return self.log.document

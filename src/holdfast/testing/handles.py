@@ -4,8 +4,8 @@ from holdfast import sync
 from holdfast.codec.keys import KeyRing
 from holdfast.ports import BlockingPorts, Ports
 from holdfast.records.retention import Retention
+from holdfast.runs.store import Store
 from holdfast.stores.backend import Backend
-from holdfast.stores.store import Store
 
 
 def blocking_store(
