@@ -80,9 +80,12 @@ class Cell:
 
     def body(self) -> Chunk:
         """The body in one piece, joined at most once."""
-        if len(self.chunks) != 1:
-            self.chunks = Rope([b"".join(self.chunks.all())])
-        return self.chunks.all()[0]
+        chunks = self.chunks.all()
+        if len(chunks) == 1:
+            return chunks[0]
+        body = b"".join(chunks)
+        self.chunks = Rope([body])
+        return body
 
     def encoded(self) -> bytes:
         """The cell's value as one encoding."""

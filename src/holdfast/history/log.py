@@ -84,7 +84,7 @@ class Revision:
 
     def adopt(self, document: Document) -> None:
         """Cells of another thread become this one's own, with a copy of their bytes."""
-        adopted = {path: self._rewritten(path, cell.encoded(), None) for path, cell in document.items()}
+        adopted = {path: self._drafted(path, None, cell, None) for path, cell in document.items()}
         self.document = {**self.document, **adopted}
         self._index = None
 
@@ -102,27 +102,21 @@ class Revision:
 
     def _drafted(self, path: Path, old: Cell | None, value: bytes | Cell, leaf: object) -> Cell:
         encoded = value.encoded() if isinstance(value, Cell) else value
-        return self._rewritten(path, encoded, leaf) if old is None else self._edited(path, old, encoded, leaf)
-
-    def _rewritten(self, path: Path, encoded: bytes, leaf: object) -> Cell:
         kind, count, header = container(encoded)
-        return self._made(path, kind, count, encoded[header:], leaf)
-
-    def _edited(self, path: Path, old: Cell, encoded: bytes, leaf: object) -> Cell:
-        kind, count, header = container(encoded)
+        if old is None:
+            return self._rewritten(path, kind, count, encoded[header:], leaf)
         operations = edit(old, kind, count, encoded, header)
         if operations is None:
             return old if old.leaf is leaf else Cell(kind, count, old.size, old.pieces, old.chunks, leaf)
         if len(operations) == 1 and type(operations[0]) is bytes:
-            return self._made(path, kind, count, operations[0], leaf)
+            return self._rewritten(path, kind, count, operations[0], leaf)
         stored: list[Stored] = [self._place(each) if type(each) is bytes else each for each in operations]
         body = memoryview(encoded)[header:] if header else encoded
         cell = Cell(kind, count, len(body), splice(old.pieces, stored), Rope([body]), leaf)
         self._scripts.append((path, cell, stored))
         return cell
 
-    def _made(self, path: Path, kind: Kind, count: int, body: bytes, leaf: object) -> Cell:
-        """A cell that has nothing in common with what was there before."""
+    def _rewritten(self, path: Path, kind: Kind, count: int, body: bytes, leaf: object) -> Cell:
         pieces = [self._place(body)] if body else []
         cell = Cell(kind, count, len(body), Rope(pieces), Rope([body]), leaf)
         self._scripts.append((path, cell, list(pieces)))

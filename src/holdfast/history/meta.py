@@ -7,7 +7,7 @@ from holdfast.history.binding import META, Binding
 from holdfast.history.format import FORMAT, Header
 from holdfast.records.checkpoint import CheckpointInfo
 from holdfast.records.errors import Corrupt
-from holdfast.records.identity import CheckpointId
+from holdfast.records.identity import checkpoint_id
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Cause, Phase, Status
 
@@ -58,11 +58,11 @@ def describe(
     binding: Binding, seq: int, meta: Meta, status: str, *, journal: bool = False, pinned: bool = False
 ) -> CheckpointInfo:
     """What is known of a row from its metadata."""
-    life = binding.life
-    parent = str(CheckpointId(binding.thread_id, seq - meta.parent_back, life)) if meta.parent_back else None
+    thread_id, life = binding.thread_id, binding.life
+    parent = checkpoint_id(thread_id, seq - meta.parent_back, life) if meta.parent_back else None
     return CheckpointInfo(
-        id=str(CheckpointId(binding.thread_id, seq, life)),
-        thread_id=binding.thread_id,
+        id=checkpoint_id(thread_id, seq, life),
+        thread_id=thread_id,
         seq=seq,
         parent_id=parent or meta.origin or None,
         created_at=from_microseconds(meta.created_at),

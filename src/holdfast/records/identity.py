@@ -49,6 +49,11 @@ def thread_id_of(key: bytes) -> str:
     return key[1 + key[0] :].decode()
 
 
+def checkpoint_id(thread_id: str, seq: int, life: str) -> str:
+    """The id of a checkpoint as text."""
+    return f"{thread_id}@{seq}.{life}"
+
+
 class CheckpointId(NamedTuple):
     """`thread@seq.life`: which row of which thread, in which of the lives that thread id has had."""
 
@@ -57,7 +62,7 @@ class CheckpointId(NamedTuple):
     life: str
 
     def __str__(self) -> str:
-        return f"{self.thread_id}@{self.seq}.{self.life}"
+        return checkpoint_id(*self)
 
     @classmethod
     def parse(cls, text: str) -> "CheckpointId":
