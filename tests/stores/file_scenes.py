@@ -128,6 +128,6 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
         monkeypatch.setattr(os, name, call)
 
-    for name in ("write", "fsync", "fdatasync", "ftruncate"):
+    for name in ("pwrite", "fsync", "fdatasync", "ftruncate"):
         record(name)
     return calls

@@ -16,7 +16,7 @@ from holdfast.records.errors import (
 )
 from holdfast.stores import file_log
 from holdfast.stores.file import FileBackend
-from holdfast.stores.file_log import DIGEST_BYTES, Envelope, Index, last_frame
+from holdfast.stores.file_log import DIGEST_BYTES, SECTOR, Envelope, Index, last_frame
 from stores.file_scenes import OTHER, THREAD, everything, fill, frames_of, head, lent, log_of, rewrite, step
 
 
@@ -65,16 +65,16 @@ class TestTornTail:
             assert store.heads([THREAD]) == [head(1)]
 
     @pytest.mark.parametrize("extra", [0, 1, 5000])
-    def test_zeros_from_any_byte_on_are_a_torn_tail(self, store: FileBackend, root: Path, extra: int) -> None:
+    def test_zeros_from_any_sector_on_are_a_torn_tail(self, store: FileBackend, root: Path, extra: int) -> None:
         store.swap([step(1)])
         old = log_of(root).read_bytes()
-        store.swap([step(2)])
+        store.swap([step(2, blobs={b"two": os.urandom(2000)})])
         new = log_of(root).read_bytes()
-        for cut in range(len(old), len(new) - DIGEST_BYTES // 2 + 1):
+        for cut in (len(old), *range(SECTOR, len(new), SECTOR)):
             rewrite(store, log_of(root), new[:cut] + bytes(len(new) - cut + extra))
             assert store.heads([THREAD]) == [head(1)]
         assert store.swap([step(2)]) == [True]
-        assert log_of(root).read_bytes() == new
+        assert frames_of(log_of(root))[:-1] == [old]
 
     def test_zeros_behind_a_whole_log_are_cut_off(self, store: FileBackend, root: Path) -> None:
         store.swap([step(1)])
@@ -83,9 +83,15 @@ class TestTornTail:
         assert store.swap([step(2)]) == [True]
         assert log_of(root).stat().st_size < 3000
 
-    def test_bytes_behind_zeros_are_damage(self, store: FileBackend, root: Path) -> None:
+    def test_bytes_behind_zeros_are_what_is_left_of_a_write_unless_there_is_a_frame(
+        self, store: FileBackend, root: Path
+    ) -> None:
         store.swap([step(1)])
-        rewrite(store, log_of(root), log_of(root).read_bytes() + bytes(4000) + b"x")
+        store.swap([step(2)])
+        first, second = frames_of(log_of(root))
+        rewrite(store, log_of(root), first + bytes(4000) + b"x")
+        assert store.heads([THREAD]) == [head(1)]
+        rewrite(store, log_of(root), first + bytes(4000) + first[-DIGEST_BYTES:] + second)
         with pytest.raises(Corrupt, match="no frame"):
             store.heads([THREAD])
 

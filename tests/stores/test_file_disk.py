@@ -46,10 +46,10 @@ class TestDisk:
         calls, log = recorded(monkeypatch), log_of(root)
         durable.swap([step(1)])
         names = [("fsync", log.parent.name), ("fsync", "threads")]
-        assert calls == [*names, ("write", log.name), ("fdatasync", log.name)]
+        assert calls == [*names, ("pwrite", log.name), ("fdatasync", log.name)]
         calls.clear()
         durable.swap([step(2)])
-        assert calls == [("write", log.name), ("fdatasync", log.name)]
+        assert calls == [("pwrite", log.name), ("fdatasync", log.name)]
 
     def test_a_replaced_log_is_synced_before_and_after_it_gets_its_name(
         self, durable: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
@@ -58,7 +58,7 @@ class TestDisk:
         calls, log = recorded(monkeypatch), log_of(root)
         durable.swap([step(2, drop=Drop(rows=((1, 2),)))])
         new = log.with_suffix(".new").name
-        assert calls == [("write", new), ("fsync", new), ("fsync", log.parent.name)]
+        assert calls == [("pwrite", new), ("fsync", new), ("fsync", log.parent.name)]
 
     def test_nobody_appends_to_a_replaced_log_before_its_name_is_on_disk(
         self, durable: FileBackend, store: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
@@ -84,14 +84,14 @@ class TestDisk:
         calls, log = recorded(monkeypatch), log_of(root)
         store.swap([step(1)])
         store.swap([step(2)])
-        assert calls == [("write", log.name)] * 2
+        assert calls == [("pwrite", log.name)] * 2
         calls.clear()
         durable.swap([step(3)])
-        assert [call for call, _ in calls] == ["fsync", "fsync", "write", "fdatasync"]
+        assert [call for call, _ in calls] == ["fsync", "fsync", "pwrite", "fdatasync"]
         store.swap([step(4)])
         calls.clear()
         durable.swap([step(5)])
-        assert [call for call, _ in calls] == ["write", "fdatasync"]
+        assert [call for call, _ in calls] == ["pwrite", "fdatasync"]
 
     def test_the_levels_are_reported(self, store: FileBackend, durable: FileBackend) -> None:
         assert store.guarantee().level == Durability.PROCESS
@@ -110,16 +110,16 @@ class TestDisk:
     ) -> None:
         durable.swap([step(1)])
         before = log_of(root).read_bytes()
-        real = os.write
+        real = os.pwrite
 
-        def write(fd: int, data: bytes) -> int:
-            monkeypatch.setattr(os, "write", fail(FULL) if written else lambda _, __: 0)
+        def write(fd: int, data: bytes, offset: int) -> int:
+            monkeypatch.setattr(os, "pwrite", fail(FULL) if written else lambda _, __, ___: 0)
             if written < 0:
                 raise FULL
-            return real(fd, data[:written])
+            return real(fd, data[:written], offset)
 
         with monkeypatch.context():
-            monkeypatch.setattr(os, "write", write)
+            monkeypatch.setattr(os, "pwrite", write)
             with pytest.raises(StoreUnavailable) as caught:
                 durable.swap([step(2)])
         monkeypatch.undo()
@@ -129,9 +129,9 @@ class TestDisk:
         assert durable.swap([step(2)]) == [True]
 
     def test_a_write_in_two_parts_is_one_frame(self, durable: FileBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-        real = os.write
+        real = os.pwrite
         with monkeypatch.context() as patch:
-            patch.setattr(os, "write", lambda fd, data: real(fd, data[:50]))
+            patch.setattr(os, "pwrite", lambda fd, data, offset: real(fd, data[:50], offset))
             durable.swap([step(1)])
         durable._pool.drop()
         assert durable.rows(THREAD, 1) == [row(1)]
@@ -175,21 +175,21 @@ class TestDisk:
         self, durable: FileBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         durable.swap([step(1), step(1, OTHER)])
-        real, written = os.write, list[int]()
+        real, written = os.pwrite, list[int]()
 
-        def write(fd: int, data: bytes) -> int:
+        def write(fd: int, data: bytes, offset: int) -> int:
             if written:
                 raise FULL
             written.append(fd)
-            return real(fd, data)
+            return real(fd, data, offset)
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, "write", write)
+            patch.setattr(os, "pwrite", write)
             with pytest.raises(OutcomeUnknown):
                 durable.swap([step(2), step(2, OTHER)])
         assert durable.heads([THREAD, OTHER]) == [head(2), head(1, OTHER)]
 
-    @pytest.mark.parametrize("call", ["write", "fsync", "rename"])
+    @pytest.mark.parametrize("call", ["pwrite", "fsync", "rename"])
     def test_a_drop_that_fails_changes_nothing(
         self, durable: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch, call: str
     ) -> None:

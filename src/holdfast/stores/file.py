@@ -26,9 +26,10 @@ from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing, matches
-from holdfast.stores.file_log import Envelope, Index, change_of, last_frame
+from holdfast.stores.file_log import Envelope, Index, change_of, end_of_data, last_frame
 from holdfast.stores.file_pool import (
     OPEN_FLAGS,
+    RESERVE_AFTER,
     SYNC,
     LogPool,
     OpenLog,
@@ -119,7 +120,7 @@ class FileBackend:
         """See `Backend.close`."""
         self._closed = True
         self._pool.unusable = "was closed"
-        self._pool.drop()
+        self._pool.close()
 
     def guarantee(self) -> Guarantee:
         """See `Backend.guarantee`."""
@@ -245,13 +246,16 @@ class FileBackend:
         if not log.index.named:
             self._settle_name(log)
         frame = log.index.build(log.thread, envelope, content)
+        if self._durable and log.append_count >= RESERVE_AFTER:
+            log.reserve(len(frame.data))
         try:
-            write_all(log.fd, frame.data)
+            write_all(log.fd, frame.data, log.index.end)
         except OSError as error:
             self._undo(log)
             raise unavailable(error) from error
         self._sync(log)
         log.index.accept(frame)
+        log.append_count += 1
 
     def _sync(self, log: OpenLog) -> None:
         if not self._durable:
@@ -307,7 +311,7 @@ def _written(fd: int, log: OpenLog, left: Index, swap: Swap) -> Index:
     index = Index(log.owner, left.name)
     for change in chain(left.carried(log.read), [change_of(swap)]):
         frame = index.build(log.thread, *change)
-        write_all(fd, frame.data)
+        write_all(fd, frame.data, index.end)
         index.accept(frame)
     return index
 
@@ -320,7 +324,8 @@ def _glance(log: OpenLog) -> Index:
     """The index of the last frame alone, or of everything if the file does not end with a whole frame."""
     log.adopt(os.open(log.path, os.O_RDONLY))
     try:
-        if not last_frame(log.index, log.read, os.fstat(log.fd).st_size):
+        size = log.file_size()
+        if not any(last_frame(log.index, log.read, end) for end in (size, end_of_data(log.read, size))):
             log.forget()
             log.catch_up()
         return log.index

@@ -1,11 +1,14 @@
 """The log of one thread as bytes: frames behind one another, each chained to the one before, and the index over them.
 
 No files here: bytes come from a reader, `read(offset, length)`. A frame is one change, there wholly or not at all.
-Where the bytes end early inside a frame its write was cut short, and the change never happened. All else is damage.
+Where the bytes end early inside a frame, or a sector of the last frame is missing, its write was cut short, and the
+change never happened. All else is damage.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -21,8 +24,11 @@ FORMAT = 1
 MAGIC = b"HFLG"
 LOOSE = 1
 """A flag: the file's name may not be on disk yet, so the next durable writer must sync the directory first."""
+SECTOR = 512
+"""What a disk writes wholly or not at all. After a power loss any sectors of the last frame may still be zeros."""
 
-_FIELDS = Struct("<4sBBHIQ")  # magic, format, flags, zero, length of the envelope, length of the frame
+_FIELDS = Struct("<4sBBHIQ")  # magic, format, flags, blank sectors, length of the envelope, length of the frame
+_MOST_BLANK = 0xFFFF
 _CHECK = Struct("<I")  # CRC-32 of the previous digest and of these fields: a flipped length is not a torn tail
 _LENGTH = Struct("<Q")  # the length of the frame again, so that the last frame can be found from the end
 DIGEST_BYTES = 16
@@ -92,8 +98,12 @@ class Window:
 
     def is_zero(self, offset: int) -> bool:
         """True if nothing but zeros lies between `offset` and the limit."""
-        steps = range(offset, self._limit, self._ahead)
-        return not any(self.get(at, min(self._ahead, self._limit - at)).strip(b"\0") for at in steps)
+        return not any(data.strip(b"\0") for data in self.rest(offset))
+
+    def rest(self, offset: int, overlap: int = 0) -> Iterator[bytes]:
+        """All that lies between `offset` and the limit, in pieces of which each has some bytes of the next as well."""
+        for at in range(offset, self._limit, self._ahead):
+            yield self.get(at, min(self._ahead + overlap, self._limit - at))
 
 
 class Index:
@@ -126,9 +136,10 @@ class Index:
         described = _encode(envelope)
         length = HEADER_BYTES + len(described) + sum(map(len, content)) + FOOTER_BYTES
         flags = 0 if self.named else LOOSE
-        fields = _FIELDS.pack(MAGIC, FORMAT, flags, 0, len(described), length)
-        check = _CHECK.pack(crc32(self.digest + fields))
-        data = bytearray().join((fields, check, described, *content, _LENGTH.pack(length)))
+        body = b"".join((described, *content, _LENGTH.pack(length)))
+        blank = _blank_count(body, self.end + HEADER_BYTES)
+        fields = _FIELDS.pack(MAGIC, FORMAT, flags, blank, len(described), length)
+        data = bytearray().join((fields, _CHECK.pack(crc32(self.digest + fields)), body))
         data += self._digest_of(data)
         return Frame(envelope, len(described), flags, data)
 
@@ -162,16 +173,16 @@ class Index:
 
     def catch_up(self, read: Reader, size: int) -> None:
         """Read and verify every frame behind `end`, in a file of `size` bytes. A torn tail is left where it is."""
-        window = Window(read, size, SCAN_AHEAD)
+        window = Window(read, size, READ_AHEAD if self.end else SCAN_AHEAD)
         while self.end < size and (frame := self._next(window, size)):
             self.accept(frame)
 
     def _next(self, window: Window, size: int) -> Frame | None:
         header = window.get(self.end, min(HEADER_BYTES, size - self.end))
-        if not self._is_header(header):
+        if not _is_header(header, self.digest):
             self._require(self._is_torn_header(header, window), "there is no frame")
             return None
-        _, version, flags, _, envelope_length, length = _FIELDS.unpack_from(header)
+        _, version, flags, blank, envelope_length, length = _FIELDS.unpack_from(header)
         if version > FORMAT:
             raise IncompatibleCheckpoint(
                 f"{self.name} was written by a newer Holdfast (format {version}); upgrade holdfast"
@@ -179,23 +190,35 @@ class Index:
         if self.end + length > size:
             return None
         data = window.get(self.end, length)
-        if self._digest_of(memoryview(data)[:-DIGEST_BYTES]) != data[-DIGEST_BYTES:]:
-            self._require(self._is_torn_frame(data, window), "its digest does not match")
+        digest = self._digest_of(memoryview(data)[:-DIGEST_BYTES])
+        if digest != data[-DIGEST_BYTES:]:
+            self._require(self._is_torn_frame(data, digest, blank, window), "its digest does not match")
             return None
         return Frame(self._opened(data, envelope_length), envelope_length, flags, data)
 
-    def _is_header(self, header: bytes) -> bool:
-        check = crc32(self.digest + header[: _FIELDS.size])
-        return header.startswith(MAGIC) and header[_FIELDS.size :] == _CHECK.pack(check)
-
     def _is_torn_header(self, header: bytes, window: Window) -> bool:
-        """A header that was begun at most, with nothing behind it: the file ends there, or holds only zeros."""
+        """A header that was begun at most, with nothing behind it; or one with a sector missing, and no other frame."""
         begun = header.rstrip(b"\0")[: len(MAGIC)]
-        return MAGIC.startswith(begun) and window.is_zero(self.end + len(header))
+        if MAGIC.startswith(begun) and window.is_zero(self.end + len(header)):
+            return True
+        edge = SECTOR - self.end % SECTOR
+        data = window.get(self.end, edge + SECTOR if edge < HEADER_BYTES else edge)
+        return _blank_count(data, self.end) > 0 and not self._is_followed(window)
 
-    def _is_torn_frame(self, data: bytes, window: Window) -> bool:
-        """A frame whose end was never written: power was lost after the file had grown, before the bytes were there."""
-        return not any(data[-DIGEST_BYTES // 2 :]) and window.is_zero(self.end + len(data))
+    def _is_followed(self, window: Window) -> bool:
+        """True if there is a frame further on: then there was one here as well."""
+        for data in window.rest(self.end, DIGEST_BYTES + HEADER_BYTES):
+            for at in (found.start() for found in re.finditer(MAGIC, data)):
+                if at >= DIGEST_BYTES and _is_header(data[at : at + HEADER_BYTES], data[at - DIGEST_BYTES : at]):
+                    return True
+        return False
+
+    def _is_torn_frame(self, data: bytes, digest: bytes, blank: int, window: Window) -> bool:
+        """A frame with nothing behind it that has more blank sectors than it says, or lacks the end of its digest."""
+        last = min((self.end + len(data)) % SECTOR or SECTOR, DIGEST_BYTES)
+        lacks_end = data.endswith(digest[:-last] + bytes(last))
+        lacks_more = _blank_count(data[HEADER_BYTES:-DIGEST_BYTES], self.end + HEADER_BYTES) > blank
+        return (lacks_end or lacks_more) and window.is_zero(self.end + len(data))
 
     def _require(self, is_torn: bool, problem: str) -> None:
         if not is_torn:
@@ -279,6 +302,17 @@ class Index:
             yield "posts", (key, length), (offset, length)
 
 
+def _is_header(header: bytes, previous: bytes) -> bool:
+    """True if it is the header of a frame that is chained to the previous one's digest."""
+    return header.startswith(MAGIC) and header[_FIELDS.size :] == _CHECK.pack(crc32(previous + header[: _FIELDS.size]))
+
+
+def _blank_count(data: bytes, offset: int) -> int:
+    """On how many sectors these bytes at this offset of a file are nothing but zeros; up to what a header can hold."""
+    edges = (0, *range(SECTOR - offset % SECTOR, len(data), SECTOR), len(data))
+    return min(sum(not data[start:stop].strip(b"\0") for start, stop in pairwise(edges)), _MOST_BLANK)
+
+
 def change_of(swap: Swap) -> tuple[Envelope, list[bytes]]:
     """What a swap adds, as an envelope and the bytes it names."""
     envelope, content = Envelope(swap.replacement, consumed=swap.consumed), list[bytes]()
@@ -290,6 +324,16 @@ def change_of(swap: Swap) -> tuple[Envelope, list[bytes]]:
         envelope.blobs.append((blob, len(data)))
         content.append(data)
     return envelope, content
+
+
+def end_of_data(read: Reader, size: int) -> int:
+    """Where the zeros begin that a file of this size ends with."""
+    while size:
+        start = max(size - READ_AHEAD, 0)
+        if data := read(start, size - start).rstrip(b"\0"):
+            return start + len(data)
+        size = start
+    return 0
 
 
 def last_frame(index: Index, read: Reader, size: int) -> bool:

@@ -8,6 +8,7 @@ import fcntl
 import os
 import sys
 from collections import OrderedDict
+from contextlib import suppress
 from errno import EIO
 from hashlib import sha256
 from pathlib import Path
@@ -16,9 +17,9 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
-from holdfast.records.errors import Corrupt, StoreClosed, StoreUnavailable
+from holdfast.records.errors import Corrupt, StoreClosed, StoreError, StoreUnavailable
 from holdfast.stores.backend import Busy
-from holdfast.stores.file_log import DIGEST_BYTES, Index
+from holdfast.stores.file_log import DIGEST_BYTES, HEADER_BYTES, Index
 
 MAX_OPEN = 128
 """Files kept open. Far below the usual limits of a process: 1,024 on Linux, 256 on macOS."""
@@ -27,7 +28,12 @@ MAX_INDEXED = 250_000
 """Rows, blobs and posts that all indexes together may hold: about 50 MB."""
 TRIM_EVERY = 256
 
-OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+RESERVE_AFTER = 16
+"""Appends, after which a log is taken for one that is written often."""
+RESERVE = bytes(1 << 16)
+"""Zeros that are written ahead of such a log: about as many as cost nothing beside the sync they come with."""
+
+OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
 
 
 class OpenLog:
@@ -46,7 +52,10 @@ class OpenLog:
         self.fd = -1
         self.locked = False
         self.swept = False
+        self.size = 0
+        self.append_count = 0
         self._identity = (0, 0)
+        self._name = ""
         self.forget()
 
     @property
@@ -75,12 +84,34 @@ class OpenLog:
         status = os.fstat(fd)
         self.shut()
         self.fd, self.swept, self._identity = fd, False, (status.st_ino, status.st_dev)
+        self._name, self.size, self.append_count = "", 0, 0
 
     def shut(self) -> None:
         """Close the file. The index stays: it is checked when the file is opened again."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def reserve(self, length: int) -> None:
+        """See that a frame of that length lies on zeros: its sync need not write a new size of the file as well.
+
+        That saves a third of it. Where it cannot be done, no harm is done: the frame makes the file grow.
+        """
+        if self.size - self.index.end < length <= len(RESERVE):
+            with suppress(OSError):
+                self.size = self.index.end + os.pwrite(self.fd, RESERVE, self.index.end)
+
+    def retire(self) -> None:
+        """Close the file, and give back what was reserved, unless somebody else is writing."""
+        if self.fd >= 0 and self.size > self.index.end:
+            with suppress(OSError, StoreError):
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.locked = True
+                if self._size() >= 0:
+                    self._clean()
+                    os.ftruncate(self.fd, self.index.end)
+            self.locked = False
+        self.shut()
 
     def read(self, offset: int, length: int) -> bytes:
         """The bytes there, fewer at the end of the file. One call reads 2 GB at most, hence the loop."""
@@ -90,11 +121,15 @@ class OpenLog:
             data += piece
         return data
 
+    def file_size(self) -> int:
+        """The size of the open file. It leaves the times alone, see `_size`."""
+        return os.lseek(self.fd, 0, os.SEEK_END)
+
     def for_reading(self) -> Index:
         """An index of all that is in the file that has the log's name now; an empty one if there is no file."""
         size = self._size() if self.fd >= 0 else -1
         if size < 0 and self._open(create=False):
-            size = os.fstat(self.fd).st_size
+            size = self.file_size()
         if not self._is_current(size):
             self.catch_up()
         return self.index
@@ -105,28 +140,41 @@ class OpenLog:
         while size < 0 and (self.fd >= 0 or self._open(create=create)):
             self._lock_file(wait=wait)
             size = self._size()
+        self.size = size
         if not (self.swept and self._is_current(size)):
             self._clean()
         return self.index
 
     def _size(self) -> int:
-        """The size of the file; -1 if it was replaced or removed since it was opened, and so is closed now."""
+        """The size of the file; -1 if it was replaced or removed since it was opened, and so is closed now.
+
+        `stat` asks for the file's times: then Linux notes the exact time of the next write, and its sync takes half as
+        long again. So, once the file is known to have the log's name, only its name is asked for; that of a file which
+        was replaced or removed is another.
+        """
+        name = _name_of(self.fd)
+        if name and name == self._name:
+            return self.file_size()
         try:
-            status = os.stat(self.path)  # noqa: PTH116  in the path of every swap
+            status = os.stat(self.path)  # noqa: PTH116  paths of logs are plain strings
         except FileNotFoundError:
             status = None
         if status and (status.st_ino, status.st_dev) == self._identity:
+            self._name = name
             return status.st_size
         self.locked = False
         self.shut()
         return -1
 
     def _is_current(self, size: int) -> bool:
-        # The digest is compared as well: a writer whose sync failed cuts its frame off, and the file may have grown to
-        # the same size since. Being chained, the last digest stands for all that was read before.
-        index = self.index
-        end = index.end
-        return 0 < end == size and os.pread(self.fd, DIGEST_BYTES, end - DIGEST_BYTES) == index.digest
+        # Nothing must have been written behind the end: the size tells little, since zeros may be reserved there. And
+        # the digest must be the same: a writer whose sync failed cuts its frame off, and another may have taken its
+        # place. Being chained, the last digest stands for all that was read before.
+        end = self.index.end
+        if not 0 < end <= size:
+            return False
+        tail = os.pread(self.fd, DIGEST_BYTES + HEADER_BYTES, end - DIGEST_BYTES)
+        return tail.startswith(self.index.digest) and not tail[DIGEST_BYTES:].strip(b"\0")
 
     def _open(self, *, create: bool) -> bool:
         """Open the file that has the log's name; False if there is none, and none shall be made."""
@@ -172,8 +220,10 @@ class OpenLog:
         self.temporary.unlink(missing_ok=True)
         self.swept = True
         self.catch_up()
-        if os.fstat(self.fd).st_size > self.index.end:
-            os.ftruncate(self.fd, self.index.end)
+        end, self.size = self.index.end, self.file_size()
+        if self.size > end + len(RESERVE) or self.read(end, self.size - end).strip(b"\0"):
+            os.ftruncate(self.fd, end)
+            self.size = end
 
     def catch_up(self) -> None:
         """Index what was appended. Damage is believed only under the lock, and when read from the start."""
@@ -189,7 +239,7 @@ class OpenLog:
         end = self.index.end
         if not end or self.read(end - DIGEST_BYTES, DIGEST_BYTES) != self.index.digest:
             self.forget()
-        self.index.catch_up(self.read, os.fstat(self.fd).st_size)
+        self.index.catch_up(self.read, self.file_size())
 
     def _catch_up_alone(self) -> None:
         if self.locked:
@@ -211,8 +261,15 @@ class LogPool:
         self.drop()
         _POOLS.add(self)
 
+    def close(self) -> None:
+        """Close all files, without the zeros at their ends, and forget all logs."""
+        for log in self._opened:
+            if not log.users:
+                log.retire()
+        self.drop()
+
     def drop(self) -> None:
-        """Close all files and forget all logs."""
+        """Close all files as they are and forget all logs."""
         for log in self._opened:
             log.shut()
         self._lock = Lock()
@@ -261,7 +318,7 @@ class LogPool:
                 count, indexed = count - 1, indexed - log.index.count
                 del self._logs[thread]
                 self._opened.pop(log, None)
-                log.shut()
+                log.retire()
 
     def note_open(self, log: OpenLog) -> None:
         """A file was opened: close the one that was opened first, if there are too many and it is not in use."""
@@ -270,7 +327,7 @@ class LogPool:
             self._opened.move_to_end(log)
             if len(self._opened) > MAX_OPEN and (spare := next((log for log in self._opened if not log.users), None)):
                 del self._opened[spare]
-                spare.shut()
+                spare.retire()
 
 
 _POOLS: WeakSet[LogPool] = WeakSet()
@@ -290,11 +347,19 @@ def unavailable(error: OSError) -> StoreUnavailable:
     return StoreUnavailable(f"the file store cannot be used, nothing was written: {error}")
 
 
-def write_all(fd: int, data: bytes | bytearray) -> None:
-    """Write all of it: in one call, unless the disk is full or it is more than 2 GB."""
-    written = os.write(fd, data)
+def _name_of(fd: int) -> str:
+    """The name that an open file has now, where Linux tells it; else nothing."""
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115  in the path of every swap
+    except OSError:
+        return ""
+
+
+def write_all(fd: int, data: bytes | bytearray, offset: int) -> None:
+    """Write all of it there: in one call, unless the disk is full or it is more than 2 GB."""
+    written = os.pwrite(fd, data, offset)
     while written < len(data):
-        count = os.write(fd, memoryview(data)[written:])
+        count = os.pwrite(fd, memoryview(data)[written:], offset + written)
         if not count:
             raise OSError(EIO, "nothing could be written")
         written += count
