@@ -1,6 +1,6 @@
 """The end of a thread's log: where it stands, and how the next row is made from what changed."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -117,9 +117,12 @@ class Revision:
         return cell
 
     def _rewritten(self, path: Path, kind: Kind, count: int, body: bytes, leaf: object) -> Cell:
-        pieces = [self._place(body)] if body else []
-        cell = Cell(kind, count, len(body), Rope(pieces), Rope([body]), leaf)
-        self._scripts.append((path, cell, list(pieces)))
+        placed = [self._place(body)] if body else []
+        chunks: Rope[Any] = Rope([body])
+        # Bytes that lie inline are themselves the piece: one rope is both.
+        pieces: Rope[Piece] = chunks if placed and placed[0] is body else Rope(placed)
+        cell = Cell(kind, count, len(body), pieces, chunks, leaf)
+        self._scripts.append((path, cell, list(placed)))
         return cell
 
     def _place(self, data: bytes) -> Piece:
