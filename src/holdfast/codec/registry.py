@@ -6,6 +6,7 @@ version, and a migration for each older version turns the old fields into the ne
 
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from enum import EnumMeta
 from typing import Any, Final, TypeVar, overload
 
@@ -35,6 +36,9 @@ class Entry(msgspec.Struct, frozen=True):
 _by_class: Final[dict[type, Entry]] = {}
 _by_name: Final[dict[str, Entry]] = {}
 _migrations: Final[dict[tuple[str, int], Migration]] = {}
+
+stand_in: Final[ContextVar[Callable[[str, int, Any], Any] | None]] = ContextVar("stand_in", default=None)
+"""What to make of an object whose class is not registered: its name, version and content. None: refuse it."""
 
 
 def register(cls: type[T], *, name: str | None = None, version: int = 1) -> type[T]:
@@ -100,11 +104,7 @@ def restore(name: str, version: int, content: Any) -> Any:
     """The object stored under a registered name; migrates it if it was stored by an older version of its class."""
     entry = _by_name.get(name)
     if entry is None:
-        raise UnknownType(
-            f"stored as {name!r}, which is not registered in this program; import the module that registers it, "
-            f"or call holdfast.register(cls, name={name!r})",
-            name=name,
-        )
+        return _stand_in_for(name, version, content)
     if version > entry.version:
         raise IncompatibleCheckpoint(
             f"stored by version {version} of {name}, and this program has version {entry.version}; update the program"
@@ -112,6 +112,17 @@ def restore(name: str, version: int, content: Any) -> Any:
     for step in range(version, entry.version):
         content = _migrate(entry, step, content)
     return entry.shape.make(content)
+
+
+def _stand_in_for(name: str, version: int, content: Any) -> Any:
+    make = stand_in.get()
+    if make is not None:
+        return make(name, version, content)
+    raise UnknownType(
+        f"stored as {name!r}, which is not registered in this program; import the module that registers it, "
+        f"or call holdfast.register(cls, name={name!r})",
+        name=name,
+    )
 
 
 def is_registrable(cls: type) -> bool:

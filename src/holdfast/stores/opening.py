@@ -104,18 +104,16 @@ def file(path: str | os.PathLike[str], durability: Durability | None, *, inline:
     return share(("file", os.path.realpath(place), level), lambda: FileBackend(place, level), inline=inline)
 
 
-def resolve(url: str | os.PathLike[str] | None, durability: Durability | str | None, *, inline: bool) -> Shared:
-    """The backend a URL names. A plain path is a SQLite file; without one HOLDFAST_STORE, else holdfast.db."""
+def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
+    """The kind of store a URL names, and its place. A plain path is SQLite; without one HOLDFAST_STORE, holdfast.db."""
     text = path_text(url, "url") if url is not None else os.environ.get(VARIABLE) or DEFAULT_URL
-    level = level_of(durability)
     scheme, colon, rest = text.partition(":")
     if not colon or len(scheme) < 2 or "/" in scheme or "\\" in scheme or "." in scheme:
-        return sqlite(text, level, inline=inline)
+        return "sqlite", text
     if scheme == "memory":
-        return memory(level, inline=inline)
+        return scheme, rest
     if scheme in {"sqlite", "file"}:
-        path = _path_of(scheme, rest)
-        return sqlite(path, level, inline=inline) if scheme == "sqlite" else file(path, level, inline=inline)
+        return scheme, _path_of(scheme, rest)
     if scheme in COMING:
         raise ConfigurationError(
             f"{scheme}: stores come with a later version (pip install 'holdfast[{COMING[scheme]}]');"
@@ -124,6 +122,15 @@ def resolve(url: str | os.PathLike[str] | None, durability: Durability | str | N
     raise ConfigurationError(
         f"unknown store {text!r}: a path (SQLite), or a URL that begins with memory:, file: or sqlite:"
     )
+
+
+def resolve(url: str | os.PathLike[str] | None, durability: Durability | str | None, *, inline: bool) -> Shared:
+    """The backend a URL names."""
+    level = level_of(durability)
+    kind, place = locate(url)
+    if kind == "memory":
+        return memory(level, inline=inline)
+    return sqlite(place, level, inline=inline) if kind == "sqlite" else file(place, level, inline=inline)
 
 
 def _path_of(scheme: str, rest: str) -> str:

@@ -1,0 +1,81 @@
+"""What all commands have in common: their options, how their answer is printed, and how an error becomes an exit."""
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, Final
+
+import click
+
+from holdfast.cli.answer import Answer
+from holdfast.cli.exits import EXIT_INTERRUPTED, Failure
+from holdfast.cli.session import Session
+from holdfast.codec.opaque import unknown_as_opaque
+from holdfast.records.errors import HoldfastError
+
+Flag = tuple[str, str, dict[str, Any]]
+
+COMMON: Final[tuple[Flag, ...]] = (
+    ("--store", "URL", {"help": "The store: a path or a URL. Else $HOLDFAST_STORE, else holdfast.db."}),
+    ("--namespace", "NAME", {"help": "The namespace within the store."}),
+    ("--key-file", "FILE", {"help": "A file with the key of an encrypted store. Else $HOLDFAST_KEY."}),
+    ("--json", "", {"is_flag": True, "default": None, "help": "One JSON document on standard output."}),
+    ("--utc", "", {"is_flag": True, "default": None, "help": "Times in full, in UTC, instead of relative ones."}),
+    ("--debug", "", {"is_flag": True, "default": None, "help": "Show the traceback of an error."}),
+)
+"""May stand before or after the name of a command; the later one counts."""
+
+
+def add_common_options(command: click.Command) -> None:
+    """Give a command the options of all."""
+    for name, metavar, settings in COMMON:
+        option = click.Option([name], metavar=metavar or None, expose_value=False, callback=_keep, **settings)
+        command.params.append(option)
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    session = ctx.ensure_object(Session)
+    if value is not None:
+        session.settings[str(param.name)] = value
+
+
+class Command(click.Command):
+    """A command whose function gets the session first, and returns an `Answer`, which is printed here."""
+
+    def __init__(self, *args: Any, runs_code: bool = False, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._runs_code = runs_code
+        add_common_options(self)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, print what it returned, and leave with its exit code."""
+        session = ctx.ensure_object(Session)
+        ctx.call_on_close(session.close)
+        try:
+            with nullcontext() if self._runs_code else unknown_as_opaque():
+                answer = super().invoke(ctx)
+                if isinstance(answer, Answer):
+                    session.print(answer)
+                    ctx.exit(answer.exit_code)
+        except HoldfastError as error:
+            if session.debug:
+                raise
+            raise Failure(error, as_json=session.as_json) from error
+        except KeyboardInterrupt:
+            sys.stderr.write("\n")
+            ctx.exit(EXIT_INTERRUPTED)
+
+
+def command(name: str, *, runs_code: bool = False) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a function of (session, ...) a command.
+
+    Objects of classes that nobody registered here are shown as data, unless the command runs the user's own code.
+    """
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        made: click.Command = click.command(name, cls=Command, runs_code=runs_code)(
+            click.make_pass_decorator(Session)(function)
+        )
+        return made
+
+    return decorate

@@ -1,0 +1,86 @@
+"""One call of the command line: its settings, the store it opened, and the screen it prints on."""
+
+import os
+import sys
+from datetime import UTC, datetime
+from functools import cached_property
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.cli.answer import Answer
+from holdfast.cli.plain import dump
+from holdfast.cli.screen import Screen
+from holdfast.records.errors import NotFound
+
+if TYPE_CHECKING:
+    from holdfast.sync import Store
+
+
+class Session:
+    """Made for each call; `store` opens at its first use, and only a store that is there."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {}
+        self._opened: list[Store] = []
+
+    @property
+    def as_json(self) -> bool:
+        """True if the answer is a document for a program."""
+        return bool(self.settings.get("json"))
+
+    @property
+    def debug(self) -> bool:
+        """True if errors show their traceback."""
+        return bool(self.settings.get("debug"))
+
+    @cached_property
+    def screen(self) -> Screen:
+        """Standard output, as a person sees it."""
+        return Screen(
+            width=max(get_terminal_size((80, 24)).columns, 40),
+            colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+            utc=bool(self.settings.get("utc")),
+            now=datetime.now(UTC),
+        )
+
+    @cached_property
+    def store(self) -> "Store":
+        """The store that was asked for; `NotFound` if there is none: looking never makes one."""
+        return self.open(self.settings.get("store"))
+
+    def open(self, url: str | None, *, create: bool = False) -> "Store":
+        """A store by its URL, closed at the end of the session."""
+        import holdfast.sync
+        from holdfast.cli.keys import find_key
+
+        if not create:
+            refuse_missing(url)
+        opened = holdfast.sync.open(
+            url, keys=find_key(self.settings.get("key_file")), namespace=self.settings.get("namespace", "")
+        )
+        self._opened.append(opened)
+        return opened
+
+    def close(self) -> None:
+        """Close what was opened."""
+        while self._opened:
+            self._opened.pop().close()
+
+    def print(self, answer: Answer) -> None:
+        """Print an answer in the form that was asked for."""
+        if self.as_json:
+            click.echo(dump(answer.document))
+            return
+        for line in answer.lines(self.screen):
+            click.echo(line)
+
+
+def refuse_missing(url: str | None) -> None:
+    """`NotFound` if a URL names a place in the file system where nothing is."""
+    from holdfast.stores.opening import locate
+
+    kind, place = locate(url)
+    if kind in {"sqlite", "file"} and not os.path.exists(place):  # noqa: PTH110  a plain name is what the user gave
+        raise NotFound(f"there is no store at {place}; give --store URL, or set HOLDFAST_STORE")
