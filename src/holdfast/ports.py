@@ -206,6 +206,10 @@ class Ports(Protocol):
         """Say something to the person at the terminal, if there is one."""
         ...
 
+    def for_plain_code(self) -> "Ports":
+        """Ports to the same world for code that cannot await: blocking ones."""
+        ...
+
     def close(self) -> None:
         """Let go of threads."""
         ...
@@ -291,6 +295,10 @@ class BlockingPorts(_SystemPorts):
     def branch(self) -> int:
         """The thread."""
         return get_ident()
+
+    def for_plain_code(self) -> Ports:
+        """These."""
+        return self
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call it; an awaitable in return is an error that names the other world."""
@@ -432,6 +440,10 @@ class AsyncPorts(_SystemPorts):
             return id(current_task())
         except RuntimeError:
             return get_ident()
+
+    def for_plain_code(self) -> Ports:
+        """Blocking ports: whoever cannot await has a thread to block."""
+        return BlockingPorts()
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call it, and await what it returns if that is awaitable."""

@@ -6,17 +6,15 @@ from functools import wraps
 from inspect import Signature, iscoroutinefunction, signature
 from typing import Any, ParamSpec, TypeVar, overload
 
-from holdfast.ports import BlockingPorts, run_blocking
+from holdfast.ports import run_blocking
 from holdfast.records.errors import ConfigurationError
 from holdfast.runs.annotations import register_result
 from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions
-from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, current_frame, fingerprint_of
 from holdfast.runs.steps import KEY_NAME, StepCall, perform_step
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_blocking = BlockingPorts()
 
 
 @overload
@@ -84,7 +82,8 @@ class _StepFunction:
             frame = current_frame.get()
             if frame is None:
                 return self._function(*args, **named)
-            return run_blocking(perform_step(_blocking_run(frame.run), self._call(frame, args, named)))
+            run = frame.run.over(frame.run.ports.for_plain_code())
+            return run_blocking(perform_step(run, self._call(frame, args, named)))
 
         return awaitable if iscoroutinefunction(self._function) else blocking
 
@@ -103,7 +102,3 @@ class _StepFunction:
             named=named,
             options=self._options,
         )
-
-
-def _blocking_run(run: Run) -> Run:
-    return run if run.ports.blocking else run.over(_blocking)

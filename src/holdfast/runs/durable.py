@@ -45,10 +45,12 @@ class Durable(Generic[P, T]):
         register_result(function)
         registry[self.name] = self
 
-    async def begin(self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    async def begin(
+        self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any], store: "Store | None" = None
+    ) -> Any:
         """Run the function on a thread, or go on with it."""
         packed = encode([list(arguments), dict(named)], path="arguments")
-        return await self._enter(self._store(), thread_id, packed)
+        return await self._enter(store or self._store(), thread_id, packed)
 
     async def go_on(self, thread_id: str, store: "Store | None" = None) -> Any:
         """Go on with a thread whose function and arguments are recorded."""

@@ -46,6 +46,8 @@ class Frame(NamedTuple):
     run: "Run"
     scope: Scope
     idempotency_key: str = ""
+    effect: bool = False
+    """True within a step that was given `effect=True`."""
 
 
 current_frame: ContextVar[Frame | None] = ContextVar("holdfast_frame", default=None)

@@ -148,7 +148,7 @@ class _Execution:
         named = dict(call.named)
         if call.options.effect and takes_key(call.function):
             named.setdefault(KEY_NAME, self._key)
-        token = current_frame.set(Frame(self._run, Scope(f"{call.key}/"), self._key))
+        token = current_frame.set(Frame(self._run, Scope(f"{call.key}/"), self._key, call.options.effect))
         try:
             return await self._run.ports.invoke(call.function, call.arguments, named, call.options.timeout_seconds)
         finally:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, TypeVar
 
-from holdfast.ports import BlockingPorts, run_blocking
+from holdfast.ports import run_blocking
 from holdfast.records.checkpoint import Step
 from holdfast.records.request import Answer
 from holdfast.records.words import Cause, Phase, Status
@@ -16,7 +16,6 @@ from holdfast.runs.run import Run as AwaitableRun
 from holdfast.runs.steps import StepHandle
 
 T = TypeVar("T")
-_ports = BlockingPorts()
 
 
 class Receipt:
@@ -39,7 +38,7 @@ class Run:
     """See `holdfast.Run`: the same methods, blocking."""
 
     def __init__(self, run: AwaitableRun) -> None:
-        self._run = run if run.ports.blocking else run.over(_ports)
+        self._run = run.over(run.ports.for_plain_code())
 
     def __repr__(self) -> str:
         return repr(self._run)
