@@ -173,7 +173,7 @@ class Thread:
         """The flags of a row and the ids of its blobs; the row is checked."""
         check = crc32(self.identity + place + header[:-4])
         require(check.to_bytes(4, "big") == header[-4:], "a header is damaged")
-        fields: list[Any] = unpack(header[:-4])
+        fields: list[Any] = [header[0], None, None] if header[0] < 0x80 else unpack(header[:-4])  # short, or an array
         flags, _, _, _, blobs, _, kept_parent = [*fields, *LEFT_OUT[len(fields) - 3 :]]
         require(flags >> 4 == 1, "it was written by another version")
         found = digest(self.identity, kept_parent if flags & 1 else parent, place, header, body, size=8)

@@ -58,6 +58,13 @@ def fields(title: str, encoded: bytes, names: list[str], rest: dict[str, bytes] 
         yield f"  {item.hex():<34} {name}"
 
 
+def short(header: bytes) -> Iterator[str]:
+    """The short form of a header."""
+    yield "header"
+    for start, end, name in ((0, 1, "flags"), (1, 3, "body_size"), (3, 10, "created_at"), (10, 14, "CRC-32")):
+        yield f"  {header[start:end].hex():<34} {name}"
+
+
 def shortened(item: bytes) -> str:
     """All of it, on a line of its own if it is long."""
     text = item.hex()
@@ -76,7 +83,7 @@ def report(database: sqlite3.Connection) -> Iterator[str]:
         yield f"row {seq}: id {row_id}, back {back}"
         yield f"place       {seq << 24 | back:016x}"
         yield f"digest      {digest.hex()}"
-        yield from fields("header", header, HEADER, {"CRC-32": header[-4:]})
+        yield from short(header) if seq == 2 else fields("header", header, HEADER, {"CRC-32": header[-4:]})
         yield f"body\n  {body[:1].hex():<34} tag"
         if seq == 2:
             yield f"  {body[1:2].hex():<34} index\n  {body[2:].hex():<34} item"

@@ -10,6 +10,7 @@ from history.scenes import Thread, binding
 from holdfast.history.binding import place_of
 from holdfast.history.cells import Ref
 from holdfast.history.format import (
+    APPEND,
     DELTA_FLAGS,
     FORMAT,
     KEYFRAME_FLAGS,
@@ -28,6 +29,8 @@ from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 from holdfast.records.rows import Row
 
 BOUND = binding()
+PLAIN = b"\x0f" + encode_meta(Meta(1_800_000_000_000_000))[:3]
+"""What the sealed metadata of a plain row begins with: all of it but the last seven bytes of the time."""
 
 
 def row_of(header: Header, seq: int = 7, base: int = 5) -> Row:
@@ -37,8 +40,8 @@ def row_of(header: Header, seq: int = 7, base: int = 5) -> Row:
 headers = st.builds(
     Header,
     flags=st.sampled_from([DELTA_FLAGS, KEYFRAME_FLAGS, DELTA_FLAGS | 2]),
-    body_size=st.integers(0, 1 << 40),
-    meta=st.binary(max_size=30),
+    body_size=st.integers(0, 1 << 40) | st.integers(0, 1 << 17),
+    meta=st.binary(max_size=30) | st.binary(min_size=6, max_size=8).map(PLAIN.__add__),
     since=st.integers(0, 7),
     parent=st.binary(max_size=8),
 ).flatmap(
@@ -89,9 +92,25 @@ def test_a_header_belongs_to_its_thread_and_life(other: Any) -> None:
         decode_header(other, row_of(Header(DELTA_FLAGS, 4, b"")))
 
 
-def test_a_newer_format_is_refused_clearly() -> None:
+@pytest.mark.parametrize("array", [True, False])
+def test_a_newer_format_is_refused_clearly(array: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = (FORMAT + 1) << 4 | APPEND
+    monkeypatch.setattr("holdfast.history.format.APPEND_FLAGS", flags)
     with pytest.raises(IncompatibleCheckpoint, match="upgrade"):
-        decode_header(BOUND, row_of(Header((FORMAT + 1) << 4, 4, b"")))
+        decode_header(BOUND, row_of(Header(flags, 4, b"" if array else PLAIN + bytes(7))))
+
+
+@pytest.mark.parametrize(
+    ("header", "size"),
+    [
+        (Header(DELTA_FLAGS | APPEND, 0xFFFF, PLAIN + b"created"), 14),
+        (Header(DELTA_FLAGS | APPEND, 0x10000, PLAIN + b"created"), 24),
+        (Header(DELTA_FLAGS, 431, PLAIN + b"created"), 22),
+        (Header(DELTA_FLAGS | APPEND, 431, PLAIN + b"created", since=1), 28),
+    ],
+)
+def test_the_header_of_a_plain_append_is_short(header: Header, size: int) -> None:
+    assert len(row_of(header).header) == size
 
 
 def test_a_header_that_is_no_header_is_damage() -> None:

@@ -1,6 +1,7 @@
 """The bytes of a row: a header that needs no key, the sealed metadata within it, and a sealed body.
 
 header  [flags, body size, sealed metadata, since, blob ids, blob sizes, parent] + CRC-32
+        or, of most rows that only append, ten bytes with the flags, the body's size and the time, and the CRC-32
 body    [paths or nil, [[index, kind, count, operation …] …], [size of each blob]]
         or, of a row that only appends one item to one list, one byte with the index, and the item's encoding
 
@@ -10,6 +11,7 @@ docs/storage-format.md describes every field.
 """
 
 from collections.abc import Iterable
+from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -100,6 +102,11 @@ class Script(NamedTuple):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_header = msgspec.msgpack.Decoder(Header).decode
+_SHORT = Struct(">BH7s")  # flags, body size, time; arrays begin with a larger byte than any flags
+_MAX_SHORT = 0xFFFF
+_ARRAYS = 0x80
+_PLAIN_META = bytes.fromhex("0f91cf00")
+"""What the metadata of a plain append begins with: neither compressed nor encrypted, an array of the time alone."""
 _decode_body = msgspec.msgpack.Decoder().decode
 
 
@@ -108,9 +115,15 @@ def encode_header(header: Header, place: bytes, check_start: int) -> bytes:
     if header.since or header.blobs or header.parent:
         fields = (header.since, header.blobs, header.blob_sizes, header.parent)
         data = _encode((header.flags, header.body_size, header.meta, *fields))
+    elif header.flags == APPEND_FLAGS and _is_plain(header.meta) and header.body_size <= _MAX_SHORT:
+        data = _SHORT.pack(APPEND_FLAGS, header.body_size, header.meta[len(_PLAIN_META) :])
     else:
         data = _encode((header.flags, header.body_size, header.meta))
     return data + crc32(data, crc32(place, check_start)).to_bytes(CRC_BYTES, "big")
+
+
+def _is_plain(meta: bytes) -> bool:
+    return len(meta) == len(_PLAIN_META) + 7 and meta.startswith(_PLAIN_META)
 
 
 def decode_header(binding: Binding, row: Row) -> Header:
@@ -134,8 +147,12 @@ def _place(row: Row) -> bytes:
 
 def _parsed(row: Row, thread_id: str) -> Header:
     """The header of a row; the caller verifies its bytes."""
+    stored = row.header
     try:
-        header = _decode_header(row.header[:-CRC_BYTES])
+        if len(stored) == _SHORT.size + CRC_BYTES and stored[0] < _ARRAYS:
+            flags, body_size, time = _SHORT.unpack_from(stored)
+            return Header(flags, body_size, _PLAIN_META + time, seq=row.seq, back=row.seq - row.base)
+        header = _decode_header(stored[:-CRC_BYTES])
     except msgspec.MsgspecError as error:
         raise damaged(row.seq, thread_id, str(error)) from error
     header.seq, header.back = row.seq, row.seq - row.base

@@ -8,7 +8,6 @@ change never happened. All else is damage.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -309,8 +308,11 @@ def _is_header(header: bytes, previous: bytes) -> bool:
 
 def _blank_count(data: bytes, offset: int) -> int:
     """On how many sectors these bytes at this offset of a file are nothing but zeros; up to what a header can hold."""
-    edges = (0, *range(SECTOR - offset % SECTOR, len(data), SECTOR), len(data))
-    return min(sum(not data[start:stop].strip(b"\0") for start, stop in pairwise(edges)), _MOST_BLANK)
+    count = start = 0
+    for stop in (*range(SECTOR - offset % SECTOR, len(data), SECTOR), len(data)):
+        count += not data[start:stop].strip(b"\0")
+        start = stop
+    return min(count, _MOST_BLANK)
 
 
 def change_of(swap: Swap) -> tuple[Envelope, list[bytes]]:
