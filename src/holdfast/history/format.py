@@ -12,7 +12,7 @@ docs/storage-format.md describes every field.
 
 from collections.abc import Iterable
 from struct import Struct
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -93,7 +93,7 @@ CellScript: TypeAlias = tuple[int, Kind, int, list[Stored]]
 """How one cell changes: its position among the paths, its new kind and count, and the operations."""
 
 
-class Script(NamedTuple):
+class Script(msgspec.Struct, frozen=True):
     """The body of a row. `paths` is None where the paths did not change."""
 
     paths: list[Path] | None

@@ -1,6 +1,6 @@
 """The end of a thread's log: where it stands, and how the next row is made from what changed."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -50,7 +50,7 @@ class Log(msgspec.Struct, frozen=True):
     """The position of each path in the document."""
 
 
-class Written(NamedTuple):
+class Written(msgspec.Struct, frozen=True):
     """A row to commit, its new blobs, and the log as it is once they are committed."""
 
     log: Log

@@ -22,7 +22,7 @@ from holdfast.history.restore import read_list
 from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import Conflict, KeyReused
 from holdfast.records.head import Head, encode_head
-from holdfast.records.rows import Swap
+from holdfast.records.rows import KEEP_ALL, Swap
 from holdfast.stores.decisions import check_may_write, written
 from holdfast.stores.reader import Reader, Seen
 from holdfast.stores.sealing import Summary
@@ -211,7 +211,7 @@ class Writer:
         self.held_bytes = self._weight(done, intent)
         head = written(self.seen.head, done.log, now, size, intent.token, **self._changes(intent, meta, now))
         encoded = encode_head(thread, head)
-        swap = Swap(thread, self.seen.encoded, encoded, head, (row,), done.blobs, intent.consumed, size=size)
+        swap = Swap(thread, self.seen.encoded, encoded, head, (row,), done.blobs, intent.consumed, KEEP_ALL, size)
         return Proposal(self, done.log, Seen(head, encoded), swap, meta)
 
     def _weight(self, done: Written, intent: Intent) -> int:
