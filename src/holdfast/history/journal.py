@@ -146,6 +146,12 @@ class Ended(Entry, frozen=True, tag="end"):
     at: int
 
 
+class Traced(Entry, frozen=True, tag="trace"):
+    """The trace that a run belonged to, as a W3C `traceparent`: the next run is linked to it."""
+
+    context: str
+
+
 class Forked(Entry, frozen=True, tag="fork"):
     """Everything before this was done by the thread it was forked from."""
 
@@ -165,6 +171,7 @@ AnyEntry: TypeAlias = (
     | Slept
     | Retaken
     | Ended
+    | Traced
     | Forked
 )
 Memo: TypeAlias = Begun | Attempted | StepDone | StepError
@@ -200,6 +207,8 @@ class Journal:
         self.answers: dict[int, Answered] = {}
         self.started: Started | None = None
         self.ended: Ended | None = None
+        self.trace = ""
+        """The trace of the run before, if it had one."""
         self.attempts = 0
         """How often a recovery took the thread over since a run last got anywhere."""
         self._asked: dict[str, int] = {}
@@ -253,6 +262,9 @@ class Journal:
         if entry.key:
             self.memos.pop(entry.key, None)
 
+    def _trace(self, entry: Traced) -> None:
+        self.trace = entry.context
+
     def _fork(self, _entry: Forked) -> None:
         """What was in doubt or open there is not ours: here the step is yet to be executed, and the question asked."""
         self.ended = None
@@ -273,6 +285,7 @@ class Journal:
         Slept: _sleep,
         Retaken: _retake,
         Ended: _end,
+        Traced: _trace,
         Forked: _fork,
     }
 

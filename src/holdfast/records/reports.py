@@ -40,12 +40,3 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         """True if nothing is damaged."""
         return not self.problems
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened in a store: `saved`, `forked`, `deleted`, `pruned` and so on."""
-
-    kind: str
-    thread_id: str
-    seq: int = 0
-    details: dict[str, object] = {}

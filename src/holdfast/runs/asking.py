@@ -110,7 +110,7 @@ async def _put(
     numbers = [*ledger.journal.open_numbers(), len(ledger.journal.requests) + 1]
     await ledger.commit(run.ports, Intent(journal=True, requests=tuple(map(str, numbers))), asked)
     number = ledger.journal.number_of(key)
-    await ledger.emit("asked", request=str(RequestId(run.thread_id, number, ledger.claim.log.binding.life)), name=name)
+    await ledger.emit("asked", {"payload": payload}, request=_request_id(run, number), name=name)
     return number
 
 
@@ -139,7 +139,13 @@ async def _collect(run: "Run", number: int) -> Answered | None:
     left = tuple(str(each) for each in ledger.journal.open_numbers() if each != number)
     intent = Intent(journal=True, requests=left, consumed=(message_key(number),))
     await ledger.commit(run.ports, intent, answered)
+    details = {"request": _request_id(run, number), "name": asked.name, "expired": answered.expired}
+    await ledger.emit("answer_received", **details)
     return answered
+
+
+def _request_id(run: "Run", number: int) -> str:
+    return str(RequestId(run.thread_id, number, run.ledger.claim.log.binding.life))
 
 
 def _at_deadline(asked: Asked, number: int, now: int) -> Answered:

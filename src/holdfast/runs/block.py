@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from holdfast.codec import encode
-from holdfast.history.journal import Ended
+from holdfast.history.journal import Ended, Traced
 from holdfast.ports import Ports
 from holdfast.records.errors import (
     ConfigurationError,
@@ -17,6 +17,7 @@ from holdfast.records.errors import (
     StoreError,
     Suspended,
 )
+from holdfast.records.event import EventKind
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
 from holdfast.runs.ledger import Ledger
@@ -74,6 +75,7 @@ class RunBlock:
         self._terms = terms
         self._run: Run | None = None
         self._outer: Frame | None = None
+        self._entered_at = 0
 
     async def __aenter__(self) -> Run:
         return await self.enter()
@@ -90,6 +92,7 @@ class RunBlock:
         tools, ports = self._tools, self._tools.ports
         await tools.open()
         claim = await self._claim()
+        self._entered_at = ports.now()
         try:
             ledger = Ledger(claim, tools.events, reopen=self._terms.reopen)
             if self._labels:
@@ -122,8 +125,10 @@ class RunBlock:
 
     async def _announce(self, ledger: Ledger) -> None:
         claim, journal = ledger.claim, ledger.journal
-        kind = "taken_over" if claim.found.owner else "resumed" if ledger.resumed else "claimed"
-        await ledger.emit(kind, owner=claim.owner, token=claim.token, before=claim.found.owner)
+        kind: EventKind = "taken_over" if claim.found.owner else "resumed" if ledger.resumed else "claimed"
+        await ledger.emit(kind, owner=claim.owner, token=claim.token, before=claim.found.owner, trace=journal.trace)
+        if trace := self._tools.events.trace_context():
+            ledger.carry(Traced(trace))
         if journal.done_count and not ledger.finished:
             saved = journal.microseconds_done / 1e6
             self._tools.ports.tell(
@@ -151,7 +156,13 @@ class RunBlock:
             raise
         finally:
             self._tools.heartbeat.remove(ledger.claim)
+            await self._tell_released(ledger)
             ledger.claim.failure = ledger.claim.failure or Fenced(f"the run of {ledger.claim.thread_id!r} is over")
+
+    async def _tell_released(self, ledger: Ledger) -> None:
+        status = ledger.status if ledger.claim.failure is None else "lost"
+        seconds_held = (self._tools.ports.now() - self._entered_at) / 1e6
+        await ledger.emit("released", status=status, token=ledger.claim.token, seconds=seconds_held)
 
     async def _end_well(self, ledger: Ledger) -> None:
         if ledger.leave_as:
@@ -184,12 +195,12 @@ class RunBlock:
     async def _fail(self, ledger: Ledger, error: Exception) -> None:
         ports, now = self._tools.ports, self._tools.ports.now()
         entry = Ended(Status.FAILED.value, encode(None), type(error).__name__, _text(error), key_of_failure(error), now)
-        await ledger.end(ports, entry, now)
+        await ledger.end(ports, entry)
 
     async def _cancel(self, ledger: Ledger) -> None:
         now = self._tools.ports.now()
         entry = Ended(Status.CANCELLED.value, encode(None), "RunCancelled", "cancelled from outside", "", now)
-        await ledger.end(self._tools.ports, entry, now)
+        await ledger.end(self._tools.ports, entry)
         await self._release(ledger, ledger.status)
 
     async def _suspend(self, ledger: Ledger, suspension: Suspension) -> None:
@@ -204,7 +215,7 @@ class RunBlock:
         wake_at = min((moment for moment in (suspension.wake_at, *deadlines) if moment), default=0)
         status = Status.INPUT_REQUIRED.value if requests else Status.WORKING.value
         await self._release(ledger, status, wake_at)
-        await ledger.emit("suspended", requests=[request.id for request in requests])
+        await ledger.emit("suspended", requests=[request.id for request in requests], wake_at=wake_at)
         names = ", ".join(request.id for request in requests)
         what = f"waits for an answer to {names}" if requests else "sleeps"
         raise Suspended(

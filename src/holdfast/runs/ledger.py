@@ -10,11 +10,18 @@ from holdfast.codec import encode
 from holdfast.history.journal import JOURNAL, AnyEntry, Ended, Journal, encode_entry
 from holdfast.ports import Ports, Ticket
 from holdfast.records.errors import Finished, RunCancelled
+from holdfast.records.event import EventKind
 from holdfast.records.words import Status
 from holdfast.runs.suspension import Suspension
 from holdfast.stores.claim import CANCEL, FINISHED, Claim, Pending
 from holdfast.stores.events import Events
 from holdfast.stores.writer import Intent
+
+_ENDS: dict[str, EventKind] = {
+    Status.COMPLETE.value: "completed",
+    Status.FAILED.value: "failed",
+    Status.CANCELLED.value: "cancelled",
+}
 
 
 class Ledger:
@@ -32,6 +39,8 @@ class Ledger:
         self.leave_as = ""
         """The status to leave the thread with, as if it had never been claimed."""
         self._unawaited: list[Pending] = []
+        self._carried: list[AnyEntry] = []
+        self._untold: list[Pending] = []
         if reopen:
             self.journal.ended = None
 
@@ -64,12 +73,22 @@ class Ledger:
                 f"thread {self.claim.thread_id!r} is {self.status}, and {what} is new; reopen=True would go on with it"
             )
 
-    async def commit(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> None:
+    async def commit(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
         """Write a row with these entries; then they are known here too."""
-        pending = self.claim.submit(with_entries(intent, entries))
+        pending = self._submit(intent, entries)
         await ports.settle(pending, self.claim.committer)
         for entry in entries:
             self.journal.add(entry)
+        return pending
+
+    def _submit(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
+        pending = self.claim.submit(with_entries(intent, (*self._carried, *entries)))
+        self._carried = []
+        return pending
+
+    def carry(self, entry: AnyEntry) -> None:
+        """Write this with the next row: not worth one of its own."""
+        self._carried.append(entry)
 
     async def note(self, ports: Ports, *entries: AnyEntry) -> None:
         """Write a journal row."""
@@ -77,9 +96,11 @@ class Ledger:
 
     def queue(self, ports: Ports, intent: Intent, entry: AnyEntry) -> Pending:
         """Queue a row, and see that it is written though nobody may wait for it."""
-        pending = self.claim.submit(with_entries(intent, (entry,)))
+        pending = self._submit(intent, (entry,))
         self.journal.add(entry)
         self._unawaited.append(pending)
+        if self.events.wants("saved"):
+            self._untold.append(pending)
         ports.dispatch(pending, self.claim.committer)
         return pending
 
@@ -94,20 +115,29 @@ class Ledger:
             await ports.wait(pending)
         self.check_receipts()
 
-    async def end(self, ports: Ports, entry: Ended, now: int) -> None:
+    async def end(self, ports: Ports, entry: Ended) -> None:
         """Write how the run ended."""
         error = "" if entry.status == Status.COMPLETE.value else f"{entry.type}: {entry.message}".strip(": ")
         requests = () if entry.status in FINISHED else None
         intent = Intent(journal=True, status=entry.status, error=error, requests=requests, consumed=(CANCEL,))
         await self.commit(ports, intent, entry)
         self.status = entry.status
-        details = {"seconds": (now - self.claim.found.updated_at) / 1e6}
-        await self.events.emit(entry.status, self.claim.thread_id, self.claim.log.seq, **details)
+        details = {"error": entry.type} if entry.status == Status.FAILED.value else {}
+        await self.emit(_ENDS[entry.status], **details)
 
-    async def emit(self, kind: str, **details: object) -> None:
-        """Tell listeners what this run did."""
-        if self.events.wanted:
-            await self.events.emit(kind, self.claim.thread_id, self.claim.log.seq, **details)
+    async def emit(self, kind: EventKind, content: Mapping[str, object] | None = None, /, **details: object) -> None:
+        """Tell listeners what this run did, and first what was queued without a wait."""
+        untold, self._untold = self._untold, []
+        for pending in untold:
+            await self.emit_saved(pending)
+        if self.events.wants(kind):
+            await self.events.emit(kind, self.claim.thread_id, self.claim.log.seq, content, **details)
+
+    async def emit_saved(self, pending: Pending) -> None:
+        """Tell listeners of a row that is a checkpoint."""
+        if pending.proposal is not None and self.events.wants("saved"):
+            seq, size = pending.proposal.log.seq, pending.proposal.swap.size
+            await self.events.emit("saved", self.claim.thread_id, seq, bytes=size)
 
 
 def with_entries(intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:

@@ -71,15 +71,21 @@ class Recoverer:
     async def _go_on(self, thread_id: str) -> str:
         """How a thread ended: `completed`, `open`, `suspended`, `failed` or `skipped`."""
         try:
+            end, error = await self._end_of(thread_id), ""
+        except Exception as failure:  # noqa: BLE001  it is the thread's, and kept with it
+            end, error = "failed", type(failure).__name__
+        if end != "skipped":
+            await self._store._tools.events.emit("recovered", thread_id, end=end, error=error)  # noqa: SLF001
+        return end
+
+    async def _end_of(self, thread_id: str) -> str:
+        try:
             async with self._store._run_block(thread_id, None, self._terms) as run:  # noqa: SLF001  one room
                 return await self._execute(run)
         except Suspended:
             return "suspended"
         except (LeaseHeld, Conflict, Deleted, NotFound):
             return "skipped"
-        except Exception as error:  # noqa: BLE001  it is the thread's, and kept with it
-            await self._store._tools.events.emit("recovery_failed", thread_id, error=str(error))  # noqa: SLF001
-            return "failed"
 
     async def _execute(self, run: Run) -> str:
         started = run.ledger.journal.started
@@ -101,5 +107,5 @@ class Recoverer:
     async def _give_up(self, run: Run) -> str:
         now, attempts = run.ports.now(), run.ledger.journal.attempts
         text = f"gave up: the process running it was gone after each of {attempts} attempts, with no step done"
-        await run.ledger.end(run.ports, Ended(Status.FAILED.value, encode(None), "Poisoned", text, "", now), now)
+        await run.ledger.end(run.ports, Ended(Status.FAILED.value, encode(None), "Poisoned", text, "", now))
         return "failed"

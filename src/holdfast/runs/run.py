@@ -219,6 +219,7 @@ class Run:
             )
         if effect:
             await ledger.note(self.ports, Begun(name, fingerprint, 1, now))
+        await ledger.emit("step_started", {"arguments": args}, step=name, name=name, attempt=1)
         return StepHandle(name, name, fingerprint, token, now)
 
     def in_doubt(self, key: str) -> StepHandle:
@@ -239,7 +240,8 @@ class Run:
         memo = StepDone(handle.key, handle.fingerprint, handle.name, encoded, now, took)
         intent = Intent(cause="event", metadata=packed_metadata({"step": handle.key}))
         await self.ledger.commit(self.ports, intent, memo)
-        await self.ledger.emit("step", step=handle.key, seconds=took / 1e6, attempt=1)
+        details = {"step": handle.key, "name": handle.name, "attempt": 1, "seconds": took / 1e6}
+        await self.ledger.emit("step_done", {"result": value}, **details)
 
     # Records
 
@@ -280,7 +282,6 @@ class Run:
             metadata=packed_metadata(metadata),
         )
         await self._mark(intent, name)
-        await self.ledger.emit("saved")
 
     async def append(self, path: str | Sequence[str], item: Any, key: str | None = None) -> None:
         """Append one item to the list at `path` of the state, at the same cost however long the list is."""
@@ -301,7 +302,6 @@ class Run:
             state = with_appended(self.state, where[1:], item)
             draft, leaves = draft_state(state)
             await self._mark(Intent(draft=draft, leaves=leaves, cause="event"), name)
-        await self.ledger.emit("saved")
 
     def _key_for(self, kind: str, key: str | None, content: bytes) -> str:
         """The key under which something is recorded; empty if it is to be done each time."""
@@ -313,7 +313,8 @@ class Run:
         return self.scope.ordinal(kind, fingerprint, self.ports.branch())
 
     async def _mark(self, intent: Intent, key: str) -> None:
-        await self.ledger.commit(self.ports, intent, *([Marked(key)] if key else []))
+        pending = await self.ledger.commit(self.ports, intent, *([Marked(key)] if key else []))
+        await self.ledger.emit_saved(pending)
 
     # Waiting
 
@@ -371,7 +372,7 @@ class Run:
         self.ledger.check_new("an end")
         await self.ledger.settle_all(self.ports)
         value, now = encode(result, path="result"), self.ports.now()
-        await self.ledger.end(self.ports, Ended(Status.COMPLETE.value, value, "", "", "", now), now)
+        await self.ledger.end(self.ports, Ended(Status.COMPLETE.value, value, "", "", "", now))
 
     async def fail(self, error: BaseException | str) -> None:
         """The thread has failed, for this reason. Running it again continues from its finished steps."""
@@ -379,7 +380,7 @@ class Run:
         kind = type(error).__name__ if isinstance(error, BaseException) else ""
         now = self.ports.now()
         entry = Ended(Status.FAILED.value, encode(None), kind, str(error), key_of_failure(error), now)
-        await self.ledger.end(self.ports, entry, now)
+        await self.ledger.end(self.ports, entry)
 
 
 def key_of_failure(error: object) -> str:

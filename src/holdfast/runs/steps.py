@@ -11,6 +11,7 @@ from holdfast.codec import decode, encode
 from holdfast.history.journal import Attempted, Begun, Memo, StepDone, StepError
 from holdfast.ports import Ticket
 from holdfast.records.errors import ConfigurationError, KeyReused, RunCancelled, StepFailed, StepInDoubt, StepTimeout
+from holdfast.records.event import EventKind
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import Done, NotDone, StepOptions
 from holdfast.runs.scope import Frame, Scope, current_frame
@@ -87,14 +88,19 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
         await run.ports.wait(under_way)
     memo = known_memo(run, call.key, call.fingerprint)
     if isinstance(memo, StepDone):
-        await ledger.emit("replayed", step=call.key, seconds_saved=memo.took / 1e6)
+        if ledger.events.wants("step_replayed"):
+            await ledger.emit("step_replayed", step=call.key, name=call.name, seconds_saved=memo.took / 1e6)
         return decode(memo.value)
     if isinstance(memo, StepError):
         raise failure_of(memo)
     ledger.check_new(f"step {call.key!r}")
     ticket = ledger.running[call.key] = Ticket()
+    execution = _Execution(run, call, memo)
     try:
-        return await _Execution(run, call, memo).result()
+        return await execution.result()
+    except BaseException as error:
+        await execution.left_by(error)
+        raise
     finally:
         del ledger.running[call.key]
         ticket.settle(True)
@@ -110,6 +116,17 @@ class _Execution:
         self._attempt = 0 if memo is None else memo.attempt
         self._started_at = run.ports.now()
         self._key = idempotency_key_of(run, call.key)
+        self._is_open = False
+
+    async def _tell(self, kind: EventKind, content: Mapping[str, object] | None = None, /, **details: object) -> None:
+        self._is_open = kind == "step_started"
+        common = {"step": self._call.key, "name": self._call.name}
+        await self._run.ledger.emit(kind, content, **common, **details)
+
+    async def left_by(self, error: BaseException) -> None:
+        """The step is left without an end of its own: cancelled, suspended, or its result could not be stored."""
+        if self._is_open:
+            await self._tell("step_stopped", attempt=self._attempt, error=type(error).__name__)
 
     async def result(self) -> Any:
         memo = self._memo
@@ -129,7 +146,8 @@ class _Execution:
                 now = self._run.ports.now()
                 begun = Begun(self._call.key, self._call.fingerprint, self._attempt, now)
                 await self._run.ledger.note(self._run.ports, begun)
-            await self._run.ledger.emit("step_started", step=self._call.key, attempt=self._attempt)
+            given = {"arguments": self._call.arguments, "named": dict(self._call.named)}
+            await self._tell("step_started", given, attempt=self._attempt)
             try:
                 value = await self._invoke()
             except Exception as error:
@@ -162,12 +180,13 @@ class _Execution:
             memo = StepError(call.key, call.fingerprint, call.name, kind, message, self._attempt, now)
             metadata = packed_metadata({"step": call.key, "error": kind})
             await self._run.ledger.commit(ports, Intent(cause="error", metadata=metadata), memo)
-            await self._run.ledger.emit("step_failed", step=call.key, error=kind)
+            await self._tell("step_failed", attempt=self._attempt, error=kind)
             raise failure_of(memo) from error
-        due = now + round(call.options.wait_after(self._attempt) * 1e6)
+        wait = call.options.wait_after(self._attempt)
+        due = now + round(wait * 1e6)
         attempted = Attempted(call.key, call.fingerprint, self._attempt, kind, message, due, now)
         await self._run.ledger.note(ports, attempted)
-        await self._run.ledger.emit("retry", step=call.key, attempt=self._attempt, error=kind)
+        await self._tell("step_retried", attempt=self._attempt, error=kind, wait_seconds=wait)
         await self._wait_until(due)
 
     async def _wait_until(self, due: int) -> None:
@@ -182,7 +201,7 @@ class _Execution:
         now = ports.now()
         memo = StepDone(call.key, call.fingerprint, call.name, encoded, now, max(now - self._started_at, 0))
         await self._run.ledger.commit(ports, Intent(cause="event", metadata=packed_metadata({"step": call.key})), memo)
-        await self._run.ledger.emit("step", step=call.key, seconds=memo.took / 1e6, attempt=self._attempt)
+        await self._tell("step_done", {"result": value}, attempt=self._attempt, seconds=memo.took / 1e6)
         return value
 
     # Doubt
@@ -191,7 +210,7 @@ class _Execution:
         """Done with the value, or anything else to execute it (again, with the same key)."""
         options = self._call.options
         policy = options.on_doubt or ("retry" if takes_key(self._call.function) else "fail")
-        await self._run.ledger.emit("in_doubt", step=self._call.key, policy=policy)
+        await self._tell("step_in_doubt", policy=policy)
         if policy == "verify":
             return await self._verify()
         if policy == "ask":

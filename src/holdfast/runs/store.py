@@ -149,5 +149,5 @@ class Store(Archive):
         now = self._ports.now()
         parsed = RequestId.parse(request_id)
         request = await self._ports.perform(leave_answer, self._reader, parsed, choice, value, by, comment, now)
-        await self._events.emit("answered", parsed.thread_id, 0, request=request_id, choice=choice, by=by)
+        await self._events.emit("answered", parsed.thread_id, 0, request=request_id, name=request.name)
         return request

@@ -1,7 +1,20 @@
 """Where threads are kept. `Backend` is the interface to write a store of one's own; drivers are loaded when used."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from holdfast.stores.backend import Backend, Busy, Listing
-from holdfast.stores.objects import ObjectBackend, Objects
 from holdfast.stores.store import Store
+
+if TYPE_CHECKING:
+    from holdfast.stores.objects import ObjectBackend, Objects
+
+
+def __getattr__(name: str) -> Any:
+    """Load the object backend at its first use: a program that resumes an embedded store starts without it."""
+    if name not in {"ObjectBackend", "Objects"}:
+        raise AttributeError(f"module 'holdfast.stores' has no attribute {name!r}")
+    return getattr(import_module("holdfast.stores.objects"), name)
+
 
 __all__ = ["Backend", "Busy", "Listing", "ObjectBackend", "Objects", "Store"]

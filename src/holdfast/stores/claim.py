@@ -74,6 +74,11 @@ class Claim:
         if self.failure is not None:
             raise self.failure
 
+    @property
+    def given_back(self) -> bool:
+        """True once the release is on its way: there is no lease to keep any more."""
+        return not self.writer.seen.head.owner
+
     # Writing
 
     def submit(self, intent: Intent) -> Pending:

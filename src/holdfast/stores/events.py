@@ -1,12 +1,13 @@
-"""Telling whoever listens what happened. A listener that fails is logged, and changes nothing."""
+"""Telling whoever listens, and the log, what happened. A listener that fails is logged, and changes nothing."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.ports import Ports
 from holdfast.records.errors import ConfigurationError
-from holdfast.records.reports import Event
+from holdfast.records.event import EVENTS, Event, EventKind
+from holdfast.records.retention import Freed
 
 logger = logging.getLogger("holdfast")
 
@@ -16,33 +17,58 @@ class Events:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._callbacks: list[Callable[[Event], Any]] = []
+        self._listeners: list[tuple[Callable[[Event], Any], bool]] = []
+        self.trace_context: Callable[[], str] = str
+        """Names the trace a run belongs to, to be kept with its thread; nothing unless telemetry is on."""
 
-    def subscribe(self, callback: Callable[[Event], Any]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[Event], Any], *, content: bool = False) -> Callable[[], None]:
         """Add a listener; the function returned removes it."""
         if not callable(callback):
             raise ConfigurationError(f"callback={callback!r} cannot be called: a function of one event")
-        self._callbacks.append(callback)
+        listener = (callback, content)
+        self._listeners.append(listener)
 
         def unsubscribe() -> None:
-            if callback in self._callbacks:
-                self._callbacks.remove(callback)
+            if listener in self._listeners:
+                self._listeners.remove(listener)
 
         return unsubscribe
 
-    @property
-    def wanted(self) -> bool:
-        """False if an event would reach nobody."""
-        return bool(self._callbacks) or logger.isEnabledFor(logging.DEBUG)
+    def wants(self, kind: EventKind) -> bool:
+        """False if an event of this kind would reach nobody."""
+        return bool(self._listeners) or logger.isEnabledFor(EVENTS[kind].level)
 
-    async def emit(self, kind: str, thread_id: str, seq: int = 0, **details: object) -> None:
-        """Tell every listener, in the order they subscribed."""
-        logger.debug("%s %s@%d", kind, thread_id, seq)
-        if not self._callbacks:
+    async def emit(
+        self,
+        kind: EventKind,
+        thread_id: str,
+        seq: int = 0,
+        content: Mapping[str, object] | None = None,
+        /,
+        **details: object,
+    ) -> None:
+        """Write it to the log and tell every listener, in the order they subscribed."""
+        log_event(kind, thread_id, seq, details)
+        if not self._listeners:
             return
         event = Event(kind=kind, thread_id=thread_id, seq=seq, details=details)
-        for callback in tuple(self._callbacks):
+        full = Event(kind=kind, thread_id=thread_id, seq=seq, details=details, content=dict(content or {}))
+        for callback, with_content in tuple(self._listeners):
             try:
-                await self._ports.call(callback, event)
+                await self._ports.call(callback, full if with_content else event)
             except Exception:
                 logger.exception("an event listener failed at %s %s", kind, thread_id)
+
+
+def log_event(kind: EventKind, thread_id: str, seq: int, details: Mapping[str, object]) -> None:
+    """One record of the logger `holdfast`, with the fields `event`, `thread_id`, `seq` and `details`."""
+    level = EVENTS[kind].level
+    if logger.isEnabledFor(level):
+        words = "".join(f" {name}={value}" for name, value in details.items() if value not in ("", None))
+        fields = {"event": kind, "thread_id": thread_id, "seq": seq, "details": dict(details)}
+        logger.log(level, "%s %s@%d%s", kind, thread_id, seq, words, extra=fields)
+
+
+def pruned_details(freed: Freed, *, dry_run: bool) -> dict[str, object]:
+    """The details of a `pruned` event."""
+    return {"threads": freed.threads, "checkpoints": freed.checkpoints, "bytes": freed.bytes, "dry_run": dry_run}

@@ -57,6 +57,8 @@ class Heartbeat:
             try:
                 claim.tend(self._ports.now())
             except HoldfastError as error:
+                if claim.given_back:
+                    continue
                 logger.warning("the lease of %r was not renewed: %s", claim.thread_id, error)
         shortest = min(claim.lease for claim in claims) / 1e6
         return min(max(shortest / 4, SHORTEST_SECONDS), LONGEST_SECONDS)

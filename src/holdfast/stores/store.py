@@ -28,8 +28,9 @@ from holdfast.records.errors import (
     StoreClosed,
     UnstorableValue,
 )
+from holdfast.records.event import Event
 from holdfast.records.identity import MAX_ID_BYTES, CheckpointId
-from holdfast.records.reports import Event, Guarantee, Report, Stats
+from holdfast.records.reports import Guarantee, Report, Stats
 from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, STATUS_WORDS, Cause, Phase, Status
@@ -37,7 +38,7 @@ from holdfast.stores.backend import Backend
 from holdfast.stores.backup import back_up
 from holdfast.stores.bundle import export_thread, import_thread
 from holdfast.stores.committer import Committer
-from holdfast.stores.events import Events
+from holdfast.stores.events import Events, pruned_details
 from holdfast.stores.listing import Listings, thread_info
 from holdfast.stores.pages import AsyncPage
 from holdfast.stores.reader import Loaded, Reader
@@ -188,8 +189,8 @@ class Store:
         outcome = await self._saver.commit(thread, intent)
         if isinstance(outcome, Recorded):
             return self._recorded_checkpoint(thread, intent, outcome)
-        if self._events.wanted:
-            await self._events.emit("saved", outcome.log.binding.thread_id, outcome.log.seq)
+        if self._events.wants("saved"):
+            await self._events.emit("saved", outcome.log.binding.thread_id, outcome.log.seq, bytes=outcome.swap.size)
         return _checkpoint(outcome.log, outcome.meta)
 
     def _recorded_checkpoint(self, thread: bytes, intent: Intent, recorded: Recorded) -> Checkpoint:
@@ -443,7 +444,7 @@ class Store:
         freed = Freed()
         for thread in await self._ports.perform(self._listings.all_threads):
             freed += await self._ports.perform(self._upkeep.prune, thread, policy, self._ports.now(), dry_run=dry_run)
-        await self._events.emit("pruned", "", 0, dry_run=dry_run, bytes=freed.bytes)
+        await self._events.emit("pruned", "", 0, **pruned_details(freed, dry_run=dry_run))
         return freed
 
     async def stats(self) -> Stats:
@@ -501,9 +502,12 @@ class Store:
             changed += await self._ports.perform(self._upkeep.rotate, thread)
         return changed
 
-    def on_event(self, callback: Callable[[Event], Any]) -> Callable[[], None]:
-        """Call back after everything that happens through this handle. Returns a function that ends it."""
-        return self._events.subscribe(callback)
+    def on_event(self, callback: Callable[[Event], Any], *, content: bool = False) -> Callable[[], None]:
+        """Call back after everything that happens through this handle. Returns a function that ends it.
+
+        Events tell names, numbers and ids; with `content` also the arguments and results of steps.
+        """
+        return self._events.subscribe(callback, content=content)
 
 
 _pin = pinned

@@ -9,6 +9,7 @@ from holdfast.ports import Signal
 from holdfast.records.arguments import duration_us
 from holdfast.records.errors import ConfigurationError, HoldfastError
 from holdfast.records.retention import Freed, Retention
+from holdfast.stores.events import log_event, pruned_details
 from holdfast.stores.listing import Listings
 from holdfast.stores.upkeep import Upkeep
 
@@ -50,5 +51,5 @@ class Sweeper:
         freed = Freed()
         for thread in self._listings.all_threads():
             freed += self._upkeep.prune(thread, self._retention, time.time_ns() // 1000, dry_run=False)
-        logger.info("swept: %s", freed)
+        log_event("pruned", "", 0, pruned_details(freed, dry_run=False))
         return freed

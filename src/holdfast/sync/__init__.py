@@ -46,8 +46,9 @@ from holdfast.records.errors import (
     UnknownType,
     UnstorableValue,
 )
+from holdfast.records.event import Event
 from holdfast.records.outcome import Outcome, Recovery
-from holdfast.records.reports import Event, Guarantee, Problem, Report, Stats
+from holdfast.records.reports import Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import Lease, ThreadInfo

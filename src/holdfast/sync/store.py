@@ -8,9 +8,10 @@ from typing import Any, Self, TypeVar, Unpack
 from holdfast.codec.keys import KeyRing
 from holdfast.ports import BlockingPorts, run_blocking
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
+from holdfast.records.event import Event
 from holdfast.records.outcome import Recovery
 from holdfast.records.page import Page as _Page
-from holdfast.records.reports import Event, Guarantee, Report, Stats
+from holdfast.records.reports import Guarantee, Report, Stats
 from holdfast.records.request import Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import ThreadInfo
@@ -257,9 +258,9 @@ class Store:
         """See `holdfast.Store.answer`."""
         return run_blocking(self._store.answer(request_id, choice, value, by=by, comment=comment))
 
-    def on_event(self, callback: Callable[[Event], Any]) -> Callable[[], None]:
+    def on_event(self, callback: Callable[[Event], Any], *, content: bool = False) -> Callable[[], None]:
         """See `holdfast.Store.on_event`; the callback must be a plain function."""
-        return self._store.on_event(callback)
+        return self._store.on_event(callback, content=content)
 
 
 def _blocking(shared: Shared, options: Options) -> AwaitableStore:

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.codec.keys import KeyRing
 from holdfast.records.errors import ConfigurationError, Corrupt, InvalidId, KeyUnavailable, StoreClosed
-from holdfast.records.reports import Event
+from holdfast.records.event import Event
 from holdfast.records.retention import Retention
 from holdfast.stores.backend import Backend
 from holdfast.testing.conformance.store_kit import EVERYTHING, StoreKit, raises, seqs
