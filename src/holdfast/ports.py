@@ -56,6 +56,8 @@ class Guard(Protocol):
 
 _guards: "WeakSet[Guard]" = WeakSet()
 _guarding: list[Guard] = []
+_forking = Lock()
+"""One fork at a time: the guards in hand are those of one."""
 
 
 def hold_during_fork(guard: Guard) -> None:
@@ -64,6 +66,7 @@ def hold_during_fork(guard: Guard) -> None:
 
 
 def _before_fork() -> None:
+    _forking.acquire()
     for guard in list(_guards):
         guard.acquire()
         _guarding.append(guard)
@@ -72,11 +75,12 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     while _guarding:
         _guarding.pop().release()
+    _forking.release()
 
 
 def _after_fork() -> None:
-    global _settling  # noqa: PLW0603  the child must not wait for a lock that nobody will release
-    _settling = Lock()
+    global _settling, _forking  # the child must not wait for locks that nobody will release
+    _settling, _forking = Lock(), Lock()
     _guarding.clear()
     for forkable in list(_forkables):
         forkable.after_fork()

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Lock, RLock
+from threading import RLock
 
 from holdfast.ports import hold_during_fork, reset_after_fork
 from holdfast.records.errors import (
@@ -27,6 +27,7 @@ from holdfast.records.errors import (
 )
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Busy
+from holdfast.stores.resting import Pool
 from holdfast.stores.sql import migrations
 from holdfast.stores.sqlite_pages import has_log, is_cut_short, size_of
 
@@ -39,8 +40,11 @@ _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 
 
 logger = logging.getLogger("holdfast")
-_inherited: list[sqlite3.Connection | None] = []
+_inherited: list[object] = []
 """Connections of a parent process: referred to, so that the child never closes them."""
+_not_ours: set[str] = set()
+"""Files that a parent process was using while it forked: this one cannot lock them."""
+REST_SECONDS = 10
 ODDITIES = (UnicodeDecodeError, MemoryError, OverflowError, TypeError, ValueError)
 """What a damaged file can make Python's sqlite3 raise beside its own errors: text, types and lengths that cannot be."""
 
@@ -63,30 +67,62 @@ class SQLiteFile:
         self.path = path if path == MEMORY else os.path.realpath(path)
         self.durability = durability
         self._lock = RLock()
-        self._readers: list[sqlite3.Connection] = []
-        self._readers_lock = Lock()
+        self._readers = Pool(self._connect_reader)
         self._writer: sqlite3.Connection | None = None
         self._gate = -1
         self._process = 0
         self._pages = 0
+        self._writing = 0
+        self._at_rest = True
         self._closed = False
         reset_after_fork(self)
-        hold_during_fork(self._lock)
+        hold_during_fork(self)
+
+    def acquire(self) -> bool:
+        """Before a fork: wait for reads and writes, and close every connection. Both processes open it anew.
+
+        SQLite keeps the locks of a process in its memory, where a child would find its parent's and believe to have
+        them too: it would wait for itself, or others would take its log away while it writes.
+        """
+        self._at_rest = False
+        try:
+            is_quiet = self._readers.rest(REST_SECONDS)
+            self._lock.acquire()
+        except BaseException:
+            self._readers.resume()
+            raise
+        if not self.in_memory:
+            self._at_rest = is_quiet and not self._writing and self._disconnect()
+            if not self._at_rest:
+                logger.warning("%s is in use while this process forks; the child cannot use it", self.path)
+        return True
+
+    def _disconnect(self) -> bool:
+        try:
+            with self._passing():
+                self._close_all()
+        except (sqlite3.Error, OSError) as error:
+            logger.warning("SQLite could not close %s: %s", self.path, error)
+            return False
+        self._close_gate()
+        self._process = 0
+        return True
+
+    def release(self) -> None:
+        """After a fork, in the parent."""
+        self._lock.release()
+        self._readers.resume()
 
     def after_fork(self) -> None:
-        """In a forked child: the parent's connections are not ours to use, nor to close.
-
-        SQLite keeps its locks in the memory of the process, so a child made in the middle of a write could never write:
-        that is why the fork waits for the lock above.
-        """
+        """In a forked child: begin anew. Connections of the parent are not ours to use, nor to close."""
         self._lock = RLock()
-        self._readers_lock = Lock()
-        hold_during_fork(self._lock)
         if self.in_memory:
             self._process = os.getpid() if self._process else 0
             return
-        _inherited.extend((*self._readers, self._writer))
-        self._readers, self._writer, self._process = [], None, 0
+        if not self._at_rest:
+            _inherited.append((self._readers, self._writer))
+            _not_ours.add(self.path)
+        self._readers, self._writer, self._process = Pool(self._connect_reader), None, 0
         self._close_gate()
 
     @property
@@ -100,6 +136,11 @@ class SQLiteFile:
             self._check_open()
             if self._process == os.getpid():
                 return
+            if self.path in _not_ours:
+                raise StoreUnavailable(
+                    f"{self.path} was being read or written while this process was forked, so that it cannot be locked"
+                    " here; fork while no call is under way, or start the process another way"
+                )
             try:
                 self._create()
             except (sqlite3.Error, *ODDITIES) as error:
@@ -195,6 +236,7 @@ class SQLiteFile:
             if self._process != os.getpid() or self._closed:
                 self.open()
             self._pass(wait=wait)
+            self._writing += 1
         except BaseException:
             self._lock.release()
             raise
@@ -210,6 +252,7 @@ class SQLiteFile:
         except sqlite3.Error as error:
             logger.warning("SQLite could not checkpoint: %s; it is tried again later", error)
         finally:
+            self._writing -= 1
             if self._gate >= 0:
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
             self._lock.release()
@@ -258,26 +301,22 @@ class SQLiteFile:
             with self.writing() as connection:
                 yield connection
             return
-        connection = self._borrow()
+        connection = self._readers.take()
         try:
             yield connection
         finally:
-            with self._readers_lock:
-                self._readers.append(connection)
+            self._readers.give(connection)
 
-    def _borrow(self) -> sqlite3.Connection:
+    def _connect_reader(self) -> sqlite3.Connection:
         # Only to open: a reader must not wait for the writer's lock.
         if self._process != os.getpid() or self._closed:
             self.open()
-        with self._readers_lock:
-            if self._readers:
-                return self._readers.pop()
         connection = self._connect()
         connection.execute("PRAGMA query_only = 1")
         return connection
 
     def close(self) -> None:
-        """Fold the log into the database and close every connection, under the gate."""
+        """Close every connection, under the gate. The last one of all processes folds the log into the database."""
         with self._lock:
             if self._process == os.getpid() and not self._closed:
                 with self._passing():
@@ -286,14 +325,10 @@ class SQLiteFile:
             self._closed = True
 
     def _close_all(self) -> None:
-        with self._readers_lock:
-            for connection in self._readers:
-                connection.close()
-            self._readers = []
+        for connection in self._readers.drain():
+            connection.close()
         if self._writer is not None:
             # On a damaged file or a full disk the log stays beside the file, and the next open reads it.
-            with suppress(sqlite3.Error):
-                self.checkpoint("TRUNCATE")
             self._writer.close()
             self._writer = None
 
