@@ -22,7 +22,7 @@ from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, roll_back,
 logger = logging.getLogger("holdfast")
 
 SEQ_BITS = 28
-NUMBER_BITS = 35
+NUMBER_BITS = 28
 WINDOW = 16
 HEAD_SEQ = (1 << SEQ_BITS) - 1
 """The seq under which a thread's head is kept, behind all its rows."""

@@ -1,4 +1,4 @@
--- The first schema. Threads have a number: a hash of their key below 2^35, moved up past the numbers taken by others.
+-- The first schema. Threads have a number: a hash of their key below 2^28, moved up past the numbers taken by others.
 -- A row's id is number << 28 | seq, so a thread's rows lie together, in order, and need no index; its keyframe is `back`
 -- rows before it. The head is kept behind the last row, under the largest seq of all: so it shares a page with the
 -- newest rows, and a commit writes one page.
