@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from hashlib import sha256
 
 import pytest
 from hypothesis import given, settings
@@ -135,9 +136,16 @@ def test_a_bomb_is_refused_before_it_expands() -> None:
         Seal(limits=Limits(size=100)).unseal(Seal().seal(TEXT, b""), b"", record="r")
 
 
+def test_what_is_sealed_densely_takes_less_room_and_is_read_the_same() -> None:
+    words = b"".join(sha256(bytes((at % 251,))).hexdigest()[: at % 60].encode() for at in range(4000))
+    dense, plain = (Seal().seal(words, b"", dense=dense) for dense in (True, False))
+    assert len(dense) < len(plain)
+    assert Seal().unseal(dense, b"", record="r") == Seal().unseal(plain, b"", record="r") == words
+
+
 def test_a_bomb_that_hides_its_size_is_refused() -> None:
     compression.compress(b"")
-    compressor = compression._spare.pop()
+    compressor = compression._spares[compression._LEVEL].pop()
     hidden = compressor.compress(bytes(10_000)) + compressor.flush()
     with pytest.raises(Corrupt, match="do not tell their length"):
         Seal().unseal(b"\x33" + hidden, b"", record="r")

@@ -61,9 +61,12 @@ class Seal:
         """True if the seal encrypts, and refuses what is not encrypted."""
         return self._cipher is not None
 
-    def seal(self, data: bytes, identity: bytes) -> bytes:
-        """The sealed bytes of a record. `identity` must be given again, the same, to `unseal` them."""
-        tag, body = self._packed(data)
+    def seal(self, data: bytes, identity: bytes, *, dense: bool = False) -> bytes:
+        """The sealed bytes of a record. `identity` must be given again, the same, to `unseal` them.
+
+        `dense` takes more time to compress them, for less room.
+        """
+        tag, body = self._packed(data, dense)
         if self._cipher is None or self._entropy is None:
             return tag + body
         tag, nonce = _ENCRYPTED[tag], self._entropy(NONCE_SIZE)
@@ -90,12 +93,12 @@ class Seal:
 
         return compression.decompress(body, self._limits, record)
 
-    def _packed(self, data: bytes) -> tuple[bytes, bytes]:
+    def _packed(self, data: bytes, dense: bool) -> tuple[bytes, bytes]:
         """Compressed if that saves a sixteenth at least, and if it could be read back within the limits."""
         if self._compress and len(data) >= COMPRESS_FROM:
             from holdfast.codec import compression
 
-            frame = compression.compress(data)
+            frame = compression.compress(data, dense=dense)
             is_worth_it = len(frame) <= len(data) - len(data) // 16
             if is_worth_it and compression.may_expand(len(frame), len(data), self._limits):
                 return _ZSTD, frame

@@ -28,8 +28,8 @@ class Seal(Protocol):
         """True if unsealed bytes are refused."""
         ...
 
-    def seal(self, data: bytes, identity: bytes) -> bytes:
-        """The sealed bytes."""
+    def seal(self, data: bytes, identity: bytes, *, dense: bool = False) -> bytes:
+        """The sealed bytes; `dense` takes more time for less room."""
         ...
 
     def unseal(self, data: bytes, identity: bytes, *, record: str) -> bytes:
@@ -77,12 +77,12 @@ class Binding:
             return data[1:]
         return self._seal.unseal(data, self._associated(seq, kind), record=self.row_name(seq))
 
-    def seal_blob(self, data: bytes, seq: int) -> tuple[bytes, bytes]:
+    def seal_blob(self, data: bytes, seq: int, *, dense: bool = False) -> tuple[bytes, bytes]:
         """A blob first written by row `seq`: its id, and its stored bytes.
 
         The id begins with the seq, so a blob is never written twice under one id, and sweeping is free of races.
         """
-        stored = self._seal.seal(data, self.identity + BLOB)
+        stored = self._seal.seal(data, self.identity + BLOB, dense=dense)
         return self._blob_id(stored, seq.to_bytes(SEQ_BYTES, "big")), stored
 
     def unseal_blob(self, blob: bytes, stored: bytes | None) -> bytes:

@@ -129,8 +129,11 @@ class Revision:
         self._inserted += len(data)
         return data if len(data) < self._log.tuning.inline_max else self._insert(data)
 
-    def _insert(self, data: bytes) -> Ref:
-        blob, stored = self._log.binding.seal_blob(data, self._log.seq + 1)
+    def _pack(self, data: bytes) -> Ref:
+        return self._insert(data, dense=True)
+
+    def _insert(self, data: bytes, *, dense: bool = False) -> Ref:
+        blob, stored = self._log.binding.seal_blob(data, self._log.seq + 1, dense=dense)
         self.blobs[blob] = stored
         return Ref(blob, 0, len(data), len(data), len(stored))
 
@@ -154,7 +157,7 @@ class Revision:
         return is_due(log.tuning, log.seq + 1 - log.base, log.row_bytes, log.manifest, self._inserted, size)
 
     def _write_keyframe(self, meta: bytes, newest: int, fresh: bool) -> Written:
-        self.document = repack(self.document, self._log.tuning, self._insert, copy_all=fresh)
+        self.document = repack(self.document, self._log.tuning, self._insert if fresh else self._pack, copy_all=fresh)
         cells: list[CellScript] = [
             (index, cell.kind, cell.count, list(cell.pieces.all())) for index, cell in enumerate(self.document.values())
         ]
