@@ -33,6 +33,9 @@ class Wrong(NamedTuple):
 THREAD = Wrong("thread_id", (*NOT_A_STR, None, "", "\ud800", "x" * 600), InvalidId, "thread id")
 CHECKPOINT = Wrong("checkpoint_id", (*NOT_A_STR, None), InvalidId, "checkpoint id")
 LIMIT = Wrong("limit", (*NOT_AN_INT, None, 0, -1, 10**9))
+CURSOR = Wrong("cursor", (5, 1.5, b"x", "nonsense", "", [], object()))
+LABELS = Wrong("labels", NOT_LABELS, UnstorableValue, "label")
+LEASE = Wrong("lease", (*NOT_A_DURATION, None, 0))
 PATH = Wrong("path", NOT_A_PATH)
 KEYS = Wrong("keys", NOT_KEYS)
 TO = Wrong("to", (*NOT_A_STR, "", "\ud800", "x" * 600), InvalidId, "thread id")
@@ -42,7 +45,7 @@ METHODS: dict[str, tuple[Wrong, ...]] = {
         THREAD,
         Wrong("state", (object(), {"a": object()}, {1, object()}), UnstorableValue),
         Wrong("metadata", (*NOT_A_MAPPING, {1: "a"}, {"a": object()}), UnstorableValue),
-        Wrong("labels", NOT_LABELS, UnstorableValue, "label"),
+        LABELS,
         Wrong("phase", (*NOT_A_STR, "nonsense")),
         Wrong("cause", (*NOT_A_STR, None, "nonsense")),
         Wrong("status", (*NOT_A_STR, None, "nonsense")),
@@ -65,8 +68,8 @@ METHODS: dict[str, tuple[Wrong, ...]] = {
     ),
     "threads": (
         Wrong("status", (5, True, b"idle", "nonsense", ["nonsense"], [5], [None], object())),
-        Wrong("labels", NOT_LABELS, UnstorableValue, "label"),
-        Wrong("cursor", (5, 1.5, b"x", "nonsense", "", [], object())),
+        LABELS,
+        CURSOR,
         LIMIT,
     ),
     "thread": (THREAD,),
@@ -87,6 +90,15 @@ METHODS: dict[str, tuple[Wrong, ...]] = {
     "import_": (PATH, TO, KEYS),
     "backup": (PATH,),
     "on_event": (Wrong("callback", (None, 5, "print")),),
+    "run": (THREAD, LABELS, LEASE, Wrong("wait", NOT_A_DURATION)),
+    "recover": (Wrong("handler", (5, "print")), LABELS, Wrong("max_attempts", (*NOT_AN_INT, None, 0)), LEASE),
+    "cancel": (THREAD,),
+    "requests": (Wrong("status", (5, b"open", "nonsense", ["open"])), CURSOR, LIMIT),
+    "answer": (
+        Wrong("request_id", (*NOT_A_STR, None), InvalidId, "request id"),
+        Wrong("request_id", ("", "x", "x#", "x#1", "x@1.ff"), NotFound, "request id"),
+        *(Wrong(argument, NOT_A_STR) for argument in ("choice", "by", "comment")),
+    ),
 }
 OPENING: dict[str, tuple[Wrong, ...]] = {
     "open": (
@@ -141,6 +153,7 @@ def right_arguments(method: Callable[..., Any], first: sync.Checkpoint, path: st
         "path": path,
         "item": 1,
         "seq": 1,
+        "request_id": "t#1.ff",
         **dict.fromkeys(("checkpoint_id", "checkpoint_id_a", "checkpoint_id_b"), first.id),
     }
     needed = [

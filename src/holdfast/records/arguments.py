@@ -1,7 +1,7 @@
 """What a caller hands in, checked before anything is done with it: each refusal names the argument."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from os import PathLike, fspath
 from typing import Any
@@ -36,6 +36,13 @@ def mapping_or_none(value: object, name: str) -> Mapping[str, Any] | None:
     """A mapping, or None."""
     if value is not None and not isinstance(value, Mapping):
         raise ConfigurationError(f"{name}={value!r}: a mapping, or None")
+    return value
+
+
+def function_or_none(value: object, name: str) -> Callable[..., Any] | None:
+    """What can be called, or None."""
+    if value is not None and not callable(value):
+        raise ConfigurationError(f"{name}={value!r} cannot be called: a function, or None")
     return value
 
 

@@ -58,10 +58,10 @@ class Terms(NamedTuple):
 
     def check(self) -> None:
         """`ConfigurationError` for terms that make no sense."""
-        if seconds(self.lease) < SHORTEST_LEASE:
+        if seconds(self.lease, "lease") < SHORTEST_LEASE:
             raise ConfigurationError(f"lease={self.lease}: the shortest is {SHORTEST_LEASE} s")
         if self.wait is not None:
-            seconds(self.wait)
+            seconds(self.wait, "wait")
 
 
 class RunBlock:

@@ -6,8 +6,8 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from holdfast.records.arguments import duration_us
 from holdfast.records.errors import ConfigurationError
-from holdfast.records.retention import microseconds
 
 OnDoubt: TypeAlias = Literal["retry", "verify", "ask", "fail"]
 Backoff: TypeAlias = float | timedelta | Callable[[int], float | timedelta]
@@ -57,20 +57,15 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def timeout_seconds(self) -> float | None:
         """The time limit of one attempt."""
-        return None if self.timeout is None else seconds(self.timeout)
+        return None if self.timeout is None else seconds(self.timeout, "timeout")
 
     def wait_after(self, attempt: int) -> float:
         """Seconds to wait after that many failed attempts."""
         if self.backoff is None:
             return float(min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT))
-        return seconds(self.backoff(attempt) if callable(self.backoff) else self.backoff)
+        return seconds(self.backoff(attempt) if callable(self.backoff) else self.backoff, "backoff")
 
 
-def seconds(duration: timedelta | float) -> float:
-    """A duration as seconds, or a clear refusal."""
-    if isinstance(duration, bool) or not isinstance(duration, int | float | timedelta):
-        raise ConfigurationError(f"{duration!r} is not a duration; give seconds or a timedelta")
-    value = microseconds(duration) / 1e6
-    if value < 0:
-        raise ConfigurationError(f"{duration!r} is negative")
-    return value
+def seconds(duration: timedelta | float, name: str = "duration") -> float:
+    """A duration as seconds, or a clear refusal that names it."""
+    return duration_us(duration, name) / 1e6

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.history.journal import Journal
+from holdfast.records.arguments import function_or_none, whole_number
 from holdfast.records.errors import ConfigurationError, LeaseHeld, NotFound, RunCancelled
 from holdfast.records.identity import RequestId
 from holdfast.records.outcome import Recovery
@@ -69,9 +70,10 @@ class Store(Archive):
         without getting anywhere ends as failed.
         """
         await self._open()
-        if type(max_attempts) is not int or max_attempts < 1:
-            raise ConfigurationError(f"max_attempts={max_attempts!r}: at least 1")
-        recoverer = Recoverer(self, handler, Terms(lease, wait=0, keyed=handler is None), max_attempts)
+        whole_number(max_attempts, "max_attempts", least=1)
+        terms = Terms(lease, wait=0, keyed=function_or_none(handler, "handler") is None)
+        terms.check()
+        recoverer = Recoverer(self, handler, terms, max_attempts)
         return await recoverer.recover(check_labels(labels) or {})
 
     async def cancel(self, thread_id: str) -> None:
@@ -148,6 +150,9 @@ class Store(Archive):
         await self._open()
         now = self._ports.now()
         parsed = RequestId.parse(request_id)
+        for name, given in (("choice", choice), ("by", by), ("comment", comment)):
+            if given is not None and not isinstance(given, str):
+                raise ConfigurationError(f"{name}={given!r}: a str")
         request = await self._ports.perform(leave_answer, self._reader, parsed, choice, value, by, comment, now)
         await self._events.emit("answered", parsed.thread_id, 0, request=request_id, name=request.name)
         return request

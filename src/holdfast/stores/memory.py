@@ -124,6 +124,7 @@ class MemoryBackend:
         limit: int,
     ) -> Listing:
         """See `Backend.threads`: newest created first."""
+        before = None if cursor is None else int(cursor)
         with self._lock:
             self._check_open()
             found = [
@@ -132,7 +133,7 @@ class MemoryBackend:
                 if thread.startswith(prefix) and matches(kept.head, statuses, labels)
             ]
         found.sort(reverse=True)
-        found = [entry for entry in found if cursor is None or entry[0] < int(cursor)]
+        found = [entry for entry in found if before is None or entry[0] < before]
         page = found[:limit]
         return Listing([(thread, head) for _, thread, head in page], str(page[-1][0]) if len(found) > limit else None)
 

@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from holdfast.codec.keys import KeyRing
 from holdfast.ports import BlockingPorts, run_blocking
+from holdfast.records.arguments import function_or_none
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
 from holdfast.records.event import Event
 from holdfast.records.outcome import Recovery
@@ -241,7 +242,8 @@ class Store:
         lease: timedelta | float = 30,
     ) -> Recovery:
         """See `holdfast.Store.recover`; the handler gets a blocking run."""
-        inner = None if handler is None else lambda run: handler(Run(run))
+        called = function_or_none(handler, "handler")
+        inner = None if called is None else lambda run: called(Run(run))
         return run_blocking(self._store.recover(inner, labels=labels, max_attempts=max_attempts, lease=lease))
 
     def cancel(self, thread_id: str) -> None:
