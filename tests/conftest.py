@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("holdfast.testing")  # before its first import, hence the order
+pytest.register_assert_rewrite(  # before their first import, hence the order; the package holds pytest's own plugin
+    "holdfast.testing.conformance", "holdfast.testing.driver", "holdfast.testing.exact", "holdfast.testing.past"
+)
 
 from holdfast import sync  # noqa: E402
 from kinds import EVERY_KIND, ON_DISK, open_store  # noqa: E402

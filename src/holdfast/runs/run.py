@@ -6,21 +6,22 @@ from typing import Any, TypeVar, overload
 
 from holdfast.codec import decode, encode
 from holdfast.history.draft import STATE, draft_state
+from holdfast.history.draft import fingerprint as draft_fingerprint
 from holdfast.history.journal import Begun, Ended, Marked, Recorded, Slept, StepDone, StepError
 from holdfast.history.opening import is_key
 from holdfast.history.restore import read_state
 from holdfast.ports import Ports
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import ConfigurationError, StepFailed, StepInDoubt, UnstorableValue
+from holdfast.records.errors import ConfigurationError, StepInDoubt, UnstorableValue
 from holdfast.records.identity import CheckpointId
 from holdfast.records.request import Answer
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, Cause, Phase, Status
 from holdfast.runs import asking
+from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import Ledger, packed_metadata
 from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions, seconds
 from holdfast.runs.scope import Scope, current_frame, fingerprint_of
 from holdfast.runs.steps import StepCall, StepHandle, failure_of, idempotency_key_of, known_memo, perform_step
-from holdfast.runs.suspension import Suspension
 from holdfast.stores.claim import Pending
 from holdfast.stores.reader import Reader
 from holdfast.stores.store import plain_word, with_appended
@@ -53,7 +54,6 @@ class Receipt:
     async def wait(self) -> None:
         """Wait until it is stored; raise why it could not be."""
         if self._pending is not None:
-            self._ledger.awaited(self._pending)
             await self._ports.settle(self._pending, self._ledger.claim.committer)
 
 
@@ -269,7 +269,7 @@ class Run:
         """Save the state as the thread's next checkpoint."""
         self.ledger.check()
         draft, leaves = draft_state(state, self.ledger.claim.log.document)
-        name = self._key_for("checkpoint", key, b"")
+        name = self._key_for("checkpoint", key, draft_fingerprint(draft) if self._keyed else b"")
         if name in self.ledger.journal.marks:
             return
         self.ledger.check_new("a checkpoint")
@@ -351,7 +351,7 @@ class Run:
         """Sleep, durably: what was slept before a crash counts. Longer than the lease, the run is suspended."""
         ledger = self.ledger
         ledger.check()
-        key = self.scope.key("sleep", b"")
+        key = self.scope.ordinal("sleep", fingerprint_of(seconds(duration), "sleep", ""), self.ports.branch())
         due = ledger.journal.timers.get(key)
         if due is None:
             ledger.check_new("a sleep")
@@ -359,8 +359,7 @@ class Run:
             await ledger.note(self.ports, Slept(key, due))
         remaining = due - self.ports.now()
         if remaining > ledger.claim.lease:
-            ledger.suspension = Suspension(due)
-            raise ledger.suspension
+            raise ledger.suspend(due)
         if remaining > 0:
             await self.ports.sleep(remaining / 1e6)
         ledger.check()
@@ -368,30 +367,26 @@ class Run:
     # The end
 
     async def complete(self, result: Any = None) -> None:
-        """The thread is complete, with this result. Nothing new can be done in it afterwards."""
-        self.ledger.check_new("an end")
-        await self.ledger.settle_all(self.ports)
+        """The thread is complete, with this result. Nothing new can be done in it afterwards.
+
+        Saying it again with the same result changes nothing: a program that died right after it is run again.
+        """
         value, now = encode(result, path="result"), self.ports.now()
-        await self.ledger.end(self.ports, Ended(Status.COMPLETE.value, value, "", "", "", now))
+        ended = self.ledger.journal.ended
+        if self.finished and ended is not None and (ended.status, ended.value) == (Status.COMPLETE.value, value):
+            self.ledger.check()
+            return
+        self.ledger.check_new("an end")
+        await self.ledger.end(self.ports, Ended(Status.COMPLETE.value, value, "", "", (), now))
 
     async def fail(self, error: BaseException | str) -> None:
         """The thread has failed, for this reason. Running it again continues from its finished steps."""
         self.ledger.check_new("an end")
         kind = type(error).__name__ if isinstance(error, BaseException) else ""
-        now = self.ports.now()
-        entry = Ended(Status.FAILED.value, encode(None), kind, str(error), key_of_failure(error), now)
+        entry = Ended(
+            Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), self.ports.now()
+        )
         await self.ledger.end(self.ports, entry)
-
-
-def key_of_failure(error: object) -> str:
-    """The key of the failed step behind an error, if there is one."""
-    seen: set[int] = set()
-    while isinstance(error, BaseException) and id(error) not in seen:
-        seen.add(id(error))
-        if isinstance(error, StepFailed):
-            return error.key
-        error = error.__cause__ or error.__context__
-    return ""
 
 
 def check_key(key: object) -> str:

@@ -1,0 +1,210 @@
+"""Crash tests: a scenario is killed at every point at which it touches the world, started anew, and must end the same.
+
+    from holdfast.testing import crash_everywhere
+
+    crash_everywhere(support, "Where is my money?")
+
+The process does not really die: `holdfast chaos` kills for real. So what stands in `finally` blocks is still executed.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from logging import getLogger
+from random import Random
+from typing import Any
+
+import msgspec
+
+from holdfast.records.errors import ConfigurationError
+from holdfast.records.request import Request
+from holdfast.testing.crash_case import Case, CaseRunner, Scenario, first_choice
+from holdfast.testing.places import MemoryPlace, Place
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """One thing that went wrong in one case."""
+
+    crash_point: str
+    going_on: str
+    problem: str
+
+
+class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an enumeration did and found."""
+
+    points: list[str]
+    """Every point at which the scenario was killed, in the order of an undisturbed run."""
+    case_count: int
+    pair_count: int
+    """Cases with two crashes in a row."""
+    possible_pair_count: int
+    result: Any
+    """That of the undisturbed run."""
+    executions: dict[tuple[str, str], int]
+    """How often an undisturbed run executes each step: by thread id and key."""
+    failures: list[Failure]
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing went wrong."""
+        return not self.failures
+
+    def table(self) -> str:
+        """Crash point, what was going on, and what went wrong; the first lines say how much was tried."""
+        tried = f"{len(self.points)} crash points, {self.pair_count} of {self.possible_pair_count} pairs"
+        lines = [f"{len(self.failures)} problem(s) in {self.case_count} cases: {tried}"]
+        if self.failures:
+            lines += _aligned([("crash point", "going on", "what went wrong"), *map(_row, self.failures)])
+        return "\n".join(lines)
+
+
+def _row(failure: Failure) -> tuple[str, str, str]:
+    return failure.crash_point, failure.going_on, failure.problem
+
+
+def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
+    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
+    return [f"{row[0]:<{first}}  {row[1]:<{second}}  {row[2]}" for row in rows]
+
+
+def enumerate_crashes(scenario: Scenario, *, pairs: int | None = 100) -> CrashReport:
+    """Run a scenario undisturbed, then once for every point at which it can die, and for pairs of points in a row.
+
+    `pairs` is the most of them that are tried, drawn by the scenario's seed; None for all. The second point of a pair
+    is counted in the life that follows the first crash. An error of the undisturbed run is raised as it is.
+    """
+    with _quiet():
+        return _enumerate(scenario, pairs)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Thousands of deaths are no news for the log."""
+    logger = getLogger("holdfast")
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = disabled
+
+
+def _enumerate(scenario: Scenario, pairs: int | None) -> CrashReport:
+    calm = CaseRunner(scenario, ()).run()
+    if calm.error is not None:
+        raise calm.error
+    failures = list(_failures(calm, calm, 0))
+    possible: list[tuple[int, ...]] = []
+    for first in range(1, len(calm.points) + 1):
+        case = CaseRunner(scenario, (first,)).run()
+        failures += _failures(calm, case, first)
+        possible += [(first, second) for second in range(1, len(case.points) + 1)]
+    drawn = possible
+    if pairs is not None and len(possible) > pairs:
+        drawn = sorted(Random(scenario.seed).sample(possible, pairs))  # noqa: S311  the same each time, and no secret
+    for pair in drawn:
+        failures += _failures(calm, CaseRunner(scenario, pair).run(), *pair)
+    return CrashReport(
+        points=calm.points,
+        case_count=1 + len(calm.points) + len(drawn),
+        pair_count=len(drawn),
+        possible_pair_count=len(possible),
+        result=calm.result,
+        executions=dict(calm.executions),
+        failures=failures,
+    )
+
+
+def _failures(calm: Case, case: Case, *crash_at: int) -> Iterator[Failure]:
+    where = "; then ".join(f"{at} {what}" for at, what in zip(crash_at, case.crashes, strict=False)) or "(no crash)"
+    going_on = "; then ".join(case.going_on)
+    for problem in dict.fromkeys((*_differences(calm, case), *case.problems)):
+        yield Failure(where, going_on, problem)
+
+
+def _differences(calm: Case, case: Case) -> Iterator[str]:
+    """What an end must have in common with the undisturbed one, and how often things may be done."""
+    if case.error is not None and not case.accepted:
+        yield f"it ended with {type(case.error).__name__}: {case.error}"
+    if case.error is None:
+        if case.result != calm.result:
+            yield f"the result is {case.result!r}, not {calm.result!r}"
+        yield from _different_threads(calm, case)
+    for step, count in case.executions.items():
+        most = max(calm.executions[step], 1) + len(case.crashes)
+        if count > most:
+            yield f"step {step[1]!r} ran {count} times; at most {most} with {len(case.crashes)} crash(es)"
+    for step, keys in case.keys.items():
+        if len(keys) > 1:
+            yield f"step {step[1]!r} ran with {len(keys)} different idempotency keys"
+
+
+def _different_threads(calm: Case, case: Case) -> Iterator[str]:
+    for thread_id in {**calm.threads, **case.threads}:
+        expected, found = calm.threads.get(thread_id), case.threads.get(thread_id)
+        if expected is None or found is None:
+            yield f"thread {thread_id!r} is {'missing' if found is None else 'one too many'}"
+            continue
+        for name in ("status", "state", "steps"):
+            if getattr(found, name) != getattr(expected, name):
+                yield f"{name} of {thread_id!r}: {getattr(found, name)!r}, not {getattr(expected, name)!r}"
+
+
+def crash_everywhere(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    thread_id: str = "crash-test",
+    answer: Callable[[Request], Any] = first_choice,
+    before: Callable[[], object] | None = None,
+    after: Callable[[], object] | None = None,
+    accept: type[Exception] | tuple[type[Exception], ...] = (),
+    pairs: int | None = 100,
+    seed: int = 0,
+    place: Callable[[], Place] = MemoryPlace,
+    **named: Any,
+) -> CrashReport:
+    """Kill a function before and after everything it does to the world, and see that it always ends the same.
+
+    `function` is a durable function of either world, run on `thread_id`; or a plain or async one that takes a store. It
+    is run undisturbed, then with a crash at each point, then with two crashes in a row (at most `pairs` of them, drawn
+    by `seed`; None for all). After each crash it is started anew over what was stored.
+
+    Questions it asks are answered by `answer(request)` with a choice, or a value where there are no choices. `before()`
+    is called before each case and makes the world outside new, `after()` asserts at its end that the world is as it
+    should be. `accept` names errors that a case may end with instead, such as `StepInDoubt`.
+
+    Raises an AssertionError with a table unless in every case: the result and all threads are the same; no acknowledged
+    step ran again; a step ran at most once more per crash, with the same idempotency key, an effect only after its
+    intent was stored; every answer was consumed once; the store verifies, and nothing holds a lease.
+    """
+    _check_no_loop()
+    accepted = accept if isinstance(accept, tuple) else (accept,)
+    scenario = Scenario(
+        function=function,
+        arguments=args,
+        named=named,
+        thread_id=thread_id,
+        answer=answer,
+        before=before,
+        after=after,
+        accept=accepted,
+        place=place,
+        seed=seed,
+    )
+    report = enumerate_crashes(scenario, pairs=pairs)
+    if not report.ok:
+        raise AssertionError(report.table())
+    return report
+
+
+def _check_no_loop() -> None:
+    from asyncio import get_running_loop
+
+    try:
+        get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigurationError("crash_everywhere runs event loops of its own; call it from a plain function")
+
+
+__all__ = ["CrashReport", "Failure", "Scenario", "crash_everywhere", "enumerate_crashes"]
