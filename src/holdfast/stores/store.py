@@ -24,6 +24,7 @@ from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Cont
 from holdfast.records.errors import (
     ConfigurationError,
     Conflict,
+    LeaseHeld,
     NotFound,
     StoreClosed,
     UnstorableValue,
@@ -318,7 +319,10 @@ class Store:
         replaced = mapping_or_none(results, "results") or {}
         entries = forked(Journal.of(loaded.log.document), checkpoint_id, replaced, self._ports.now())
         intent.appends = tuple((JOURNAL, encode_entry(entry)) for entry in entries)
-        await self._saver.commit(self._reader.sealing.key(target), intent)
+        try:
+            await self._saver.commit(self._reader.sealing.key(target), intent)
+        except LeaseHeld as held:
+            raise Conflict(f"thread {target!r} exists already, and a run holds it") from held
         await self._events.emit("forked", target, 1, origin=checkpoint_id)
         return target
 
