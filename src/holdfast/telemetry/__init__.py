@@ -1,0 +1,56 @@
+"""OpenTelemetry for a store: a span for each run and each attempt at a step, and metrics. Needs the extra `otel`.
+
+    holdfast.telemetry.instrument(store)
+
+Nothing of OpenTelemetry is imported before that call, and nothing of this package by `import holdfast`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from holdfast.records.errors import ConfigurationError
+from holdfast.runs.store import Store
+from holdfast.sync import Store as BlockingStore
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+__all__ = ["instrument"]
+
+SCOPE = "holdfast"
+
+
+def instrument(
+    store: Store | BlockingStore,
+    *,
+    content: bool = False,
+    tracer_provider: "TracerProvider | None" = None,
+    meter_provider: "MeterProvider | None" = None,
+) -> Callable[[], None]:
+    """Report what happens through this store handle. Returns a function that ends it.
+
+    A run is a span, in the trace of the code around it; each attempt at a step is a span within. A run that goes on
+    with a thread is linked to the run before it, also to one of another process. With `content` the spans of steps
+    have their arguments and results, as `repr` writes them. Without providers the global ones are taken.
+    """
+    try:
+        from opentelemetry.metrics import get_meter
+        from opentelemetry.trace import get_tracer
+    except ImportError as error:
+        raise ConfigurationError("telemetry needs opentelemetry-api: pip install 'holdfast[otel]'") from error
+    from holdfast.telemetry.metrics import Metrics
+    from holdfast.telemetry.spans import Spans, current_traceparent
+
+    inner = store._store if isinstance(store, BlockingStore) else store  # noqa: SLF001  the handle behind the facade
+    spans = Spans(get_tracer(SCOPE, tracer_provider=tracer_provider))
+    metrics = Metrics(get_meter(SCOPE, meter_provider=meter_provider))
+    ends = [inner.on_event(spans.hear, content=content), inner.on_event(metrics.hear)]
+    inner._events.trace_context = current_traceparent  # noqa: SLF001
+
+    def stop() -> None:
+        inner._events.trace_context = str  # noqa: SLF001
+        for end in ends:
+            end()
+
+    return stop
