@@ -13,6 +13,36 @@ class Entry(NamedTuple):
 SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     "Look": {
         "threads": Entry("threads:threads", "List threads, the newest first."),
+        "show": Entry("threads:show", "Show a thread: how it stands, and its checkpoints."),
+        "steps": Entry("states:steps", "List the steps a thread has recorded."),
+        "state": Entry("states:state", "Print the state of a checkpoint."),
+        "diff": Entry("states:diff", "Say what changed between two checkpoints."),
+        "tail": Entry("tail:tail", "Follow what is written, in all threads."),
+        "stats": Entry("threads:stats", "Say how much the store holds."),
+    },
+    "Answer": {
+        "requests": Entry("requests:requests", "List what threads ask."),
+        "answer": Entry("requests:answer", "Answer a request."),
+        "approve": Entry("requests:approve", "Answer a request with `approve`."),
+        "reject": Entry("requests:reject", "Answer a request with `reject`."),
+    },
+    "Go on": {
+        "resume": Entry("runs:resume", "Go on with a thread."),
+        "recover": Entry("runs:recover", "Go on with every thread that can."),
+        "fork": Entry("states:fork", "Begin a new thread from a checkpoint."),
+        "cancel": Entry("runs:cancel", "End a thread."),
+    },
+    "Keep": {
+        "verify": Entry("upkeep:verify", "Read and check everything that is stored."),
+        "doctor": Entry("doctor:doctor", "Examine a store, and say what to do about it."),
+        "gc": Entry("upkeep:gc", "Remove what need not be kept."),
+        "export": Entry("transfer:export", "Write a thread to a file."),
+        "import": Entry("transfer:import_", "Read a thread from a file."),
+        "backup": Entry("transfer:backup", "Copy the whole store into a new SQLite file."),
+        "copy": Entry("transfer:copy", "Copy all threads to another store."),
+    },
+    "Shell": {
+        "completion": Entry("completion:completion", "Print the script for shell completion."),
     },
 }
 """The commands by the section of the help page they stand in."""

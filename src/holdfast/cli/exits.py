@@ -53,8 +53,8 @@ class Failure(click.ClickException):
     """An error of ours: one line on standard error, and with `--json` the document too."""
 
     def __init__(self, error: HoldfastError, *, as_json: bool) -> None:
-        super().__init__(" ".join(printable(str(error)).split("\n")))
-        self.exit_code = exit_code(error)
+        super().__init__(printable(str(error)))
+        self.exit_code: int = exit_code(error)  # type: ignore[misc]  # click reads it from the instance
         self._kind = type(error).__name__
         self._as_json = as_json
 

@@ -35,9 +35,25 @@ class Session:
         """True if errors show their traceback."""
         return bool(self.settings.get("debug"))
 
+    @property
+    def url(self) -> str | None:
+        """The store that was asked for; None for the default."""
+        return self.settings.get("store")
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that was asked for."""
+        return str(self.settings.get("namespace", ""))
+
     @cached_property
-    def screen(self) -> Screen:
-        """Standard output, as a person sees it."""
+    def key(self) -> bytes | None:
+        """The key that was given, if any."""
+        from holdfast.cli.keys import find_key
+
+        return find_key(self.settings.get("key_file"))
+
+    def fresh_screen(self) -> Screen:
+        """Standard output, as a person sees it now."""
         return Screen(
             width=max(get_terminal_size((80, 24)).columns, 40),
             colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
@@ -48,18 +64,15 @@ class Session:
     @cached_property
     def store(self) -> "Store":
         """The store that was asked for; `NotFound` if there is none: looking never makes one."""
-        return self.open(self.settings.get("store"))
+        return self.open(self.url)
 
     def open(self, url: str | None, *, create: bool = False) -> "Store":
         """A store by its URL, closed at the end of the session."""
         import holdfast.sync
-        from holdfast.cli.keys import find_key
 
         if not create:
             refuse_missing(url)
-        opened = holdfast.sync.open(
-            url, keys=find_key(self.settings.get("key_file")), namespace=self.settings.get("namespace", "")
-        )
+        opened = holdfast.sync.open(url, keys=self.key, namespace=self.namespace)
         self._opened.append(opened)
         return opened
 
@@ -73,7 +86,7 @@ class Session:
         if self.as_json:
             click.echo(dump(answer.document))
             return
-        for line in answer.lines(self.screen):
+        for line in answer.lines(self.fresh_screen()):
             click.echo(line)
 
 

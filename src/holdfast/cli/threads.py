@@ -1,17 +1,25 @@
-"""Threads: listed."""
+"""Threads: all of them, one of them, and what they amount to."""
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import click
 
 from holdfast.cli.answer import Answer
+from holdfast.cli.arguments import named_text
 from holdfast.cli.command import command
-from holdfast.cli.screen import Column, Screen, size
+from holdfast.cli.find import PAGE, every, find_thread, standing
+from holdfast.cli.requests import request_lines
+from holdfast.cli.screen import Column, Screen, counted, size
 from holdfast.cli.session import Session
+from holdfast.cli.text import printable
+from holdfast.cli.values import inline
+from holdfast.records.checkpoint import CheckpointInfo
+from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Status
 
-COLUMNS = (
+THREADS = (
     Column("THREAD", gives_way=True),
     Column("STATUS"),
     Column("SEQ", number=True),
@@ -19,19 +27,114 @@ COLUMNS = (
     Column("UPDATED"),
     Column("LABELS", gives_way=True),
 )
+ROWS = (
+    Column("SEQ", number=True),
+    Column("SAVED"),
+    Column("STATUS"),
+    Column("CAUSE"),
+    Column("PHASE"),
+    Column("NOTES", gives_way=True),
+)
 
 
 @command("threads")
 @click.option("--status", multiple=True, type=click.Choice(list(Status)), help="Only threads that stand so.")
-@click.option("--label", multiple=True, metavar="NAME=VALUE", help="Only threads with this label.")
-@click.option("--limit", default=50, show_default=True, help="At most so many; 0 for all.")
-def threads(session: Session, **_: Any) -> Answer:
+@click.option("--label", multiple=True, metavar="NAME=VALUE", type=named_text, help="Only threads with this label.")
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(0), help="At most so many; 0 for all.")
+def threads(session: Session, status: tuple[str, ...], label: tuple[tuple[str, str], ...], limit: int) -> Answer:
     """List threads, the newest first."""
-    found = list(session.store.threads())
-    return Answer(found, lambda screen: screen.table(COLUMNS, [_row(screen, info) for info in found]))
+    found = every(session.store.threads(status=status or None, labels=dict(label), limit=min(limit + 1 or PAGE, PAGE)))
+    infos = list(islice(found, limit or None))
+    more = next(found, None) is not None if limit else False
+    return Answer(infos, lambda screen: _thread_lines(screen, infos, more=more))
 
 
-def _row(screen: Screen, info: ThreadInfo) -> tuple[str, ...]:
+def _thread_lines(screen: Screen, infos: list[ThreadInfo], *, more: bool) -> Iterator[str]:
+    if not infos:
+        yield "no threads"
+        return
+    yield from screen.table(THREADS, [_thread_row(screen, info) for info in infos])
+    if more:
+        yield screen.faint(f"… and more; these are the first {len(infos)}. --limit 0 lists all")
+
+
+def _thread_row(screen: Screen, info: ThreadInfo) -> tuple[str, ...]:
     labels = " ".join(f"{name}={value}" for name, value in info.labels.items())
-    status = info.status.value.replace("_", " ")
-    return info.thread_id, status, str(info.seq), size(info.stored_bytes), screen.time(info.updated_at), labels
+    return (
+        info.thread_id,
+        standing(info),
+        str(info.seq),
+        size(info.stored_bytes),
+        screen.time(info.updated_at),
+        labels,
+    )
+
+
+@command("show")
+@click.argument("thread", metavar="ID")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1), help="At most so many checkpoints.")
+@click.option("--journal", is_flag=True, help="Also the rows that are not checkpoints: claims, questions, ends.")
+def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
+    """Show a thread: how it stands, what it asks, and its checkpoints, the newest first."""
+    store = session.store
+    info = store.thread(find_thread(store, thread))
+    rows = list(store.history(info.thread_id, limit=limit, journal=journal))
+    newest = store.latest(info.thread_id)
+    requests = list(newest.pending) if newest is not None else []
+    document = {"thread": info, "requests": requests, "checkpoints": rows}
+    return Answer(document, lambda screen: _shown(screen, info, requests, rows))
+
+
+def _shown(screen: Screen, info: ThreadInfo, requests: list[Request], rows: list[CheckpointInfo]) -> Iterator[str]:
+    yield from screen.facts(_facts(screen, info))
+    for request in requests:
+        yield ""
+        yield from request_lines(screen, request)
+    if rows:
+        yield ""
+        yield from screen.table(ROWS, [_checkpoint_row(screen, row) for row in rows])
+
+
+def _facts(screen: Screen, info: ThreadInfo) -> Iterable[tuple[str, str]]:
+    yield "thread", printable(info.thread_id)
+    yield "status", screen.word(info.status.value)
+    yield "error", screen.style(screen.fit(info.error or "", screen.width - 10), fg="red") if info.error else ""
+    yield "held by", _holder(screen, info)
+    yield "wakes", screen.time(info.wake_at) if info.wake_at else ""
+    yield "labels", screen.fit(" ".join(f"{name}={value}" for name, value in info.labels.items()), screen.width - 10)
+    yield "created", screen.time(info.created_at)
+    yield "updated", screen.time(info.updated_at)
+    yield "stored", f"{size(info.stored_bytes)} in {counted(info.row_count, 'row')}"
+
+
+def _holder(screen: Screen, info: ThreadInfo) -> str:
+    if info.lease is None:
+        return ""
+    expired = "expired" if info.lease.expires_at <= screen.now else "until"
+    return f"{printable(info.lease.owner)} ({expired} {screen.time(info.lease.expires_at)})"
+
+
+def _checkpoint_row(screen: Screen, row: CheckpointInfo) -> tuple[str, ...]:
+    notes = ["pinned"] * row.pinned + ["journal"] * row.journal
+    notes += [f"{name}={value if isinstance(value, str) else inline(value)}" for name, value in row.metadata.items()]
+    phase = row.phase.value if row.phase else ""
+    return str(row.seq), screen.time(row.created_at), row.status.value, row.cause.value, phase, " ".join(notes)
+
+
+@command("stats")
+def stats(session: Session) -> Answer:
+    """Say how much the store holds."""
+    found = session.store.stats()
+
+    def lines(screen: Screen) -> Iterator[str]:
+        yield from screen.facts(
+            [("threads", f"{found.threads:,}"), ("rows", f"{found.rows:,}"), ("bytes", size(found.bytes))]
+        )
+        if found.statuses:
+            yield ""
+            ordered = sorted(found.statuses.items(), key=lambda item: -item[1])
+            yield from screen.table(
+                (Column("STATUS"), Column("THREADS", number=True)), [(word, f"{count:,}") for word, count in ordered]
+            )
+
+    return Answer(found, lines)

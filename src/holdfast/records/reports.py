@@ -40,3 +40,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         """True if nothing is damaged."""
         return not self.problems
+
+
+class Copied(msgspec.Struct, frozen=True, kw_only=True):
+    """What a copy did: threads copied, with their rows and bytes; how many were there already; which differ there."""
+
+    threads: int = 0
+    rows: int = 0
+    bytes: int = 0
+    skipped: int = 0
+    conflicts: tuple[str, ...] = ()
+
+    def __add__(self, other: "Copied") -> "Copied":
+        return Copied(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})

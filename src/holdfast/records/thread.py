@@ -29,6 +29,8 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease | None = None
     error: str | None = None
     pinned: tuple[int, ...] = ()
+    wake_at: datetime | None = None
+    """When a thread that sleeps, or waits for an answer with a deadline, may go on by itself."""
 
     @property
     def owner(self) -> str | None:

@@ -1,14 +1,16 @@
 """Durable functions: started on a thread, and resumed there by replay, with the function and arguments recorded."""
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from holdfast.codec import decode, encode
 from holdfast.history.journal import Started
 from holdfast.ports import Ports, run_blocking
-from holdfast.records.errors import KeyReused, NotFound, Suspended
+from holdfast.records.errors import HoldfastError, KeyReused, NotFound, RunCancelled, Suspended
 from holdfast.records.outcome import Outcome
 from holdfast.records.words import Status
 from holdfast.runs.annotations import register_result
@@ -37,7 +39,8 @@ class Durable(Generic[P, T]):
         labels: Mapping[str, str] | None,
     ) -> None:
         self.function = function
-        self.name = f"{function.__module__}:{function.__qualname__}"
+        self.name = f"{_module_of(function)}:{function.__qualname__}"
+        self._signature = signature(function)
         self._store = store
         self._terms = terms._replace(keyed=True)
         self._labels = labels
@@ -49,12 +52,15 @@ class Durable(Generic[P, T]):
         self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any], store: "Store | None" = None
     ) -> Any:
         """Run the function on a thread, or go on with it."""
-        packed = encode([list(arguments), dict(named)], path="arguments")
+        bound = self._signature.bind(*arguments, **named)
+        packed = encode([list(bound.args), bound.kwargs], path="arguments")
         return await self._enter(store or self._store(), thread_id, packed)
 
     async def go_on(self, thread_id: str, store: "Store | None" = None) -> Any:
         """Go on with a thread whose function and arguments are recorded."""
-        return await self._enter(store or self._store(), thread_id, None)
+        store = store or self._store()
+        await store.thread(thread_id)
+        return await self._enter(store, thread_id, None)
 
     def fits(self, ports: Ports) -> bool:
         """True if the function can be called in that world."""
@@ -66,7 +72,11 @@ class Durable(Generic[P, T]):
 
     async def execute(self, run: Run, packed: bytes | None) -> Any:
         """The function's result within a run: recorded, or made by replay of what is recorded."""
-        started = await self._started(run, packed)
+        refusal = self._refusal(run, packed)
+        if refusal is not None:
+            run.ledger.untouched = True
+            raise refusal
+        started = await self._started(run, packed or b"")
         if run.finished:
             return run.result
         arguments, named = decode(started.arguments)
@@ -74,25 +84,28 @@ class Durable(Generic[P, T]):
         await run.complete(result)
         return result
 
-    async def _started(self, run: Run, packed: bytes | None) -> Started:
+    async def _started(self, run: Run, packed: bytes) -> Started:
         known = run.ledger.journal.started
         if known is not None:
-            self._check_same(run, known, packed)
             return known
-        if packed is None:
-            raise NotFound(f"thread {run.thread_id!r} was not started by a durable function; give its arguments to run")
         entry = Started(self.name, packed, fingerprint_of(packed, self.name, ""), run.ports.now())
         run.ledger.check_new(f"{self.name}")
         await run.ledger.note(run.ports, entry)
         return entry
 
-    def _check_same(self, run: Run, known: Started, packed: bytes | None) -> None:
+    def _refusal(self, run: Run, packed: bytes | None) -> HoldfastError | None:
+        """Why the function cannot be run on this thread."""
+        known, name = run.ledger.journal.started, run.thread_id
+        if known is None:
+            text = f"thread {name!r} was not started by a durable function; give its arguments to run"
+            return NotFound(text) if packed is None else None
         if known.function != self.name:
-            raise KeyReused(f"thread {run.thread_id!r} runs {known.function}, not {self.name}; give another thread id")
+            return KeyReused(f"thread {name!r} runs {known.function}, not {self.name}; give another thread id")
         if packed is not None and fingerprint_of(packed, self.name, "") != known.fingerprint:
-            raise KeyReused(
-                f"thread {run.thread_id!r} was started with other arguments; give another thread id, or resume it"
-            )
+            return KeyReused(f"thread {name!r} was started with other arguments; give another thread id, or resume it")
+        if run.status is Status.CANCELLED:
+            return RunCancelled(f"thread {name!r} was cancelled")
+        return None
 
     async def outcome(self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Outcome:
         """Run the function on a thread and say how it stands, also if it waits."""
@@ -102,6 +115,18 @@ class Durable(Generic[P, T]):
             status = Status.INPUT_REQUIRED if suspended.requests else Status.WORKING
             return Outcome(status=status, thread_id=thread_id, requests=suspended.requests)
         return Outcome(status=Status.COMPLETE, thread_id=thread_id, result=result)
+
+
+def _module_of(function: Callable[..., Any]) -> str:
+    """Where the function is; in a program's main module, the name that others would import it by.
+
+    So a thread that was started by `python agent.py` can be gone on with by whoever imports `agent`.
+    """
+    main = sys.modules.get("__main__")
+    if function.__module__ != "__main__" or main is None:
+        return function.__module__
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    return spec.name if spec is not None else PurePath(file).stem if file else "__main__"
 
 
 class AwaitableDurable(Durable[P, T]):

@@ -35,6 +35,12 @@ def back_up(source: Backend, path: str) -> None:
 
 def copy_all(source: Backend, target: Backend) -> None:
     """Copy every listed thread of every namespace, the oldest first, so that the order of creation stays."""
+    for thread in reversed(all_threads(source)):
+        copy_thread(source, target, thread)
+
+
+def all_threads(source: Backend) -> list[bytes]:
+    """Every listed thread of every namespace."""
     threads: list[bytes] = []
     cursor: str | None = None
     while True:
@@ -42,28 +48,31 @@ def copy_all(source: Backend, target: Backend) -> None:
         threads += [thread for thread, _ in listing.heads]
         cursor = listing.next
         if cursor is None:
-            break
-    for thread in reversed(threads):
-        copy_thread(source, target, thread)
+            return threads
 
 
 def copy_thread(source: Backend, target: Backend, thread: bytes) -> None:
-    """Copy one thread as it is at one moment: if its head moves on meanwhile, begin again."""
+    """Copy one thread as it is at one moment."""
+    swap = snapshot(source, thread)
+    if swap is not None:
+        target.swap([swap])
+        for key, value in source.inbox(thread).items():
+            target.post(thread, key, value)
+
+
+def snapshot(source: Backend, thread: bytes) -> Swap | None:
+    """All of a thread at one moment, as the swap that makes it elsewhere: if its head moves on, begin again."""
     for _ in range(ATTEMPTS):
         encoded = source.heads([thread])[0]
         if encoded is None:
-            return
-        head = decode_head(thread, encoded)
-        swap = _snapshot(source, thread, encoded, head)
+            return None
+        swap = _swap(source, thread, encoded, decode_head(thread, encoded))
         if source.heads([thread])[0] == encoded:
-            target.swap([swap])
-            for key, value in source.inbox(thread).items():
-                target.post(thread, key, value)
-            return
+            return swap
     raise Conflict(f"thread {thread_id_of(thread)!r} is being written to all the time; try again")
 
 
-def _snapshot(source: Backend, thread: bytes, encoded: bytes, head: Head) -> Swap:
+def _swap(source: Backend, thread: bytes, encoded: bytes, head: Head) -> Swap:
     rows: dict[int, Row] = {}
     for entry in source.index(thread, None, None):
         if entry.seq <= head.seq and entry.seq not in rows:

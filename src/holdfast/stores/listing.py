@@ -35,6 +35,7 @@ def thread_info(reader: Reader, thread: bytes, head: Head) -> ThreadInfo:
         lease=lease,
         error=summary.error if summary else None,
         pinned=head.marks.pinned,
+        wake_at=from_microseconds(head.expires_at) if head.expires_at and not head.owner else None,
     )
 
 

@@ -4,7 +4,7 @@ One save, in one direction: draft (what is to be kept) -> writer (what changed, 
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
@@ -31,7 +31,7 @@ from holdfast.records.errors import (
 )
 from holdfast.records.event import Event
 from holdfast.records.identity import MAX_ID_BYTES, CheckpointId
-from holdfast.records.reports import Guarantee, Report, Stats
+from holdfast.records.reports import Copied, Guarantee, Report, Stats
 from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, STATUS_WORDS, Cause, Phase, Status
@@ -39,6 +39,7 @@ from holdfast.stores.backend import Backend
 from holdfast.stores.backup import back_up
 from holdfast.stores.bundle import export_thread, import_thread
 from holdfast.stores.committer import Committer
+from holdfast.stores.copying import copy_store
 from holdfast.stores.events import Events, pruned_details
 from holdfast.stores.listing import Listings, thread_info
 from holdfast.stores.pages import AsyncPage
@@ -437,8 +438,17 @@ class Store:
                 return
         raise Conflict(f"thread {thread_id!r} is being written to all the time; try again")
 
-    async def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Freed:
-        """Apply a retention (by default the store's own) to every thread; with `dry_run` only say what would go."""
+    async def prune(
+        self,
+        retention: Retention | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Freed:
+        """Apply a retention (by default the store's own) to every thread; with `dry_run` only say what would go.
+
+        `progress` is called with how many threads are done, and how many there are.
+        """
         await self._open()
         policy = retention_or_none(retention) or self.retention
         if policy is None:
@@ -446,7 +456,8 @@ class Store:
                 "prune needs a retention: prune(holdfast.Retention(keep_last=10)), or open(retention=…)"
             )
         freed = Freed()
-        for thread in await self._ports.perform(self._listings.all_threads):
+        threads = await self._ports.perform(self._listings.all_threads)
+        for thread in _counted(threads, progress):
             freed += await self._ports.perform(self._upkeep.prune, thread, policy, self._ports.now(), dry_run=dry_run)
         await self._events.emit("pruned", "", 0, **pruned_details(freed, dry_run=dry_run))
         return freed
@@ -456,12 +467,15 @@ class Store:
         await self._open()
         return await self._ports.perform(self._listings.stats)
 
-    async def verify(self) -> Report:
-        """Read and check everything that is stored. Reports what is damaged, and does not raise for it."""
+    async def verify(self, *, progress: Callable[[int, int], object] | None = None) -> Report:
+        """Read and check everything that is stored. Reports what is damaged, and does not raise for it.
+
+        `progress` is called with how many threads are done, and how many there are.
+        """
         await self._open()
         verifier = Verifier(self._reader)
         await self._ports.perform(verifier.check_backend)
-        for thread in await self._ports.perform(verifier.threads):
+        for thread in _counted(await self._ports.perform(verifier.threads), progress):
             await self._ports.perform(verifier.check_thread, thread)
         return Report(checked=verifier.checked, problems=verifier.problems)
 
@@ -496,6 +510,23 @@ class Store:
         await self._open()
         await self._ports.perform(back_up, self._backend, path_text(path))
 
+    async def copy_to(self, target: "Store", *, progress: Callable[[int, int], object] | None = None) -> Copied:
+        """Copy all threads of every namespace, with their whole history, to another store of any kind.
+
+        Both have the same keys. What was copied is read back and compared. Threads that are there already and equal
+        are skipped; those that differ are left as they are, and named in `conflicts`.
+        """
+        await self._open()
+        reader = await target._readable()  # noqa: SLF001  another of this class
+        if reader.backend is self._backend:
+            raise ConfigurationError("copy_to needs another store than this one")
+        tell = progress or (lambda _done, _total: None)
+        return await self._ports.perform(copy_store, self._reader, reader, tell)
+
+    async def _readable(self) -> Reader:
+        await self._open()
+        return self._reader
+
     async def rotate(self) -> int:
         """Re-wrap every thread's data key under the ring's writer key. Returns how many threads changed."""
         await self._open()
@@ -515,6 +546,14 @@ class Store:
 
 
 _pin = pinned
+
+
+def _counted(threads: list[bytes], progress: Callable[[int, int], object] | None) -> Iterator[bytes]:
+    """The threads, telling after each how many are done."""
+    for number, thread in enumerate(threads, 1):
+        yield thread
+        if progress is not None:
+            progress(number, len(threads))
 
 
 def _start_of(thread_id: str) -> str:

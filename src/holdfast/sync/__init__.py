@@ -48,7 +48,7 @@ from holdfast.records.errors import (
 )
 from holdfast.records.event import Event
 from holdfast.records.outcome import Outcome, Recovery
-from holdfast.records.reports import Guarantee, Problem, Report, Stats
+from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import Lease, ThreadInfo
@@ -72,6 +72,7 @@ __all__ = [
     "CodecError",
     "ConfigurationError",
     "Conflict",
+    "Copied",
     "Corrupt",
     "Deleted",
     "Done",

@@ -12,7 +12,7 @@ from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
 from holdfast.records.event import Event
 from holdfast.records.outcome import Recovery
 from holdfast.records.page import Page as _Page
-from holdfast.records.reports import Guarantee, Report, Stats
+from holdfast.records.reports import Copied, Guarantee, Report, Stats
 from holdfast.records.request import Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import ThreadInfo
@@ -187,17 +187,23 @@ class Store:
         """See `holdfast.Store.erase`."""
         run_blocking(self._store.erase(thread_id))
 
-    def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Freed:
+    def prune(
+        self,
+        retention: Retention | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Freed:
         """See `holdfast.Store.prune`."""
-        return run_blocking(self._store.prune(retention, dry_run=dry_run))
+        return run_blocking(self._store.prune(retention, dry_run=dry_run, progress=progress))
 
     def stats(self) -> Stats:
         """See `holdfast.Store.stats`."""
         return run_blocking(self._store.stats())
 
-    def verify(self) -> Report:
+    def verify(self, *, progress: Callable[[int, int], object] | None = None) -> Report:
         """See `holdfast.Store.verify`."""
-        return run_blocking(self._store.verify())
+        return run_blocking(self._store.verify(progress=progress))
 
     def guarantee(self) -> Guarantee:
         """See `holdfast.Store.guarantee`."""
@@ -216,6 +222,10 @@ class Store:
     def backup(self, path: str | os.PathLike[str]) -> None:
         """See `holdfast.Store.backup`."""
         run_blocking(self._store.backup(path))
+
+    def copy_to(self, target: "Store", *, progress: Callable[[int, int], object] | None = None) -> Copied:
+        """See `holdfast.Store.copy_to`."""
+        return run_blocking(self._store.copy_to(target._store, progress=progress))  # noqa: SLF001  another of this class
 
     def rotate(self) -> int:
         """See `holdfast.Store.rotate`."""

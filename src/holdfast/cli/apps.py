@@ -1,0 +1,57 @@
+"""The user's own program: imported by `module:name`, its durable functions gone on with in their own world."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.records.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from holdfast.cli.session import Session
+    from holdfast.runs.store import Store
+
+T = TypeVar("T")
+
+
+def load(app: str) -> Any:
+    """What `module:name` names, or the module; modules of the working directory are found first."""
+    module_name, _, path = app.partition(":")
+    if os.getcwd() not in sys.path:  # noqa: PTH109  sys.path holds str
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        found: Any = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise ConfigurationError(f"--app {app}: there is no module {module_name!r} here") from error
+    except ValueError as error:
+        raise ConfigurationError(f"--app {app}: give module:name, such as agent:support") from error
+    for name in path.split(".") if path else ():
+        if not hasattr(found, name):
+            raise ConfigurationError(f"--app {app}: {module_name} has no {name!r}")
+        found = getattr(found, name)
+    return found
+
+
+def in_world_of(session: "Session", act: "Callable[[Store], Awaitable[T]]", *, blocking: bool) -> T:
+    """Act on the session's store without an event loop, or in one."""
+    from holdfast.ports import AsyncPorts, BlockingPorts, run_blocking
+    from holdfast.runs.kinds import OpenedStore
+    from holdfast.stores.opening import resolve
+
+    async def within() -> T:
+        shared = resolve(session.url, None, inline=True)
+        ports = BlockingPorts() if blocking else AsyncPorts()
+        async with OpenedStore(shared, ports=ports, keys=session.key, namespace=session.namespace) as store:
+            return await act(store)
+
+    return run_blocking(within()) if blocking else asyncio.run(within())
+
+
+def is_blocking(function: Any) -> bool:
+    """True if a durable function is a plain `def`."""
+    return not iscoroutinefunction(function.function)

@@ -1,0 +1,130 @@
+"""Requests: what threads ask, and the answers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from holdfast.cli.answer import Answer
+from holdfast.cli.arguments import json_value
+from holdfast.cli.command import command
+from holdfast.cli.find import PAGE, every, find_request
+from holdfast.cli.screen import Screen, counted
+from holdfast.cli.session import Session
+from holdfast.cli.text import printable
+from holdfast.cli.values import clipped
+from holdfast.records.request import Request
+
+by_option = click.option("--by", default="", envvar="USER", help="Who answers; $USER by default.")
+comment_option = click.option("--comment", default="", help="Why.")
+
+
+@command("requests")
+@click.option(
+    "--status",
+    default="open",
+    show_default=True,
+    type=click.Choice(["open", "answered", "expired", "all"]),
+    help="Only requests that stand so.",
+)
+def requests(session: Session, status: str) -> Answer:
+    """List what threads ask: the open requests, those that wait for an answer."""
+    found = list(every(session.store.requests(status=None if status == "all" else status, limit=PAGE)))
+    return Answer(found, lambda screen: _listed(screen, found, status))
+
+
+def _listed(screen: Screen, found: list[Request], status: str) -> Iterator[str]:
+    if not found:
+        yield "no requests" if status == "all" else f"no {status} requests"
+    for number, request in enumerate(found):
+        if number:
+            yield ""
+        yield from request_lines(screen, request)
+
+
+def request_lines(screen: Screen, request: Request) -> Iterator[str]:
+    """A request for people: what is asked, by which thread, since when, and how to answer."""
+    yield f"{screen.word(request.status)}  {screen.heading(screen.fit(request.id, screen.width - 12))}"
+    asked = f"asks {request.name!r}, {screen.time(request.created_at)}"
+    if request.deadline is not None:
+        asked += f", deadline {screen.time(request.deadline)}"
+    yield "  " + screen.fit(asked, screen.width - 2)
+    if request.payload is not None:
+        yield clipped(screen, "  payload  ", request.payload)
+    if request.choices:
+        yield "  " + screen.fit("choices  " + " | ".join(request.choices), screen.width - 2)
+    if request.answer is not None:
+        yield "  " + screen.fit(_answered(screen, request), screen.width - 2)
+
+
+def _answered(screen: Screen, request: Request) -> str:
+    answer = request.answer
+    if answer is None:
+        return ""
+    parts = ["answer   " + (answer.choice if answer.choice is not None else clipped(screen, "", answer.value))]
+    parts += (
+        [f"by {answer.by}"] * bool(answer.by)
+        + [screen.time(answer.at)]
+        + [f'"{answer.comment}"'] * bool(answer.comment)
+    )
+    return ", ".join(parts)
+
+
+def _answer(session: Session, request: str, choice: str | None, value: Any, by: str, comment: str) -> Answer:
+    found = find_request(session.store, request)
+    session.store.answer(found.id, choice, value, by=by, comment=comment)
+    left = sum(each.thread_id == found.thread_id for each in every(session.store.requests(limit=PAGE)))
+    document = {
+        "request": found.id,
+        "thread_id": found.thread_id,
+        "choice": choice,
+        "value": value,
+        "by": by,
+        "comment": comment,
+    }
+    said = choice if choice is not None else "with a value"
+    return Answer(document, lambda screen: _thanks(screen, found, said, left))
+
+
+def _thanks(screen: Screen, request: Request, said: str, left: int) -> Iterator[str]:
+    yield f"{screen.word('answered')} {printable(request.id)}: {printable(said)}"
+    yield screen.faint(
+        f"the thread goes on when it is run again: holdfast resume {printable(request.thread_id)} --app …"
+    )
+    if left > 1:
+        yield screen.faint(f"it has {counted(left - 1, 'more open request')}")
+
+
+@command("answer")
+@click.argument("request", metavar="REQUEST")
+@click.argument("choice", required=False)
+@click.option(
+    "--value", metavar="JSON", type=json_value, help="The value of the answer: JSON, @FILE, or - for standard input."
+)
+@by_option
+@comment_option
+def answer(session: Session, request: str, choice: str | None, value: Any, by: str, comment: str) -> Answer:
+    """Answer a request, with one of its choices or with a value. Once: a second answer is a conflict."""
+    return _answer(session, request, choice, value, by, comment)
+
+
+@command("approve")
+@click.argument("request", metavar="REQUEST")
+@click.option(
+    "--value", metavar="JSON", type=json_value, help="A value that goes with it, such as corrected arguments."
+)
+@by_option
+@comment_option
+def approve(session: Session, request: str, value: Any, by: str, comment: str) -> Answer:
+    """Answer a request with `approve`."""
+    return _answer(session, request, "approve", value, by, comment)
+
+
+@command("reject")
+@click.argument("request", metavar="REQUEST")
+@click.option("--value", metavar="JSON", type=json_value, help="A value that goes with it.")
+@by_option
+@comment_option
+def reject(session: Session, request: str, value: Any, by: str, comment: str) -> Answer:
+    """Answer a request with `reject`."""
+    return _answer(session, request, "reject", value, by, comment)

@@ -1,0 +1,104 @@
+"""What is in checkpoints: steps and states, compared, and begun anew from."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from holdfast.cli.answer import Answer
+from holdfast.cli.arguments import json_value, named_json
+from holdfast.cli.command import command
+from holdfast.cli.find import find_checkpoint, newest_checkpoint
+from holdfast.cli.screen import COLOURS, Column, Screen
+from holdfast.cli.session import Session
+from holdfast.cli.text import cut, printable
+from holdfast.cli.values import inline, laid_out, outcome_of, path_of, took
+from holdfast.records.checkpoint import Change, Checkpoint, Step
+
+STEPS = (
+    Column("#", number=True),
+    Column("STEP", gives_way=True),
+    Column("TOOK", number=True),
+    Column("OUTCOME", gives_way=True),
+)
+SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+
+
+@command("steps")
+@click.argument("checkpoint", metavar="ID[@SEQ]")
+def steps(session: Session, checkpoint: str) -> Answer:
+    """List the steps a thread has recorded, up to a checkpoint or up to now."""
+    found = find_checkpoint(session.store, checkpoint)
+    document = {"checkpoint": found.id, "steps": found.steps}
+    return Answer(document, lambda screen: _step_lines(screen, found.steps))
+
+
+def _step_lines(screen: Screen, found: list[Step]) -> Iterator[str]:
+    if not found:
+        yield "no steps"
+        return
+    rows = [(str(step.index + 1), _name(step), took(step), outcome_of(step)) for step in found]
+    yield from screen.table(STEPS, rows)
+
+
+def _name(step: Step) -> str:
+    return step.action or step.tool_called or "-"
+
+
+@command("state")
+@click.argument("checkpoint", metavar="ID[@SEQ]")
+def state(session: Session, checkpoint: str) -> Answer:
+    """Print the state of a checkpoint, or of a thread as it is now."""
+    found = find_checkpoint(session.store, checkpoint)
+    document = {"checkpoint": found.info, "state": found.state}
+    return Answer(document, lambda _screen: laid_out(found.state))
+
+
+@command("diff")
+@click.argument("old", metavar="ID@SEQ")
+@click.argument("new", metavar="ID@SEQ")
+def diff(session: Session, old: str, new: str) -> Answer:
+    """Say what changed from one checkpoint's state to another's, by path."""
+    before, after = (find_checkpoint(session.store, text) for text in (old, new))
+    changes = session.store.diff(before.id, after.id)
+    document = {"old": before.id, "new": after.id, "changes": [change._asdict() for change in changes]}
+    return Answer(document, lambda screen: _diff_lines(screen, changes))
+
+
+def _diff_lines(screen: Screen, changes: list[Change]) -> Iterator[str]:
+    if not changes:
+        yield "no difference"
+    for change in changes:
+        yield screen.style(cut(_change_text(change), screen.width), fg=COLOURS[change.kind])
+
+
+def _change_text(change: Change) -> str:
+    start = f"{SIGNS[change.kind]} {path_of(change.path)}: "
+    if change.kind == "changed":
+        return start + f"{inline(change.old)} → {inline(change.new)}"
+    return start + inline(change.new if change.kind == "added" else change.old)
+
+
+@command("fork")
+@click.argument("checkpoint", metavar="ID[@SEQ]")
+@click.option("--to", metavar="NEW_ID", help="The id of the new thread; one is made up otherwise.")
+@click.option("--state", metavar="JSON", type=json_value, help="The state to begin with, in place of the checkpoint's.")
+@click.option(
+    "--result",
+    multiple=True,
+    metavar="KEY=JSON",
+    type=named_json,
+    help="Another result for a recorded step, by its key.",
+)
+def fork(session: Session, checkpoint: str, to: str | None, state: Any, result: tuple[tuple[str, Any], ...]) -> Answer:
+    """Begin a new thread from a checkpoint. Its finished steps are not executed again."""
+    store = session.store
+    origin = find_checkpoint(store, checkpoint)
+    thread_id = store.fork(origin.id, to, state, dict(result))
+    made = newest_checkpoint(store, thread_id)
+    document = {"thread_id": thread_id, "checkpoint": made.id, "origin": origin.id}
+    return Answer(document, lambda screen: _fork_lines(screen, origin, thread_id))
+
+
+def _fork_lines(screen: Screen, origin: Checkpoint, thread_id: str) -> Iterator[str]:
+    yield f"forked {printable(origin.id)} to {screen.heading(printable(thread_id))}"

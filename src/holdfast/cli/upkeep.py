@@ -1,0 +1,88 @@
+"""Keeping a store in shape: what is too old goes, and what is there is read and checked."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import click
+
+from holdfast.cli.answer import Answer
+from holdfast.cli.apps import load
+from holdfast.cli.arguments import duration
+from holdfast.cli.command import command
+from holdfast.cli.exits import EXIT_ERROR
+from holdfast.cli.progress import progress_bar
+from holdfast.cli.screen import Screen, counted, size
+from holdfast.cli.session import Session
+from holdfast.records.errors import ConfigurationError
+from holdfast.records.reports import Report
+from holdfast.records.retention import Freed, Retention, retention_or_none
+from holdfast.records.words import Status
+
+
+@command("gc")
+@click.option("--keep-last", type=click.IntRange(1), metavar="N", help="Of each thread keep the newest N checkpoints.")
+@click.option(
+    "--ttl", metavar="DURATION", type=duration, help="Remove threads that nothing was written to for so long."
+)
+@click.option("--max-age", metavar="DURATION", type=duration, help="Remove checkpoints that are older.")
+@click.option("--delete-on", multiple=True, type=click.Choice(list(Status)), help="Remove threads that stand so.")
+@click.option("--pinned", is_flag=True, help="Remove pinned checkpoints too.")
+@click.option("--app", metavar="MODULE:STORE", help="Apply the retention of your program's store instead.")
+@click.option("--yes", is_flag=True, help="Do it. Without this, only say what would go.")
+def gc(
+    session: Session,
+    keep_last: int | None,
+    ttl: timedelta | None,
+    max_age: timedelta | None,
+    delete_on: tuple[str, ...],
+    pinned: bool,
+    app: str | None,
+    yes: bool,
+) -> Answer:
+    """Remove what need not be kept. A dry run unless --yes."""
+    given = Retention(keep_last=keep_last, ttl=ttl, max_age=max_age, delete_on=delete_on, keep_pinned=not pinned)
+    retention = _retention(given, app)
+    with progress_bar("gc", quiet=session.as_json) as progress:
+        freed = session.store.prune(retention, dry_run=not yes, progress=progress)
+    document = {"dry_run": not yes, "freed": freed, "retention": retention}
+    return Answer(document, lambda screen: _freed_lines(screen, freed, yes=yes))
+
+
+def _retention(given: Retention, app: str | None) -> Retention:
+    if given != Retention(keep_pinned=given.keep_pinned):
+        return given
+    if app is None:
+        raise ConfigurationError(
+            "gc needs to know what may go: --keep-last, --ttl, --max-age or --delete-on, or --app MODULE:STORE"
+        )
+    retention = retention_or_none(getattr(load(app), "retention", None))
+    if retention is None:
+        raise ConfigurationError(f"--app {app} names nothing that has a retention; open the store with retention=")
+    return retention
+
+
+def _freed_lines(screen: Screen, freed: Freed, *, yes: bool) -> Iterator[str]:
+    if freed == Freed():
+        yield "nothing to remove"
+        return
+    parts = [counted(freed.threads, "thread"), counted(freed.checkpoints, "checkpoint"), counted(freed.blobs, "blob")]
+    yield f"{'removed' if yes else 'would remove'} {', '.join(parts)}: {size(freed.bytes)}"
+    if not yes:
+        yield screen.faint("nothing was removed; --yes does it")
+
+
+@command("verify")
+def verify(session: Session) -> Answer:
+    """Read and check everything that is stored. Exit code 1 if anything is damaged."""
+    with progress_bar("verify", quiet=session.as_json) as progress:
+        report = session.store.verify(progress=progress)
+    document = {"ok": report.ok, "checked": report.checked, "problems": report.problems}
+    return Answer(document, lambda screen: _report_lines(screen, report), 0 if report.ok else EXIT_ERROR)
+
+
+def _report_lines(screen: Screen, report: Report) -> Iterator[str]:
+    for problem in report.problems:
+        where = f"{problem.thread_id}: " if problem.thread_id else ""
+        yield screen.word("fail") + "  " + screen.fit(f"{where}{problem.message}", 10_000)
+    verdict = screen.word("ok") if report.ok else screen.style(counted(len(report.problems), "problem"), fg="red")
+    yield f"{verdict}: {counted(report.checked, 'record')} checked"
