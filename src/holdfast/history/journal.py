@@ -55,6 +55,8 @@ class Attempted(Entry, frozen=True, tag="try"):
     message: str
     due: int
     at: int
+    failed: tuple[str, ...] = ()
+    """The steps within it whose errors ended the attempt; the next attempt executes them again."""
 
 
 class StepDone(Entry, frozen=True, tag="done"):
@@ -141,8 +143,8 @@ class Ended(Entry, frozen=True, tag="end"):
     value: bytes
     type: str
     message: str
-    key: str
-    """The failed step whose error left the run; it is executed again by the next run."""
+    failed: tuple[str, ...]
+    """The failed steps whose errors left the run; they are executed again by the next run."""
     at: int
 
 
@@ -226,9 +228,20 @@ class Journal:
         self._handlers[type(entry)](self, entry)
 
     def _remember(self, entry: Memo) -> None:
+        before = self.memos.get(entry.key)
         self.memos[entry.key] = entry
-        if isinstance(entry, StepDone | StepError):
+        if isinstance(before, StepDone) and isinstance(entry, StepDone):
+            self._shown[self._shown.index(before)] = entry  # a fork has another result in its place
+        elif isinstance(entry, StepDone | StepError):
             self._show(entry)
+
+    def _retry(self, entry: Attempted) -> None:
+        self._remember(entry)
+        self._forget(entry.failed)
+
+    def _forget(self, failed: Iterable[str]) -> None:
+        for key in failed:
+            self.memos.pop(key, None)
 
     def _show(self, entry: StepDone | StepError | Recorded) -> None:
         self.attempts = 0
@@ -259,8 +272,7 @@ class Journal:
 
     def _end(self, entry: Ended) -> None:
         self.ended = entry
-        if entry.key:
-            self.memos.pop(entry.key, None)
+        self._forget(entry.failed)
 
     def _trace(self, entry: Traced) -> None:
         self.trace = entry.context
@@ -275,7 +287,7 @@ class Journal:
     _handlers: ClassVar[dict[type[Entry], Callable[..., None]]] = {
         Started: _start,
         Begun: _remember,
-        Attempted: _remember,
+        Attempted: _retry,
         StepDone: _remember,
         StepError: _remember,
         Recorded: _show,
@@ -296,6 +308,17 @@ class Journal:
     def open_numbers(self) -> list[int]:
         """The numbers of the requests that wait for an answer."""
         return sorted(number for number in self._asked.values() if number not in self.answers)
+
+    def open_after(self, entries: Iterable[Entry]) -> tuple[str, ...]:
+        """The numbers that will wait for an answer once these entries are in."""
+        numbers, last = set(self.open_numbers()), len(self.requests)
+        for entry in entries:
+            if isinstance(entry, Asked):
+                last += 1
+                numbers.add(last)
+            elif isinstance(entry, Answered):
+                numbers.discard(entry.number)
+        return tuple(map(str, sorted(numbers)))
 
     @property
     def is_used(self) -> bool:

@@ -19,7 +19,6 @@ from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.runs.options import seconds
 from holdfast.runs.scope import fingerprint_of
-from holdfast.runs.suspension import Suspension
 from holdfast.stores.claim import FINISHED
 from holdfast.stores.reader import Reader
 from holdfast.stores.writer import Intent
@@ -85,8 +84,7 @@ async def ask(
         number = await _put(run, key, fingerprint, name, payload, tuple(choices), deadline, default)
     answered = ledger.journal.answers.get(number) or await _collect(run, number)
     if answered is None:
-        ledger.suspension = ledger.suspension or Suspension()
-        raise ledger.suspension
+        raise ledger.suspend()
     if answered.expired:
         raise RequestExpired(f"nobody answered request {name!r} of thread {run.thread_id!r} before its deadline")
     return answer_of(answered)
@@ -107,8 +105,7 @@ async def _put(
     if default is not None and deadline is None:
         raise ConfigurationError(f"request {name!r}: default= is what happens at the deadline=; give both")
     asked = Asked(key, fingerprint, name, encode(payload, path="payload"), choices, due_at(deadline, now), packed, now)
-    numbers = [*ledger.journal.open_numbers(), len(ledger.journal.requests) + 1]
-    await ledger.commit(run.ports, Intent(journal=True, requests=tuple(map(str, numbers))), asked)
+    await ledger.note(run.ports, asked)
     number = ledger.journal.number_of(key)
     await ledger.emit("asked", {"payload": payload}, request=_request_id(run, number), name=name)
     return number
@@ -136,9 +133,7 @@ async def _collect(run: "Run", number: int) -> Answered | None:
         await run.ports.perform(backend.post, thread, message_key(number), last_word)
         inbox = await run.ports.perform(backend.inbox, thread)
     answered = unpack_answer(binding, number, inbox[message_key(number)])
-    left = tuple(str(each) for each in ledger.journal.open_numbers() if each != number)
-    intent = Intent(journal=True, requests=left, consumed=(message_key(number),))
-    await ledger.commit(run.ports, intent, answered)
+    await ledger.commit(run.ports, Intent(journal=True, consumed=(message_key(number),)), answered)
     details = {"request": _request_id(run, number), "name": asked.name, "expired": answered.expired}
     await ledger.emit("answer_received", **details)
     return answered

@@ -20,9 +20,10 @@ from holdfast.records.errors import (
 from holdfast.records.event import EventKind
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
+from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
-from holdfast.runs.run import Run, key_of_failure
+from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
 from holdfast.runs.suspension import Suspension
 from holdfast.stores.claim import Claim, take
@@ -85,6 +86,11 @@ class RunBlock:
     ) -> None:
         await self.leave(error)
 
+    @property
+    def entered(self) -> bool:
+        """True once the thread was claimed."""
+        return self._run is not None
+
     async def enter(self) -> Run:
         """Claim the thread."""
         if self._run is not None:
@@ -143,14 +149,14 @@ class RunBlock:
         ledger = self._run.ledger
         current_frame.set(self._outer)
         try:
-            if ledger.suspension is not None:
+            if ledger.untouched:
+                await self._give_back(ledger)
+            elif ledger.suspension is not None:
                 await self._suspend(ledger, ledger.suspension)
             elif error is None:
                 await self._end_well(ledger)
-            elif isinstance(error, Exception):
-                await self._end_badly(ledger, error)
             else:
-                await self._release(ledger, ledger.status)
+                await self._end_badly(ledger, error)
         except StoreError:
             await self._let_go(ledger.claim)
             raise
@@ -165,41 +171,42 @@ class RunBlock:
         await ledger.emit("released", status=status, token=ledger.claim.token, seconds=seconds_held)
 
     async def _end_well(self, ledger: Ledger) -> None:
-        if ledger.leave_as:
-            await self._release(ledger, ledger.leave_as, ledger.claim.found.expires_at)
-            return
-        if ledger.claim.cancelled and not ledger.finished:
+        if not ledger.finished and await self._tools.ports.perform(ledger.claim.hears_cancel):
             await self._cancel(ledger)
             raise RunCancelled(f"the run of {ledger.claim.thread_id!r} was cancelled")
-        ledger.claim.check()
-        await ledger.settle_all(self._tools.ports)
         working = ledger.status == Status.WORKING.value
         await self._release(ledger, Status.IDLE.value if working else ledger.status)
 
-    async def _end_badly(self, ledger: Ledger, error: Exception) -> None:
-        """Keep the error as data. What keeps it from being kept is not allowed to hide it."""
-        if isinstance(error, Fenced) or ledger.claim.failure is not None:
-            await self._let_go(ledger.claim)
-            return
+    async def _give_back(self, ledger: Ledger) -> None:
+        """As it was found; one that was at work and is nobody's can be gone on with at once."""
+        found = ledger.claim.found
+        await self._release(ledger, found.status, 0 if found.owner else found.expires_at)
+
+    async def _end_badly(self, ledger: Ledger, error: BaseException) -> None:
+        """Keep an error as data; anything else that ends a program leaves the thread at work.
+
+        What keeps it from being kept is not allowed to hide it.
+        """
         try:
-            if isinstance(error, RunCancelled):
+            if isinstance(error, RunCancelled) and not ledger.finished:
                 await self._cancel(ledger)
-            else:
-                if not ledger.finished:
-                    await self._fail(ledger, error)
-                await self._release(ledger, ledger.status)
+                return
+            if isinstance(error, Exception) and not ledger.finished:
+                await self._fail(ledger, error)
+            await self._release(ledger, ledger.status)
         except HoldfastError as failure:
-            error.add_note(f"holdfast could not record this: {failure}")
+            if failure is not error:
+                error.add_note(f"holdfast could not record this: {failure}")
             await self._let_go(ledger.claim)
 
     async def _fail(self, ledger: Ledger, error: Exception) -> None:
-        ports, now = self._tools.ports, self._tools.ports.now()
-        entry = Ended(Status.FAILED.value, encode(None), type(error).__name__, _text(error), key_of_failure(error), now)
+        ports, kind = self._tools.ports, type(error).__name__
+        entry = Ended(Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), ports.now())
         await ledger.end(ports, entry)
 
     async def _cancel(self, ledger: Ledger) -> None:
         now = self._tools.ports.now()
-        entry = Ended(Status.CANCELLED.value, encode(None), "RunCancelled", "cancelled from outside", "", now)
+        entry = Ended(Status.CANCELLED.value, encode(None), "RunCancelled", "cancelled from outside", (), now)
         await ledger.end(self._tools.ports, entry)
         await self._release(ledger, ledger.status)
 
@@ -209,7 +216,9 @@ class RunBlock:
         for ticket in list(ledger.running.values()):
             await ports.wait(ticket)
         claim.check()
-        await ledger.settle_all(ports)
+        if await ports.perform(claim.hears_cancel):
+            await self._cancel(ledger)
+            raise RunCancelled(f"the run of {claim.thread_id!r} was cancelled")
         requests = tuple(ledger.journal.open_requests(claim.log.binding))
         deadlines = [ledger.journal.requests[number - 1].deadline for number in ledger.journal.open_numbers()]
         wake_at = min((moment for moment in (suspension.wake_at, *deadlines) if moment), default=0)
@@ -232,10 +241,3 @@ class RunBlock:
             await self._tools.ports.perform(claim.let_go)
         except HoldfastError:
             return  # the lease expires
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001  a user's __str__ may raise anything
-        return "(its text could not be read)"

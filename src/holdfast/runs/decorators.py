@@ -91,8 +91,7 @@ class _StepFunction:
         bound = self._signature.bind(*args, **named)
         bound.apply_defaults()
         compared = {each: value for each, value in bound.arguments.items() if each not in self._ignore}
-        advice = f"name what does not matter: @holdfast.step(ignore=({next(iter(compared), '')!r},))"
-        fingerprint = fingerprint_of(compared, f"step {self._name!r}", advice)
+        fingerprint = self._fingerprint(compared)
         return StepCall(
             key=frame.run.scope.key(self._name, fingerprint),
             name=self._name,
@@ -102,3 +101,9 @@ class _StepFunction:
             named=named,
             options=self._options,
         )
+
+    def _fingerprint(self, compared: Mapping[str, Any]) -> bytes:
+        for each, value in compared.items():
+            advice = f"if it does not matter, leave it out: @holdfast.step(ignore=({each!r},))"
+            fingerprint_of(value, f"argument {each!r} of step {self._name!r}", advice)
+        return fingerprint_of(compared, f"step {self._name!r}", "")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.codec import encode
-from holdfast.history.journal import JOURNAL, AnyEntry, Ended, Journal, encode_entry
+from holdfast.history.journal import JOURNAL, Answered, AnyEntry, Asked, Ended, Journal, encode_entry
 from holdfast.ports import Ports, Ticket
 from holdfast.records.errors import Finished, RunCancelled
 from holdfast.records.event import EventKind
@@ -36,9 +36,8 @@ class Ledger:
         self.running: dict[str, Ticket] = {}
         """The steps under way, by key."""
         self.suspension: Suspension | None = None
-        self.leave_as = ""
-        """The status to leave the thread with, as if it had never been claimed."""
-        self._unawaited: list[Pending] = []
+        self.untouched = False
+        """True if the thread is to be left as it was found."""
         self._carried: list[AnyEntry] = []
         self._untold: list[Pending] = []
         if reopen:
@@ -50,20 +49,12 @@ class Ledger:
         return self.status in FINISHED
 
     def check(self) -> None:
-        """Raise why the run cannot go on: its claim is lost, it waits, somebody cancelled it, a record failed."""
+        """Raise why the run cannot go on: its claim is lost, it waits, somebody cancelled it, a write failed."""
         self.claim.check()
         if self.suspension is not None:
             raise self.suspension
         if self.claim.cancelled and not self.finished:
             raise RunCancelled(f"the run of {self.claim.thread_id!r} was cancelled")
-        self.check_receipts()
-
-    def check_receipts(self) -> None:
-        """Raise the error of a record that nobody waited for."""
-        settled = [pending for pending in self._unawaited if pending.settled]
-        self._unawaited = [pending for pending in self._unawaited if not pending.settled]
-        for pending in settled:
-            pending.result()
 
     def check_new(self, what: str) -> None:
         """Raise why nothing new may be done."""
@@ -73,17 +64,27 @@ class Ledger:
                 f"thread {self.claim.thread_id!r} is {self.status}, and {what} is new; reopen=True would go on with it"
             )
 
+    def suspend(self, wake_at: int = 0) -> Suspension:
+        """What to raise so that the run waits: for an answer, or until `wake_at` (the earliest of several)."""
+        suspension = self.suspension = self.suspension or Suspension()
+        suspension.wake_at = min(wake_at or suspension.wake_at, suspension.wake_at or wake_at)
+        return suspension
+
     async def commit(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
-        """Write a row with these entries; then they are known here too."""
+        """Write a row with these entries. If it cannot be written, nothing can be under this claim any more."""
         pending = self._submit(intent, entries)
         await ports.settle(pending, self.claim.committer)
-        for entry in entries:
-            self.journal.add(entry)
         return pending
 
     def _submit(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
-        pending = self.claim.submit(with_entries(intent, (*self._carried, *entries)))
-        self._carried = []
+        """Queue a row, and take its entries in at once: whoever comes next builds on them, even if nobody waits."""
+        with self.claim.lock:
+            if any(isinstance(entry, Asked | Answered) for entry in entries):
+                intent.requests = self.journal.open_after(entries)
+            pending = self.claim.submit(with_entries(intent, (*self._carried, *entries)))
+            self._carried = []
+            for entry in entries:
+                self.journal.add(entry)
         return pending
 
     def carry(self, entry: AnyEntry) -> None:
@@ -97,23 +98,10 @@ class Ledger:
     def queue(self, ports: Ports, intent: Intent, entry: AnyEntry) -> Pending:
         """Queue a row, and see that it is written though nobody may wait for it."""
         pending = self._submit(intent, (entry,))
-        self.journal.add(entry)
-        self._unawaited.append(pending)
         if self.events.wants("saved"):
             self._untold.append(pending)
         ports.dispatch(pending, self.claim.committer)
         return pending
-
-    def awaited(self, pending: Pending) -> None:
-        """Somebody waits for this one, and will see its error."""
-        if pending in self._unawaited:
-            self._unawaited.remove(pending)
-
-    async def settle_all(self, ports: Ports) -> None:
-        """Wait for every record, and raise the first error among those that nobody waited for."""
-        for pending in list(self._unawaited):
-            await ports.wait(pending)
-        self.check_receipts()
 
     async def end(self, ports: Ports, entry: Ended) -> None:
         """Write how the run ended."""

@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import encode
-from holdfast.history.journal import Ended, Retaken
-from holdfast.records.errors import Conflict, Deleted, LeaseHeld, NotFound, Suspended
+from holdfast.history.journal import Ended, Journal, Retaken
+from holdfast.records.errors import Conflict, Deleted, LeaseHeld, Suspended
 from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.outcome import Recovery
 from holdfast.records.words import Status
 from holdfast.runs.asking import message_key
 from holdfast.runs.block import Terms
-from holdfast.runs.durable import registry
+from holdfast.runs.durable import Durable, registry
 from holdfast.runs.run import Run
 from holdfast.stores.decisions import may_go_on
 
@@ -58,6 +58,8 @@ class Recoverer:
 
     def _can_go_on(self, thread: bytes, head: Head, now: int) -> bool:
         reader, ports = self._store._tools.reader, self._store._tools.ports  # noqa: SLF001  one room
+        if head.deleted or head.status not in STATUSES:
+            return False
         if may_go_on(head, now):
             return True
         if head.held(now):
@@ -79,20 +81,33 @@ class Recoverer:
         return end
 
     async def _end_of(self, thread_id: str) -> str:
+        tools = self._store._tools  # noqa: SLF001  one room
+        if self._handler is None and not await tools.ports.perform(self._is_ours, thread_id):
+            return "skipped"
+        block = self._store._run_block(thread_id, None, self._terms)  # noqa: SLF001  one room
         try:
-            async with self._store._run_block(thread_id, None, self._terms) as run:  # noqa: SLF001  one room
+            async with block as run:
                 return await self._execute(run)
         except Suspended:
             return "suspended"
-        except (LeaseHeld, Conflict, Deleted, NotFound):
+        except (LeaseHeld, Conflict, Deleted):
+            if block.entered:
+                raise
             return "skipped"
 
+    def _is_ours(self, thread_id: str) -> bool:
+        """True if the thread's function is one of this program's. What is not ours is not even claimed."""
+        reader = self._store._tools.reader  # noqa: SLF001  one room
+        return self._function(Journal.of(reader.load_head(reader.sealing.key(thread_id)).log.document)) is not None
+
+    def _function(self, journal: Journal) -> "Durable[Any, Any] | None":
+        function = registry.get(journal.started.function) if journal.started is not None else None
+        return function if function is not None and function.fits(self._store._tools.ports) else None  # noqa: SLF001
+
     async def _execute(self, run: Run) -> str:
-        started = run.ledger.journal.started
-        function = registry.get(started.function) if started is not None else None
-        fits = function is not None and function.fits(run.ports)
-        if run.ledger.claim.found.status not in STATUSES or (self._handler is None and not fits):
-            run.ledger.leave_as = run.ledger.claim.found.status
+        claim, function = run.ledger.claim, self._function(run.ledger.journal)
+        if not await run.ports.perform(self._can_go_on, claim.thread, claim.found, run.ports.now()):
+            run.ledger.untouched = True  # another was faster
             return "skipped"
         if run.ledger.claim.found.owner:
             if run.ledger.journal.attempts >= self._max_attempts:
@@ -107,5 +122,5 @@ class Recoverer:
     async def _give_up(self, run: Run) -> str:
         now, attempts = run.ports.now(), run.ledger.journal.attempts
         text = f"gave up: the process running it was gone after each of {attempts} attempts, with no step done"
-        await run.ledger.end(run.ports, Ended(Status.FAILED.value, encode(None), "Poisoned", text, "", now))
+        await run.ledger.end(run.ports, Ended(Status.FAILED.value, encode(None), "Poisoned", text, (), now))
         return "failed"

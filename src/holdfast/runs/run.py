@@ -383,9 +383,7 @@ class Run:
         """The thread has failed, for this reason. Running it again continues from its finished steps."""
         self.ledger.check_new("an end")
         kind = type(error).__name__ if isinstance(error, BaseException) else ""
-        entry = Ended(
-            Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), self.ports.now()
-        )
+        entry = Ended(Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), self.ports.now())
         await self.ledger.end(self.ports, entry)
 
 

@@ -4,9 +4,9 @@ Keys that the user does not choose are made of names, fingerprints of arguments 
 depend on the order in which parallel branches get to their calls.
 """
 
-from collections import Counter
 from contextvars import ContextVar
 from hashlib import sha256
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.codec import encode
@@ -24,7 +24,7 @@ class Scope:
     def __init__(self, prefix: str = "", branch: int = 0) -> None:
         self.prefix = prefix
         self._branch = branch
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, count[int]] = {}
 
     def key(self, name: str, fingerprint: bytes) -> str:
         """A key for a call with these arguments."""
@@ -36,8 +36,7 @@ class Scope:
         return self._numbered(f"{self.prefix}{kind}{content}")
 
     def _numbered(self, name: str) -> str:
-        self._counts[name] += 1
-        return f"{name}:{self._counts[name]}"
+        return f"{name}:{next(self._counts.setdefault(name, count(1)))}"
 
 
 class Frame(NamedTuple):
@@ -48,6 +47,8 @@ class Frame(NamedTuple):
     idempotency_key: str = ""
     effect: bool = False
     """True within a step that was given `effect=True`."""
+    within: tuple[str, ...] = ()
+    """The keys of the steps that this code is part of."""
 
 
 current_frame: ContextVar[Frame | None] = ContextVar("holdfast_frame", default=None)

@@ -12,6 +12,8 @@ from holdfast.history.journal import Attempted, Begun, Memo, StepDone, StepError
 from holdfast.ports import Ticket
 from holdfast.records.errors import ConfigurationError, KeyReused, RunCancelled, StepFailed, StepInDoubt, StepTimeout
 from holdfast.records.event import EventKind
+from holdfast.records.times import from_microseconds
+from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import Done, NotDone, StepOptions
 from holdfast.runs.scope import Frame, Scope, current_frame
@@ -82,11 +84,27 @@ def failure_of(memo: StepError) -> StepFailed:
 
 async def perform_step(run: "Run", call: StepCall) -> Any:
     """The step's result: from the record if there is one, else by executing it, and then recorded."""
-    ledger = run.ledger
+    ledger, ticket = run.ledger, Ticket()
     ledger.check()
-    while (under_way := ledger.running.get(call.key)) is not None:
+    while (under_way := ledger.running.setdefault(call.key, ticket)) is not ticket:
+        _check_not_within(call.key)
         await run.ports.wait(under_way)
-    memo = known_memo(run, call.key, call.fingerprint)
+        ledger.check()
+    try:
+        return await _recalled_or_executed(run, call)
+    finally:
+        del ledger.running[call.key]
+        ticket.settle(True)
+
+
+def _check_not_within(key: str) -> None:
+    frame = current_frame.get()
+    if frame is not None and key in frame.within:
+        raise ConfigurationError(f"step {key!r} calls itself: the inner call needs another key")
+
+
+async def _recalled_or_executed(run: "Run", call: StepCall) -> Any:
+    ledger, memo = run.ledger, known_memo(run, call.key, call.fingerprint)
     if isinstance(memo, StepDone):
         if ledger.events.wants("step_replayed"):
             await ledger.emit("step_replayed", step=call.key, name=call.name, seconds_saved=memo.took / 1e6)
@@ -94,16 +112,12 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
     if isinstance(memo, StepError):
         raise failure_of(memo)
     ledger.check_new(f"step {call.key!r}")
-    ticket = ledger.running[call.key] = Ticket()
     execution = _Execution(run, call, memo)
     try:
         return await execution.result()
     except BaseException as error:
         await execution.left_by(error)
         raise
-    finally:
-        del ledger.running[call.key]
-        ticket.settle(True)
 
 
 class _Execution:
@@ -134,7 +148,7 @@ class _Execution:
             await self._wait_until(memo.due)
         if isinstance(memo, Begun):
             self._attempt -= 1
-            verdict = await self._resolve_doubt()
+            verdict = await self._resolve_doubt(memo)
             if isinstance(verdict, Done):
                 return await self._record(verdict.value)
         return await self._execute()
@@ -166,7 +180,9 @@ class _Execution:
         named = dict(call.named)
         if call.options.effect and takes_key(call.function):
             named.setdefault(KEY_NAME, self._key)
-        token = current_frame.set(Frame(self._run, Scope(f"{call.key}/"), self._key, call.options.effect))
+        outer = current_frame.get()
+        within = (*(outer.within if outer is not None else ()), call.key)
+        token = current_frame.set(Frame(self._run, Scope(f"{call.key}/"), self._key, call.options.effect, within))
         try:
             return await self._run.ports.invoke(call.function, call.arguments, named, call.options.timeout_seconds)
         finally:
@@ -175,7 +191,7 @@ class _Execution:
     async def _failed(self, error: Exception) -> None:
         """Record a failed attempt and wait for the next; or, if it was the last, that the step failed."""
         call, ports = self._call, self._run.ports
-        kind, message, now = type(error).__name__, str(error), ports.now()
+        kind, message, now = type(error).__name__, text_of(error), ports.now()
         if self._attempt > call.options.retries or not isinstance(error, call.options.retry_on):
             memo = StepError(call.key, call.fingerprint, call.name, kind, message, self._attempt, now)
             metadata = packed_metadata({"step": call.key, "error": kind})
@@ -184,12 +200,14 @@ class _Execution:
             raise failure_of(memo) from error
         wait = call.options.wait_after(self._attempt)
         due = now + round(wait * 1e6)
-        attempted = Attempted(call.key, call.fingerprint, self._attempt, kind, message, due, now)
+        failed = failed_steps(error)
+        attempted = Attempted(call.key, call.fingerprint, self._attempt, kind, message, due, now, failed)
         await self._run.ledger.note(ports, attempted)
         await self._tell("step_retried", attempt=self._attempt, error=kind, wait_seconds=wait)
         await self._wait_until(due)
 
     async def _wait_until(self, due: int) -> None:
+        self._run.ledger.check()
         remaining = (due - self._run.ports.now()) / 1e6
         if remaining > 0:
             await self._run.ports.sleep(remaining)
@@ -206,7 +224,7 @@ class _Execution:
 
     # Doubt
 
-    async def _resolve_doubt(self) -> Any:
+    async def _resolve_doubt(self, begun: Begun) -> Any:
         """Done with the value, or anything else to execute it (again, with the same key)."""
         options = self._call.options
         policy = options.on_doubt or ("retry" if takes_key(self._call.function) else "fail")
@@ -214,7 +232,7 @@ class _Execution:
         if policy == "verify":
             return await self._verify()
         if policy == "ask":
-            return await self._ask()
+            return await self._ask(begun)
         if policy == "fail":
             raise StepInDoubt(
                 f"step {self._call.key!r} of thread {self._run.thread_id!r} was begun and its end is not known: it may"
@@ -231,9 +249,10 @@ class _Execution:
             raise ConfigurationError(f"verify= of step {self._call.key!r} returns holdfast.Done(value) or NotDone")
         return verdict
 
-    async def _ask(self) -> Any:
+    async def _ask(self, begun: Begun) -> Any:
+        """Ask once for each time it was begun: an answer settles one doubt, not the next."""
         name = f"{self._call.name} in doubt"
-        payload = {"step": self._call.key, KEY_NAME: self._key}
+        payload = {"step": self._call.key, KEY_NAME: self._key, "begun_at": from_microseconds(begun.at)}
         answer = await self._run.ask(name, payload, choices=("retry", "done", "fail"))
         if answer.choice == "fail":
             raise StepInDoubt(f"step {self._call.key!r} was in doubt, and {answer.by or 'somebody'} let it fail")

@@ -91,13 +91,22 @@ class Store(Archive):
         live = self._tools.heartbeat.find(thread)
         if live is not None:
             live.cancelled = True
+        while not await self._ended(thread_id):
+            await self._ports.perform(self._backend.post, thread, CANCEL, b"")
+            seen = await self._ports.perform(self._reader.seen, thread)
+            if seen is None or seen.head.held(self._ports.now()):
+                return  # its run hears of it
+
+    async def _ended(self, thread_id: str) -> bool:
+        """End a thread that no run holds; False if one does."""
         try:
             async with self._run_block(thread_id, None, Terms(wait=0)) as run:
                 run.ledger.claim.cancelled = True
-        except RunCancelled:
-            return
         except LeaseHeld:
-            await self._ports.perform(self._backend.post, thread, CANCEL, b"")
+            return False
+        except RunCancelled:
+            pass
+        return True
 
     # Requests
 

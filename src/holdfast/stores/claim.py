@@ -9,9 +9,18 @@ from collections.abc import Callable
 from functools import partial
 from threading import RLock
 
+from msgspec.structs import replace
+
 from holdfast.history.log import Log
 from holdfast.ports import Ports, Ticket
-from holdfast.records.errors import Conflict, Fenced, HoldfastError, OutcomeUnknown, StoreError
+from holdfast.records.errors import (
+    Conflict,
+    Fenced,
+    HoldfastError,
+    OutcomeUnknown,
+    StoreError,
+    StoreUnavailable,
+)
 from holdfast.records.head import Head, encode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Swap
@@ -30,12 +39,14 @@ FINISHED = {Status.COMPLETE.value, Status.CANCELLED.value}
 class Pending(Ticket):
     """A write of a claim, until it is certain what became of it."""
 
-    __slots__ = ("proposal", "propose")
+    __slots__ = ("proposal", "propose", "repeats")
 
-    def __init__(self, propose: Callable[[], Proposal]) -> None:
+    def __init__(self, propose: Callable[[], Proposal], *, repeats: bool = False) -> None:
         super().__init__()
         self.propose = propose
         self.proposal: Proposal | None = None
+        self.repeats = repeats
+        """True if it is made again anyway: then a store that could not take it is no reason to give up the claim."""
 
 
 class Claim:
@@ -59,7 +70,8 @@ class Claim:
         self._ports = ports
         self._reader = reader
         self._process = ports.process()
-        self._lock = RLock()
+        self.lock = RLock()
+        """Held while a write is made and queued; hold it for what must be in step with the order of writes."""
         self._unsettled: dict[Pending, None] = {}
 
     @property
@@ -86,22 +98,22 @@ class Claim:
         intent.token, intent.lease = self.token, self.lease
         return self._send(lambda: self._proposed(intent))
 
-    def amend(self, change: Callable[[Head], Head]) -> Pending:
+    def amend(self, change: Callable[[Head], Head], *, repeats: bool = False) -> Pending:
         """Queue a change of the head alone."""
-        return self._send(lambda: self.writer.amend(change, self.committer.submit))
+        return self._send(lambda: self.writer.amend(change, self.committer.submit), repeats=repeats)
 
     def _proposed(self, intent: Intent) -> Proposal:
         proposal = self.writer.propose(intent, self._ports.now(), self.committer.submit)
         assert isinstance(proposal, Proposal)  # noqa: S101  a run's writes carry no idempotency key
         return proposal
 
-    def _send(self, propose: Callable[[], Proposal]) -> Pending:
+    def _send(self, propose: Callable[[], Proposal], *, repeats: bool = False) -> Pending:
         self.check()
         if self.committer.is_full:
             self.committer.relieve()
-        with self._lock:
+        with self.lock:
             self.check()
-            pending = Pending(propose)
+            pending = Pending(propose, repeats=repeats)
             self._propose(pending)
             return pending
 
@@ -112,7 +124,7 @@ class Claim:
 
     def _settled(self, pending: Pending, proposal: Proposal) -> None:
         """Runs on whichever thread committed the proposal."""
-        with self._lock:
+        with self.lock:
             if pending.settled or pending.proposal is not proposal:
                 return
             try:
@@ -120,7 +132,7 @@ class Claim:
             except OutcomeUnknown as error:
                 self._resolve(error)
             except BaseException as error:  # noqa: BLE001  whoever waits for the write raises it
-                self._break(error)
+                self._fail(pending, error)
             else:
                 if landed:
                     self._finish(pending)
@@ -130,6 +142,14 @@ class Claim:
     def _finish(self, pending: Pending) -> None:
         del self._unsettled[pending]
         pending.settle(True)
+
+    def _fail(self, pending: Pending, error: BaseException) -> None:
+        if not (pending.repeats and isinstance(error, StoreUnavailable)):
+            self._break(error)
+            return
+        # Certainly nothing was written. What was built on it is refused, and then sent again without it.
+        del self._unsettled[pending]
+        pending.settle(error)
 
     def _break(self, error: BaseException) -> None:
         """Nothing can be written under this claim any more: what waits has failed, and so will all that comes."""
@@ -145,19 +165,26 @@ class Claim:
         except StoreError as error:
             self._break(doubt or error)
             return
-        logs = [self.writer.settled_log, *(each.proposal.log for each in self._unsettled if each.proposal)]
-        landed = _last_place(logs, seen.head)
-        if not self._is_ours(seen.head) or landed is None:
+        landed = self._landed_count(seen.head)
+        if landed is None:
             self._break(Fenced(f"thread {self.thread_id!r} was taken over (token {seen.head.token}, not {self.token})"))
             return
-        self._resend(seen, logs[landed], landed)
+        self._resend(seen, landed)
 
-    def _is_ours(self, head: Head) -> bool:
-        return head.token == self.token and head.owner == self.owner and not head.deleted
+    def _landed_count(self, head: Head) -> int | None:
+        """How many of the unsettled writes are in this head; None if it is not of this claim's making."""
+        proposals = [pending.proposal for pending in self._unsettled if pending.proposal is not None]
+        for count in range(len(proposals), 0, -1):
+            if _standing(proposals[count - 1].seen.head) == _standing(head):
+                return count
+        log = self.writer.settled_log
+        ours = (self.token, self.owner, False, log.seq, log.digest)
+        return 0 if (head.token, head.owner, head.deleted, head.seq, head.digest) == ours else None
 
-    def _resend(self, seen: Seen, log: Log, landed: int) -> None:
-        self.writer.rebase(seen, log)
+    def _resend(self, seen: Seen, landed: int) -> None:
         waiting = list(self._unsettled)
+        last = waiting[landed - 1].proposal if landed else None
+        self.writer.rebase(seen, self.writer.settled_log if last is None else last.log)
         for pending in waiting[:landed]:
             self._finish(pending)
         self._unsettled = {}
@@ -173,12 +200,19 @@ class Claim:
 
     def tend(self, now: int) -> None:
         """Renew the lease when a third of it is gone, and look whether somebody wants the run to end. Blocking."""
-        if CANCEL in self._reader.backend.inbox(self.thread):
-            self.cancelled = True
+        self.hears_cancel()
         if self.writer.seen.head.expires_at - now < self.lease * 2 // 3:
-            pending = self.amend(lambda head: renewed(head, self.thread_id, self.token, self.lease, self._ports.now()))
+            pending = self.amend(self._renewed, repeats=True)
             self.committer.drive(pending)
             pending.result()
+
+    def hears_cancel(self) -> bool:
+        """True if somebody wants the run to end. Blocking."""
+        self.cancelled = self.cancelled or CANCEL in self._reader.backend.inbox(self.thread)
+        return self.cancelled
+
+    def _renewed(self, head: Head) -> Head:
+        return renewed(head, self.thread_id, self.token, self.lease, self._ports.now())
 
     def release(self, status: str, wake_at: int = 0) -> Pending:
         """Queue the end of the claim."""
@@ -186,12 +220,13 @@ class Claim:
 
     def let_go(self) -> None:
         """Give the lease back though writing failed, if the head is still ours. Blocking."""
-        _give_back(self._reader, self.thread, self.token, self.owner, self._ports.now())
+        if self._ports.process() == self._process:
+            _give_back(self._reader, self.thread, self.token, self.owner, self._ports.now())
 
 
-def _last_place(logs: list[Log], head: Head) -> int | None:
-    places = [place for place, log in enumerate(logs) if (log.seq, log.digest) == (head.seq, head.digest)]
-    return places[-1] if places else None
+def _standing(head: Head) -> tuple[object, ...]:
+    """What of a head only its claim may change: a pin, a prune or a rotation leaves it as it is."""
+    return (head.seq, head.digest, head.token, head.owner, head.expires_at, head.status, head.deleted)
 
 
 def take(
@@ -207,16 +242,34 @@ def take(
         old = seen.head
         dead = old.owner if old.owner and reader.backend.inline and ports.is_certainly_dead(old.owner) else ""
         status = old.status if old.status in FINISHED and not reopen else ""
-        head = claimed(old, name, owner, lease, ports.now(), dead_owner=dead, status=status)
-        encoded = encode_head(thread, head)
-        if reader.backend.swap([Swap(thread, seen.encoded, encoded, head)])[0]:
+        head = _begun(reader, thread, claimed(old, name, owner, lease, ports.now(), dead_owner=dead, status=status))
+        mine = Seen(head, encode_head(thread, head))
+        if _swapped(reader, thread, seen, mine):
             try:
-                writer = _writer(reader, thread, Seen(head, encoded))
+                claim = Claim(ports, reader, committer, _writer(reader, thread, mine), lease, old)
+                claim.hears_cancel()
             except HoldfastError:
                 _give_back(reader, thread, head.token, owner, ports.now())
                 raise
-            return Claim(ports, reader, committer, writer, lease, old)
+            return claim
     raise Conflict(f"thread {name!r} is being written to by others all the time; try again")
+
+
+def _swapped(reader: Reader, thread: bytes, old: Seen, new: Seen) -> bool:
+    """True if the claim is ours. No other has its owner's name, so that the head tells if the reply is lost."""
+    try:
+        return reader.backend.swap([Swap(thread, old.encoded, new.encoded, new.head)])[0]
+    except OutcomeUnknown:
+        seen = reader.seen(thread)
+        return seen is not None and seen.head.owner == new.head.owner
+
+
+def _begun(reader: Reader, thread: bytes, head: Head) -> Head:
+    """The head with the thread's life fixed: idempotency keys are made of it, and a first step may use its own."""
+    if head.seq:
+        return head
+    binding, data_key = reader.sealing.beginning(thread, head)
+    return replace(head, incarnation=binding.incarnation, data_key=data_key)
 
 
 def _give_back(reader: Reader, thread: bytes, token: int, owner: str, now: int) -> None:
@@ -231,5 +284,5 @@ def _writer(reader: Reader, thread: bytes, seen: Seen) -> Writer:
     if seen.head.seq:
         loaded = reader.load_head(thread)
         return Writer(reader, thread, loaded.seen, loaded.log)
-    binding, new_key = reader.sealing.new_life(thread)
-    return Writer(reader, thread, seen, Log(binding, reader.backend.tuning, {}), new_key)
+    binding = reader.sealing.binding(thread, seen.head)
+    return Writer(reader, thread, seen, Log(binding, reader.backend.tuning, {}), seen.head.data_key)

@@ -4,7 +4,7 @@ import logging
 from threading import Lock
 
 from holdfast.ports import Ports, reset_after_fork
-from holdfast.records.errors import HoldfastError
+from holdfast.records.errors import StoreClosed
 from holdfast.stores.claim import Claim
 
 logger = logging.getLogger("holdfast")
@@ -54,11 +54,16 @@ class Heartbeat:
                 self._beating = False
                 return None
         for claim in claims:
-            try:
-                claim.tend(self._ports.now())
-            except HoldfastError as error:
-                if claim.given_back:
-                    continue
-                logger.warning("the lease of %r was not renewed: %s", claim.thread_id, error)
+            if claim.failure is None:
+                self._tend(claim)
         shortest = min(claim.lease for claim in claims) / 1e6
         return min(max(shortest / 4, SHORTEST_SECONDS), LONGEST_SECONDS)
+
+    def _tend(self, claim: Claim) -> None:
+        try:
+            claim.tend(self._ports.now())
+        except StoreClosed:
+            self.remove(claim)
+        except Exception as error:  # noqa: BLE001  one claim's trouble must not end the heartbeat of the others
+            if not claim.given_back:
+                logger.warning("the lease of %r was not renewed: %s", claim.thread_id, error)

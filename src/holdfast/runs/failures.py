@@ -1,0 +1,30 @@
+"""What is kept of an error: its text, and which failed steps it came from."""
+
+from collections.abc import Iterator
+
+from holdfast.records.errors import StepFailed
+
+
+def text_of(error: BaseException | str) -> str:
+    """The text of an error, as one that can be stored."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  a user's __str__ may raise anything
+        return "(its text could not be read)"
+    return text.encode(errors="backslashreplace").decode()
+
+
+def failed_steps(error: object) -> tuple[str, ...]:
+    """The keys of the failed steps behind an error: those it was raised from, and those in a group."""
+    return tuple(dict.fromkeys(each.key for each in _origins(error, set()) if isinstance(each, StepFailed)))
+
+
+def _origins(error: object, seen: set[int]) -> Iterator[BaseException]:
+    if not isinstance(error, BaseException) or id(error) in seen:
+        return
+    seen.add(id(error))
+    yield error
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _origins(each, seen)
+    yield from _origins(error.__cause__ or error.__context__, seen)
