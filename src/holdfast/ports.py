@@ -9,6 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from threading import Event, Lock, Thread, get_ident
@@ -286,7 +287,13 @@ class BlockingPorts(_SystemPorts):
     ) -> Any:
         """Call it here; with a timeout on a helper thread, which is abandoned when time is up."""
         bound = partial(function, *args, **named)
-        return await self.call(bound if seconds is None else partial(_within, seconds, bound))
+        if seconds is None:
+            return await self.call(bound)
+        helper, settled = Helper(bound), Event()
+        helper.when_settled(settled.set)
+        if not settled.wait(seconds):
+            raise _late(seconds)
+        return _plain_result(helper.returned(), function)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep."""
@@ -294,7 +301,11 @@ class BlockingPorts(_SystemPorts):
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         """One after the other."""
-        return [await coroutine for coroutine in coroutines]
+        try:
+            return [await coroutine for coroutine in coroutines]
+        finally:
+            for coroutine in coroutines:
+                coroutine.close()
 
     def branch(self) -> int:
         """The thread."""
@@ -306,40 +317,45 @@ class BlockingPorts(_SystemPorts):
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call it; an awaitable in return is an error that names the other world."""
-        result = function(*args)
-        if isinstance(result, Awaitable):
-            if isinstance(result, Coroutine):
-                result.close()
-            name = getattr(getattr(function, "func", function), "__qualname__", repr(function))
-            raise ConfigurationError(
-                f"{name} is async; holdfast.sync takes plain functions (use holdfast for async ones)"
-            )
-        return result
+        return _plain_result(function(*args), function)
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-def _within(seconds: float, function: Callable[[], T]) -> T:
-    """What a function returns, called on a thread of its own; `StepTimeout` if that takes too long."""
-    outcome: list[T] = []
-    errors: list[BaseException] = []
+def _plain_result(result: Any, function: Callable[..., Any]) -> Any:
+    """What a plain function returned; a clear refusal if it was not one."""
+    if not isinstance(result, Awaitable):
+        return result
+    if isinstance(result, Coroutine):
+        result.close()
+    name = getattr(getattr(function, "func", function), "__qualname__", repr(function))
+    raise ConfigurationError(f"{name} is async; holdfast.sync takes plain functions (use holdfast for async ones)")
 
-    def target() -> None:
+
+class Helper(Ticket):
+    """A call on a thread of its own, which can be abandoned: it keeps neither its caller nor the program's end."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        super().__init__()
+        self._value: Any = None
+        context = copy_context()
+        Thread(target=lambda: context.run(self._call, function), name="holdfast-step", daemon=True).start()
+
+    def _call(self, function: Callable[[], Any]) -> None:
         try:
-            outcome.append(context.run(function))
-        except BaseException as error:  # noqa: BLE001  raised again on the thread that waits
-            errors.append(error)
+            self._value = function()
+        except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+            self.settle(error)
+        else:
+            self.settle(True)
 
-    context = copy_context()
-    thread = Thread(target=target, name="holdfast-step", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not outcome:
-        raise _late(seconds)
-    return outcome[0]
+    def returned(self) -> Any:
+        """What the settled call returned, or raise what it raised."""
+        self.result()
+        return self._value
 
 
 def _late(seconds: float) -> StepTimeout:
@@ -375,7 +391,10 @@ class AsyncPorts(_SystemPorts):
 
     def dispatch(self, ticket: Ticket, driver: Driver) -> None:
         """Commit it with the others of this turn of the loop."""
-        self._current_waker().nudge_soon(driver)
+        try:
+            self._current_waker().nudge_soon(driver)
+        except RuntimeError:  # a plain function, on a thread without a loop
+            driver.nudge()
 
     async def wait(self, ticket: Ticket) -> None:
         """Whoever settles it wakes this task."""
@@ -403,7 +422,7 @@ class AsyncPorts(_SystemPorts):
             return await self._invoke(function, args, named)
         try:
             async with timeout(seconds) as limit:
-                return await self._invoke(function, args, named)
+                return await self._invoke_abandonable(function, args, named)
         except TimeoutError:
             if limit.expired():
                 raise _late(seconds) from None
@@ -416,6 +435,16 @@ class AsyncPorts(_SystemPorts):
             return await function(*args, **named)
         inner = partial(copy_context().run, function, *args, **named)
         result = await get_running_loop().run_in_executor(self._step_threads(), inner)
+        return await result if isinstance(result, Awaitable) else result
+
+    async def _invoke_abandonable(
+        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        if _is_async(function):
+            return await function(*args, **named)
+        helper = Helper(partial(function, *args, **named))
+        await self.wait(helper)
+        result = helper.returned()
         return await result if isinstance(result, Awaitable) else result
 
     async def sleep(self, seconds: float) -> None:
@@ -523,8 +552,9 @@ class _Waker:
         with self._lock:
             self._ready.append(done)
             is_first = len(self._ready) == 1
-        if is_first and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._wake_all)
+        if is_first:
+            with suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self._wake_all)
 
     def _wake_all(self) -> None:
         with self._lock:
