@@ -45,6 +45,10 @@ class Sealing:
         incarnation = self._entropy(INCARNATION_BYTES)
         return self.life(thread, incarnation)
 
+    def beginning(self, thread: bytes, head: Head) -> tuple[Binding, bytes]:
+        """As `new_life`, for a thread without rows: its life is that of the claim that began it, if one did."""
+        return (self.binding(thread, head), head.data_key) if head.incarnation else self.new_life(thread)
+
     def life(self, thread: bytes, incarnation: bytes) -> tuple[Binding, bytes]:
         """A binding for a given incarnation under a new data key, and that key wrapped."""
         if self.ring is None:

@@ -139,7 +139,7 @@ class Upkeep:
 
         def attempt() -> bool | None:
             seen = self._reader.seen(thread)
-            if seen is None or seen.head.deleted or not seen.head.seq:
+            if seen is None or seen.head.deleted or not seen.head.incarnation:
                 return False
             sealing = self._reader.sealing
             wrapped = sealing.rewrapped(thread, seen.head)

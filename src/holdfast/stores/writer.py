@@ -334,7 +334,7 @@ class Writers:
         seen = self._reader.seen(thread) or NO_HEAD
         if seen.head.seq:
             return None
-        binding, new_key = self._reader.sealing.new_life(thread)
+        binding, new_key = self._reader.sealing.beginning(thread, seen.head)
         log = Log(binding, self._reader.backend.tuning, {})
         return self._keep(Writer(self._reader, thread, seen, log, new_key))
 
