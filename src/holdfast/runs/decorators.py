@@ -1,13 +1,13 @@
 """`@step`: a function that is executed once per call and arguments in a run, and just called outside of one."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from functools import wraps
-from inspect import Signature, iscoroutinefunction, signature
+from inspect import Parameter, Signature, iscoroutinefunction, signature
 from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.ports import run_blocking
-from holdfast.records.errors import ConfigurationError
+from holdfast.records.errors import ConfigurationError, UnstorableValue
 from holdfast.runs.annotations import register_result
 from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions
 from holdfast.runs.scope import Frame, current_frame, fingerprint_of
@@ -15,6 +15,8 @@ from holdfast.runs.steps import KEY_NAME, StepCall, perform_step
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_BY_PLACE = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
 
 
 @overload
@@ -63,6 +65,8 @@ class _StepFunction:
         self._ignore = {*ignore, KEY_NAME}
         self._options = options
         self._signature: Signature = signature(function)
+        self._places = tuple(self._signature.parameters)
+        self._by_place = all(each.kind in _BY_PLACE for each in self._signature.parameters.values())
         if unknown := set(ignore) - set(self._signature.parameters):
             raise ConfigurationError(f"ignore= names {min(unknown)!r}, which {name} does not take")
         register_result(function)
@@ -88,10 +92,8 @@ class _StepFunction:
         return awaitable if iscoroutinefunction(self._function) else blocking
 
     def _call(self, frame: Frame, args: tuple[Any, ...], named: Mapping[str, Any]) -> StepCall:
-        bound = self._signature.bind(*args, **named)
-        bound.apply_defaults()
-        compared = {each: value for each, value in bound.arguments.items() if each not in self._ignore}
-        fingerprint = self._fingerprint(compared)
+        given = self._bound(args, named)
+        fingerprint = self._fingerprint({each: value for each, value in given if each not in self._ignore})
         return StepCall(
             key=frame.run.scope.key(self._name, fingerprint),
             name=self._name,
@@ -102,8 +104,19 @@ class _StepFunction:
             options=self._options,
         )
 
+    def _bound(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+        """The arguments by their names. Nothing has to be bound where each parameter is given by its place."""
+        if self._by_place and not named and len(args) == len(self._places):
+            return zip(self._places, args, strict=True)
+        bound = self._signature.bind(*args, **named)
+        bound.apply_defaults()
+        return bound.arguments.items()
+
     def _fingerprint(self, compared: Mapping[str, Any]) -> bytes:
-        for each, value in compared.items():
-            advice = f"if it does not matter, leave it out: @holdfast.step(ignore=({each!r},))"
-            fingerprint_of(value, f"argument {each!r} of step {self._name!r}", advice)
-        return fingerprint_of(compared, f"step {self._name!r}", "")
+        try:
+            return fingerprint_of(compared, f"step {self._name!r}", "")
+        except UnstorableValue:
+            for each, value in compared.items():
+                advice = f"if it does not matter, leave it out: @holdfast.step(ignore=({each!r},))"
+                fingerprint_of(value, f"argument {each!r} of step {self._name!r}", advice)
+            raise
