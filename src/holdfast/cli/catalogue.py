@@ -11,6 +11,10 @@ class Entry(NamedTuple):
 
 
 SECTIONS: Final[dict[str, dict[str, Entry]]] = {
+    "Try": {
+        "demo": Entry("demo:demo", "Watch an agent die and go on, in seconds."),
+        "chaos": Entry("chaos:chaos", "Kill your own function at every effect, and compare."),
+    },
     "Look": {
         "threads": Entry("threads:threads", "List threads, the newest first."),
         "show": Entry("threads:show", "Show a thread: how it stands, and its checkpoints."),

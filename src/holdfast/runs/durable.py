@@ -62,6 +62,10 @@ class Durable(Generic[P, T]):
         await store.thread(thread_id)
         return await self._enter(store, thread_id, None)
 
+    def use(self, store: "Store") -> None:
+        """Keep its threads in this store from now on: for tools that run a program on a store of their own."""
+        self._store = lambda: store
+
     def fits(self, ports: Ports) -> bool:
         """True if the function can be called in that world."""
         return not (ports.blocking and iscoroutinefunction(self.function))

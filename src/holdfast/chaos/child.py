@@ -1,0 +1,115 @@
+"""One life of the user's function: `python -m holdfast.chaos.child ORDER`. It dies where that says, or ends."""
+
+import sys
+from importlib import import_module
+from inspect import iscoroutinefunction, unwrap
+from typing import Any
+
+import msgspec
+
+from holdfast.chaos.killing import KillingAsyncPorts, KillingBackend, KillingBlockingPorts, Life
+from holdfast.chaos.order import REPLAY, THREAD, Order, as_value
+from holdfast.chaos.outside import watch
+from holdfast.codec import encode
+from holdfast.ports import Ports, run_blocking
+from holdfast.records.errors import ConfigurationError, Suspended
+from holdfast.records.request import Request
+from holdfast.runs.durable import Durable, registry
+from holdfast.runs.store import Store
+from holdfast.stores.opening import resolve
+
+POLL_SECONDS = 0.2
+LONGEST_REPR = 200
+
+
+def load(target: str) -> Durable[Any, Any]:
+    """The durable function that `module:function` names."""
+    module, _, path = target.partition(":")
+    found: Any = import_module(module)
+    for name in path.split("."):
+        found = getattr(found, name)
+    if not isinstance(found, Durable):
+        raise ConfigurationError(f"{target} is no durable function: decorate it with @holdfast.durable")
+    return found
+
+
+def is_blocking(function: Durable[Any, Any]) -> bool:
+    """True if it is a plain `def`."""
+    return not iscoroutinefunction(function.function)
+
+
+class Child:
+    """The function, on a store that is watched."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._function = load(order.target)
+        self._life = Life(order.report, order.kill_at)
+        self._backend = KillingBackend(resolve(order.store, "process", inline=True).backend, self._life)
+        worlds: dict[bool, Ports] = {True: KillingBlockingPorts(self._life), False: KillingAsyncPorts(self._life)}
+        stores = {
+            blocking: Store(self._backend, ports=ports, namespace=order.namespace) for blocking, ports in worlds.items()
+        }
+        for durable in registry.values():
+            durable.use(stores[is_blocking(durable)])
+        self._blocking = is_blocking(self._function)
+        self._ports, self._store = worlds[self._blocking], stores[self._blocking]
+
+    def live(self) -> None:
+        """Run the function to its end, and write down what that was."""
+        watch(unwrap(self._function.function), lambda what: self._life.note("outside", what))
+        ending = self._end(self._store)
+        if self._blocking:
+            run_blocking(ending)
+        else:
+            from asyncio import run
+
+            run(ending)
+
+    async def _end(self, store: Store) -> None:
+        try:
+            result = await self._result(store)
+        except Exception as error:  # noqa: BLE001  how it ends is what is compared
+            self._life.note("raised", f"{type(error).__name__}: {error}")
+        else:
+            self._life.note("returned", repr(result)[:LONGEST_REPR], value=encode(result).hex())
+
+    async def _result(self, store: Store) -> Any:
+        thread_id = await self._thread(store)
+        while True:
+            try:
+                return await self._function.begin(thread_id, self._order.arguments, {}, store)
+            except Suspended as suspended:
+                for request in suspended.requests:
+                    await self._answer(store, request)
+                if not suspended.requests:
+                    await self._ports.sleep(POLL_SECONDS)
+
+    async def _thread(self, store: Store) -> str:
+        """The thread to run; what is recorded there is noted first. A replay runs a fork of it."""
+        newest = await store.latest(THREAD)
+        if newest is None:
+            return THREAD
+        for step in newest.steps:
+            if not step.error and "key" in step.metadata:
+                self._life.note("recorded", str(step.metadata["key"]))
+        return await store.fork(newest.id, to=REPLAY) if self._order.replay else THREAD
+
+    async def _answer(self, store: Store, request: Request) -> None:
+        given = self._order.answers.get(request.name)
+        if given is None:
+            self._life.note("unanswered", request.name, value=", ".join(request.choices))
+            raise ConfigurationError(f"nobody answers {request.name!r}")
+        choice, value = (given, None) if request.choices else (None, as_value(given))
+        await store.answer(request.id, choice, value, by="chaos")
+
+
+def main() -> None:
+    """Live."""
+    order = msgspec.json.decode(sys.argv[1], type=Order)
+    sys.path.insert(0, order.directory)
+    Child(order).live()
+
+
+if __name__ == "__main__":
+    main()
