@@ -101,22 +101,21 @@ class Ticket:
     def __init__(self) -> None:
         self.settled = False
         self._outcome: bool | BaseException = False
-        self._callbacks: list[Callable[[], None]] = []
+        self._callbacks: tuple[Callable[[], None], ...] = ()
 
     def settle(self, outcome: bool | BaseException) -> None:
         """Fix the outcome and call whoever waits."""
         with _settling:
             self._outcome = outcome
             self.settled = True
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
+        for callback in self._callbacks:
             callback()
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once settled, at once if it is already; from whichever thread settles it."""
         with _settling:
             if not self.settled:
-                self._callbacks.append(callback)
+                self._callbacks += (callback,)
                 return
         callback()
 
@@ -385,8 +384,9 @@ class AsyncPorts(_SystemPorts):
 
     async def settle(self, ticket: Ticket, driver: Driver) -> bool:
         """Let the other tasks of this turn of the loop add their writes, then commit all of them together."""
-        self._current_waker().nudge_soon(driver)
-        await self.wait(ticket)
+        waker = self._current_waker()
+        waker.nudge_soon(driver)
+        await waker.settled(ticket)
         return ticket.result()
 
     def dispatch(self, ticket: Ticket, driver: Driver) -> None:
@@ -398,10 +398,7 @@ class AsyncPorts(_SystemPorts):
 
     async def wait(self, ticket: Ticket) -> None:
         """Whoever settles it wakes this task."""
-        waker = self._current_waker()
-        done = waker.loop.create_future()
-        ticket.when_settled(lambda: waker.wake(done))
-        await done
+        await self._current_waker().settled(ticket)
 
     def _current_waker(self) -> "_Waker":
         from asyncio import get_running_loop
@@ -544,7 +541,13 @@ class _Waker:
         self._nudging.discard(driver)
         driver.nudge()
 
-    def wake(self, done: "Future[None]") -> None:
+    def settled(self, ticket: Ticket) -> "Future[None]":
+        """A future that is resolved once the ticket is settled."""
+        done: Future[None] = self.loop.create_future()
+        ticket.when_settled(lambda: self._wake(done))
+        return done
+
+    def _wake(self, done: "Future[None]") -> None:
         """Resolve a future, from any thread. The loop may be gone, if its tasks are: then nobody waits."""
         if get_ident() == self._thread:
             _resolve(done)

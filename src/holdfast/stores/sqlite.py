@@ -109,20 +109,10 @@ class SQLiteBackend:
         if seq >= HEAD_SEQ:
             return False
         head = swap.head
-        labels = _packed(head.labels)
-        row = (
-            swap.expected,
-            swap.replacement,
-            labels,
-            head.listed_as,
-            number << SEQ_BITS | seq,
-            seq - base,
-            digest,
-            header,
-            body,
-        )
+        columns = (number, swap.expected, swap.replacement, _packed(head.labels), head.listed_as)
+        row = (number << SEQ_BITS | seq, seq - base, digest, header, body)
         try:
-            connection.execute(self._swap_one, (number, *row))
+            connection.execute(self._swap_one, columns + row)
         except sqlite3.IntegrityError:
             return False
         except sqlite3.Error as error:
