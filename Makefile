@@ -28,8 +28,8 @@ strace:
 	@command -v strace >/dev/null || { echo "installing strace"; apt-get -qq update && apt-get -qq install -y strace; } \
 		|| { echo "the tests that strike a save at its system calls need strace: install it, then make test"; exit 1; }
 
-demo: $(STAMP)  ## a writer is killed in mid-thread; its thread is restored, forked and compared
-	@$(BIN)/python examples/demo.py
+demo: $(STAMP)  ## an agent is killed after its payment went out, and goes on: one refund (holdfast demo crash)
+	@$(BIN)/holdfast demo crash
 
 test: $(STAMP) strace  ## the whole test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal

@@ -13,8 +13,10 @@ from holdfast.demo.payments import read_ledger
 from holdfast.demo.sabotage import Snapshot
 from holdfast.demo.stage import Stage, counted
 
-LONGEST_LIFE = 0.3
-"""Seconds from the moment a process is at work to its kill: long enough for a few tickets, short enough for many."""
+MOST_EVENTS = 60
+"""A process lives for at most so many events: a few tickets, on a slow machine as on a fast one."""
+LONGEST_PAUSE = 0.01
+"""And so many seconds more, so that it dies between events too."""
 WAYS = ("recover", "again")
 """How a new process goes on: with `store.recover()`, or by just running the same functions again."""
 
@@ -49,7 +51,8 @@ def chaos(stage: Stage, world: World, kills: Kills) -> dict[str, Any]:
         snapshot = Snapshot(world.store) if kills.forgetful else None
         with world.worker("chaos", WAYS[life % 2], str(life)) as worker:
             worker.wait_for("ready")
-            time.sleep(random.uniform(0, LONGEST_LIFE))
+            worker.hear(random.randrange(MOST_EVENTS))
+            time.sleep(random.uniform(0, LONGEST_PAUSE))
             worker.kill()
         record.hear(worker.heard)
         if snapshot is not None:

@@ -76,6 +76,11 @@ class Child:
                 return line
         raise ChildFailed(f"process {self.pid} ended with exit code {self.join()}: {self.last_words()}")
 
+    def hear(self, count: int) -> None:
+        """Wait for so many lines more."""
+        for _ in range(count):
+            next(self.lines(), None)
+
     def told(self, *kinds: str) -> list[dict[str, Any]]:
         """What was heard so far of these kinds."""
         return [line for line in self.heard if line["kind"] in kinds]

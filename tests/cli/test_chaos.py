@@ -1,0 +1,241 @@
+"""`holdfast chaos`: good functions survive it, and each kind of fault is found."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.chaos.torture import sampled
+from holdfast.chaos.trial import Seen
+from holdfast.chaos.verdict import judge
+from kinds import url_of
+
+PROGRAM = """
+import asyncio
+import random
+import time
+from pathlib import Path
+
+import holdfast
+import holdfast.sync
+
+
+@holdfast.step
+def look(number):
+    print("what a function prints is nobody's concern")
+    return number * 2
+
+
+@holdfast.step(effect=True)
+def pay(number, *, idempotency_key=""):
+    return number + 1
+
+
+@holdfast.step(effect=True)
+def pay_without_key(number):
+    return number + 1
+
+
+@holdfast.step
+def model(number):
+    return random.random()
+
+
+@holdfast.step
+async def fetch(number):
+    await asyncio.sleep(0.001)
+    return number * 3
+
+
+@holdfast.sync.durable
+def good(number):
+    return pay(look(number))
+
+
+@holdfast.durable
+async def good_async(number):
+    first, second = await asyncio.gather(fetch(number), fetch(number + 1))
+    answer = await holdfast.ask("how many", choices=("all", "none"))
+    return [first, second, answer.choice]
+
+
+@holdfast.sync.durable
+def moody(number):
+    return pay(model(number))
+
+
+@holdfast.sync.durable
+def careless(number):
+    found = look(number)
+    with Path("mails.txt").open("a") as mails:
+        mails.write("Dear customer\\n")
+    return pay(found)
+
+
+@holdfast.sync.durable
+def doubtful(number):
+    return pay_without_key(look(number))
+
+
+@holdfast.sync.durable
+def timed(number):
+    return [look(number), time.time_ns()]
+
+
+@holdfast.sync.durable
+def failing(number):
+    raise ValueError("always")
+
+
+def plain(number):
+    return number
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a user's module."""
+    directory = tmp_path_factory.mktemp("program")
+    (directory / "app.py").write_text(PROGRAM)
+    return directory
+
+
+def chaos(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "holdfast", "chaos", *arguments]
+    return subprocess.run(command, cwd=program, capture_output=True, text=True, timeout=110, check=False)
+
+
+def verdict(program: Path, *arguments: str) -> dict[str, Any]:
+    done = chaos(program, *arguments, "--json")
+    assert done.returncode in {0, 1}, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (0 if document["ok"] else 1)
+    return document
+
+
+def problems_of(document: dict[str, Any]) -> set[str]:
+    return {problem for row in document["rows"] for problem in row["problems"]}
+
+
+def test_a_good_function_survives_a_kill_at_every_point(program: Path) -> None:
+    document = verdict(program, "app:good", "4")
+    assert document["ok"]
+    assert (document["result"], document["note"]) == ("9", "")
+    rows = document["rows"]
+    assert [row["point"] for row in rows] == list(range(1, document["points"] + 1))
+    assert all(row["reached"] and row["result_equal"] and row["keys_equal"] for row in rows)
+    again = {row["what"]: row["executed_again"] for row in rows if row["executed_again"]}
+    assert again == {
+        "after executing look": {"look": 2},
+        "before saving the result of look": {"look": 2},
+        "after executing pay": {"pay": 2},
+        "before saving the result of pay": {"pay": 2},
+    }
+    assert not list(program.glob("*.db"))
+
+
+def test_an_async_function_that_asks_survives_on_a_store_of_choice(program: Path, tmp_path: Path) -> None:
+    url = url_of("file", tmp_path)
+    document = verdict(program, "app:good_async", "4", "--answer", "how many=all", "--max-points", "5", "--store", url)
+    assert document["ok"], problems_of(document)
+    assert document["result"] == "[12, 15, 'all']"
+    assert len(document["rows"]) == 5 < document["points"]
+
+
+def test_steps_that_give_another_result_each_time_are_told_of_and_are_fine(program: Path) -> None:
+    document = verdict(program, "app:moody", "4", "--max-points", "4")
+    assert document["ok"], problems_of(document)
+    assert "Two undisturbed runs gave different results" in document["note"]
+
+
+def test_an_effect_outside_of_a_step_is_found(program: Path) -> None:
+    document = verdict(program, "app:careless", "4", "--max-points", "4")
+    assert not document["ok"]
+    (problem,) = problems_of(document)
+    assert "outside of any step: writing to mails.txt in line" in problem
+    assert "done 2 times, undisturbed 1; put it into a step" in problem
+
+
+def test_an_effect_without_an_idempotency_key_is_found_in_doubt(program: Path) -> None:
+    done = chaos(program, "app:doubtful", "4", "--max-points", "4")
+    assert done.returncode == 1
+    assert "4 of 18 points were tried, at even distances" in done.stdout
+    assert "at 12: it raised StepInDoubt" in done.stdout
+    assert "Let the function take idempotency_key=" in done.stdout
+    assert done.stdout.splitlines()[-1] == "app:doubtful does not survive: 1 of 4 kills made a difference."
+    assert "\033" not in done.stdout
+
+
+def test_a_result_that_depends_on_the_time_is_told_first(program: Path) -> None:
+    done = chaos(program, "app:timed", "4")
+    assert done.returncode == 1
+    assert done.stdout.startswith("Two runs from the very same recorded steps gave different results")
+    assert done.stdout.splitlines()[-1].startswith("app:timed cannot survive")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("app:failing", "4"), 1, "undisturbed it fails: ValueError: always"),
+        (("app:plain", "4"), 1, "app:plain is no durable function"),
+        (("app:missing",), 1, "has no attribute 'missing'"),
+        (("app:good_async", "4"), 2, "it asks 'how many', and waits: give --answer 'how many=...' (one of: all, none)"),
+        (("app:good", "4", "--store", "memory:"), 2, "does not survive a killed process"),
+        (("app:good", "4", "--timeout", "0.01"), 1, "did not end within 0.01 s"),
+        (("app:good", "4", "--answer", "nonsense"), 2, "is not NAME=VALUE"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_tried_is_refused_with_a_reason(
+    program: Path, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    done = chaos(program, *arguments)
+    assert done.returncode == code
+    assert message in done.stderr
+
+
+# The judgement
+
+
+def life(*executed: str, key: str = "k", **more: Any) -> Seen:
+    return Seen(
+        executed=Counter(executed), keys={each: {key} for each in executed}, killed=True, points=["after it"], **more
+    )
+
+
+CALM = life("look", "pay", end=("returned", "9"), shown="9")
+END: dict[str, Any] = {"end": ("returned", "9"), "shown": "9"}
+
+
+def test_a_step_that_was_under_way_may_be_executed_once_more() -> None:
+    row = judge(7, CALM, life("look", "pay"), life("pay", recorded={"look"}, **END), CALM)
+    assert row.ok
+    assert row.executed_again == {"pay": 2}
+
+
+@pytest.mark.parametrize(
+    ("second", "problem"),
+    [
+        (life("look", "pay", recorded={"look"}, **END), "look was executed again, though its result was stored"),
+        (life("pay", "pay", recorded={"look"}, **END), "pay was executed 3 times, undisturbed 1"),
+        (life("pay", key="other", recorded={"look"}, **END), "pay was executed with another idempotency key"),
+        (life("pay", end=("returned", "8"), shown="8"), "its result is 8, and undisturbed it is 9"),
+        (life("pay", end=("raised", "Oops"), shown="Oops"), "it raised Oops"),
+        (life("pay", trouble="it hangs"), "it hangs"),
+        (life("pay", outside=Counter({"mailing": 2}), **END), "outside of any step: mailing, done 2 times"),
+    ],
+)
+def test_every_difference_is_a_problem(second: Seen, problem: str) -> None:
+    row = judge(7, CALM, life("look", "pay"), second, CALM)
+    assert [each for each in row.problems if each.startswith(problem)]
+    assert not row.ok
+
+
+def test_points_are_sampled_at_even_distances_with_both_ends() -> None:
+    assert sampled(5, None) == sampled(5, 9) == [1, 2, 3, 4, 5]
+    assert sampled(18, 4) == [1, 6, 12, 18]
+    assert sampled(9, 1) == [5]
