@@ -1,5 +1,6 @@
 """What all commands have in common: their options, how their answer is printed, and how an error becomes an exit."""
 
+import logging
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -39,6 +40,15 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         session.settings[str(param.name)] = value
 
 
+def quiet_logs(*, debug: bool) -> None:
+    """What the library logs is for programs; here it would be a second voice beside the answer."""
+    logger = logging.getLogger("holdfast")
+    if debug:
+        logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
+    elif not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+
+
 class Command(click.Command):
     """A command whose function gets the session first, and returns an `Answer`, which is printed here."""
 
@@ -51,6 +61,7 @@ class Command(click.Command):
         """Run the command, print what it returned, and leave with its exit code."""
         session = ctx.ensure_object(Session)
         ctx.call_on_close(session.close)
+        quiet_logs(debug=session.debug)
         try:
             with nullcontext() if self._runs_code else unknown_as_opaque():
                 answer = super().invoke(ctx)

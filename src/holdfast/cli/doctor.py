@@ -1,6 +1,7 @@
 """`holdfast doctor`: the examinations in their order, and the report."""
 
 from collections.abc import Iterator
+from textwrap import wrap
 
 import click
 
@@ -8,7 +9,7 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.command import command
 from holdfast.cli.examinations import EXAMINATIONS, Finding, Patient, Verdict
 from holdfast.cli.exits import EXIT_ERROR
-from holdfast.cli.screen import Screen
+from holdfast.cli.screen import COLOURS, Screen
 from holdfast.cli.session import Session, refuse_missing
 from holdfast.cli.text import printable
 from holdfast.records.errors import HoldfastError
@@ -42,10 +43,12 @@ def _examine(patient: Patient) -> Iterator[Finding]:
 
 def _lines(screen: Screen, findings: list[Finding]) -> Iterator[str]:
     width = max(len(finding.name) for finding in findings)
+    indent = " " * (width + 8)
     for finding in findings:
-        yield f"{screen.word(finding.verdict):<4}  {finding.name:<{width}}  {printable(finding.found)}"
-        if finding.advice:
-            yield " " * (width + 8) + screen.faint(f"→ {finding.advice}")
+        first, *others = wrap(printable(finding.found), screen.width - len(indent))
+        yield f"{screen.style(finding.verdict.ljust(4), fg=COLOURS[finding.verdict])}  {finding.name:<{width}}  {first}"
+        for line in [*others, *wrap(f"→ {finding.advice}" if finding.advice else "", screen.width - len(indent))]:
+            yield indent + line
     counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
     yield ""
     yield ", ".join(f"{count} {verdict}" for verdict, count in counts.items())

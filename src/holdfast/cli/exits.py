@@ -16,9 +16,11 @@ from holdfast.records.errors import (
     InvalidAnswer,
     InvalidId,
     KeyReused,
+    KeyUnavailable,
     LeaseHeld,
     NotFound,
     Suspended,
+    UnknownType,
 )
 
 EXIT_OK: Final = 0
@@ -49,11 +51,20 @@ def exit_code(error: HoldfastError) -> int:
     return next((code for kind, code in CODES if isinstance(error, kind)), EXIT_ERROR)
 
 
+def advice(error: HoldfastError) -> str:
+    """What helps on the command line, where the message speaks to programs."""
+    if isinstance(error, KeyUnavailable):
+        return " (here: --key-file FILE, or HOLDFAST_KEY)"
+    if isinstance(error, UnknownType):
+        return " (here: --app MODULE names the module)"
+    return ""
+
+
 class Failure(click.ClickException):
     """An error of ours: one line on standard error, and with `--json` the document too."""
 
     def __init__(self, error: HoldfastError, *, as_json: bool) -> None:
-        super().__init__(printable(str(error)))
+        super().__init__(printable(str(error) + advice(error)))
         self.exit_code: int = exit_code(error)  # type: ignore[misc]  # click reads it from the instance
         self._kind = type(error).__name__
         self._as_json = as_json

@@ -11,7 +11,7 @@ from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_WAITS
 from holdfast.cli.find import find_thread, standing
 from holdfast.cli.requests import request_lines
-from holdfast.cli.screen import Screen, counted
+from holdfast.cli.screen import COLOURS, Screen, counted
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
 from holdfast.cli.values import clipped
@@ -102,7 +102,7 @@ def _recovery_lines(screen: Screen, report: Recovery) -> Iterator[str]:
         yield "nothing to recover"
     for name, ids in groups.items():
         for thread_id in ids:
-            yield f"{screen.word(name):<10} {printable(thread_id)}"
+            yield f"{screen.style(name.ljust(10), fg=COLOURS.get(name))} {printable(thread_id)}"
 
 
 @command("cancel")

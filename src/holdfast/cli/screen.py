@@ -27,9 +27,8 @@ COLOURS: Final = {
     "added": "green",
     "removed": "red",
     "changed": "yellow",
-    "done": "green",
-    "in doubt": "yellow",
-    "retried": "yellow",
+    "completed": "green",
+    "suspended": "yellow",
 }
 UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 

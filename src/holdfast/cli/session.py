@@ -12,7 +12,7 @@ import click
 from holdfast.cli.answer import Answer
 from holdfast.cli.plain import dump
 from holdfast.cli.screen import Screen
-from holdfast.records.errors import NotFound
+from holdfast.records.errors import ConfigurationError, NotFound
 
 if TYPE_CHECKING:
     from holdfast.sync import Store
@@ -91,9 +91,11 @@ class Session:
 
 
 def refuse_missing(url: str | None) -> None:
-    """`NotFound` if a URL names a place in the file system where nothing is."""
-    from holdfast.stores.opening import locate
+    """`NotFound` if opening the URL would make a store: looking never does."""
+    from holdfast.stores.opening import is_there, locate
 
     kind, place = locate(url)
-    if kind in {"sqlite", "file"} and not os.path.exists(place):  # noqa: PTH110  a plain name is what the user gave
+    if kind == "sqlite" and os.path.isdir(place):  # noqa: PTH112  a plain name is what the user gave
+        raise ConfigurationError(f"{place} is a directory; file:{place} names a store in one")
+    if not is_there(url):
         raise NotFound(f"there is no store at {place}; give --store URL, or set HOLDFAST_STORE")

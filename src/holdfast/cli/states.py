@@ -8,12 +8,13 @@ import click
 from holdfast.cli.answer import Answer
 from holdfast.cli.arguments import json_value, named_json
 from holdfast.cli.command import command
-from holdfast.cli.find import find_checkpoint, newest_checkpoint
+from holdfast.cli.find import find_checkpoint, is_thread, newest_checkpoint
 from holdfast.cli.screen import COLOURS, Column, Screen
 from holdfast.cli.session import Session
-from holdfast.cli.text import cut, printable
+from holdfast.cli.text import cut, printable, width_of
 from holdfast.cli.values import inline, laid_out, outcome_of, path_of, took
 from holdfast.records.checkpoint import Change, Checkpoint, Step
+from holdfast.records.errors import Conflict
 
 STEPS = (
     Column("#", number=True),
@@ -69,14 +70,18 @@ def _diff_lines(screen: Screen, changes: list[Change]) -> Iterator[str]:
     if not changes:
         yield "no difference"
     for change in changes:
-        yield screen.style(cut(_change_text(change), screen.width), fg=COLOURS[change.kind])
+        yield screen.style(_change_text(change, screen.width), fg=COLOURS[change.kind])
 
 
-def _change_text(change: Change) -> str:
-    start = f"{SIGNS[change.kind]} {path_of(change.path)}: "
-    if change.kind == "changed":
-        return start + f"{inline(change.old)} → {inline(change.new)}"
-    return start + inline(change.new if change.kind == "added" else change.old)
+def _change_text(change: Change, width: int) -> str:
+    start = cut(f"{SIGNS[change.kind]} {path_of(change.path)}: ", width // 2)
+    room = width - width_of(start)
+    if change.kind != "changed":
+        return start + cut(inline(change.new if change.kind == "added" else change.old), room)
+    old, new = inline(change.old), inline(change.new)
+    half = max((room - 3) // 2, room - 3 - width_of(new))
+    old = cut(old, half)
+    return f"{start}{old} → {cut(new, room - 3 - width_of(old))}"
 
 
 @command("fork")
@@ -94,6 +99,8 @@ def fork(session: Session, checkpoint: str, to: str | None, state: Any, result: 
     """Begin a new thread from a checkpoint. Its finished steps are not executed again."""
     store = session.store
     origin = find_checkpoint(store, checkpoint)
+    if to is not None and is_thread(store, to):
+        raise Conflict(f"thread {to!r} exists already; give --to another id")
     thread_id = store.fork(origin.id, to, state, dict(result))
     made = newest_checkpoint(store, thread_id)
     document = {"thread_id": thread_id, "checkpoint": made.id, "origin": origin.id}

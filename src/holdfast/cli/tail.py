@@ -12,9 +12,9 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.command import command
 from holdfast.cli.find import PAGE, every, find_thread
 from holdfast.cli.plain import dump
-from holdfast.cli.screen import Screen
+from holdfast.cli.screen import COLOURS, Screen
 from holdfast.cli.session import Session
-from holdfast.cli.text import cut, printable
+from holdfast.cli.text import cut, padded, printable
 from holdfast.cli.values import inline
 from holdfast.records.checkpoint import CheckpointInfo
 from holdfast.records.errors import NotFound
@@ -22,6 +22,8 @@ from holdfast.records.thread import ThreadInfo
 
 if TYPE_CHECKING:
     from holdfast.sync import Store
+
+STATUS_WIDTH = len("input required")
 
 
 class Watch:
@@ -89,10 +91,12 @@ def _line(screen: Screen, row: CheckpointInfo) -> str:
     when = (
         row.created_at.strftime("%Y-%m-%d %H:%M:%S") if screen.utc else row.created_at.astimezone().strftime("%H:%M:%S")
     )
-    place = f"{cut(printable(row.thread_id), max(screen.width // 3, 12))}@{row.seq}"
-    notes = " ".join(_notes(row))
-    rest = cut(printable(notes), max(screen.width - len(when) - len(place) - len(row.status) - 6, 0))
-    return f"{screen.faint(when)}  {place}  {screen.word(row.status.value)}  {rest}".rstrip()
+    room = max(screen.width // 3, 12)
+    end = f"@{row.seq}"
+    place = padded(cut(printable(row.thread_id), room - len(end)) + end, room)
+    status = screen.style(padded(row.status.value.replace("_", " "), STATUS_WIDTH), fg=COLOURS[row.status.value])
+    rest = cut(printable(" ".join(_notes(row))), screen.width - len(when) - room - STATUS_WIDTH - 6)
+    return f"{screen.faint(when)}  {place}  {status}  {rest}".rstrip()
 
 
 def _notes(row: CheckpointInfo) -> Iterator[str]:

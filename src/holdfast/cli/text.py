@@ -36,6 +36,11 @@ def _columns(char: str) -> int:
     return 2 if east_asian_width(char) in {"W", "F"} else 1
 
 
+def padded(text: str, width: int) -> str:
+    """The text with spaces up to that many columns."""
+    return text + " " * (width - width_of(text))
+
+
 def cut(text: str, width: int) -> str:
     """The text, shortened with an ellipsis to that many columns."""
     if width_of(text) <= width:

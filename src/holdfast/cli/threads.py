@@ -38,7 +38,12 @@ ROWS = (
 
 
 @command("threads")
-@click.option("--status", multiple=True, type=click.Choice(list(Status)), help="Only threads that stand so.")
+@click.option(
+    "--status",
+    multiple=True,
+    type=click.Choice([status.value for status in Status]),
+    help="Only threads that stand so.",
+)
 @click.option("--label", multiple=True, metavar="NAME=VALUE", type=named_text, help="Only threads with this label.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(0), help="At most so many; 0 for all.")
 def threads(session: Session, status: tuple[str, ...], label: tuple[tuple[str, str], ...], limit: int) -> Answer:
@@ -82,11 +87,15 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     newest = store.latest(info.thread_id)
     requests = list(newest.pending) if newest is not None else []
     document = {"thread": info, "requests": requests, "checkpoints": rows}
-    return Answer(document, lambda screen: _shown(screen, info, requests, rows))
+    step_count = len(newest.steps) if newest is not None else 0
+    return Answer(document, lambda screen: _shown(screen, info, step_count, requests, rows))
 
 
-def _shown(screen: Screen, info: ThreadInfo, requests: list[Request], rows: list[CheckpointInfo]) -> Iterator[str]:
-    yield from screen.facts(_facts(screen, info))
+def _shown(
+    screen: Screen, info: ThreadInfo, step_count: int, requests: list[Request], rows: list[CheckpointInfo]
+) -> Iterator[str]:
+    steps = [("steps", f"{step_count} recorded")] if step_count else []
+    yield from screen.facts([*_facts(screen, info), *steps])
     for request in requests:
         yield ""
         yield from request_lines(screen, request)
@@ -134,7 +143,8 @@ def stats(session: Session) -> Answer:
             yield ""
             ordered = sorted(found.statuses.items(), key=lambda item: -item[1])
             yield from screen.table(
-                (Column("STATUS"), Column("THREADS", number=True)), [(word, f"{count:,}") for word, count in ordered]
+                (Column("STATUS"), Column("THREADS", number=True)),
+                [(word.replace("_", " "), f"{count:,}") for word, count in ordered],
             )
 
     return Answer(found, lines)

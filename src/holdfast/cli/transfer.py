@@ -7,6 +7,7 @@ import click
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import command
+from holdfast.cli.exits import EXIT_CONFLICT, EXIT_ERROR
 from holdfast.cli.find import find_thread
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.screen import Screen, counted, size
@@ -72,10 +73,13 @@ def copy(session: Session, source: str, target: str) -> Answer:
     with progress_bar("copy", quiet=session.as_json) as progress:
         copied = old.copy_to(new, progress=progress)
     document = {"from": source, "to": target, "copied": copied}
-    return Answer(document, lambda screen: _copied_lines(screen, copied), 4 if copied.conflicts else 0)
+    code = EXIT_ERROR if copied.damaged else EXIT_CONFLICT if copied.conflicts else 0
+    return Answer(document, lambda screen: _copied_lines(screen, copied), code)
 
 
 def _copied_lines(screen: Screen, copied: Copied) -> Iterator[str]:
+    for thread_id in copied.damaged:
+        yield screen.style("damaged", fg="red") + f"   {printable(thread_id)} was not copied; verify says more"
     for thread_id in copied.conflicts:
         yield screen.style("conflict", fg="red") + f"  {printable(thread_id)} is there already, and differs"
     skipped = f", {counted(copied.skipped, 'thread')} there already" if copied.skipped else ""

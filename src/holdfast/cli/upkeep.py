@@ -25,7 +25,12 @@ from holdfast.records.words import Status
     "--ttl", metavar="DURATION", type=duration, help="Remove threads that nothing was written to for so long."
 )
 @click.option("--max-age", metavar="DURATION", type=duration, help="Remove checkpoints that are older.")
-@click.option("--delete-on", multiple=True, type=click.Choice(list(Status)), help="Remove threads that stand so.")
+@click.option(
+    "--delete-on",
+    multiple=True,
+    type=click.Choice([status.value for status in Status]),
+    help="Remove threads that stand so.",
+)
 @click.option("--pinned", is_flag=True, help="Remove pinned checkpoints too.")
 @click.option("--app", metavar="MODULE:STORE", help="Apply the retention of your program's store instead.")
 @click.option("--yes", is_flag=True, help="Do it. Without this, only say what would go.")
@@ -65,7 +70,8 @@ def _freed_lines(screen: Screen, freed: Freed, *, yes: bool) -> Iterator[str]:
     if freed == Freed():
         yield "nothing to remove"
         return
-    parts = [counted(freed.threads, "thread"), counted(freed.checkpoints, "checkpoint"), counted(freed.blobs, "blob")]
+    counts = {"thread": freed.threads, "checkpoint": freed.checkpoints, "blob": freed.blobs}
+    parts = [counted(count, noun) for noun, count in counts.items() if count]
     yield f"{'removed' if yes else 'would remove'} {', '.join(parts)}: {size(freed.bytes)}"
     if not yes:
         yield screen.faint("nothing was removed; --yes does it")

@@ -43,13 +43,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
-    """What a copy did: threads copied, with their rows and bytes; how many were there already; which differ there."""
+    """What a copy did: threads copied, with their rows and bytes, and how many were there already.
+
+    `conflicts` are there and differ, `damaged` are damaged where they come from: both were left alone.
+    """
 
     threads: int = 0
     rows: int = 0
     bytes: int = 0
     skipped: int = 0
     conflicts: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
 
     def __add__(self, other: "Copied") -> "Copied":
         return Copied(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})

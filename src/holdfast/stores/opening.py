@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from holdfast.codec.keys import KeyRing
 from holdfast.records.arguments import path_text
-from holdfast.records.errors import ConfigurationError
+from holdfast.records.errors import ConfigurationError, StoreUnavailable
 from holdfast.records.retention import Retention
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Backend
@@ -122,6 +122,24 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     raise ConfigurationError(
         f"unknown store {text!r}: a path (SQLite), or a URL that begins with memory:, file: or sqlite:"
     )
+
+
+def is_there(url: str | os.PathLike[str] | None) -> bool:
+    """False if a URL names a place in the file system where there is no store yet, so that opening it would make one.
+
+    An empty file is none, nor is an empty directory.
+    """
+    kind, place = locate(url)
+    try:
+        if kind == "sqlite":
+            return os.path.getsize(place) > 0 or place == ":memory:"  # noqa: PTH202  a plain name is what was given
+        return kind != "file" or bool(os.listdir(place))  # noqa: PTH208  likewise
+    except NotADirectoryError:
+        return True
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            return False
+        raise StoreUnavailable(f"cannot look at {place}: {error.strerror}") from error
 
 
 def resolve(url: str | os.PathLike[str] | None, durability: Durability | str | None, *, inline: bool) -> Shared:
