@@ -7,7 +7,7 @@
 The process does not really die: `holdfast chaos` kills for real. So what stands in `finally` blocks is still executed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from logging import getLogger
 from random import Random
@@ -18,6 +18,7 @@ import msgspec
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.request import Request
 from holdfast.testing.crash_case import Case, CaseRunner, Scenario, first_choice
+from holdfast.testing.exact import difference
 from holdfast.testing.places import MemoryPlace, Place
 
 
@@ -51,8 +52,9 @@ class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def table(self) -> str:
         """Crash point, what was going on, and what went wrong; the first lines say how much was tried."""
-        tried = f"{len(self.points)} crash points, {self.pair_count} of {self.possible_pair_count} pairs"
-        lines = [f"{len(self.failures)} problem(s) in {self.case_count} cases: {tried}"]
+        pairs = f"{self.pair_count} of {self.possible_pair_count} pairs tried"
+        problems = f"{len(self.failures)} {'problem' if len(self.failures) == 1 else 'problems'}"
+        lines = [f"{problems} in {self.case_count} cases ({len(self.points)} crash points, {pairs})"]
         if self.failures:
             lines += _aligned([("crash point", "going on", "what went wrong"), *map(_row, self.failures)])
         return "\n".join(lines)
@@ -67,14 +69,15 @@ def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
     return [f"{row[0]:<{first}}  {row[1]:<{second}}  {row[2]}" for row in rows]
 
 
-def enumerate_crashes(scenario: Scenario, *, pairs: int | None = 100) -> CrashReport:
+def enumerate_crashes(scenario: Scenario, *, pairs: int | None = 100, limit: int = 50) -> CrashReport:
     """Run a scenario undisturbed, then once for every point at which it can die, and for pairs of points in a row.
 
     `pairs` is the most of them that are tried, drawn by the scenario's seed; None for all. The second point of a pair
-    is counted in the life that follows the first crash. An error of the undisturbed run is raised as it is.
+    is counted in the life that follows the first crash. After `limit` problems nothing more is tried. An error of the
+    undisturbed run is raised as it is.
     """
     with _quiet():
-        return _enumerate(scenario, pairs)
+        return _Enumeration(scenario, limit).report(pairs)
 
 
 @contextmanager
@@ -88,30 +91,50 @@ def _quiet() -> Iterator[None]:
         logger.disabled = disabled
 
 
-def _enumerate(scenario: Scenario, pairs: int | None) -> CrashReport:
-    calm = CaseRunner(scenario, ()).run()
-    if calm.error is not None:
-        raise calm.error
-    failures = list(_failures(calm, calm, 0))
-    possible: list[tuple[int, ...]] = []
-    for first in range(1, len(calm.points) + 1):
-        case = CaseRunner(scenario, (first,)).run()
-        failures += _failures(calm, case, first)
-        possible += [(first, second) for second in range(1, len(case.points) + 1)]
-    drawn = possible
-    if pairs is not None and len(possible) > pairs:
-        drawn = sorted(Random(scenario.seed).sample(possible, pairs))  # noqa: S311  the same each time, and no secret
-    for pair in drawn:
-        failures += _failures(calm, CaseRunner(scenario, pair).run(), *pair)
-    return CrashReport(
-        points=calm.points,
-        case_count=1 + len(calm.points) + len(drawn),
-        pair_count=len(drawn),
-        possible_pair_count=len(possible),
-        result=calm.result,
-        executions=dict(calm.executions),
-        failures=failures,
-    )
+class _Enumeration:
+    """Cases, one after the other, each compared with the undisturbed one."""
+
+    def __init__(self, scenario: Scenario, limit: int) -> None:
+        self._scenario = scenario
+        self._limit = limit
+        self._case_count = 1
+        self._failures: list[Failure] = []
+        self._calm = CaseRunner(scenario, ()).run()
+        if self._calm.error is not None:
+            raise self._calm.error
+        self._failures += _failures(self._calm, self._calm)
+
+    def report(self, pairs: int | None) -> CrashReport:
+        """Every single crash, then as many pairs."""
+        singles = [(point,) for point in range(1, len(self._calm.points) + 1)]
+        lengths = [len(case.points) for case in self._tried(singles)]
+        possible = [
+            (*single, second)
+            for single, length in zip(singles, lengths, strict=False)
+            for second in range(1, length + 1)
+        ]
+        drawn = possible
+        if pairs is not None and pairs < len(possible):
+            drawn = sorted(Random(self._scenario.seed).sample(possible, pairs))  # noqa: S311  the same each time
+        pair_count = len(list(self._tried(drawn)))
+        return CrashReport(
+            points=self._calm.points,
+            case_count=self._case_count,
+            pair_count=pair_count,
+            possible_pair_count=len(possible),
+            result=self._calm.result,
+            executions=dict(self._calm.executions),
+            failures=self._failures,
+        )
+
+    def _tried(self, plans: Sequence[tuple[int, ...]]) -> Iterator[Case]:
+        for crash_at in plans:
+            if len(self._failures) >= self._limit:
+                return
+            case = CaseRunner(self._scenario, crash_at).run()
+            self._case_count += 1
+            self._failures += _failures(self._calm, case, *crash_at)
+            yield case
 
 
 def _failures(calm: Case, case: Case, *crash_at: int) -> Iterator[Failure]:
@@ -127,8 +150,12 @@ def _differences(calm: Case, case: Case) -> Iterator[str]:
         yield f"it ended with {type(case.error).__name__}: {case.error}"
     if case.error is None:
         if case.result != calm.result:
-            yield f"the result is {case.result!r}, not {calm.result!r}"
+            yield _difference(calm.result, case.result, "result")
         yield from _different_threads(calm, case)
+    yield from _too_often(calm, case)
+
+
+def _too_often(calm: Case, case: Case) -> Iterator[str]:
     for step, count in case.executions.items():
         most = max(calm.executions[step], 1) + len(case.crashes)
         if count > most:
@@ -146,7 +173,11 @@ def _different_threads(calm: Case, case: Case) -> Iterator[str]:
             continue
         for name in ("status", "state", "steps"):
             if getattr(found, name) != getattr(expected, name):
-                yield f"{name} of {thread_id!r}: {getattr(found, name)!r}, not {getattr(expected, name)!r}"
+                yield _difference(getattr(expected, name), getattr(found, name), f"{name} of {thread_id!r}")
+
+
+def _difference(expected: Any, found: Any, name: str) -> str:
+    return difference(expected, found, name) or f"{name}: {expected!r:.200} became {found!r:.200}"
 
 
 def crash_everywhere(
@@ -159,6 +190,7 @@ def crash_everywhere(
     after: Callable[[], object] | None = None,
     accept: type[Exception] | tuple[type[Exception], ...] = (),
     pairs: int | None = 100,
+    limit: int = 50,
     seed: int = 0,
     place: Callable[[], Place] = MemoryPlace,
     **named: Any,
@@ -167,7 +199,8 @@ def crash_everywhere(
 
     `function` is a durable function of either world, run on `thread_id`; or a plain or async one that takes a store. It
     is run undisturbed, then with a crash at each point, then with two crashes in a row (at most `pairs` of them, drawn
-    by `seed`; None for all). After each crash it is started anew over what was stored.
+    by `seed`; None for all). After each crash it is started anew over what was stored. After `limit` problems nothing
+    more is tried.
 
     Questions it asks are answered by `answer(request)` with a choice, or a value where there are no choices. `before()`
     is called before each case and makes the world outside new, `after()` asserts at its end that the world is as it
@@ -178,7 +211,6 @@ def crash_everywhere(
     intent was stored; every answer was consumed once; the store verifies, and nothing holds a lease.
     """
     _check_no_loop()
-    accepted = accept if isinstance(accept, tuple) else (accept,)
     scenario = Scenario(
         function=function,
         arguments=args,
@@ -187,11 +219,11 @@ def crash_everywhere(
         answer=answer,
         before=before,
         after=after,
-        accept=accepted,
+        accept=accept if isinstance(accept, tuple) else (accept,),
         place=place,
         seed=seed,
     )
-    report = enumerate_crashes(scenario, pairs=pairs)
+    report = enumerate_crashes(scenario, pairs=pairs, limit=limit)
     if not report.ok:
         raise AssertionError(report.table())
     return report

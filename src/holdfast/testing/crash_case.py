@@ -1,9 +1,8 @@
 """One case of a crash test: a scenario, killed at chosen points and started anew until it ends, and what was seen."""
 
-from asyncio import AbstractEventLoop, all_tasks, new_event_loop
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -20,7 +19,7 @@ from holdfast.runs.scope import Frame
 from holdfast.runs.store import Store
 from holdfast.stores.backend import Backend
 from holdfast.testing.clock import Clock
-from holdfast.testing.crash_ports import Died, Life, MortalBackend, ports_of
+from holdfast.testing.crash_ports import Died, Life, MortalBackend, mortal_loop, ports_of
 from holdfast.testing.handles import blocking_store
 from holdfast.testing.places import MemoryPlace, Place
 
@@ -36,7 +35,7 @@ def first_choice(request: Request) -> Any:
 class Scenario(msgspec.Struct, kw_only=True, frozen=True):
     """What is to be run: a durable function, or a function that takes a store."""
 
-    function: Callable[..., Any]
+    function: Any
     arguments: tuple[Any, ...] = ()
     named: Mapping[str, Any] = {}
     thread_id: str = "crash-test"
@@ -162,7 +161,7 @@ class CaseRunner:
         if awaitable:
             store = Store(mortal, ports=ports)
             store.on_event(self.heard)
-            with _loop() as loop:
+            with mortal_loop() as loop:
                 return self._with_answers(life, lambda: loop.run_until_complete(self._scenario.called(store, None)))
         blocking = blocking_store(mortal, ports=ports)
         blocking.on_event(self.heard)
@@ -276,19 +275,3 @@ def _repeated(entries: list[AnyEntry]) -> Iterator[str]:
     for (kind, name), count in counts.items():
         if count > 1:
             yield f"the journal has {kind} {name!r} {count} times"
-
-
-@contextmanager
-def _loop() -> Iterator[AbstractEventLoop]:
-    """An event loop of its own; what a death leaves in it gets no further turn."""
-    loop = new_event_loop()
-    loop.set_exception_handler(lambda *_: None)
-    try:
-        yield loop
-    finally:
-        for task in all_tasks(loop):
-            coroutine = task.get_coro()
-            if coroutine is not None:
-                with suppress(BaseException):
-                    coroutine.close()
-        loop.close()

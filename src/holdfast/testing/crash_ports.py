@@ -5,9 +5,10 @@ no effects: a death between two of them leaves the same world as one before them
 runs on another thread, so that the same program has the same points each time.
 """
 
+from asyncio import AbstractEventLoop, all_tasks, get_running_loop, new_event_loop
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from random import Random
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -189,7 +190,7 @@ class CrashPorts:
         if self.blocking:
             return self
         twin = CrashPorts(self._inner.for_plain_code(), self._life, self._witness)
-        twin._random = self._random  # noqa: SLF001  one source for both
+        twin._random = self._random  # one source for both
         return twin
 
     def close(self) -> None:
@@ -216,8 +217,6 @@ class PromptPorts(AsyncPorts):
 
     def dispatch(self, ticket: Ticket, driver: Driver) -> None:
         """Commit at the end of this turn."""
-        from asyncio import get_running_loop
-
         get_running_loop().call_soon(driver.drive, ticket)
 
     def _threads(self) -> Any:
@@ -238,6 +237,22 @@ class _AtOnce(Executor):
         except BaseException as error:  # noqa: BLE001  raised where the future is awaited
             future.set_exception(error)
         return future
+
+
+@contextmanager
+def mortal_loop() -> Iterator[AbstractEventLoop]:
+    """An event loop of its own. The tasks that a death leaves in it get no further turn, and no warning."""
+    loop = new_event_loop()
+    loop.set_exception_handler(lambda *_: None)
+    try:
+        yield loop
+    finally:
+        for task in all_tasks(loop):
+            coroutine = task.get_coro()
+            if coroutine is not None:
+                with suppress(BaseException):
+                    coroutine.close()
+        loop.close()
 
 
 def ports_of(life: Life, witness: Witness, *, awaitable: bool, seed: int = 0) -> CrashPorts:
