@@ -1,13 +1,16 @@
 """SQL in named, described statements, and numbered migrations; one family of files per database."""
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
+
+HERE = Path(__file__).parent
+"""Plain files, not `importlib.resources`: loading that takes longer than opening a store."""
 
 
 @cache
 def statements(database: str) -> dict[str, str]:
     """The statements of `<database>.sql`, by name."""
-    text = files(__name__).joinpath(f"{database}.sql").read_text(encoding="utf-8")
+    text = (HERE / f"{database}.sql").read_text(encoding="utf-8")
     found: dict[str, str] = {}
     for block in text.split("-- name: ")[1:]:
         name, _, rest = block.partition("\n")
@@ -19,5 +22,4 @@ def statements(database: str) -> dict[str, str]:
 @cache
 def migrations(database: str) -> list[str]:
     """The scripts `<database>_NNN.sql`, in their order: the n-th leads to schema version n."""
-    names = sorted(entry.name for entry in files(__name__).iterdir() if entry.name.startswith(f"{database}_"))
-    return [files(__name__).joinpath(name).read_text(encoding="utf-8") for name in names]
+    return [path.read_text(encoding="utf-8") for path in sorted(HERE.glob(f"{database}_*.sql"))]

@@ -1,0 +1,167 @@
+"""Threads in PostgreSQL. A swap is one statement, whatever the batch: the heads are compared and replaced by a function
+in the database, so that a commit is one round trip and one transaction. Any number of processes may share the schema."""
+
+from collections.abc import Collection, Mapping, Sequence
+from threading import Lock
+
+from holdfast.history.tuning import Tuning
+from holdfast.ports import reset_after_fork
+from holdfast.records.errors import Corrupt, StoreError
+from holdfast.records.reports import Guarantee
+from holdfast.records.rows import Row, Swap
+from holdfast.records.words import Durability
+from holdfast.stores.backend import Listing
+from holdfast.stores.postgres.arrays import call_for, key_of, name_of
+from holdfast.stores.postgres.connections import CONNECTIONS, Source, connections_of
+from holdfast.stores.postgres.durability import Settings
+from holdfast.stores.postgres.listing import LAST, check_columns, listing_query
+from holdfast.stores.postgres.schema import migrate, quoted, statements_in
+from holdfast.stores.postgres.statements import Found, Statements
+
+LAST_SEQ = (1 << 31) - 1
+PATIENCE_SECONDS = 10.0
+PAGE = 500
+
+
+class PostgresBackend:
+    """The interface of `Backend` over a schema of a PostgreSQL database."""
+
+    kind = "postgres"
+    tuning = Tuning(keyframe_rows=512, keyframe_bytes=196608)
+    """A round trip costs more than a few hundred rows in it: so keyframes may be far apart."""
+    inline = False
+
+    def __init__(
+        self,
+        source: Source,
+        durability: Durability | None = None,
+        *,
+        schema: str = "holdfast",
+        prepare_threshold: int | None = None,
+        connections: int = CONNECTIONS,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._schema = schema
+        self._quoted = quoted(schema)
+        self._level = durability or Durability.DURABLE
+        self._demanded = self._level in {Durability.DURABLE, Durability.REPLICATED}
+        stock = connections_of(source, connections, prepare_threshold)
+        self._statements = Statements(stock, patience, prepares=prepare_threshold is not None)
+        self._sql = statements_in(schema)
+        self._id = b""
+        self.after_fork()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """A lock that a thread of the parent may hold is of no use to a child."""
+        self._opening = Lock()
+
+    def open(self) -> None:
+        """See `Backend.open`."""
+        with self._opening:
+            if self._id:
+                return
+            connection = self._statements.connection()
+            try:
+                store = migrate(connection, self._schema)
+            finally:
+                self._statements.give(connection)
+            self._settings().check(self._level)
+            self._id = store
+
+    def close(self) -> None:
+        """See `Backend.close`."""
+        self._statements.close()
+
+    def _settings(self) -> Settings:
+        return Settings(*self._statements.read(self._sql["read_settings"], self._quoted)[0])
+
+    def guarantee(self) -> Guarantee:
+        """See `Backend.guarantee`: the level that the server's settings give."""
+        return self._settings().guarantee(self.kind)
+
+    def check(self) -> list[str]:
+        """See `Backend.check`: every head against its columns, and no row without a thread."""
+        try:
+            orphan = self._statements.read(self._sql["read_orphan"])
+            page = self._statements.read(self._sql["read_all_threads"], LAST, PAGE)
+            while page:
+                _check(page)
+                page = self._statements.read(self._sql["read_all_threads"], page[-1][0], PAGE)
+        except StoreError as error:
+            return [str(error)]
+        return [f"rows of no thread, under the key {orphan[0][0].hex()}"] if orphan else []
+
+    # Writing
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        """See `Backend.swap`: one statement, and one round trip."""
+        if not swaps:
+            return []
+        name, parameters = call_for(swaps, demanded=self._demanded)
+        outcome = self._statements.write(self._sql[name], *parameters)[0][0]
+        return [outcome] if name == "swap_row" else list(outcome)
+
+    def post(self, thread: bytes, key: str, value: bytes) -> bool:
+        """See `Backend.post`."""
+        return bool(self._statements.write(self._sql["insert_post"], key_of(thread), name_of(key), value))
+
+    # Reading
+
+    def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
+        """See `Backend.heads`."""
+        keys = {key_of(thread): thread for thread in threads}
+        if not keys:
+            return []
+        found: dict[bytes, bytes | None] = {}
+        for key, thread, head, is_orphan in self._statements.read(self._sql["read_heads"], list(keys)):
+            if is_orphan or thread not in {None, keys[key]}:
+                raise Corrupt(
+                    "the PostgreSQL tables are damaged: a thread lost its head, or is under a wrong key",
+                    record=f"head of {keys[key]!r}",
+                )
+            found[keys[key]] = head
+        return [found[thread] for thread in threads]
+
+    def rows(self, thread: bytes, seq: int) -> list[Row]:
+        """See `Backend.rows`: one range of the table."""
+        if not 0 < seq <= LAST_SEQ:
+            return []
+        return [Row(*found) for found in self._statements.read(self._sql["read_rows"], key_of(thread), seq)]
+
+    def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
+        """See `Backend.index`."""
+        above = LAST_SEQ if before is None else min(before, LAST_SEQ)
+        found = self._statements.read(self._sql["read_index"], key_of(thread), above, limit)
+        return [Row(*each) for each in found]
+
+    def blobs(self, thread: bytes, ids: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """See `Backend.blobs`."""
+        if not ids:
+            return {}
+        return dict(self._statements.read(self._sql["read_blobs"], key_of(thread), list(ids)))
+
+    def threads(
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
+    ) -> Listing:
+        """See `Backend.threads`: newest created first."""
+        sql, parameters = listing_query(self._sql["read_threads"], prefix, statuses, labels, cursor, limit)
+        found = self._statements.read(sql, *parameters)
+        page = found[:limit]
+        _check(page)
+        return Listing([(each[2], each[3]) for each in page], str(page[-1][0]) if len(found) > limit else None)
+
+    def inbox(self, thread: bytes) -> dict[str, bytes]:
+        """See `Backend.inbox`."""
+        found = self._statements.read(self._sql["read_posts"], key_of(thread))
+        return {name.decode("utf-8", "surrogatepass"): value for name, value in found}
+
+
+def _check(page: Found) -> None:
+    for _, *columns in page:
+        check_columns(*columns)

@@ -1,0 +1,173 @@
+"""Where connections come from: opened here and kept for the next, or taken from a pool that the user brought.
+
+A connection is in autocommit mode while it is out, and idle; nothing is ever set on its session, so that it may lead
+through a pooler. One that the server has hung up is found out before anything is sent on it.
+"""
+
+import select
+from threading import BoundedSemaphore
+from typing import Any, Protocol, TypeAlias
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
+
+from holdfast.ports import reset_after_fork
+from holdfast.records.errors import ConfigurationError, StoreUnavailable
+
+Connection: TypeAlias = psycopg.Connection[Any]
+Pool: TypeAlias = ConnectionPool[Any] | AsyncConnectionPool[Any]
+Source: TypeAlias = str | Pool | Connection | psycopg.AsyncConnection[Any]
+CONNECTIONS = 8
+WAIT_SECONDS = 30.0
+DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "holdfast",
+}
+"""So that a server that vanished without a word is missed within a minute, not within hours."""
+
+
+class Connections(Protocol):
+    """A stock of connections. What was taken is given back, sound or not."""
+
+    def take(self) -> Connection:
+        """A connection in autocommit mode that the server has not hung up; `psycopg.Error` if there is none."""
+        ...
+
+    def give(self, connection: Connection) -> None:
+        """Take it back; one that is closed is forgotten."""
+        ...
+
+    def close(self) -> None:
+        """Close what was opened here."""
+        ...
+
+
+def is_sound(connection: Connection) -> bool:
+    """False if the server has hung up: a closed socket can be read from at any time, an idle one never."""
+    if connection.closed:
+        return False
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if not poll.poll(0):
+        return True
+    try:
+        connection.pgconn.consume_input()
+    except psycopg.Error:
+        return False
+    return not poll.poll(0)
+
+
+class OwnConnections:
+    """At most `limit` connections, opened when they are needed and kept."""
+
+    def __init__(self, conninfo: str, options: dict[str, Any], limit: int) -> None:
+        self.conninfo = conninfo
+        self._options = options
+        self._limit = limit
+        self._inherited: list[Connection] = []
+        self._idle: list[Connection] = []
+        self._free = BoundedSemaphore(limit)
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """The connections are the parent's: they are neither used nor closed here."""
+        self._inherited += self._idle
+        self._idle = []
+        self._free = BoundedSemaphore(self._limit)
+
+    def take(self) -> Connection:
+        """See `Connections.take`: the one that was used last, or a new one."""
+        if not self._free.acquire(timeout=WAIT_SECONDS):
+            raise psycopg.OperationalError(f"all {self._limit} connections are in use; raise connections=")
+        try:
+            while self._idle:
+                connection = self._idle.pop()
+                if is_sound(connection):
+                    return connection
+                connection.close()
+            return psycopg.connect(self.conninfo, autocommit=True, **self._options)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def give(self, connection: Connection) -> None:
+        """See `Connections.give`."""
+        if not connection.closed:
+            self._idle.append(connection)
+        self._free.release()
+
+    def close(self) -> None:
+        """See `Connections.close`."""
+        while self._idle:
+            self._idle.pop().close()
+
+
+class PooledConnections:
+    """Connections of a pool that the user brought, and closes; they go back as they came."""
+
+    def __init__(self, pool: ConnectionPool[Any]) -> None:
+        self._pool = pool
+        self._modes: dict[Connection, bool] = {}
+
+    def take(self) -> Connection:
+        """See `Connections.take`."""
+        while True:
+            try:
+                connection = self._pool.getconn()
+            except PoolClosed as error:
+                raise StoreUnavailable("the pool given to this store is closed; open it before the store") from error
+            if is_sound(connection):
+                break
+            connection.close()
+            self._pool.putconn(connection)
+        self._modes[connection] = connection.autocommit
+        connection.autocommit = True
+        return connection
+
+    def give(self, connection: Connection) -> None:
+        """See `Connections.give`."""
+        mode = self._modes.pop(connection)
+        if not connection.closed:
+            connection.autocommit = mode
+        self._pool.putconn(connection)
+
+    def close(self) -> None:
+        """The pool is the user's."""
+
+
+def connections_of(source: Source, limit: int, prepare_threshold: int | None) -> Connections:
+    """The connections that a URL, a pool or a connection stands for.
+
+    A blocking pool is used itself. Of an async pool, or of a single connection, the settings are copied.
+    """
+    if isinstance(source, ConnectionPool):
+        return PooledConnections(source)
+    conninfo, options = _settings_of(source)
+    options = {**options, "prepare_threshold": prepare_threshold}
+    try:
+        given = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError as error:
+        raise ConfigurationError(f"PostgreSQL cannot be found with this URL: {error}") from error
+    missing = {name: value for name, value in DEFAULTS.items() if name not in given and name not in options}
+    return OwnConnections(make_conninfo(conninfo, **missing), options, limit)
+
+
+def _settings_of(source: object) -> tuple[str, dict[str, Any]]:
+    if isinstance(source, str):
+        return source, {}
+    if isinstance(source, psycopg.Connection | psycopg.AsyncConnection):
+        return make_conninfo(source.info.dsn, password=source.info.password or None), {}
+    if isinstance(source, AsyncConnectionPool):
+        conninfo, options = source.conninfo, source.kwargs
+        if isinstance(conninfo, str) and (options is None or isinstance(options, dict)):
+            dropped = {"autocommit", "row_factory", "cursor_factory", "context", "prepare_threshold"}
+            return conninfo, {name: value for name, value in (options or {}).items() if name not in dropped}
+        raise ConfigurationError("the settings of this pool are made by a function; give PostgresStore a URL instead")
+    raise ConfigurationError(
+        f"PostgresStore takes a URL, a pool of psycopg_pool or a psycopg connection, not {type(source).__name__}"
+    )

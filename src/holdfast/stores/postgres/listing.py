@@ -1,0 +1,43 @@
+"""The query behind a listing of threads, and the check that what it found is what the heads say."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from holdfast.records.errors import Corrupt
+from holdfast.records.head import decode_head
+from holdfast.stores.postgres.arrays import key_of
+
+LAST = (1 << 63) - 1
+
+
+def listing_query(
+    select: str,
+    prefix: bytes,
+    statuses: Collection[str],
+    labels: Sequence[Collection[bytes]],
+    cursor: str | None,
+    limit: int,
+) -> tuple[str, list[Any]]:
+    """Newest created first; one more than `limit` is asked for, to know whether there is a next page."""
+    parameters: list[Any] = []
+
+    def given(value: object) -> str:
+        parameters.append(value)
+        return f"${len(parameters)}"
+
+    conditions = [f"born < {given(LAST if cursor is None else min(int(cursor), LAST))}"]
+    if prefix:
+        conditions.append(f"substring(thread FROM 1 FOR {given(len(prefix))}::integer) = {given(prefix)}")
+    conditions.append(f"status = ANY({given(list(statuses))}::text[])" if statuses else "status <> ''")
+    # `labels <> '{}'` follows from the other, and lets PostgreSQL use the index that leaves out threads without labels.
+    conditions += [f"labels && {given(list(choices))}::bytea[] AND labels <> '{{}}'" for choices in labels]
+    return f"{select} {' AND '.join(conditions)} ORDER BY born DESC LIMIT {given(limit + 1)}", parameters
+
+
+def check_columns(key: bytes, thread: bytes, encoded: bytes, status: str, labels: list[bytes]) -> None:
+    """A thread is found by its columns: they must say what its head says."""
+    head = decode_head(thread, encoded)
+    if key != key_of(thread) or head.listed_as != status or list(head.labels) != labels:
+        raise Corrupt(
+            "the PostgreSQL tables are damaged: a thread differs from its index", record=f"head of {thread!r}"
+        )

@@ -1,0 +1,83 @@
+"""The schema a store lives in: its name, and the numbered migrations that lead to it."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from secrets import token_bytes
+
+import psycopg
+from psycopg import RawCursor, errors
+from psycopg.rows import tuple_row
+
+from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint
+from holdfast.stores.postgres.connections import Connection
+from holdfast.stores.postgres.errors import translated
+from holdfast.stores.sql import migrations, statements
+
+MAX_NAME_BYTES = 63
+
+
+def quoted(schema: str) -> str:
+    """The schema's name as it stands in SQL; any name but those that our scripts could not hold."""
+    if not isinstance(schema, str) or not 0 < len(schema.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
+        raise ConfigurationError(f"schema={schema!r}: a name of 1 to {MAX_NAME_BYTES} bytes")
+    if any(character in schema for character in "\0$") or not schema.isprintable():
+        raise ConfigurationError(f"schema={schema!r}: a name of printable characters without $")
+    return '"' + schema.replace('"', '""') + '"'
+
+
+def statements_in(schema: str) -> dict[str, str]:
+    """The named statements, for that schema."""
+    name = quoted(schema)
+    return {each: text.replace("{schema}", name) for each, text in statements("postgres").items()}
+
+
+def migrate(connection: Connection, schema: str) -> bytes:
+    """Create the schema or bring it up to date, one process at a time; returns the store's id."""
+    sql = statements_in(schema)
+    try:
+        version, store = _version(connection, sql)
+        if version < len(migrations("postgres")):
+            store = _migrated(connection, schema, sql)
+    except psycopg.Error as error:
+        raise translated(error) from error
+    _refuse_newer(schema, version)
+    return store
+
+
+def _version(connection: Connection, sql: dict[str, str]) -> tuple[int, bytes]:
+    try:
+        found = _execute(connection, sql["read_version"])
+    except (errors.UndefinedTable, errors.InvalidSchemaName):
+        return 0, b""
+    return (found[0][0], found[0][1]) if found else (0, b"")
+
+
+def _refuse_newer(schema: str, version: int) -> None:
+    if version > len(migrations("postgres")):
+        raise IncompatibleCheckpoint(
+            f"schema {schema!r} was written by a newer Holdfast (version {version}, here it is"
+            f" {len(migrations('postgres'))}): upgrade holdfast"
+        )
+
+
+def _migrated(connection: Connection, schema: str, sql: dict[str, str]) -> bytes:
+    """All steps in one transaction, under a lock of this schema: who comes second finds it done."""
+    name, lock = quoted(schema), int.from_bytes(sha256(f"holdfast {schema}".encode()).digest()[:8], "big", signed=True)
+    with connection.transaction():
+        _execute(connection, sql["lock"], (lock,))
+        connection.execute(sql["create_store"].encode())
+        found = _execute(connection, sql["read_version"])
+        if not found:
+            _execute(connection, sql["insert_version"], (token_bytes(16),))
+            found = _execute(connection, sql["read_version"])
+        version, store = found[0]
+        for script in migrations("postgres")[version:]:
+            connection.execute(script.replace("{schema}", name).encode())
+        _execute(connection, sql["update_version"], (max(version, len(migrations("postgres"))),))
+    return bytes(store)
+
+
+def _execute(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+    cursor = RawCursor(connection, row_factory=tuple_row)
+    cursor.execute(sql, parameters, prepare=False, binary=True)
+    return cursor.fetchall() if cursor.description else []

@@ -1,0 +1,108 @@
+"""Running statements: one round trip each, tried again while nothing was sent or the outcome does not matter."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import RawCursor
+from psycopg.rows import tuple_row
+
+from holdfast.records.errors import StoreClosed
+from holdfast.stores.postgres.connections import Connection, Connections
+from holdfast.stores.postgres.errors import READ_ONLY, is_lost, is_passing, translated
+
+FIRST_WAIT = 0.02
+LONGEST_WAIT = 0.5
+
+Found = list[tuple[Any, ...]]
+
+
+class Statements:
+    """Statements on connections of a stock. `patience`: for how many seconds an outage is borne in silence.
+
+    The very first connection is not waited for: what is wrong then is most likely the address or the password.
+    """
+
+    def __init__(self, connections: Connections, patience: float, *, prepares: bool) -> None:
+        self._connections = connections
+        self._patience = patience
+        self._prepare = None if prepares else False
+        self._has_connected = False
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Later statements raise `StoreClosed`."""
+        self._is_closed = True
+        self._connections.close()
+
+    def read(self, sql: str, *parameters: Any) -> Found:
+        """The rows of a query. A connection that breaks meanwhile is replaced, and the query asked again."""
+        return self._run(sql, parameters, writing=False)
+
+    def write(self, sql: str, *parameters: Any) -> Found:
+        """The rows of a statement that writes; `OutcomeUnknown` if the connection broke while it was under way."""
+        return self._run(sql, parameters, writing=True)
+
+    def connection(self) -> Connection:
+        """A connection for more than one statement, to be given back."""
+        for is_last in self._attempts():
+            connection = self._taken(is_last=is_last)
+            if connection is not None:
+                return connection
+        raise AssertionError  # the last attempt returned or raised
+
+    def give(self, connection: Connection) -> None:
+        """Give a connection back."""
+        self._connections.give(connection)
+
+    def _run(self, sql: str, parameters: Sequence[Any], *, writing: bool) -> Found:
+        for is_last in self._attempts():
+            connection = self._taken(is_last=is_last)
+            if connection is None:
+                continue
+            try:
+                return self._executed(connection, sql, parameters)
+            except psycopg.Error as error:
+                lost = is_lost(connection, error)
+                if lost or error.sqlstate == READ_ONLY:
+                    connection.close()
+                may_repeat = not writing if lost else is_passing(error)
+                if is_last or not may_repeat:
+                    raise translated(error, in_doubt=lost and writing) from error
+            except BaseException:
+                # A KeyboardInterrupt, say: an answer may still be on its way.
+                connection.close()
+                raise
+            finally:
+                self._connections.give(connection)
+        raise AssertionError  # the last attempt returned or raised
+
+    def _taken(self, *, is_last: bool) -> Connection | None:
+        """A connection, or None if there is none now and another attempt is left."""
+        if self._is_closed:
+            raise StoreClosed("this PostgreSQL store was closed")
+        try:
+            connection = self._connections.take()
+        except psycopg.Error as error:
+            if is_last or not self._has_connected:
+                raise translated(error) from error
+            return None
+        self._has_connected = True
+        return connection
+
+    def _executed(self, connection: Connection, sql: str, parameters: Sequence[Any]) -> Found:
+        cursor = RawCursor(connection, row_factory=tuple_row)
+        cursor.execute(sql, parameters, prepare=self._prepare, binary=True)
+        return cursor.fetchall()
+
+    def _attempts(self) -> Iterator[bool]:
+        """False for each attempt but the last, with a pause between them; then True."""
+        ends_at, wait = time.monotonic() + self._patience, FIRST_WAIT
+        while time.monotonic() + wait < ends_at:
+            yield False
+            time.sleep(wait)
+            wait = min(wait * 2, LONGEST_WAIT)
+        yield True
+
+

@@ -1,0 +1,132 @@
+"""A private PostgreSQL server: initialised in a temporary directory, run as a child that ends when the tests end."""
+
+import atexit
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import psycopg
+
+from servers.ports import free_port
+
+USER = "postgres"
+START_SECONDS = 60
+
+_numbers = count()
+
+
+def binary(name: str) -> str:
+    """A program of the newest PostgreSQL that is installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parent.parent.name))
+    place = str(found[-1]) if found else shutil.which(name)
+    if place is None:
+        raise FileNotFoundError(f"{name} is not installed: apt-get install postgresql")
+    return place
+
+
+def unprivileged(*command: str) -> list[str]:
+    """The command as a user that PostgreSQL agrees to run as; it is ended when this process dies, however it dies."""
+    if os.geteuid():
+        return ["setpriv", "--pdeathsig", "QUIT", *command]
+    return ["setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", "--pdeathsig", "QUIT", *command]
+
+
+class PostgresServer:
+    """One server. It can be killed and started again; its port stays the same."""
+
+    def __init__(self, *settings: str) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="holdfast-postgres-"))
+        self.port = free_port()
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.remove)
+        if not os.geteuid():
+            entry = pwd.getpwnam(USER)
+            os.chown(self.directory, entry.pw_uid, entry.pw_gid)
+        command = unprivileged(binary("initdb"), "-D", str(self._data), "-U", USER, "-A", "trust", "-E", "UTF8")
+        subprocess.run([*command, "--no-sync", "--locale=C"], check=True, stdout=subprocess.DEVNULL)
+        self.start()
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    def conninfo(self, **parameters: str | int) -> str:
+        """What to connect with."""
+        given = {"host": "127.0.0.1", "port": self.port, "user": USER, "dbname": USER, **parameters}
+        return psycopg.conninfo.make_conninfo(**given)
+
+    def url(self, schema: str, port: int | None = None) -> str:
+        """What to give to `open`."""
+        return f"postgresql://{USER}@127.0.0.1:{port or self.port}/{USER}?schema={schema}"
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        options = [f"-c{setting}" for setting in ("listen_addresses=127.0.0.1", *self._settings)]
+        command = [binary("postgres"), "-D", str(self._data), "-p", str(self.port), "-k", str(self.directory), *options]
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(unprivileged(*command), stdout=log, stderr=log)
+        self._wait()
+
+    def _wait(self) -> None:
+        ends_at = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                psycopg.connect(self.conninfo(connect_timeout=5)).close()
+            except psycopg.OperationalError:
+                assert self._process is not None
+                if self._process.poll() is not None or time.monotonic() > ends_at:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+    def kill(self) -> None:
+        """SIGKILL to the server and every process of it, as if the machine had failed."""
+        assert self._process is not None
+        found = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(self._process.pid)], check=False, capture_output=True, text=True
+        )
+        for process in [self._process.pid, *map(int, found.stdout.split())]:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self._process.wait()
+        (self._data / "postmaster.pid").unlink(missing_ok=True)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Shut it down: SIGINT disconnects everybody first."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(how)
+            self._process.wait(START_SECONDS)
+
+    def remove(self) -> None:
+        """Stop it and remove what it kept."""
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        atexit.unregister(self.remove)
+
+    def execute(self, sql: str) -> list[tuple[object, ...]]:
+        """Run a statement as an administrator would."""
+        with psycopg.connect(self.conninfo(), autocommit=True) as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+
+@cache
+def shared_server() -> PostgresServer:
+    """The server of this test process; each test takes a schema of its own."""
+    return PostgresServer("max_connections=60", "shared_buffers=32MB")
+
+
+def new_schema() -> str:
+    """A name that no other test has."""
+    return f"t{os.getpid()}_{next(_numbers)}"

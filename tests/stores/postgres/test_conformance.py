@@ -1,0 +1,33 @@
+"""PostgreSQL keeps every promise of the interface, and every store over it every promise of the API."""
+
+from holdfast.stores.backend import Backend
+from holdfast.testing.conformance import BackendConformance, Kit, StoreConformance
+from servers.postgres import new_schema
+from stores.postgres.scenes import backend_in
+
+
+class InPostgres(Kit):
+    def setup_method(self) -> None:
+        super().setup_method()
+        self.schemas: dict[Backend, str] = {}
+
+    def _made(self, schema: str) -> Backend:
+        backend = backend_in(schema)
+        self.schemas[backend] = schema
+        return backend
+
+    def backend(self) -> Backend:
+        return self._made(new_schema())
+
+    def reopen(self, backend: Backend) -> Backend:
+        return self._made(self.schemas[backend])
+
+
+class TestPostgresBackend(InPostgres, BackendConformance): ...
+
+
+class TestPostgresStore(InPostgres, StoreConformance): ...
+
+
+class TestAwaitablePostgresStore(InPostgres, StoreConformance):
+    awaitable = True
