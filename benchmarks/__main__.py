@@ -10,14 +10,32 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import data_facts, figures, machine, plot, w1_saves, w2_history, w3_wide, w5_writers
+from benchmarks import (
+    data_facts,
+    figures,
+    machine,
+    plot,
+    w1_saves,
+    w2_history,
+    w3_wide,
+    w4_resume,
+    w5_writers,
+    w6_replay,
+)
 from benchmarks.disk import scratch_directory
 from benchmarks.gates import gates
 from benchmarks.report import Results, markdown
 from benchmarks.scale import FULL, QUICK, Scale
 
 HERE = Path(__file__).parent
-WORKLOADS = {"W1": w1_saves, "W2": w2_history, "W3": w3_wide, "W5": w5_writers}
+WORKLOADS = {
+    "W1": w1_saves,
+    "W2": w2_history,
+    "W3": w3_wide,
+    "W4": w4_resume,
+    "W5": w5_writers,
+    "W6": w6_replay,
+}
 FIGURES = "figures"
 
 _DISK_NEEDED = 15 * 10**9
@@ -39,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller sizes, under two minutes; shows the shape only")
-    parser.add_argument("--only", nargs="+", choices=[*WORKLOADS, FIGURES], metavar="PART", help="W1 W2 W3 W5 figures")
+    parser.add_argument("--only", nargs="+", choices=[*WORKLOADS, FIGURES], metavar="PART", help="W1 to W6, figures")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="race the peers as well")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write the report, the JSON and the plots there")
@@ -69,6 +87,8 @@ def _run(options: argparse.Namespace, scale: Scale, scratch: Path) -> Results:
         results.tables[name] = WORKLOADS[name].measure(scale, scratch / name, peers=options.peers)
     if "W2" in wanted:
         results.tables["W2 long"] = w2_history.measure_long(scale, scratch / "W2-long")
+    if "W6" in wanted:
+        results.tables["W6 long"] = w6_replay.measure_long(scale, scratch / "W6-long")
     if FIGURES in wanted:
         _say("figures ...")
         results.figures += figures.measure(scale, scratch / FIGURES)

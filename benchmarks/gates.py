@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks import w1_saves, w2_history, w3_wide, w5_writers
+from benchmarks import w1_saves, w2_history, w3_wide, w4_resume, w5_writers, w6_replay
 from benchmarks.figure import Figure
 from benchmarks.result import Table
 from benchmarks.scale import Scale
@@ -25,6 +25,11 @@ def gates(tables: dict[str, Table], scale: Scale) -> list[Figure]:
         found += [figure if scale.whole else _unjudged(figure) for figure in _wide(tables["W3"])]
     if "W5" in tables:
         found += _writers(tables["W5"])
+    if "W4" in tables:
+        found += _resumes(tables["W4"])
+    for name in ("W6", "W6 long"):
+        if name in tables:
+            found += _replays(tables[name])
     return found
 
 
@@ -94,6 +99,30 @@ def _writers(table: Table) -> list[Figure]:
     return [
         Figure(f"W5 32 writers / one fsync per save, {name}", ratio, goal=3, at_least=True)
         for name, ratio in ratios.items()
+    ]
+
+
+def _resumes(table: Table) -> list[Figure]:
+    """From the start of the process, so the least of the rounds: a busy machine only adds to it."""
+    names = ("Holdfast run, SQLite durable", "Holdfast durable function, SQLite durable")
+    return [Figure(f"W4 cold resume, {name}", table.cell(name, w4_resume.LEAST), 110, unit="ms") for name in names]
+
+
+def _replays(table: Table) -> list[Figure]:
+    name = "Holdfast durable function, SQLite durable"
+    peers = [peer for peer in ("langgraph tasks, SQLite", "dbos, SQLite") if table.row(peer)]
+    return [
+        Figure(f"{table.workload} replay, {name}", table.cell(name, w6_replay.PER_STEP), 15, unit="us/step"),
+        *(
+            Figure(
+                f"{table.workload} {peer} / {name}",
+                _ratio(table, w6_replay.PER_STEP, peer, name),
+                goal=20,
+                at_least=True,
+                note="the recorded steps alone",
+            )
+            for peer in peers
+        ),
     ]
 
 

@@ -14,6 +14,7 @@ _PACKAGES = (
     "triage-agent",
     "techrevati-runtime",
     "agent-framework-core",
+    "dbos",
     "langgraph",
     "langgraph-checkpoint",
     "langgraph-checkpoint-sqlite",

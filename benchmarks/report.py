@@ -16,9 +16,12 @@ _REFERENCE = {
     "W2": "Holdfast append, SQLite durable",
     "W2 long": "Holdfast append, SQLite durable",
     "W3": "Holdfast save, SQLite durable",
+    "W4": "Holdfast run, SQLite durable",
     "W5": "raw SQLite FULL",
+    "W6": "Holdfast durable function, SQLite durable",
+    "W6 long": "Holdfast durable function, SQLite durable",
 }
-_WITH_RATIO = ("p50 us", "s", "MB", "saves/s")
+_WITH_RATIO = ("p50 us", "s", "MB", "saves/s", "p50 ms", "replay ms")
 
 
 @dataclass

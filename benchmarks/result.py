@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
-
-from benchmarks.contender import AwaitableSaver, Contender, Saver
+from typing import Any, Protocol
 
 
 @dataclass
@@ -36,6 +34,14 @@ class Table:
         return row.cells.get(column) if row else None
 
 
-def row_of(contender: Contender | Saver | AwaitableSaver, cells: dict[str, float | None], failure: str | None) -> Row:
+class Named(Protocol):
+    """Whatever has a row."""
+
+    name: str
+    family: str
+    durability: str
+
+
+def row_of(contender: Named, cells: dict[str, float | None], failure: str | None) -> Row:
     """A row that names the contender, and holds either cells or a failure."""
     return Row(contender.name, contender.family, contender.durability, {} if failure else cells, failure)

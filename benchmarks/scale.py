@@ -21,6 +21,7 @@ class Scale:
     pair_warm_count: int  # likewise
     whole_state_saves: int
     restore_repeats: int
+    resume_rounds: int  # W4 and W6: new processes for each contender
 
     @property
     def whole(self) -> bool:
@@ -41,6 +42,7 @@ FULL = Scale(
     pair_warm_count=1_500,
     whole_state_saves=300,
     restore_repeats=60,
+    resume_rounds=15,
 )
 
 QUICK = Scale(
@@ -56,4 +58,5 @@ QUICK = Scale(
     pair_warm_count=1_500,
     whole_state_saves=60,
     restore_repeats=15,
+    resume_rounds=4,
 )
