@@ -4,10 +4,11 @@ The top dict (up to 1,024 keys) and small dicts within it (up to 64 keys, two le
 is one cell. The ordered list of paths alone says how the dicts were nested, since an empty dict is never opened.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from holdfast.history.cells import Path
+from holdfast.records.errors import UnstorableValue
 
 TOP_KEYS = 1024
 NESTED_KEYS = 64
@@ -78,4 +79,19 @@ def close_state(cells: Iterable[tuple[Path, Any]], root: Path) -> Any:
         for key in path[depth:-1]:
             inner = inner.setdefault(key, {})
         inner[path[-1]] = value
+    return state
+
+
+def with_appended(state: Any, path: Sequence[str], item: Any) -> Any:
+    """The state, changed in place, with one more item in the list at `path`; a clear refusal if there is no list."""
+    inner = state
+    for depth, key in enumerate(path):
+        name = "state" + "".join(f'["{part}"]' for part in path[:depth])
+        if type(inner) is not dict:
+            raise UnstorableValue(f"append: {name} is not a dict but {type(inner).__name__}", path=name)
+        inner = inner.setdefault(key, [] if depth == len(path) - 1 else {})
+    name = "state" + "".join(f'["{part}"]' for part in path)
+    if type(inner) is not list:
+        raise UnstorableValue(f"append: {name} is not a list but {type(inner).__name__}", path=name)
+    inner.append(item)
     return state

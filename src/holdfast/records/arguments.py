@@ -4,9 +4,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.records.errors import ConfigurationError, UnstorableValue
+
+W = TypeVar("W", str, str | None)
 
 
 def whole_number(value: object, name: str, least: int = 0, most: int | None = None) -> int:
@@ -75,3 +77,37 @@ def sequence(value: object, name: str) -> list[Any]:
     if not isinstance(value, Sequence | set | frozenset) or isinstance(value, str | bytes):
         raise ConfigurationError(f"{name}={value!r}: a sequence of words")
     return list(value)
+
+
+def check_metadata(metadata: object) -> dict[str, Any]:
+    """Metadata as a dict with str keys, or a clear refusal."""
+    if not isinstance(metadata, Mapping) or not all(type(key) is str for key in metadata):
+        raise UnstorableValue(f"metadata is a mapping with str keys, not {metadata!r}", path="metadata")
+    return dict(metadata)
+
+
+def check_labels(labels: Mapping[Any, Any] | None) -> dict[str, str] | None:
+    """Labels as a dict of str to str, or a clear refusal."""
+    if labels is None:
+        return None
+    if not isinstance(labels, Mapping):
+        raise UnstorableValue(f"labels are a mapping of str to str, not {labels!r}", path="labels")
+    for name, value in labels.items():
+        if type(name) is not str or type(value) is not str:
+            raise UnstorableValue(f"label {name!r}={value!r}: names and values are str", path=f"labels[{name!r}]")
+    return dict(labels)
+
+
+def check_idempotency_key(key: object) -> str | None:
+    """An idempotency key, or a clear refusal."""
+    if key is None or (type(key) is str and key):
+        return key
+    raise ConfigurationError(f"idempotency_key={key!r}: a non-empty str, or None")
+
+
+def plain_word(words: Mapping[Any, W], word: object, what: str) -> W:
+    """The plain word of a status, cause or phase, or a clear refusal."""
+    found = words.get(word) if isinstance(word, str | None) else None
+    if found is None and not (word is None and None in words):
+        raise ConfigurationError(f"{word!r} is not a {what}; those are {', '.join(filter(None, words.values()))}")
+    return found  # type: ignore[return-value]  # None stands for None

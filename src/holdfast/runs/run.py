@@ -8,9 +8,10 @@ from holdfast.codec import decode, encode
 from holdfast.history.draft import STATE, draft_state
 from holdfast.history.draft import fingerprint as draft_fingerprint
 from holdfast.history.journal import Begun, Ended, Marked, Recorded, Slept, StepDone, StepError
-from holdfast.history.opening import is_key
+from holdfast.history.opening import is_key, with_appended
 from holdfast.history.restore import read_state
 from holdfast.ports import Ports
+from holdfast.records.arguments import path_of_keys, plain_word
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError, StepInDoubt, UnstorableValue
 from holdfast.records.identity import CheckpointId
@@ -24,7 +25,6 @@ from holdfast.runs.scope import Scope, current_frame, fingerprint_of
 from holdfast.runs.steps import StepCall, StepHandle, failure_of, idempotency_key_of, known_memo, perform_step
 from holdfast.stores.claim import Pending
 from holdfast.stores.reader import Reader
-from holdfast.stores.store import plain_word, with_appended
 from holdfast.stores.writer import Intent, NotACell
 
 T = TypeVar("T")
@@ -286,7 +286,7 @@ class Run:
     async def append(self, path: str | Sequence[str], item: Any, key: str | None = None) -> None:
         """Append one item to the list at `path` of the state, at the same cost however long the list is."""
         self.ledger.check()
-        where = (*STATE, path) if isinstance(path, str) else (*STATE, *path)
+        where = (*STATE, *path_of_keys(path))
         if len(where) < 2 or not all(map(is_key, where)):
             raise UnstorableValue(
                 f"append to {path!r}: a path is one str, or several, such as 'messages'", path="state"
@@ -359,7 +359,7 @@ class Run:
             await ledger.note(self.ports, Slept(key, due))
         remaining = due - self.ports.now()
         if remaining > ledger.claim.lease:
-            raise ledger.suspend(due)
+            raise ledger.suspend()
         if remaining > 0:
             await self.ports.sleep(remaining / 1e6)
         ledger.check()

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.history.journal import Journal
-from holdfast.records.arguments import function_or_none, whole_number
+from holdfast.records.arguments import check_labels, function_or_none, whole_number
 from holdfast.records.errors import ConfigurationError, LeaseHeld, NotFound, RunCancelled
 from holdfast.records.identity import RequestId
 from holdfast.records.outcome import Recovery
@@ -17,14 +17,13 @@ from holdfast.runs.recovery import Recoverer
 from holdfast.runs.run import Run
 from holdfast.stores.claim import CANCEL, FINISHED
 from holdfast.stores.heartbeat import Heartbeat
+from holdfast.stores.housekeeping import Housekeeping
 from holdfast.stores.pages import AsyncPage
-from holdfast.stores.store import Store as Archive
-from holdfast.stores.store import check_labels
 
 REQUEST_STATUSES = ("open", "answered", "expired")
 
 
-class Store(Archive):
+class Store(Housekeeping):
     """Where threads are kept, and run."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

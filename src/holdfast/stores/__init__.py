@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.stores.backend import Backend, Busy, Listing
-from holdfast.stores.store import Store
 
 if TYPE_CHECKING:
     from holdfast.stores.objects import ObjectBackend, Objects
@@ -17,4 +16,4 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module("holdfast.stores.objects"), name)
 
 
-__all__ = ["Backend", "Busy", "Listing", "ObjectBackend", "Objects", "Store"]
+__all__ = ["Backend", "Busy", "Listing", "ObjectBackend", "Objects"]

@@ -1,12 +1,7 @@
-"""The store: what users hold. Written once, awaitable; `holdfast.sync` steps the same coroutines without a loop.
+"""Threads of checkpoints: saving, loading, listing and time travel. The way of one save begins here."""
 
-One save, in one direction: draft (what is to be kept) -> writer (what changed, as a row) -> committer (a transaction).
-"""
-
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 from holdfast.codec import encode
 from holdfast.codec.keys import KeyRing
@@ -16,45 +11,46 @@ from holdfast.history.draft import STATE, Draft, draft_state, fingerprint
 from holdfast.history.journal import JOURNAL, Journal, encode_entry, forked
 from holdfast.history.log import Log, Revision
 from holdfast.history.meta import Meta, decode_meta, describe
-from holdfast.history.opening import is_key
+from holdfast.history.opening import is_key, with_appended
 from holdfast.history.restore import read_state
 from holdfast.ports import AsyncPorts, Ports
-from holdfast.records.arguments import mapping_or_none, path_of_keys, path_text, several, whole_number
+from holdfast.records.arguments import (
+    check_idempotency_key,
+    check_labels,
+    check_metadata,
+    mapping_or_none,
+    path_of_keys,
+    plain_word,
+    several,
+    whole_number,
+)
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Content
 from holdfast.records.errors import (
-    ConfigurationError,
     Conflict,
     LeaseHeld,
     NotFound,
     StoreClosed,
     UnstorableValue,
 )
-from holdfast.records.event import Event
 from holdfast.records.identity import MAX_ID_BYTES, CheckpointId
-from holdfast.records.reports import Copied, Guarantee, Report, Stats
-from holdfast.records.retention import Freed, Retention, retention_or_none
+from holdfast.records.retention import Retention, retention_or_none
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, STATUS_WORDS, Cause, Phase, Status
 from holdfast.stores.backend import Backend
-from holdfast.stores.backup import back_up
-from holdfast.stores.bundle import export_thread, import_thread
 from holdfast.stores.committer import Committer
-from holdfast.stores.copying import copy_store
-from holdfast.stores.events import Events, pruned_details
+from holdfast.stores.events import Events
 from holdfast.stores.listing import Listings, thread_info
 from holdfast.stores.pages import AsyncPage
 from holdfast.stores.reader import Loaded, Reader
 from holdfast.stores.saver import Saver
 from holdfast.stores.sealing import Sealing
-from holdfast.stores.upkeep import Upkeep, hidden, pinned, unpinned
-from holdfast.stores.verify import Verifier
-from holdfast.stores.writer import KEYS, Intent, NotACell, Proposal, Recorded
+from holdfast.stores.upkeep import Upkeep
+from holdfast.stores.writer import KEYS, Intent, NotACell, Recorded
 
 ATTEMPTS = 8
-W = TypeVar("W", str, str | None)
 
 
-class Store:
+class Archive:
     """Threads of checkpoints. Get one from `holdfast.open`; it connects at its first use.
 
     What goes wrong raises errors below `HoldfastError`, and `StoreClosed` after `close`.
@@ -146,7 +142,7 @@ class Store:
             phase=plain_word(PHASE_WORDS, phase, "phase"),
             cause=plain_word(CAUSE_WORDS, cause, "cause"),
             status=plain_word(STATUS_WORDS, status, "status"),
-            key=check_key(idempotency_key),
+            key=check_idempotency_key(idempotency_key),
             fingerprint=b"" if idempotency_key is None else fingerprint(draft, packed),
             expect_seq=None if expect_seq is None else whole_number(expect_seq, "expect_seq"),
         )
@@ -313,7 +309,7 @@ class Store:
         """
         await self._open()
         loaded = await self._ports.perform(self._load, CheckpointId.parse(checkpoint_id))
-        draft, leaves = draft_state(state) if state is not None else (_redraft(loaded.log.document), {})
+        draft, leaves = draft_state(state) if state is not None else (redraft(loaded.log.document), {})
         source = CheckpointId.parse(checkpoint_id).thread_id
         target = to if to is not None else f"{_start_of(source)}-fork-{self._ports.entropy(4).hex()}"
         intent = self._fork_intent(loaded, draft, leaves, checkpoint_id)
@@ -348,220 +344,13 @@ class Store:
         old, new = await self.load(checkpoint_id_a), await self.load(checkpoint_id_b)
         return diff(old.state, new.state)
 
-    # Housekeeping
-
-    async def delete(self, thread_id: str) -> None:
-        """Remove the thread and leave a tombstone: later writes raise `Deleted`. Deleting twice is no error."""
-        await self._open()
-        thread = self._reader.sealing.key(thread_id)
-        await self._ports.perform(self._upkeep.delete, thread, self._ports.now())
-        await self._events.emit("deleted", thread_id)
-
-    async def revive(self, thread_id: str) -> None:
-        """Bring a deleted thread's id back, empty. `NotFound` if it was not deleted."""
-        await self._open()
-        thread = self._reader.sealing.key(thread_id)
-        await self._ports.perform(self._upkeep.revive, thread)
-        await self._events.emit("revived", thread_id)
-
-    async def delete_checkpoint(self, checkpoint_id: str) -> None:
-        """Hide one checkpoint; its bytes go with the next prune or erase.
-
-        If it is the newest, the thread's state becomes that of the checkpoint before it; `Conflict` if there is none.
-        """
-        await self._open()
-        checkpoint = CheckpointId.parse(checkpoint_id)
-        thread = self._reader.sealing.key(checkpoint.thread_id)
-        for _ in range(ATTEMPTS):
-            await self._step_back(thread, checkpoint)
-            if await self._ports.perform(self._upkeep.mark, thread, checkpoint, hidden):
-                await self._events.emit("checkpoint_deleted", checkpoint.thread_id, checkpoint.seq)
-                return
-        raise Conflict(f"thread {checkpoint.thread_id!r} is being written to all the time; try again")
-
-    async def _step_back(self, thread: bytes, checkpoint: CheckpointId) -> None:
-        """Before the newest checkpoint is hidden, make the one before it the thread's state."""
-        newest = await self._ports.perform(self._load, checkpoint)
-        if newest.seen.head.checkpoint != checkpoint.seq:
-            return
-        page = await self.history(checkpoint.thread_id, cursor=checkpoint.seq, limit=1)
-        if not page.items:
-            raise Conflict(f"{checkpoint} is the only checkpoint of its thread; delete the thread instead")
-        before = await self._ports.perform(self._load, CheckpointId.parse(page.items[0].id))
-        meta = decode_meta(before.log.binding, before.header)
-        intent = Intent(
-            draft=_redraft(before.log.document),
-            checkpoint=before.log.seq,
-            cause=meta.cause,
-            phase=meta.phase,
-            metadata=meta.metadata,
-            expect_seq=checkpoint.seq,
-        )
-        # If it is not the newest any more, there is nothing to step back from.
-        with suppress(Conflict):
-            await self._saver.commit(thread, intent)
-
-    async def pin(self, checkpoint_id: str, pinned: bool = True) -> None:
-        """Keep a checkpoint through every prune, or with `pinned=False` no longer.
-
-        One that only its pin has kept goes with the next prune.
-        """
-        await self._open()
-        checkpoint = CheckpointId.parse(checkpoint_id)
-        thread = self._reader.sealing.key(checkpoint.thread_id)
-        await self._ports.perform(self._upkeep.mark, thread, checkpoint, _pin if pinned else unpinned)
-        await self._events.emit("pinned" if pinned else "unpinned", checkpoint.thread_id, checkpoint.seq)
-
-    async def erase(self, thread_id: str) -> None:
-        """Remove every trace of the thread's past from the store: nothing but its present state remains.
-
-        Idempotency keys are part of the present: a repeated save is still recognised. `StoreUnavailable` if something
-        kept the store from overwriting the past; then erase again.
-        """
-        await self._open()
-        thread = self._reader.sealing.key(thread_id)
-        for _ in range(ATTEMPTS):
-            loaded = await self._ports.perform(self._reader.load_head, thread)
-            header = await self._ports.perform(self._reader.newest_checkpoint, thread, loaded)
-            meta = decode_meta(loaded.log.binding, header)
-            intent = Intent(
-                fresh=True, cause=meta.cause, phase=meta.phase, metadata=meta.metadata, expect_seq=header.seq
-            )
-            try:
-                written = await self._saver.commit(thread, intent)
-            except Conflict:
-                continue
-            if isinstance(written, Proposal) and await self._ports.perform(
-                self._upkeep.forget_history, thread, written.log.seq
-            ):
-                await self._events.emit("erased", thread_id, written.log.seq)
-                return
-        raise Conflict(f"thread {thread_id!r} is being written to all the time; try again")
-
-    async def prune(
-        self,
-        retention: Retention | None = None,
-        *,
-        dry_run: bool = False,
-        progress: Callable[[int, int], object] | None = None,
-    ) -> Freed:
-        """Apply a retention (by default the store's own) to every thread; with `dry_run` only say what would go.
-
-        `progress` is called with how many threads are done, and how many there are.
-        """
-        await self._open()
-        policy = retention_or_none(retention) or self.retention
-        if policy is None:
-            raise ConfigurationError(
-                "prune needs a retention: prune(holdfast.Retention(keep_last=10)), or open(retention=…)"
-            )
-        freed = Freed()
-        threads = await self._ports.perform(self._listings.all_threads)
-        for thread in _counted(threads, progress):
-            freed += await self._ports.perform(self._upkeep.prune, thread, policy, self._ports.now(), dry_run=dry_run)
-        await self._events.emit("pruned", "", 0, **pruned_details(freed, dry_run=dry_run))
-        return freed
-
-    async def stats(self) -> Stats:
-        """How much the store holds."""
-        await self._open()
-        return await self._ports.perform(self._listings.stats)
-
-    async def verify(self, *, progress: Callable[[int, int], object] | None = None) -> Report:
-        """Read and check everything that is stored. Reports what is damaged, and does not raise for it.
-
-        `progress` is called with how many threads are done, and how many there are.
-        """
-        await self._open()
-        verifier = Verifier(self._reader)
-        await self._ports.perform(verifier.check_backend)
-        for thread in _counted(await self._ports.perform(verifier.threads), progress):
-            await self._ports.perform(verifier.check_thread, thread)
-        return Report(checked=verifier.checked, problems=verifier.problems)
-
-    async def guarantee(self) -> Guarantee:
-        """What an acknowledged save survives here, read from the store's real settings."""
-        await self._open()
-        return await self._ports.perform(self._backend.guarantee)
-
-    async def export(
-        self, thread_id: str, path: str | os.PathLike[str], *, keys: KeyRing | bytes | None = None
-    ) -> None:
-        """Write the thread with its whole history to a portable file; plain unless `keys` are given."""
-        await self._open()
-        thread = self._reader.sealing.key(thread_id)
-        ring = None if keys is None else KeyRing.of(keys)
-        await self._ports.perform(export_thread, self._reader, thread, path_text(path), ring, self._ports.entropy)
-
-    async def import_(
-        self, path: str | os.PathLike[str], to: str | None = None, *, keys: KeyRing | bytes | None = None
-    ) -> str:
-        """Read a thread from a file that `export` wrote, and return its id. `Conflict` if the thread exists."""
-        await self._open()
-        ring = None if keys is None else KeyRing.of(keys)
-        thread_id = await self._ports.perform(
-            import_thread, self._reader, path_text(path), to, ring, self._ports.entropy
-        )
-        await self._events.emit("imported", thread_id)
-        return thread_id
-
-    async def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copy the whole store, every namespace, into a new SQLite file that `holdfast.open` can open."""
-        await self._open()
-        await self._ports.perform(back_up, self._backend, path_text(path))
-
-    async def copy_to(self, target: "Store", *, progress: Callable[[int, int], object] | None = None) -> Copied:
-        """Copy all threads of every namespace, with their whole history, to another store of any kind.
-
-        Both have the same keys. What was copied is read back and compared. Threads that are there already and equal
-        are skipped; those that differ are left as they are, and named in `conflicts`.
-        """
-        await self._open()
-        reader = await target._readable()  # noqa: SLF001  another of this class
-        if reader.backend is self._backend:
-            raise ConfigurationError("copy_to needs another store than this one")
-        tell = progress or (lambda _done, _total: None)
-        return await self._ports.perform(copy_store, self._reader, reader, tell)
-
-    async def _readable(self) -> Reader:
-        await self._open()
-        return self._reader
-
-    async def rotate(self) -> int:
-        """Re-wrap every thread's data key under the ring's writer key. Returns how many threads changed."""
-        await self._open()
-        if self._reader.sealing.ring is None:
-            raise ConfigurationError("rotate needs a store opened with keys=")
-        changed = 0
-        for thread in await self._ports.perform(self._listings.all_threads):
-            changed += await self._ports.perform(self._upkeep.rotate, thread)
-        return changed
-
-    def on_event(self, callback: Callable[[Event], Any], *, content: bool = False) -> Callable[[], None]:
-        """Call back after everything that happens through this handle. Returns a function that ends it.
-
-        Events tell names, numbers and ids; with `content` also the arguments and results of steps.
-        """
-        return self._events.subscribe(callback, content=content)
-
-
-_pin = pinned
-
-
-def _counted(threads: list[bytes], progress: Callable[[int, int], object] | None) -> Iterator[bytes]:
-    """The threads, telling after each how many are done."""
-    for number, thread in enumerate(threads, 1):
-        yield thread
-        if progress is not None:
-            progress(number, len(threads))
-
 
 def _start_of(thread_id: str) -> str:
     """As much of an id as leaves room for a suffix."""
     return thread_id.encode()[: MAX_ID_BYTES - 32].decode(errors="ignore")
 
 
-def _redraft(document: Document) -> Draft:
+def redraft(document: Document) -> Draft:
     """The state of a document as a draft, to be saved once more."""
     return {path: cell.encoded() for path, cell in document.items() if path[0] == "state"}
 
@@ -574,52 +363,3 @@ def _checkpoint(log: Log, meta: Meta, *, seq: int | None = None, status: str | N
 def _content(log: Log) -> Content:
     journal = Journal.of(log.document)
     return Content(read_state(log.binding, log.document), journal.steps(), journal.open_requests(log.binding))
-
-
-def with_appended(state: Any, path: Sequence[str], item: Any) -> Any:
-    """The state, changed in place, with one more item in the list at `path`; a clear refusal if there is no list."""
-    inner = state
-    for depth, key in enumerate(path):
-        name = "state" + "".join(f'["{part}"]' for part in path[:depth])
-        if type(inner) is not dict:
-            raise UnstorableValue(f"append: {name} is not a dict but {type(inner).__name__}", path=name)
-        inner = inner.setdefault(key, [] if depth == len(path) - 1 else {})
-    name = "state" + "".join(f'["{part}"]' for part in path)
-    if type(inner) is not list:
-        raise UnstorableValue(f"append: {name} is not a list but {type(inner).__name__}", path=name)
-    inner.append(item)
-    return state
-
-
-def check_metadata(metadata: object) -> dict[str, Any]:
-    """Metadata as a dict with str keys, or a clear refusal."""
-    if not isinstance(metadata, Mapping) or not all(type(key) is str for key in metadata):
-        raise UnstorableValue(f"metadata is a mapping with str keys, not {metadata!r}", path="metadata")
-    return dict(metadata)
-
-
-def check_labels(labels: Mapping[Any, Any] | None) -> dict[str, str] | None:
-    """Labels as a dict of str to str, or a clear refusal."""
-    if labels is None:
-        return None
-    if not isinstance(labels, Mapping):
-        raise UnstorableValue(f"labels are a mapping of str to str, not {labels!r}", path="labels")
-    for name, value in labels.items():
-        if type(name) is not str or type(value) is not str:
-            raise UnstorableValue(f"label {name!r}={value!r}: names and values are str", path=f"labels[{name!r}]")
-    return dict(labels)
-
-
-def check_key(key: object) -> str | None:
-    """An idempotency key, or a clear refusal."""
-    if key is None or (type(key) is str and key):
-        return key
-    raise ConfigurationError(f"idempotency_key={key!r}: a non-empty str, or None")
-
-
-def plain_word(words: Mapping[Any, W], word: object, what: str) -> W:
-    """The plain word of a status, cause or phase, or a clear refusal."""
-    found = words.get(word) if isinstance(word, str | None) else None
-    if found is None and not (word is None and None in words):
-        raise ConfigurationError(f"{word!r} is not a {what}; those are {', '.join(filter(None, words.values()))}")
-    return found  # type: ignore[return-value]  # None stands for None
