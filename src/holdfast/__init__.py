@@ -64,7 +64,7 @@ from holdfast.records.words import Cause, Durability, Phase, Status
 if TYPE_CHECKING:
     from holdfast.runs.api import append, ask, checkpoint, confirm, current, durable, idempotency_key, record, sleep
     from holdfast.runs.decorators import step
-    from holdfast.runs.kinds import FileStore, MemoryStore, SQLiteStore, open  # noqa: A004  the public name
+    from holdfast.runs.kinds import FileStore, MemoryStore, PostgresStore, SQLiteStore, open  # noqa: A004  the public name
     from holdfast.runs.options import Done, NotDone
     from holdfast.runs.run import Receipt, Run
     from holdfast.runs.steps import StepHandle
@@ -77,6 +77,7 @@ _LATER = {
     "FileStore": "holdfast.runs.kinds",
     "MemoryStore": "holdfast.runs.kinds",
     "NotDone": "holdfast.runs.options",
+    "PostgresStore": "holdfast.runs.kinds",
     "Receipt": "holdfast.runs.run",
     "Run": "holdfast.runs.run",
     "SQLiteStore": "holdfast.runs.kinds",
@@ -146,6 +147,7 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Phase",
+    "PostgresStore",
     "Problem",
     "Receipt",
     "Recovery",

@@ -96,7 +96,6 @@ def test_an_unknown_scheme_says_what_is_known(url: str) -> None:
     [
         ("redis://localhost", "redis"),
         ("rediss://localhost", "redis"),
-        ("postgresql://localhost/db", "postgres"),
         ("s3://bucket/prefix", "s3"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import os
 from datetime import timedelta
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from holdfast.codec.keys import KeyRing
 from holdfast.ports import Ports
@@ -12,6 +12,9 @@ from holdfast.runs.store import Store
 from holdfast.stores import opening
 from holdfast.stores.opening import Options, Shared
 from holdfast.stores.sweeper import Sweeper
+
+if TYPE_CHECKING:
+    from holdfast.stores.postgres.connections import Source as PostgresSource
 
 
 class OpenedStore(Store):
@@ -88,6 +91,38 @@ class FileStore(OpenedStore):
         super().__init__(opening.file(path, opening.level_of(durability), inline=inline), **options)
 
 
+class PostgresStore(OpenedStore):
+    """A store in a schema of a PostgreSQL database, which is made if it is not there.
+
+    `source`: a URL, a pool of psycopg_pool (used itself if it blocks; else its settings are), or a psycopg connection
+    (its settings). `prepare_threshold` allows server-side prepared statements after so many uses: not through a pooler
+    that cannot keep them apart. `connections` is the most that are opened to a URL; an outage is borne in silence for
+    `patience` seconds.
+    """
+
+    def __init__(
+        self,
+        source: "PostgresSource",
+        schema: str | None = None,
+        *,
+        durability: Durability | str | None = None,
+        prepare_threshold: int | None = None,
+        connections: int = 8,
+        patience: float = 10.0,
+        **options: Unpack[Options],
+    ) -> None:
+        shared = opening.postgres(
+            source,
+            schema,
+            opening.level_of(durability),
+            inline=False,
+            prepare_threshold=prepare_threshold,
+            connections=connections,
+            patience=patience,
+        )
+        super().__init__(shared, **options)
+
+
 def open(  # noqa: A001  the public name: holdfast.open
     url: str | os.PathLike[str] | None = None,
     *,
@@ -99,7 +134,7 @@ def open(  # noqa: A001  the public name: holdfast.open
     namespace: str = "",
     inline: bool = True,
 ) -> Store:
-    """Open a store: a path is a SQLite file, or a URL: `memory:`, `file:DIR`, `sqlite:PATH`.
+    """Open a store: a path is a SQLite file, or a URL: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql:`.
 
     Without a URL the environment's HOLDFAST_STORE is taken, else `holdfast.db`. It connects at the first use.
     `durability`: `durable` (the default; survives power loss) or `process` (survives a killed process). `keys` encrypt

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Callable
 from datetime import timedelta
+from importlib import import_module
 from threading import Lock
-from typing import TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from holdfast.codec.keys import KeyRing
 from holdfast.records.arguments import path_text
@@ -15,9 +16,13 @@ from holdfast.stores.backend import Backend
 from holdfast.stores.committer import Committer
 from holdfast.stores.memory import MemoryBackend
 
+if TYPE_CHECKING:
+    from holdfast.stores.postgres.connections import Source as PostgresSource
+
 DEFAULT_URL = "holdfast.db"
+DEFAULT_SCHEMA = "holdfast"
 VARIABLE = "HOLDFAST_STORE"
-COMING = {"redis": "redis", "rediss": "redis", "postgresql": "postgres", "postgres": "postgres", "s3": "s3"}
+COMING = {"redis": "redis", "rediss": "redis", "s3": "s3"}
 
 
 class Options(TypedDict, total=False):
@@ -28,6 +33,14 @@ class Options(TypedDict, total=False):
     retention: Retention | None
     sweep: timedelta | float | None
     namespace: str
+
+
+class PostgresOptions(TypedDict, total=False):
+    """The keywords of a PostgreSQL store beside its schema: see `holdfast.PostgresStore`."""
+
+    prepare_threshold: int | None
+    connections: int
+    patience: float
 
 
 class Shared:
@@ -104,6 +117,49 @@ def file(path: str | os.PathLike[str], durability: Durability | None, *, inline:
     return share(("file", os.path.realpath(place), level), lambda: FileBackend(place, level), inline=inline)
 
 
+def needing(extra: str, module: str) -> Any:
+    """A module whose driver comes with an extra of the package."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"the {extra} store needs a driver that is not installed ({error}): pip install 'holdfast[{extra}]'"
+        ) from error
+
+
+def postgres(
+    source: "PostgresSource",
+    schema: str | None,
+    durability: Durability | None,
+    *,
+    inline: bool,
+    **options: Unpack[PostgresOptions],
+) -> Shared:
+    """The PostgreSQL backend of a URL; of a pool or a connection one that is shared with nobody."""
+    backend = needing("postgres", "holdfast.stores.postgres").PostgresBackend
+    if not isinstance(source, str):
+        return share(
+            None, lambda: backend(source, durability, schema=schema or DEFAULT_SCHEMA, **options), inline=inline
+        )
+    place, named = _schema_of(source)
+    name = schema or named or DEFAULT_SCHEMA
+    identity = ("postgres", place, name, durability, tuple(sorted(options.items())))
+    return share(identity, lambda: backend(place, durability, schema=name, **options), inline=inline)
+
+
+def _schema_of(url: str) -> tuple[str, str | None]:
+    """A PostgreSQL URL without its `schema`, which libpq does not know, and that schema."""
+    if "://" not in url:
+        return url, None
+    from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    schema = next((value for name, value in query if name == "schema"), None)
+    rest = urlencode([each for each in query if each[0] != "schema"], quote_via=quote)
+    return parts._replace(query=rest).geturl(), schema
+
+
 def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     """The kind of store a URL names, and its place. A plain path is SQLite; without one HOLDFAST_STORE, holdfast.db."""
     text = path_text(url, "url") if url is not None else os.environ.get(VARIABLE) or DEFAULT_URL
@@ -114,13 +170,15 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
         return scheme, rest
     if scheme in {"sqlite", "file"}:
         return scheme, _path_of(scheme, rest)
+    if scheme in {"postgresql", "postgres"}:
+        return "postgres", text
     if scheme in COMING:
         raise ConfigurationError(
             f"{scheme}: stores come with a later version (pip install 'holdfast[{COMING[scheme]}]');"
-            " this one has memory:, file: and sqlite:"
+            " this one has memory:, file:, sqlite: and postgresql:"
         )
     raise ConfigurationError(
-        f"unknown store {text!r}: a path (SQLite), or a URL that begins with memory:, file: or sqlite:"
+        f"unknown store {text!r}: a path (SQLite), or a URL that begins with memory:, file:, sqlite: or postgresql:"
     )
 
 
@@ -148,6 +206,8 @@ def resolve(url: str | os.PathLike[str] | None, durability: Durability | str | N
     kind, place = locate(url)
     if kind == "memory":
         return memory(level, inline=inline)
+    if kind == "postgres":
+        return postgres(place, None, level, inline=inline)
     return sqlite(place, level, inline=inline) if kind == "sqlite" else file(place, level, inline=inline)
 
 

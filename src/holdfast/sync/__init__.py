@@ -59,7 +59,15 @@ from holdfast.runs.options import Done, NotDone
 from holdfast.runs.steps import StepHandle
 from holdfast.sync.functions import append, ask, checkpoint, confirm, current, durable, record, sleep
 from holdfast.sync.run import Receipt, Run
-from holdfast.sync.store import FileStore, MemoryStore, Page, SQLiteStore, Store, open  # noqa: A004  the public name
+from holdfast.sync.store import (
+    FileStore,
+    MemoryStore,
+    Page,
+    PostgresStore,
+    SQLiteStore,
+    Store,
+    open,  # noqa: A004  the public name
+)
 
 __all__ = [
     "Aborted",
@@ -102,6 +110,7 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Phase",
+    "PostgresStore",
     "Problem",
     "Receipt",
     "Recovery",

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from holdfast.codec.keys import KeyRing
 from holdfast.ports import BlockingPorts, run_blocking
@@ -24,6 +24,9 @@ from holdfast.stores.backend import Backend
 from holdfast.stores.opening import Options, Shared
 from holdfast.stores.pages import AsyncPage
 from holdfast.sync.run import Run, RunBlock
+
+if TYPE_CHECKING:
+    from holdfast.stores.postgres.connections import Source as PostgresSource
 
 T = TypeVar("T")
 
@@ -314,6 +317,32 @@ class FileStore(Store):
         **options: Unpack[Options],
     ) -> None:
         self._store = _blocking(opening.file(path, opening.level_of(durability), inline=inline), options)
+
+
+class PostgresStore(Store):
+    """See `holdfast.PostgresStore`."""
+
+    def __init__(
+        self,
+        source: "PostgresSource",
+        schema: str | None = None,
+        *,
+        durability: Durability | str | None = None,
+        prepare_threshold: int | None = None,
+        connections: int = 8,
+        patience: float = 10.0,
+        **options: Unpack[Options],
+    ) -> None:
+        shared = opening.postgres(
+            source,
+            schema,
+            opening.level_of(durability),
+            inline=False,
+            prepare_threshold=prepare_threshold,
+            connections=connections,
+            patience=patience,
+        )
+        self._store = _blocking(shared, options)
 
 
 def open(  # noqa: A001  the public name: holdfast.sync.open

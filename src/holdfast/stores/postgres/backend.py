@@ -1,5 +1,6 @@
 """Threads in PostgreSQL. A swap is one statement, whatever the batch: the heads are compared and replaced by a function
-in the database, so that a commit is one round trip and one transaction. Any number of processes may share the schema."""
+in the database, so that a commit is one round trip and one transaction. Any number of processes may share the schema.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from threading import Lock

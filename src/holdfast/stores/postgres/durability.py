@@ -35,7 +35,11 @@ class Settings(NamedTuple):
     def replication_faults(self) -> list[str]:
         """What stands in the way of `replicated`."""
         missing = [] if self.synchronous_standby_names else ["synchronous_standby_names = 'ANY 1 (...)'"]
-        return [*self.faults, *missing, *([] if self.synchronous_commit in REPLICATING else ["synchronous_commit = on"])]
+        return [
+            *self.faults,
+            *missing,
+            *([] if self.synchronous_commit in REPLICATING else ["synchronous_commit = on"]),
+        ]
 
     @property
     def level(self) -> Durability:

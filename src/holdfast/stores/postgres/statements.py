@@ -104,5 +104,3 @@ class Statements:
             time.sleep(wait)
             wait = min(wait * 2, LONGEST_WAIT)
         yield True
-
-
