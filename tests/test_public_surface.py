@@ -19,7 +19,7 @@ PROGRAMS = sorted((ROOT / "tests" / "programs").glob("*.py"))
 METHODS = (
     *("save", "append", "latest", "load", "get", "history", "threads", "thread", "fork", "diff", "delete", "revive"),
     *("delete_checkpoint", "pin", "erase", "prune", "stats", "verify", "guarantee", "export", "import_", "backup"),
-    *("rotate", "on_event", "close"),
+    *("rotate", "on_event", "close", "cancel", "requests", "answer"),
 )
 CLASSES = ("Store", "MemoryStore", "FileStore", "SQLiteStore")
 
@@ -90,6 +90,15 @@ def test_the_store_has_the_methods_of_the_contract() -> None:
 def test_both_stores_have_the_same_methods() -> None:
     known = {"retention"}  # a property in one world, an attribute in the other
     assert set(public_methods(holdfast.Store)) | known == set(public_methods(sync.Store)) | known
+
+
+def test_both_runs_have_the_same_methods_and_signatures() -> None:
+    of_one_world = {"over", "scope"}  # for the code that connects the worlds
+    awaitable, blocking = public_methods(holdfast.Run), public_methods(sync.Run)
+    assert set(awaitable) - of_one_world == set(blocking)
+    for name, method in blocking.items():
+        if inspect.isfunction(method):
+            assert [each[:3] for each in parameters_of(awaitable[name])] == [each[:3] for each in parameters_of(method)]
 
 
 @pytest.mark.parametrize("name", METHODS)

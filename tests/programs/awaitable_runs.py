@@ -1,0 +1,113 @@
+# pyright: strict
+"""A typical program of the awaitable world that runs threads: steps, durable functions, questions, recovery."""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import assert_type
+
+import holdfast
+
+store = holdfast.open("agents.db", durability="process")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a step returns; its annotation makes it storable."""
+
+    number: int
+    total: float
+
+
+@holdfast.step(retries=2, ignore=("client",))
+async def fetch(client: object, number: int) -> Order:
+    """A step by decoration keeps its signature."""
+    assert client is not None
+    return Order(number, 40.0)
+
+
+@holdfast.step
+def describe(order: Order) -> str:
+    """A plain one keeps its colour."""
+    return f"order {order.number}"
+
+
+async def charge(amount: float, *, idempotency_key: str) -> str:
+    """An effect takes the key."""
+    return f"{amount}:{len(idempotency_key) > 0}"
+
+
+def was_charged(idempotency_key: str, amount: float) -> object:
+    """Whether an effect in doubt happened."""
+    return holdfast.Done(f"{amount}:{idempotency_key}")
+
+
+@holdfast.durable(store=store, lease=10, labels={"app": "demo"})
+async def support(number: int, *, polite: bool = True) -> str:
+    """A durable function: its result type is that of its run."""
+    order = await fetch(object(), number)
+    assert_type(order, Order)
+    text = await asyncio.to_thread(describe, order)
+    assert_type(text, str)
+    holdfast.record(holdfast.Step(action="noted", tool_output=text))
+    await holdfast.checkpoint({"order": number}, phase="post_tool")
+    await holdfast.append("messages", text)
+    answer = await holdfast.ask("refund", {"amount": 40}, choices=("approve", "reject"), deadline=timedelta(days=1))
+    assert_type(answer, holdfast.Answer)
+    return f"{text}: {answer.choice}" + ("." if polite else "")
+
+
+async def run_by_hand() -> None:
+    """Steps within a block: the type of a result is that of the function."""
+    async with store.run("essay", labels={"user": "ana"}, lease=timedelta(seconds=5), wait=1) as run:
+        assert_type(run, holdfast.Run)
+        assert_type(await run.step("length", len, "kelp"), int)
+        assert_type(await run.step("fetch", lambda: fetch(object(), 7)), Order)
+        paid = await run.step("pay", charge, 40.0, effect=True, on_doubt="verify", verify=was_charged, timeout=5)
+        assert_type(paid, str)
+        assert paid == "40.0:True"
+        receipt = run.record(holdfast.Step(action="search"), key="search")
+        await receipt
+        handle: holdfast.StepHandle = await run.begin_step("by hand")
+        await run.complete_step(handle, [1, 2])
+        await run.checkpoint({"plan": ["search"]})
+        await run.append("plan", "write")
+        await run.sleep(0)
+        assert (run.resumed, run.status, len(run.steps)) == (False, holdfast.Status.WORKING, 6)
+        await run.complete({"done": True})
+    async with store.run("essay") as again:
+        assert (again.finished, again.result) == (True, {"done": True})
+
+
+async def ask_and_recover() -> None:
+    """A question, its answer, and whoever goes on."""
+    outcome = await support.start("ticket-1", 7)
+    assert_type(outcome, holdfast.Outcome)
+    assert outcome.status is holdfast.Status.INPUT_REQUIRED
+    page = await store.requests()
+    request: holdfast.Request = page.items[0]
+    await store.answer(request.id, "approve", by="ana", comment="fine")
+    report: holdfast.Recovery = await store.recover(max_attempts=2)
+    assert report.completed == ("ticket-1",)
+    result = await support.resume("ticket-1")
+    assert_type(result, str)
+    assert result == "order 7: approve."
+    try:
+        await support.run("ticket-2", 8, polite=False)
+    except holdfast.Suspended as suspended:
+        names = [request.name for request in suspended.requests]
+    else:
+        names = list[str]()
+    assert names == ["refund"]
+    await store.cancel("ticket-2")
+
+
+async def main() -> None:
+    """All of it."""
+    async with store:
+        await run_by_hand()
+        await ask_and_recover()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
