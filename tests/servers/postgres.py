@@ -11,6 +11,7 @@ import time
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -58,9 +59,9 @@ class PostgresServer:
     def _data(self) -> Path:
         return self.directory / "data"
 
-    def conninfo(self, **parameters: str | int) -> str:
+    def conninfo(self, **parameters: Any) -> str:
         """What to connect with."""
-        given = {"host": "127.0.0.1", "port": self.port, "user": USER, "dbname": USER, **parameters}
+        given: dict[str, Any] = {"host": "127.0.0.1", "port": self.port, "user": USER, "dbname": USER, **parameters}
         return psycopg.conninfo.make_conninfo(**given)
 
     def url(self, schema: str, port: int | None = None) -> str:

@@ -1,5 +1,7 @@
-"""Threads in PostgreSQL. A swap is one statement, whatever the batch: the heads are compared and replaced by a function
-in the database, so that a commit is one round trip and one transaction. Any number of processes may share the schema.
+"""Threads in PostgreSQL: any number of processes may share a schema.
+
+A swap is one statement, whatever the batch: the heads are compared and replaced by a function in the database, so that
+a commit is one round trip and one transaction.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -118,7 +118,7 @@ class PooledConnections:
         """See `Connections.take`."""
         while True:
             try:
-                connection = self._pool.getconn()
+                connection: Connection = self._pool.getconn()
             except PoolClosed as error:
                 raise StoreUnavailable("the pool given to this store is closed; open it before the store") from error
             if is_sound(connection):

@@ -34,12 +34,11 @@ class Settings(NamedTuple):
     @property
     def replication_faults(self) -> list[str]:
         """What stands in the way of `replicated`."""
-        missing = [] if self.synchronous_standby_names else ["synchronous_standby_names = 'ANY 1 (...)'"]
-        return [
-            *self.faults,
-            *missing,
-            *([] if self.synchronous_commit in REPLICATING else ["synchronous_commit = on"]),
-        ]
+        wanted = {
+            "synchronous_commit = on": self.synchronous_commit in REPLICATING,
+            "synchronous_standby_names = 'ANY 1 (...)'": bool(self.synchronous_standby_names),
+        }
+        return [*self.faults, *(change for change, is_so in wanted.items() if not is_so)]
 
     @property
     def level(self) -> Durability:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from hashlib import sha256
 from secrets import token_bytes
+from typing import Any
 
 import psycopg
 from psycopg import RawCursor, errors
@@ -18,7 +19,7 @@ MAX_NAME_BYTES = 63
 
 def quoted(schema: str) -> str:
     """The schema's name as it stands in SQL; any name but those that our scripts could not hold."""
-    if not isinstance(schema, str) or not 0 < len(schema.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
+    if not 0 < len(schema.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
         raise ConfigurationError(f"schema={schema!r}: a name of 1 to {MAX_NAME_BYTES} bytes")
     if any(character in schema for character in "\0$") or not schema.isprintable():
         raise ConfigurationError(f"schema={schema!r}: a name of printable characters without $")
@@ -77,7 +78,7 @@ def _migrated(connection: Connection, schema: str, sql: dict[str, str]) -> bytes
     return bytes(store)
 
 
-def _execute(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
+def _execute(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
     cursor = RawCursor(connection, row_factory=tuple_row)
     cursor.execute(sql, parameters, prepare=False, binary=True)
     return cursor.fetchall() if cursor.description else []
