@@ -160,3 +160,48 @@ def block_that_asks_in_doubt(store: sync.Store) -> str:
     """An effect without a key and without a way to find out: a person is asked."""
     with store.run("doubt") as run:
         return run.step("send", outside.send, "refund", effect=True, on_doubt="ask")
+
+
+def save_then_run(store: sync.Store) -> Any:
+    """What is saved under a key before a run, though the run that died may still hold the thread."""
+    store.save("thread", {"items": [1]}, idempotency_key="first")
+    with store.run("thread") as run:
+        run.append("items", 2, key="two")
+        run.checkpoint({**run.state, "more": "text" * 1000}, key="more")
+        return run.state
+
+
+def two_threads(store: sync.Store) -> list[int]:
+    """Two runs of one process at once."""
+    with store.run("one") as one, store.run("other") as other:
+        paid = [one.step("pay", outside.pay, 1, effect=True), other.step("pay", outside.pay, 2, effect=True)]
+        one.complete(paid[0])
+        other.complete(paid[1])
+        return paid
+
+
+@holdfast.durable
+async def task_group() -> list[int]:
+    """Branches that sleep, append and pay, and one that asks, under a task group."""
+
+    async def branch(number: int) -> int:
+        await holdfast.sleep(number * 10)
+        await holdfast.append(("branches", str(number)), number)
+        holdfast.record(Step(action=f"branch {number}"))
+        return await holdfast.current().step(f"pay-{number}", outside.pay, number, effect=True)
+
+    async with asyncio.TaskGroup() as group:
+        branches = [group.create_task(branch(number)) for number in range(3)]
+        group.create_task(holdfast.ask("who"))
+    return [task.result() for task in branches]
+
+
+@holdfast.durable
+async def steps_within_steps() -> list[Any]:
+    """A step whose function has an effect and a question of its own."""
+
+    async def outer(number: int) -> list[Any]:
+        paid = await holdfast.current().step("inner", outside.pay, number, effect=True)
+        return [paid, (await holdfast.ask("within", number)).value]
+
+    return [await holdfast.current().step("outer", outer, 1), plan("again")]

@@ -34,7 +34,11 @@ from runs.crash_scenes import (
     block_with_keys,
     blocking_agent,
     outside,
+    save_then_run,
     short_block,
+    steps_within_steps,
+    task_group,
+    two_threads,
 )
 
 PAIRS = 40 * TIMES
@@ -65,6 +69,11 @@ def test_a_block_with_keys_ends_the_same_wherever_it_is_killed() -> None:
     report = torture(block_with_keys)
     assert report.result[0] == [32, 40, "who please"]
     assert report.result[1] == {"messages": ["hello", "who please"], "paid": 40}
+
+
+@pytest.mark.parametrize("scene", [save_then_run, two_threads, task_group, steps_within_steps])
+def test_a_scene_ends_the_same_wherever_it_is_killed(scene: Callable[..., Any]) -> None:
+    assert torture(scene, pairs=20 * TIMES).ok
 
 
 def test_every_pair_of_crashes_in_a_short_block() -> None:

@@ -147,10 +147,10 @@ class Writer:
         """
         with self._lock:
             head = self.seen.head
+            if intent.key is not None and not head.deleted and (recorded := self._recorded(intent)) is not None:
+                return recorded._replace(binding=self.log.binding)  # nothing to write: so also while a run holds it
             if head.deleted or head.owner or intent.token is not None:
                 check_may_write(head, self.log.binding.thread_id, intent.token, now)
-            if intent.key is not None and (recorded := self._recorded(intent)) is not None:
-                return recorded._replace(binding=self.log.binding)
             if intent.expect_seq is not None:
                 self._check_expected(intent.expect_seq)
             status = intent.status or head.status or "idle"

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from holdfast.ports import AsyncPorts, BlockingPorts, Driver, Ports, Ticket
+from holdfast.records.head import Head, decode_head
 from holdfast.records.rows import Swap
 from holdfast.runs.scope import Frame, current_frame
 from holdfast.stores.backend import Backend
@@ -289,6 +290,9 @@ def _write_of(args: Sequence[Any]) -> str:
 def _described(swap: Swap) -> str:
     if swap.rows:
         return " and ".join(f"row {row.seq}" for row in swap.rows)
-    if swap.head.deleted:
+    old, new = decode_head(swap.thread, swap.expected) if swap.expected else Head(), swap.head
+    if new.deleted:
         return "the tombstone"
-    return f"claim {swap.head.token}" if swap.head.owner else f"the release as {swap.head.status}"
+    if new.owner and new.token != old.token:
+        return f"claim {new.token}"
+    return f"the release as {new.status}" if old.owner and not new.owner else "a change of the head"

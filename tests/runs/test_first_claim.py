@@ -1,0 +1,45 @@
+"""The first claim on a thread fixes its life, before any row does: idempotency keys are made of it."""
+
+import os
+
+import pytest
+
+from holdfast import KeyRing, sync
+from holdfast.stores.memory import MemoryBackend
+from holdfast.testing.handles import blocking_store
+
+
+def key_of_first_step(store: sync.Store) -> str:
+    """The key that a first step is given; nothing is recorded."""
+    with store.run("t") as run:
+        return run.begin_step("first", effect=False).idempotency_key
+
+
+@pytest.mark.parametrize("keys", [None, os.urandom(32)], ids=["plain", "encrypted"])
+def test_a_first_step_has_the_same_key_in_every_run(keys: bytes | None) -> None:
+    store = blocking_store(MemoryBackend(), keys=keys)
+    assert key_of_first_step(store) == key_of_first_step(store)
+
+
+def test_a_thread_without_rows_is_rotated_too() -> None:
+    backend, old, new = MemoryBackend(), os.urandom(32), os.urandom(32)
+    first = key_of_first_step(blocking_store(backend, keys=KeyRing({"old": old}, write="old"), closes=False))
+    both = KeyRing({"old": old, "new": new}, write="new")
+    blocking_store(backend, keys=both, closes=False).rotate()
+    assert key_of_first_step(blocking_store(backend, keys=KeyRing({"new": new}, write="new"))) == first
+
+
+def test_a_save_goes_on_with_the_life_of_the_claim() -> None:
+    store = blocking_store(MemoryBackend())
+    first = key_of_first_step(store)
+    store.save("t", {"saved": True})
+    assert key_of_first_step(store) == first
+
+
+def test_a_thread_made_anew_has_another_life() -> None:
+    store = blocking_store(MemoryBackend())
+    first = key_of_first_step(store)
+    store.save("t", 1)
+    store.delete("t")
+    store.revive("t")
+    assert key_of_first_step(store) != first
