@@ -42,6 +42,8 @@ class World:
         self.place = place
         self.clock = Clock()
         self.slept: list[float] = []
+        self.dies_asleep = False
+        self._doomed: FaultyBackend | None = None
         self.faults: list[FaultyBackend] = []
         self._stores: list[Any] = []
         self._store: holdfast.Store | None = None
@@ -61,13 +63,15 @@ class World:
         return cast("holdfast.Store", store)
 
     def die_at_next_write(self) -> None:
-        """The next write of the store opened last does not happen any more: its process is dead by then."""
-        self.faults[-1].plan = Fault(1, "crash before", SWAPS)
+        """The next write of the doomed run does not happen any more: its process is dead by then."""
+        assert self._doomed is not None
+        self._doomed.plan = Fault(1, "crash before", SWAPS)
 
     @asynccontextmanager
     async def doomed(self, thread_id: str, **terms: Any) -> AsyncIterator[holdfast.Run]:
         """A run in a process that is dead at the end of the block at the latest; then its lease expires."""
         store = self.open()
+        self._doomed = self.faults[-1]
         try:
             async with store.run(thread_id, **terms) as run:
                 yield run
@@ -168,6 +172,7 @@ def _nothing() -> None:
 
 # Ports
 
+
 class _PlainPorts(BlockingPorts):
     """Real ports, but for time: a sleep moves the clock and ends."""
 
@@ -198,6 +203,10 @@ class _AwaitablePorts(AsyncPorts):
 
 
 def _sleep(world: World, seconds: float) -> None:
+    if world.dies_asleep:
+        world.dies_asleep = False
+        world.die_at_next_write()
+        raise Crash("asleep")
     world.slept.append(seconds)
     world.clock.advance(seconds)
 
@@ -218,6 +227,9 @@ class Calls:
         if name == "run" and isinstance(self._inner, sync.Store):
             return lambda *args, **named: _Block(value(*args, **named))
         return _awaitable(value) if callable(value) and not isinstance(value, type) else value
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return _called(self._inner.wait).__await__()

@@ -5,7 +5,7 @@ it writes it into the journal and takes the message away, in one step. At the de
 itself: whichever answer was left first is the one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,14 @@ def pack_answer(binding: Binding, entry: Answered) -> bytes:
 def unpack_answer(binding: Binding, number: int, message: bytes) -> Answered:
     """The answer in a message."""
     return Answered(number, *decode(binding.unseal(message, number, ANSWER)))
+
+
+def take_in_answers(journal: Journal, binding: Binding, inbox: Mapping[str, bytes]) -> None:
+    """Make a journal know the answers that wait to be consumed: whoever asks what is open need not be asked again."""
+    for number in journal.open_numbers():
+        message = inbox.get(message_key(number))
+        if message is not None:
+            journal.add(unpack_answer(binding, number, message))
 
 
 def due_at(deadline: datetime | timedelta | float | None, now: int) -> int:

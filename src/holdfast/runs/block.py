@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from holdfast.codec import encode
-from holdfast.history.journal import Ended, Traced
+from holdfast.history.journal import Ended, Journal, Traced
 from holdfast.ports import Ports
 from holdfast.records.errors import (
     ConfigurationError,
@@ -25,7 +25,6 @@ from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
-from holdfast.runs.suspension import Suspension
 from holdfast.stores.claim import Claim, take
 from holdfast.stores.committer import Committer
 from holdfast.stores.events import Events
@@ -152,7 +151,7 @@ class RunBlock:
             if ledger.untouched:
                 await self._give_back(ledger)
             elif ledger.suspension is not None:
-                await self._suspend(ledger, ledger.suspension)
+                await self._suspend(ledger)
             elif error is None:
                 await self._end_well(ledger)
             else:
@@ -210,7 +209,7 @@ class RunBlock:
         await ledger.end(self._tools.ports, entry)
         await self._release(ledger, ledger.status)
 
-    async def _suspend(self, ledger: Ledger, suspension: Suspension) -> None:
+    async def _suspend(self, ledger: Ledger) -> None:
         """Let the other branches record what they are at, then wait for the outside."""
         ports, claim = self._tools.ports, ledger.claim
         for ticket in list(ledger.running.values()):
@@ -220,8 +219,7 @@ class RunBlock:
             await self._cancel(ledger)
             raise RunCancelled(f"the run of {claim.thread_id!r} was cancelled")
         requests = tuple(ledger.journal.open_requests(claim.log.binding))
-        deadlines = [ledger.journal.requests[number - 1].deadline for number in ledger.journal.open_numbers()]
-        wake_at = min((moment for moment in (suspension.wake_at, *deadlines) if moment), default=0)
+        wake_at = self._wake_at(ledger.journal)
         status = Status.INPUT_REQUIRED.value if requests else Status.WORKING.value
         await self._release(ledger, status, wake_at)
         await ledger.emit("suspended", requests=[request.id for request in requests], wake_at=wake_at)
@@ -231,8 +229,18 @@ class RunBlock:
             f"thread {claim.thread_id!r} {what}; run it again to go on", thread_id=claim.thread_id, requests=requests
         ) from None
 
+    def _wake_at(self, journal: Journal) -> int:
+        """When to go on without an answer: at the earliest sleep's end or deadline; 0 for never.
+
+        A sleep that ended before this run began cannot be one of those it waits for.
+        """
+        sleeps = [due for due in journal.timers.values() if due > self._entered_at]
+        deadlines = [journal.requests[number - 1].deadline for number in journal.open_numbers()]
+        return min((moment for moment in (*sleeps, *deadlines) if moment), default=0)
+
     async def _release(self, ledger: Ledger, status: str, wake_at: int = 0) -> None:
-        pending = ledger.claim.release(status, wake_at)
+        # A thread without a row is none: its head keeps nothing but the token.
+        pending = ledger.claim.release(status if ledger.claim.log.seq else "", wake_at)
         await self._tools.ports.settle(pending, ledger.claim.committer)
         ledger.status = status
 

@@ -64,11 +64,10 @@ class Ledger:
                 f"thread {self.claim.thread_id!r} is {self.status}, and {what} is new; reopen=True would go on with it"
             )
 
-    def suspend(self, wake_at: int = 0) -> Suspension:
-        """What to raise so that the run waits: for an answer, or until `wake_at` (the earliest of several)."""
-        suspension = self.suspension = self.suspension or Suspension()
-        suspension.wake_at = min(wake_at or suspension.wake_at, suspension.wake_at or wake_at)
-        return suspension
+    def suspend(self) -> Suspension:
+        """What to raise so that the run waits: the same in every branch."""
+        self.suspension = self.suspension or Suspension()
+        return self.suspension
 
     async def commit(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
         """Write a row with these entries. If it cannot be written, nothing can be under this claim any more."""

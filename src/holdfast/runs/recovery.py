@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import encode
 from holdfast.history.journal import Ended, Journal, Retaken
-from holdfast.records.errors import Conflict, Deleted, LeaseHeld, Suspended
+from holdfast.records.errors import Conflict, Deleted, LeaseHeld, NotFound, Suspended
 from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.outcome import Recovery
@@ -98,7 +98,11 @@ class Recoverer:
     def _is_ours(self, thread_id: str) -> bool:
         """True if the thread's function is one of this program's. What is not ours is not even claimed."""
         reader = self._store._tools.reader  # noqa: SLF001  one room
-        return self._function(Journal.of(reader.load_head(reader.sealing.key(thread_id)).log.document)) is not None
+        try:
+            loaded = reader.load_head(reader.sealing.key(thread_id))
+        except NotFound:
+            return False
+        return self._function(Journal.of(loaded.log.document)) is not None
 
     def _function(self, journal: Journal) -> "Durable[Any, Any] | None":
         function = registry.get(journal.started.function) if journal.started is not None else None

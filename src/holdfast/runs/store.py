@@ -11,7 +11,7 @@ from holdfast.records.identity import RequestId
 from holdfast.records.outcome import Recovery
 from holdfast.records.request import Request
 from holdfast.records.words import Status
-from holdfast.runs.asking import leave_answer
+from holdfast.runs.asking import leave_answer, take_in_answers
 from holdfast.runs.block import RunBlock, Terms, Tools
 from holdfast.runs.recovery import Recoverer
 from holdfast.runs.run import Run
@@ -140,10 +140,12 @@ class Store(Housekeeping):
             summary = self._reader.sealing.read_summary(self._reader.binding(thread, seen.head), seen.head)
             if status == "open" and not summary.requests:
                 return []
+            inbox = self._reader.backend.inbox(thread)
             loaded = self._reader.load_head(thread)
         except NotFound:
             return []
         journal, binding = Journal.of(loaded.log.document), loaded.log.binding
+        take_in_answers(journal, binding, inbox)
         numbers = journal.open_numbers() if status == "open" else range(1, len(journal.requests) + 1)
         requests = [journal.request(binding, number) for number in numbers]
         return [each for each in requests if status in {None, each.status}]

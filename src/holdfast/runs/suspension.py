@@ -4,7 +4,5 @@
 class Suspension(BaseException):
     """The run waits for answers, or for a moment. Sticky: every later call on the run raises it again."""
 
-    def __init__(self, wake_at: int = 0) -> None:
+    def __init__(self) -> None:
         super().__init__("the run waits; it goes on when it is run again")
-        self.wake_at = wake_at
-        """When to go on without an answer, in microseconds since 1970; 0 for never."""

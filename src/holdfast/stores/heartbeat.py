@@ -64,6 +64,6 @@ class Heartbeat:
             claim.tend(self._ports.now())
         except StoreClosed:
             self.remove(claim)
-        except Exception as error:  # noqa: BLE001  one claim's trouble must not end the heartbeat of the others
+        except BaseException as error:  # noqa: BLE001  one claim's trouble must not end the heartbeat of the others
             if not claim.given_back:
                 logger.warning("the lease of %r was not renewed: %s", claim.thread_id, error)

@@ -1,0 +1,210 @@
+"""A run that waits: sticky, whatever its branches do; and sleeps that outlive the process."""
+
+import asyncio
+from datetime import timedelta
+from threading import Event
+from typing import Any
+
+import pytest
+
+import holdfast
+from runs.worlds import AwaitableWorld, World
+
+
+async def test_every_later_call_on_the_run_waits_too(world: World) -> None:
+    calls: list[int] = []
+    with pytest.raises(holdfast.Suspended):
+        async with world.store.run("t") as run:
+            for attempt in (
+                lambda: run.ask("refund"),
+                lambda: run.step("more", lambda: calls.append(1)),
+                lambda: run.checkpoint({}),
+                lambda: run.complete(),
+            ):
+                try:
+                    await attempt()
+                except Exception as error:
+                    raise AssertionError("an Exception could be swallowed") from error
+                except BaseException:  # noqa: BLE001, S110  what a broad handler of a user does
+                    pass
+    assert calls == []
+    assert (await world.store.thread("t")).status == "input_required"
+
+
+async def test_an_except_of_exceptions_cannot_swallow_it(world: World) -> None:
+    with pytest.raises(holdfast.Suspended):
+        async with world.store.run("t") as run:
+            try:
+                await run.ask("refund")
+            except Exception:  # noqa: BLE001
+                raise AssertionError("swallowed") from None
+
+
+async def test_parallel_questions_are_all_asked(world: World) -> None:
+    async def ask(run: holdfast.Run, name: str) -> Any:
+        return (await run.ask(name)).value
+
+    answers: list[str] = []
+    while True:
+        try:
+            async with world.store.run("t") as run:
+                assert await world.gather(ask(run, "a"), ask(run, "b")) == ["A", "B"]
+                break
+        except holdfast.Suspended as suspended:
+            for request in suspended.requests:
+                answers.append(request.name)
+                await world.store.answer(request.id, value=request.name.upper())
+    assert sorted(answers) == ["a", "b"]
+
+
+async def test_steps_of_other_branches_are_recorded_before_the_run_waits(world: World) -> None:
+    asked, calls = Event(), list[int]()
+
+    def slow() -> str:
+        asked.wait(30)
+        calls.append(1)
+        return "done"
+
+    async def work(run: holdfast.Run) -> Any:
+        return await run.step("slow", slow)
+
+    async def ask(run: holdfast.Run) -> Any:
+        try:
+            return (await run.ask("refund")).value
+        finally:
+            asked.set()
+
+    with pytest.raises(holdfast.Suspended) as caught:
+        async with world.store.run("t") as run:
+            await world.gather(work(run), ask(run))
+    await world.store.answer(caught.value.requests[0].id, value="yes")
+    async with world.store.run("t") as run:
+        assert await world.gather(work(run), ask(run)) == ["done", "yes"]
+    assert calls == [1]
+
+
+async def test_an_answer_reaches_a_thread_whose_run_is_alive_in_another_branch(world: World) -> None:
+    at_work = Event()
+
+    async def answer() -> str:
+        at_work.set()
+        while not (page := await world.store.requests()):
+            await asyncio.sleep(0) if world.name == "awaitable" else None
+        await world.store.answer(page.items[0].id, value="in time")
+        return "answered"
+
+    async def work(run: holdfast.Run) -> Any:
+        return await run.step("answer", answer)
+
+    async def ask(run: holdfast.Run) -> Any:
+        await run.step("wait", at_work.wait)
+        return (await run.ask("refund")).value
+
+    with pytest.raises(holdfast.Suspended):
+        async with world.store.run("t") as run:
+            await world.gather(ask(run), work(run))
+    async with world.store.run("t") as run:
+        assert await world.gather(ask(run), work(run)) == ["in time", "answered"]
+
+
+def test_gather_that_returns_exceptions_cannot_lose_it(world: World) -> None:
+    if not isinstance(world, AwaitableWorld):
+        return
+
+    async def scenario() -> None:
+        with pytest.raises(holdfast.Suspended) as caught:
+            async with world.store.run("t") as run:
+                asks = (run.ask("a"), run.ask("b"))
+                await asyncio.gather(*asks, return_exceptions=True)
+        assert [request.name for request in caught.value.requests] == ["a", "b"]
+        assert not (await world.store.recover(lambda run: None)).resumed
+        await world.store.answer(caught.value.requests[1].id, value=1)
+        assert (await world.store.recover(lambda run: None)).resumed == ("t",)
+
+    world.play(scenario())
+
+
+def test_a_task_group_cannot_lose_it(world: World) -> None:
+    if not isinstance(world, AwaitableWorld):
+        return
+
+    async def scenario() -> None:
+        async def body(run: holdfast.Run) -> list[Any]:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(run.ask(name)) for name in ("a", "b")]
+            return [task.result().value for task in tasks]
+
+        with pytest.raises(holdfast.Suspended) as caught:
+            async with world.store.run("t") as run:
+                await body(run)
+        for request in caught.value.requests:
+            await world.store.answer(request.id, value=request.name)
+        async with world.store.run("t") as run:
+            assert await body(run) == ["a", "b"]
+
+    world.play(scenario())
+
+
+async def test_a_short_sleep_is_slept_in_place(world: World) -> None:
+    async with world.store.run("t") as run:
+        await run.sleep(20)
+    assert world.slept == pytest.approx([20])
+    async with world.store.run("t") as run:
+        await run.sleep(20)
+    assert world.slept == pytest.approx([20])
+
+
+async def test_a_sleep_longer_than_the_lease_suspends(world: World) -> None:
+    async def nap(run: holdfast.Run) -> str:
+        await run.sleep(timedelta(hours=1))
+        return "rested"
+
+    with pytest.raises(holdfast.Suspended, match="sleeps") as caught:
+        async with world.store.run("t") as run:
+            await nap(run)
+    assert caught.value.requests == ()
+    info = await world.store.thread("t")
+    assert (info.status, info.owner) == ("working", None)
+    world.clock.advance(1800)
+    with pytest.raises(holdfast.Suspended):
+        async with world.store.run("t") as run:
+            await nap(run)
+    world.clock.advance(1800)
+    async with world.store.run("t") as run:
+        assert await nap(run) == "rested"
+    assert world.slept == []
+
+
+async def test_what_was_slept_before_a_crash_counts(world: World) -> None:
+    world.dies_asleep = True
+    async with world.doomed("t") as run:
+        await run.sleep(25)
+    async with world.store.run("t") as run:
+        await run.sleep(25)
+    assert world.slept == []
+
+
+async def test_the_earliest_of_several_sleeps_wakes_the_thread(world: World) -> None:
+    async def nap(run: holdfast.Run, hours: int) -> int:
+        await run.sleep(timedelta(hours=hours))
+        return hours
+
+    woken: list[int] = []
+
+    @world.durable()
+    async def agent() -> list[int]:
+        woken.append(1)
+        return await world.gather(*(nap(world.api.current(), hours) for hours in (3, 1, 2)))
+
+    with pytest.raises(holdfast.Suspended):
+        await agent.run("t")
+    while not (await world.store.recover()).completed:
+        world.clock.advance(3601)
+    assert len(woken) == 4 or world.name == "blocking"  # threads may come too late to sleep at once
+
+
+@pytest.mark.parametrize("duration", [-1, "long", True])
+async def test_a_sleep_that_is_none_is_refused(world: World, duration: Any) -> None:
+    async with world.store.run("t") as run:
+        with pytest.raises(holdfast.ConfigurationError):
+            await run.sleep(duration)
