@@ -8,8 +8,8 @@ from holdfast import sync
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Backend
 from holdfast.stores.file import FileBackend
-from holdfast.stores.object_map import ObjectMap
 from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.objects.map import ObjectMap
 from holdfast.stores.sqlite import SQLiteBackend
 from holdfast.testing.places import DirectoryPlace, MemoryPlace, Place
 

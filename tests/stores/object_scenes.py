@@ -10,8 +10,8 @@ from holdfast.records.head import Head, encode_head
 from holdfast.records.identity import namespace_prefix, thread_key
 from holdfast.records.rows import Row, Swap
 from holdfast.stores.backend import Backend
-from holdfast.stores.object_map import Hook, ObjectMap
 from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.objects.map import Hook, ObjectMap
 
 SPACE = namespace_prefix("")
 THREAD = thread_key(SPACE, "a")

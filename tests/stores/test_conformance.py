@@ -9,8 +9,8 @@ from holdfast.records.words import Durability
 from holdfast.stores.backend import Backend
 from holdfast.stores.file import FileBackend
 from holdfast.stores.memory import MemoryBackend
-from holdfast.stores.object_map import ObjectMap
 from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.objects.map import ObjectMap
 from holdfast.stores.sqlite import SQLiteBackend
 from holdfast.testing.conformance import BackendConformance, Kit, StoreConformance
 

@@ -18,12 +18,12 @@ from holdfast.records.head import Head
 from holdfast.records.identity import thread_key
 from holdfast.records.rows import KEEP_ALL, Drop, Swap
 from holdfast.records.words import Durability
-from holdfast.stores import object_heads, objects
 from holdfast.stores.memory import MemoryBackend
-from holdfast.stores.object_calls import Names
-from holdfast.stores.object_map import ObjectMap
-from holdfast.stores.object_names import head_name
-from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.objects import ObjectBackend, heads
+from holdfast.stores.objects import backend as object_backend
+from holdfast.stores.objects.calls import Names
+from holdfast.stores.objects.map import ObjectMap
+from holdfast.stores.objects.names import head_name
 from stores.object_scenes import (
     IDS,
     OTHER,
@@ -79,7 +79,7 @@ def test_posting_takes_three_calls_and_an_empty_inbox_one() -> None:
 
 
 def test_heads_seen_lately_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_heads, "KEPT", 2)
+    monkeypatch.setattr(heads, "KEPT", 2)
     backend = process(ObjectMap())
     keys = [thread_key(SPACE, str(number)) for number in range(5)]
     for key in keys:
@@ -181,7 +181,7 @@ def test_two_processes_over_one_object_store_are_like_one_memory_store(seed: int
 
 def test_rows_far_below_the_newest_and_far_above_their_base_are_found() -> None:
     kept = ObjectMap()
-    backend = process(kept, tuning=objects.TUNING._replace(keyframe_rows_max=4))
+    backend = process(kept, tuning=object_backend.TUNING._replace(keyframe_rows_max=4))
     rows = [row(seq, base=1 if seq < 1500 else 1500) for seq in range(1, 2101)]
     play(backend, [make(None, head(2100), *rows)])
     for seq in (1, 3, 1200, 1499, 1500, 1503, 2100):

@@ -8,10 +8,10 @@ from holdfast.records.errors import (
     Corrupt,
 )
 from holdfast.records.rows import Drop
-from holdfast.stores.object_map import ObjectMap
-from holdfast.stores.object_names import head_name
-from holdfast.stores.object_record import bind, unbind
 from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.objects.map import ObjectMap
+from holdfast.stores.objects.names import head_name
+from holdfast.stores.objects.record import bind, unbind
 from stores.object_scenes import IDS, OTHER, SPACE, THREAD, head, leave_garbage, make, names, play, process, row, steps
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.records.head import encode_head
 from holdfast.records.identity import thread_key
-from holdfast.stores.object_map import ObjectMap
 from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.objects.map import ObjectMap
 from stores.object_scenes import (
     OTHER,
     SPACE,

@@ -7,8 +7,8 @@ import pytest
 from holdfast.records.head import Head, encode_head
 from holdfast.records.rows import Drop, Swap
 from holdfast.stores.memory import MemoryBackend
-from holdfast.stores.object_map import ObjectMap
 from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.objects.map import ObjectMap
 from stores.object_scenes import (
     THREAD,
     Crashed,

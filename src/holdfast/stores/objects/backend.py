@@ -17,12 +17,12 @@ from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing, matches
-from holdfast.stores.object_calls import PAGE, Calls, Objects
-from holdfast.stores.object_heads import Heads, Kept
-from holdfast.stores.object_log import NO_CHANGE, Change, ObjectLog, blob_object, post_object
-from holdfast.stores.object_names import SPACES, head_of_marker, marker_name, markers_of
-from holdfast.stores.object_probe import check_format, probe
-from holdfast.stores.object_record import Record, bind, posted, unbind
+from holdfast.stores.objects.calls import PAGE, Calls, Objects
+from holdfast.stores.objects.heads import Heads, Kept
+from holdfast.stores.objects.log import NO_CHANGE, Change, ObjectLog, blob_object, post_object
+from holdfast.stores.objects.names import SPACES, head_of_marker, marker_name, markers_of
+from holdfast.stores.objects.probe import check_format, probe
+from holdfast.stores.objects.record import Record, bind, posted, unbind
 
 __all__ = ["ObjectBackend", "Objects"]
 

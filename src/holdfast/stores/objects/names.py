@@ -2,7 +2,7 @@
 
 format                                                              the version of this layout
 spaces/<sha256 of the namespace>/<sha256 of the thread's key>       perhaps there is such a thread
-<2 hex>/<sha256 of the thread's key>/head                           the record of the thread (object_record.py)
+<2 hex>/<sha256 of the thread's key>/head                           the record of the thread (record.py)
 <2 hex>/<sha256 of the thread's key>/<era>/rows/<seq>-<base>-<digest>-<digest of the row before>
 <2 hex>/<sha256 of the thread's key>/<era>/blobs/<id>   …/posts/<random>
 """

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from holdfast.history.binding import SEQ_BYTES
 from holdfast.records.errors import Corrupt
 from holdfast.records.rows import Row, Swap
-from holdfast.stores.object_calls import Calls
-from holdfast.stores.object_heads import Kept
-from holdfast.stores.object_names import RowName, era_root, head_name, marker_name, root_of
-from holdfast.stores.object_record import (
+from holdfast.stores.objects.calls import Calls
+from holdfast.stores.objects.heads import Kept
+from holdfast.stores.objects.names import RowName, era_root, head_name, marker_name, root_of
+from holdfast.stores.objects.record import (
     NO_LEFTOVERS,
     Record,
     Stretch,

@@ -14,7 +14,7 @@ import msgspec
 
 from holdfast.records.errors import Corrupt
 from holdfast.records.rows import KEEP_ALL, Row, Swap
-from holdfast.stores.object_names import RowName, head_name
+from holdfast.stores.objects.names import RowName, head_name
 
 Links: TypeAlias = dict[tuple[int, str], RowName]
 """Row names by seq and digest."""

@@ -6,7 +6,7 @@ from itertools import count
 from threading import Lock
 from typing import Self, TypeAlias, TypeVar
 
-from holdfast.stores.object_calls import Names
+from holdfast.stores.objects.calls import Names
 
 T = TypeVar("T")
 Hook: TypeAlias = Callable[[str, str], BaseException | None]

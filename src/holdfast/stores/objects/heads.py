@@ -4,9 +4,9 @@ from collections import OrderedDict
 from threading import Lock
 from typing import NamedTuple
 
-from holdfast.stores.object_calls import Calls
-from holdfast.stores.object_names import head_name
-from holdfast.stores.object_record import NO_LEFTOVERS, Record, decode_record, encode_record
+from holdfast.stores.objects.calls import Calls
+from holdfast.stores.objects.names import head_name
+from holdfast.stores.objects.record import NO_LEFTOVERS, Record, decode_record, encode_record
 
 KEPT = 4096
 

@@ -3,8 +3,8 @@
 from secrets import token_hex
 
 from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleCheckpoint
-from holdfast.stores.object_calls import Calls
-from holdfast.stores.object_names import FORMAT_NAME
+from holdfast.stores.objects.calls import Calls
+from holdfast.stores.objects.names import FORMAT_NAME
 
 FORMAT = 1
 
