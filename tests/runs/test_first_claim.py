@@ -6,6 +6,7 @@ import pytest
 
 from holdfast import KeyRing, sync
 from holdfast.stores.memory import MemoryBackend
+from holdfast.testing.clock import Clock
 from holdfast.testing.handles import blocking_store
 
 
@@ -21,12 +22,23 @@ def test_a_first_step_has_the_same_key_in_every_run(keys: bytes | None) -> None:
     assert key_of_first_step(store) == key_of_first_step(store)
 
 
-def test_a_thread_without_rows_is_rotated_too() -> None:
-    backend, old, new = MemoryBackend(), os.urandom(32), os.urandom(32)
-    first = key_of_first_step(blocking_store(backend, keys=KeyRing({"old": old}, write="old"), closes=False))
-    both = KeyRing({"old": old, "new": new}, write="new")
-    blocking_store(backend, keys=both, closes=False).rotate()
-    assert key_of_first_step(blocking_store(backend, keys=KeyRing({"new": new}, write="new"))) == first
+def test_a_claimed_thread_without_rows_is_rotated_too() -> None:
+    backend, clock, old, new = MemoryBackend(), Clock(), os.urandom(32), os.urandom(32)
+
+    def store(ring: KeyRing) -> sync.Store:
+        return blocking_store(backend, ports=clock.ports(), keys=ring, closes=False)
+
+    run = store(KeyRing({"old": old}, write="old")).run("t").__enter__()
+    first = run.begin_step("first", effect=False).idempotency_key
+    store(KeyRing({"old": old, "new": new}, write="new")).rotate()
+    clock.advance(60)
+    assert key_of_first_step(store(KeyRing({"new": new}, write="new"))) == first
+
+
+def test_a_thread_without_rows_begins_anew_under_other_keys() -> None:
+    backend = MemoryBackend()
+    for keys in (os.urandom(32), os.urandom(32), None, os.urandom(32)):
+        assert key_of_first_step(blocking_store(backend, keys=keys, closes=False))
 
 
 def test_a_save_goes_on_with_the_life_of_the_claim() -> None:

@@ -47,7 +47,12 @@ class Sealing:
 
     def beginning(self, thread: bytes, head: Head) -> tuple[Binding, bytes]:
         """As `new_life`, for a thread without rows: its life is that of the claim that began it, if one did."""
-        return (self.binding(thread, head), head.data_key) if head.incarnation else self.new_life(thread)
+        if not head.incarnation:
+            return self.new_life(thread)
+        try:
+            return self.binding(thread, head), head.data_key
+        except (KeyUnavailable, Corrupt):
+            return self.new_life(thread)  # other keys by now, and nothing that was stored under the old ones
 
     def life(self, thread: bytes, incarnation: bytes) -> tuple[Binding, bytes]:
         """A binding for a given incarnation under a new data key, and that key wrapped."""
