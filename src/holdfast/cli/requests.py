@@ -91,8 +91,8 @@ def _thanks(screen: Screen, request: Request, said: str, left: int) -> Iterator[
     yield screen.faint(
         f"the thread goes on when it is run again: holdfast resume {printable(request.thread_id)} --app …"
     )
-    if left > 1:
-        yield screen.faint(f"it has {counted(left - 1, 'more open request')}")
+    if left:
+        yield screen.faint(f"it has {counted(left, 'more open request')}")
 
 
 @command("answer")

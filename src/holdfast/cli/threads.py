@@ -85,7 +85,10 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     info = store.thread(find_thread(store, thread))
     rows = list(store.history(info.thread_id, limit=limit, journal=journal))
     newest = store.latest(info.thread_id)
-    requests = list(newest.pending) if newest is not None else []
+    pending = newest.pending if newest is not None else []
+    requests = (
+        [each for each in every(store.requests(limit=PAGE)) if each.thread_id == info.thread_id] if pending else []
+    )
     document = {"thread": info, "requests": requests, "checkpoints": rows}
     step_count = len(newest.steps) if newest is not None else 0
     return Answer(document, lambda screen: _shown(screen, info, step_count, requests, rows))

@@ -146,8 +146,7 @@ class Store(Housekeeping):
             return []
         journal, binding = Journal.of(loaded.log.document), loaded.log.binding
         take_in_answers(journal, binding, inbox)
-        numbers = journal.open_numbers() if status == "open" else range(1, len(journal.requests) + 1)
-        requests = [journal.request(binding, number) for number in numbers]
+        requests = [journal.request(binding, number) for number in journal.numbers()]
         return [each for each in requests if status in {None, each.status}]
 
     async def answer(

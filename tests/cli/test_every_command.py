@@ -1,0 +1,140 @@
+"""What is true of all commands: they are listed, documented, answer in JSON, fit the screen, and print nothing raw."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from cli.conftest import Call
+from holdfast.cli import main
+from holdfast.cli.catalogue import COMMANDS
+from holdfast.cli.command import COMMON
+from holdfast.cli.plain import plain
+from holdfast.cli.text import cut, printable, width_of
+
+ROOT = Path(__file__).parent.parent.parent
+LONG = {"demo", "chaos"}
+"""These have tests of their own."""
+CALLS: dict[str, list[str]] = {
+    "threads": [],
+    "show": ["evil"],
+    "steps": ["broken"],
+    "state": ["evil"],
+    "diff": ["user-42@1", "evil"],
+    "tail": ["--once", "-n", "100"],
+    "stats": [],
+    "requests": ["--status", "all"],
+    "answer": ["ticket-1", "approve"],
+    "approve": ["ticket-1"],
+    "reject": ["ticket-1"],
+    "resume": ["ticket-1", "--app", "shop:refund"],
+    "recover": ["--app", "shop"],
+    "fork": ["evil", "--to", "new\x1b[2J"],
+    "cancel": ["broken"],
+    "verify": [],
+    "doctor": [],
+    "gc": ["--keep-last", "1"],
+    "export": ["evil", "bundle\x1b[2J"],
+    "import": ["bundle", "--to", "new\x1b[2J"],
+    "backup": ["backup\x1b[2J"],
+    "copy": ["holdfast.db", "copy.db"],
+    "completion": ["bash"],
+}
+CODES = {"resume": 5}
+
+
+@pytest.fixture
+def prepared(call: Call) -> Call:
+    call("export", "user-42", "bundle")
+    return call
+
+
+def test_every_command_is_called_here() -> None:
+    assert set(CALLS) | LONG == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_command_answers_with_one_document(prepared: Call, name: str) -> None:
+    json.loads(prepared(name, *CALLS[name], "--json", code=CODES.get(name, 0)).stdout)
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("form", ["", "--json"])
+def test_nothing_of_a_user_reaches_a_terminal_raw(prepared: Call, name: str, form: str) -> None:
+    said = prepared(name, *CALLS[name], *filter(None, [form]), code=CODES.get(name, 0)).output
+    assert set(re.findall(r"[^\x20-\x7e]", said)) <= set("\n→…")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("name", ["threads", "show", "steps", "diff", "tail", "requests", "doctor", "stats"])
+def test_what_is_printed_fits_the_screen(
+    prepared: Call, name: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for line in prepared(name, *CALLS[name]).stdout.splitlines():
+        assert width_of(line) <= width, line
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_catalogue_says_what_the_command_says(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.name == name
+    assert command.help
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {option for option, _, _ in COMMON} <= options
+    for parameter in command.params:
+        assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), parameter.name
+
+
+def test_the_page_lists_the_commands_that_there_are() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    assert re.findall(r"^### `holdfast ([a-z]+)", page, re.MULTILINE) == list(COMMANDS)
+
+
+def test_help_starts_without_anything_heavy() -> None:
+    code = "import sys; from holdfast.cli import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    modules = set(loaded.stdout.splitlines()[-1].split())
+    assert "holdfast.cli.group" in modules
+    assert not modules & {"asyncio", "sqlite3", "cryptography", "ssl", "subprocess", "holdfast.sync", "holdfast.runs"}
+    assert not {name for name in modules if name.startswith(("holdfast.stores", "holdfast.demo", "holdfast.testing"))}
+
+
+def test_it_is_a_module_too(place: Path) -> None:
+    said = subprocess.run([sys.executable, "-m", "holdfast", "--version"], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"holdfast \d+\.\d+\.\d+\n", said.stdout)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ((1, {2}), [1, [2]]),
+        ({1: b"\x00", None: True}, {"1": "AA==", "None": True}),
+        (float("nan"), "nan"),
+        (1j, "1j"),
+    ],
+)
+def test_values_become_json(value: Any, expected: Any) -> None:
+    assert plain(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("plain", "plain"), ("\x1b[0m", "\\x1b[0m"), ("\u202e", "\\u202e"), ("\U000e0001", "\\U000e0001"), ("é漢", "é漢")],
+)
+def test_text_is_made_printable(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert width_of("漢字") == 4
+    assert cut("漢字", 3) == "漢…"
+    assert cut("e\u0301e\u0301", 2) == "e\u0301e\u0301"

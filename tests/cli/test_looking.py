@@ -1,0 +1,120 @@
+"""What the commands that only look say."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import HOSTILE, Call
+
+Document = Callable[..., Any]
+
+
+def test_threads_are_listed_newest_first(document: Document) -> None:
+    listed = document("threads")
+    assert [thread["thread_id"] for thread in listed] == ["broken", "ticket-1", HOSTILE, "user-43", "user-42"]
+    assert listed[-1]["labels"] == {"user": "ana"}
+
+
+def test_threads_can_be_chosen_by_status_and_label(document: Document) -> None:
+    assert [thread["thread_id"] for thread in document("threads", "--status", "failed")] == ["broken"]
+    assert [thread["thread_id"] for thread in document("threads", "--label", "user=ana")] == ["user-42"]
+    both = document("threads", "--status", "failed", "--status", "input_required")
+    assert [thread["thread_id"] for thread in both] == ["broken", "ticket-1"]
+
+
+def test_a_list_that_was_cut_says_so(call: Call, document: Document) -> None:
+    assert len(document("threads", "--limit", "2")) == 2
+    assert "these are the first 2" in call("threads", "--limit", "2").stdout
+    assert "first" not in call("threads", "--limit", "5").stdout
+    assert len(document("threads", "--limit", "0")) == 5
+
+
+def test_a_thread_is_shown_with_its_checkpoints_and_its_question(call: Call, document: Document) -> None:
+    shown = document("show", "ticket-1")
+    assert shown["thread"]["status"] == "input_required"
+    assert [request["name"] for request in shown["requests"]] == ["refund"]
+    assert shown["checkpoints"][0]["phase"] == "post_tool"
+    assert len(document("show", "ticket-1", "--journal")["checkpoints"]) > len(shown["checkpoints"])
+    text = call("show", "ticket-1").stdout
+    assert 'payload  {"amount": 40}' in text
+    assert "approve | reject" in text
+
+
+def test_a_failed_thread_says_why(call: Call) -> None:
+    assert "ValueError: boom" in call("show", "broken").stdout
+
+
+def test_steps_are_listed_with_their_outcome(call: Call, document: Document) -> None:
+    assert [step["action"] for step in document("steps", "ticket-1")["steps"]] == ["find"]
+    assert '{"amount": 40}' in call("steps", "ticket-1").stdout
+    assert call("steps", "user-42").stdout == "no steps\n"
+
+
+@pytest.mark.parametrize(("reference", "messages"), [("user-42", 2), ("user-42@1", 0), ("user-42@2", 1)])
+def test_a_state_is_that_of_the_checkpoint(document: Document, reference: str, messages: int) -> None:
+    assert len(document("state", reference)["state"]["messages"]) == messages
+
+
+def test_a_checkpoint_is_found_by_its_full_id(document: Document) -> None:
+    full = document("state", "user-42@2")["checkpoint"]["id"]
+    assert document("state", full)["checkpoint"]["seq"] == 2
+
+
+def test_objects_of_classes_that_nobody_has_here_are_shown_as_data(document: Document) -> None:
+    order = document("state", "user-43")["state"]["order"]
+    assert order in (
+        {"class": "shop.Order", "fields": {"number": 7, "goods": ["kelp"]}},
+        {"number": 7, "goods": ["kelp"]},  # registered here by a test that imported the application
+    )
+
+
+def test_a_diff_says_what_changed_by_path(call: Call, document: Document) -> None:
+    changes = document("diff", "user-42@1", "user-42@3")["changes"]
+    assert [(change["kind"], change["path"]) for change in changes] == [
+        ("added", ["messages", 0]),
+        ("added", ["messages", 1]),
+    ]
+    assert call("diff", "user-42@1", "user-42@2").stdout == '+ messages[0]: "hello"\n'
+    assert call("diff", "user-42", "user-42@3").stdout == "no difference\n"
+
+
+def test_stats_add_up(call: Call, document: Document) -> None:
+    found = document("stats")
+    assert found["threads"] == sum(found["statuses"].values()) == 5
+    assert "input required" in call("stats").stdout
+
+
+def test_a_tail_ends_with_what_was_written_last(call: Call, document: Document) -> None:
+    rows = document("tail", "--once", "--last", "100")
+    assert [row["created_at"] for row in rows] == sorted(row["created_at"] for row in rows)
+    assert rows[-1]["thread_id"] == "broken"
+    assert [row["seq"] for row in document("tail", "user-42", "--once")] == [1, 2, 3]
+    assert len(call("tail", "--once", "-n", "3").stdout.splitlines()) == 3
+
+
+def test_the_store_can_be_named_before_and_after_the_command(call: Call, place: Path) -> None:
+    (place / "holdfast.db").rename(place / "moved.db")
+    assert call("--store", "moved.db", "stats").stdout == call("stats", "--store", "moved.db").stdout
+    call("stats", code=3)
+    call("--store", "nowhere.db", "stats", "--store", "moved.db")
+
+
+def test_the_environment_names_the_store(call: Call, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "holdfast.db").rename(place / "moved.db")
+    monkeypatch.setenv("HOLDFAST_STORE", "moved.db")
+    call("threads")
+
+
+def test_namespaces_share_nothing(call: Call) -> None:
+    assert call("threads", "--namespace", "other").stdout == "no threads\n"
+
+
+def test_times_are_relative_or_in_full(call: Call, document: Document) -> None:
+    assert re.search("now| ago", call("threads").stdout)
+    day = document("threads")[0]["updated_at"][:10]
+    text = call("threads", "--utc").stdout
+    assert day in text
+    assert not re.search("now| ago", text)

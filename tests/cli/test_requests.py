@@ -1,0 +1,127 @@
+"""Answers from the command line, and threads that go on after them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Call
+from holdfast import sync
+
+Document = Callable[..., Any]
+
+
+def test_a_question_is_answered_and_the_thread_goes_on(call: Call, document: Document) -> None:
+    assert [request["thread_id"] for request in document("requests")] == ["ticket-1"]
+    answered = document("approve", "ticket", "--by", "ana", "--comment", "a good customer")
+    assert answered["choice"] == "approve"
+    assert call("requests").stdout == "no open requests\n"
+    assert document("show", "ticket-1")["requests"] == []
+    resumed = document("resume", "ticket", "--app", "shop:refund")
+    assert (resumed["status"], resumed["result"]) == ("complete", "paid 40")
+    answer = document("requests", "--status", "answered")[0]["answer"]
+    assert (answer["by"], answer["comment"]) == ("ana", "a good customer")
+    assert [step["action"] for step in document("steps", "ticket-1")["steps"]] == ["find", "pay"]
+
+
+def test_an_answer_is_given_once(call: Call) -> None:
+    call("reject", "ticket")
+    call("approve", "ticket", code=4)
+    assert "refused" in call("resume", "ticket", "--app", "shop:refund").stdout
+    call("approve", "ticket", code=4)
+
+
+def test_a_thread_that_waits_says_for_what(call: Call, document: Document) -> None:
+    waiting = document("resume", "ticket-1", "--app", "shop:refund", code=5)
+    assert waiting["status"] == "input_required"
+    assert waiting["requests"][0]["choices"] == ["approve", "reject"]
+    assert "waits for an answer" in call("resume", "ticket-1", "--app", "shop:refund", code=5).stdout
+
+
+def test_a_value_comes_as_json_from_a_file_or_from_standard_input(call: Call, document: Document, place: Path) -> None:
+    with sync.open("holdfast.db") as store:
+        for name in ("a", "b", "c"):
+            with pytest.raises(sync.Suspended), store.run(f"asks-{name}") as run:
+                run.ask("amount")
+    (place / "value.json").write_text('{"amount": 2}')
+    document("answer", "asks-a", "--value", '{"amount": 1}')
+    document("answer", "asks-b", "--value", "@value.json")
+    call("answer", "asks-c", "--value", "-", text='{"amount": 3}')
+    given = {each["thread_id"]: each["answer"]["value"] for each in document("requests", "--status", "answered")}
+    assert given == {f"asks-{name}": {"amount": number} for number, name in enumerate("abc", 1)}
+    call("answer", "ticket-1", "--value", "@nowhere.json", code=2)
+
+
+def test_a_fork_goes_on_with_another_result(document: Document) -> None:
+    fork = document("fork", "ticket-1@3", "--to", "what-if", "--result", 'find={"amount": 7}')
+    assert fork["thread_id"] == "what-if"
+    assert fork["origin"].startswith("ticket-1@3.")
+    asked = document("resume", "what-if", "--app", "shop:refund", code=5)["requests"][0]
+    assert asked["payload"] == {"amount": 7}
+    assert document("requests")[1]["payload"] == {"amount": 40}
+
+
+def test_a_fork_begins_with_another_state(document: Document) -> None:
+    made = document("fork", "user-42@1", "--state", '{"plan": []}')["thread_id"]
+    assert document("state", made)["state"] == {"plan": []}
+    assert document("state", "user-42@1")["state"] != {"plan": []}
+
+
+def test_a_function_that_fails_is_one_line(call: Call, place: Path) -> None:
+    call("approve", "ticket")
+    source = (place / "shop.py").read_text()
+    (place / "shop.py").write_text(source.replace('return {"paid": amount}', 'raise OSError("no network")'))
+    said = call("resume", "ticket", "--app", "shop:refund", code=1).stderr
+    assert said.startswith("error: ")
+    assert "no network" in said
+    assert said.count("\n") == 1
+
+
+def test_what_was_answered_is_recovered(document: Document, call: Call) -> None:
+    assert document("recover", "--app", "shop") == {
+        "completed": [],
+        "open": [],
+        "suspended": [],
+        "failed": [],
+        "skipped": [],
+    }
+    call("approve", "ticket")
+    assert document("recover", "--app", "shop")["completed"] == ["ticket-1"]
+    assert call("recover", "--app", "shop").stdout == "nothing to recover\n"
+
+
+def test_an_awaitable_function_is_resumed_in_an_event_loop(document: Document, place: Path) -> None:
+    source = "import holdfast\n@holdfast.durable\nasync def double(x: int) -> int:\n    return 2 * x\n"
+    (place / "later.py").write_text(
+        source + "import asyncio\nif __name__ == '__main__':\n    asyncio.run(double.run('l', 4))\n"
+    )
+    import subprocess
+    import sys
+
+    subprocess.run([sys.executable, "later.py"], check=True)
+    try:
+        assert document("resume", "l", "--app", "later:double")["result"] == 8
+    finally:
+        sys.modules.pop("later", None)
+
+
+def test_cancelling_is_a_dry_run_first(call: Call, document: Document) -> None:
+    assert document("cancel", "ticket")["dry_run"] is True
+    assert "would cancel ticket-1" in call("cancel", "ticket").stdout
+    assert document("show", "ticket-1")["thread"]["status"] == "input_required"
+    assert document("cancel", "ticket", "--yes")["status"] == "cancelled"
+    assert "nothing to cancel" in call("cancel", "ticket", "--yes").stdout
+
+
+def test_a_live_run_is_told_to_end(document: Document) -> None:
+    def work(store: sync.Store) -> None:
+        with store.run("alive") as run:
+            run.step("one", lambda: 1)
+            assert document("cancel", "alive", "--yes")["told"] is True
+            while True:
+                run.sleep(0.05)
+
+    with sync.open("holdfast.db", inline=False) as store, pytest.raises(sync.RunCancelled):
+        work(store)
+    assert document("show", "alive")["thread"]["status"] == "cancelled"
