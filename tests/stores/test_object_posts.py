@@ -9,7 +9,8 @@ from holdfast.records.errors import (
     StoreUnavailable,
 )
 from holdfast.records.rows import Drop
-from holdfast.stores.objects import ObjectBackend, backend
+from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.objects import backend as object_backend
 from holdfast.stores.objects.map import ObjectMap
 from stores.object_scenes import THREAD, TOMBSTONE, Fault, head, make, names, play, process, steps
 
@@ -120,7 +121,7 @@ def test_the_lost_reply_of_a_post_is_an_unknown_outcome() -> None:
 
 
 def test_a_thread_that_others_write_to_without_end_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "ATTEMPTS", 3)
+    monkeypatch.setattr(object_backend, "ATTEMPTS", 3)
 
     class Contended(ObjectMap):
         def put_if_match(self, name: str, data: bytes, tag: str) -> str | None:
