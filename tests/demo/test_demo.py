@@ -126,10 +126,10 @@ def test_the_service_books_once_for_a_key_and_each_time_without(
 ) -> None:
     ledger = tmp_path / "ledger.jsonl"
     for _ in range(2):  # its memory is its ledger: a new process knows what the old one booked
-        with Child("holdfast.demo.payments", str(ledger), "0") as service:
+        with Child("holdfast.demo.payments", str(ledger), "0", "0") as service:
             monkeypatch.setenv(payments.VARIABLE, service.wait_for("listening")["address"])
             assert payments.refund("1", 100, "a key") == payments.refund("1", 100, "a key") == "R-1"
-    with Child("holdfast.demo.payments", str(ledger), "0") as service:
+    with Child("holdfast.demo.payments", str(ledger), "0", "0") as service:
         monkeypatch.setenv(payments.VARIABLE, service.wait_for("listening")["address"])
         assert [payments.refund("1", 100, "") for _ in range(2)] == ["R-2", "R-3"]
     assert [entry["receipt"] for entry in payments.read_ledger(ledger)] == ["R-1", "R-2", "R-3"]

@@ -11,17 +11,18 @@ from holdfast.cli.command import command
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.screen import Column, Screen
 from holdfast.cli.session import Session
+from holdfast.cli.text import printable
 
 if TYPE_CHECKING:
     from holdfast.chaos.torture import Verdict
     from holdfast.chaos.verdict import Row
 
 COLUMNS: Final = (
-    Column("point", number=True),
-    Column("killed", gives_way=True),
-    Column("result"),
-    Column("executed again"),
-    Column("keys"),
+    Column("POINT", number=True),
+    Column("KILLED", gives_way=True),
+    Column("RESULT"),
+    Column("EXECUTED AGAIN"),
+    Column("KEYS"),
 )
 
 
@@ -63,7 +64,7 @@ def chaos(
 
 def _lines(screen: Screen, verdict: "Verdict") -> Iterator[str]:
     if verdict.note:
-        yield verdict.note
+        yield printable(verdict.note)
         yield ""
     if verdict.rows:
         yield from screen.table(COLUMNS, map(_cells, verdict.rows))
@@ -71,7 +72,7 @@ def _lines(screen: Screen, verdict: "Verdict") -> Iterator[str]:
     if len(verdict.rows) < verdict.points and verdict.rows:
         yield f"{len(verdict.rows)} of {verdict.points} points were tried, at even distances (--max-points)."
     for problem, points in _problems(verdict.rows):
-        yield f"at {points}: {screen.style(problem, fg='red')}"
+        yield f"at {points}: {screen.style(printable(problem), fg='red')}"
     yield screen.style(verdict.sentence, fg="green" if verdict.ok else "red", bold=True)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 import holdfast.sync as holdfast
-from holdfast.demo.children import World
+from holdfast.demo.children import Child, World
 from holdfast.demo.payments import read_ledger
 from holdfast.demo.sabotage import Snapshot
 from holdfast.demo.stage import Stage, counted
@@ -17,6 +17,7 @@ MOST_EVENTS = 60
 """A process lives for at most so many events: a few tickets, on a slow machine as on a fast one."""
 LONGEST_PAUSE = 0.01
 """And so many seconds more, so that it dies between events too."""
+WORST_EVERY = 3
 WAYS = ("recover", "again")
 """How a new process goes on: with `store.recover()`, or by just running the same functions again."""
 
@@ -43,7 +44,8 @@ class Kills(msgspec.Struct, frozen=True):
 
 def chaos(stage: Stage, world: World, kills: Kills) -> dict[str, Any]:
     """Kill it, count times; let a last process finish; count what was lost and what was done twice."""
-    stage.say(f"An agent with many threads is killed {kills.count} times at random moments (seed {kills.seed}).")
+    stage.say(f"An agent with many threads is killed {kills.count} times: at random moments (seed {kills.seed}),")
+    stage.say("and every third time at the worst, right after a payment.")
     stage.say()
     record = Record()
     random = Random(kills.seed)  # noqa: S311  a schedule that can be repeated, not a secret
@@ -51,18 +53,28 @@ def chaos(stage: Stage, world: World, kills: Kills) -> dict[str, Any]:
         snapshot = Snapshot(world.store) if kills.forgetful else None
         with world.worker("chaos", WAYS[life % 2], str(life)) as worker:
             worker.wait_for("ready")
-            worker.hear(random.randrange(MOST_EVENTS))
-            time.sleep(random.uniform(0, LONGEST_PAUSE))
-            worker.kill()
+            _let_live(worker, world.payments, random, life)
+            worker.kill_at_work()
         record.hear(worker.heard)
         if snapshot is not None:
             snapshot.put_back()
         stage.progress(f"{life} of {counted(kills.count, 'kill')}")
+    stage.progress("")
     record.hear(world.done("finish").heard)
     world.payments.kill()  # then all that it said is heard
     summary = {"kills": kills.count, "seed": kills.seed, **record.compare(world)}
     _show(stage, summary)
     return summary
+
+
+def _let_live(worker: Child, payments: Child, random: Random, life: int) -> None:
+    """Wait for the moment of its death."""
+    if life % WORST_EVERY == 0:
+        payments.catch_up()
+        payments.wait_for("booked")
+        return
+    worker.hear(random.randrange(MOST_EVENTS))
+    time.sleep(random.uniform(0, LONGEST_PAUSE))
 
 
 class Record:

@@ -65,9 +65,12 @@ class Child:
 
     def _next(self) -> dict[str, Any] | None:
         try:
-            return self._lines.get(timeout=PATIENCE_SECONDS)
+            line = self._lines.get(timeout=PATIENCE_SECONDS)
         except Empty:
             raise ChildFailed(f"process {self.pid} has said nothing for {PATIENCE_SECONDS} s") from None
+        if line is None:
+            self._lines.put(None)  # nothing will come after this, however often it is asked
+        return line
 
     def wait_for(self, *kinds: str) -> dict[str, Any]:
         """The next line of one of these kinds."""
@@ -80,6 +83,11 @@ class Child:
         """Wait for so many lines more."""
         for _ in range(count):
             next(self.lines(), None)
+
+    def catch_up(self) -> None:
+        """Hear what it has said already."""
+        while not self._lines.empty() and next(self.lines(), None) is not None:
+            pass
 
     def told(self, *kinds: str) -> list[dict[str, Any]]:
         """What was heard so far of these kinds."""
@@ -94,12 +102,18 @@ class Child:
         """Wait for its end, and hear what it still said: its exit code."""
         code = self._process.wait()
         self._listener.join()
-        while not self._lines.empty():
-            self.heard.extend(line for line in [self._lines.get()] if line is not None)
+        for _ in self.lines():
+            pass
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
         return code
+
+    def kill_at_work(self) -> None:
+        """Kill it; `ChildFailed` if it was dead already, by its own fault."""
+        code = self.kill()
+        if code != KILLED:
+            raise ChildFailed(f"process {self.pid} ended by itself, with exit code {code}: {self.last_words()}")
 
     def last_words(self) -> str:
         """The last line of its standard error."""
@@ -133,10 +147,10 @@ class World(msgspec.Struct, frozen=True):
 
 @contextmanager
 def world(
-    store: str, directory: Path, *, namespace: str = "", delay_seconds: float, **environment: str
+    store: str, directory: Path, delays: tuple[float, float], namespace: str = "", **environment: str
 ) -> Iterator[World]:
-    """A payment service that takes its time to answer, and a store."""
+    """A store, and a payment service that takes its time to answer: so many seconds, and so many the first time."""
     ledger = directory / "ledger.jsonl"
-    with Child("holdfast.demo.payments", str(ledger), str(delay_seconds)) as payments:
+    with Child("holdfast.demo.payments", str(ledger), *map(str, delays)) as payments:
         address = payments.wait_for("listening")["address"]
         yield World(store, namespace, ledger, payments, {VARIABLE: address, **environment})

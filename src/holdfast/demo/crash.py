@@ -3,7 +3,7 @@
 from typing import Any
 
 from holdfast.demo.agent import CENTS, TICKET
-from holdfast.demo.children import KILLED, Child, ChildFailed, World
+from holdfast.demo.children import Child, World
 from holdfast.demo.narration import follow, tell
 from holdfast.demo.payments import read_ledger
 from holdfast.demo.stage import Stage, counted, money
@@ -41,9 +41,7 @@ def _killed(stage: Stage, world: World, task: tuple[str, ...]) -> Child:
         while (line := worker.wait_for("step_done", "step_started"))["name"] != "refund":
             tell(stage, world, line)
         world.payments.wait_for("booked")
-        code = worker.kill()
-        if code != KILLED:
-            raise ChildFailed(f"process {worker.pid} ended by itself, with exit code {code}: {worker.last_words()}")
+        worker.kill_at_work()
     stage.line("refund", "", f"sent; the payment service has booked {AMOUNT}, and is about to answer", "plain")
     stage.line("SIGKILL", "", "the agent is gone: the money is out, and it never heard", "bad")
     return worker

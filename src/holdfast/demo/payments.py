@@ -11,6 +11,7 @@ import sys
 import time
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, repeat
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
@@ -70,10 +71,10 @@ class Service(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, ledger: Ledger, delay_seconds: float) -> None:
+    def __init__(self, ledger: Ledger, delay_seconds: float, first_delay_seconds: float) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.ledger = ledger
-        self.delay_seconds = delay_seconds
+        self.delays = chain([first_delay_seconds], repeat(delay_seconds))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that was killed does not read its answer: nothing to do."""
@@ -90,7 +91,7 @@ class Handler(BaseHTTPRequestHandler):
         key = self.headers.get("Idempotency-Key", "")
         receipt, new = self.server.ledger.book(asked["order"], asked["cents"], key)
         say(kind="booked" if new else "known", receipt=receipt, order=asked["order"], key=key)
-        time.sleep(self.server.delay_seconds)
+        time.sleep(next(self.server.delays))
         answer = json.dumps({"receipt": receipt}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(answer)))
@@ -108,7 +109,7 @@ def say(**words: Any) -> None:
 
 def main() -> None:
     """Serve until standard input ends: with whoever started this."""
-    service = Service(Ledger(Path(sys.argv[1])), float(sys.argv[2]))
+    service = Service(Ledger(Path(sys.argv[1])), float(sys.argv[2]), float(sys.argv[3]))
     Thread(target=service.serve_forever, daemon=True).start()
     say(kind="listening", address=f"127.0.0.1:{service.server_port}")
     sys.stdin.read()

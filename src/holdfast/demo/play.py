@@ -21,8 +21,8 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.stores.opening import locate
 
 THREAD = "ticket-8812"
-ANSWER_SECONDS = 0.3
-"""How long the payment service takes to answer: time enough to be killed in."""
+DELAYS = {"crash": (0.3, 10.0), "without": (0.3, 10.0), "approve": (0.3, 0.3), "fork": (0.3, 0.3)}
+"""How long the payment service takes to answer, and the first time: whoever is killed then has not heard it."""
 SUMMARIES: dict[str, tuple[str, str]] = {
     "crash": ("Nothing was lost, and nothing was done twice.", "A PROMISE WAS BROKEN: this is a bug."),
     "without": ("The customer was paid twice.", ""),
@@ -42,7 +42,7 @@ def play(name: str, stage: Stage, store: str | None = None, pace: float = 1.0) -
     directory, url = _place(store)
     thread_id = _free_thread(url)
     started_at = time.monotonic()
-    with world(url, directory, delay_seconds=ANSWER_SECONDS, HOLDFAST_DEMO_PACE=str(pace)) as scene:
+    with world(url, directory, DELAYS[name], HOLDFAST_DEMO_PACE=str(pace)) as scene:
         summary = SCENES[name](stage, scene, thread_id)
     summary |= {"store": url, "thread": thread_id, "seconds": round(time.monotonic() - started_at, 1)}
     _end(stage, name, summary)
@@ -57,7 +57,7 @@ def play_chaos(stage: Stage, kills: Kills, store: str | None = None, *, keyless:
     namespace = f"chaos-{os.urandom(4).hex()}"
     environment = {"HOLDFAST_DEMO_PACE": "0.01", **({KEYLESS: "1"} if keyless else {})}
     started_at = time.monotonic()
-    with world(url, directory, namespace=namespace, delay_seconds=0.01, **environment) as scene:
+    with world(url, directory, (0.05, 0.05), namespace, **environment) as scene:
         summary = chaos(stage, scene, kills)
     summary |= {"store": url, "namespace": namespace, "seconds": round(time.monotonic() - started_at, 1)}
     _end(stage, "chaos", summary)

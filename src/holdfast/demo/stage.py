@@ -33,9 +33,9 @@ class Stage:
         self.line(f"{label:<19}", amount, self._painted(text, "bad" if bad else "good"), "plain")
 
     def progress(self, text: str) -> None:
-        """How far it is; on a terminal only, and always in the same place."""
+        """How far it is; on a terminal only, and always in the same place. Nothing takes it away."""
         if self._colour and not self._quiet:
-            sys.stdout.write(f"\r  {text}\033[K")
+            sys.stdout.write(f"\r{text}\033[K")
             sys.stdout.flush()
 
     def verdict(self, text: str, *, ok: bool) -> None:
@@ -51,7 +51,7 @@ class Stage:
             self.say(f"  {command:<{width}}  {self._painted(note, 'faint')}".rstrip())
 
     def _painted(self, text: str, look: str) -> str:
-        return f"\033[{CODES[look]}m{text}\033[0m" if self._colour and CODES[look] else text
+        return f"\033[{CODES[look]}m{text}\033[0m" if self._colour and text and CODES[look] else text
 
 
 def seconds(value: float) -> str:

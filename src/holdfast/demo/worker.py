@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from threading import Thread
 from typing import Any
 
 import holdfast.sync as holdfast
@@ -125,8 +126,15 @@ TASKS: dict[str, Callable[..., None]] = {
 }
 
 
+def end_with_parent() -> None:
+    """End when whoever started this is gone: nobody would ever stop the chaos otherwise."""
+    os.read(0, 1)
+    os._exit(1)
+
+
 def main() -> None:
     """Do one task on one store."""
+    Thread(target=end_with_parent, daemon=True).start()
     task, url, namespace, *arguments = sys.argv[1:]
     with holdfast.open(url, namespace=namespace) as store:
         store.on_event(say_event)
