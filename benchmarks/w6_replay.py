@@ -12,7 +12,7 @@ from benchmarks.scale import Scale
 STEP_COUNT = 1_000
 LONG_STEP_COUNT = 10_000
 TOTAL = "replay ms"
-PER_STEP = "us/step"
+PER_STEP = "least us/step"
 COLUMNS = [TOTAL, PER_STEP]
 
 
@@ -32,7 +32,10 @@ def _table(name: str, programs: list[Program], count: int) -> Table:
 
 
 def _cells(program: Program, count: int) -> dict[str, float | None]:
-    """The whole: the call that resumes, the replay, and one new step. Per step: the recorded steps alone."""
+    """The whole: the call that resumes, the replay, and one new step. Per step: the recorded steps alone.
+
+    The least, since a busy machine only adds to it.
+    """
     if not program.body:
         return {}
-    return {TOTAL: statistics.median(program.warm) * 1e3, PER_STEP: statistics.median(program.body) / count * 1e6}
+    return {TOTAL: statistics.median(program.warm) * 1e3, PER_STEP: min(program.body) / count * 1e6}
