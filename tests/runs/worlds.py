@@ -160,7 +160,8 @@ class BlockingWorld(World):
 
     def durable(self, **options: Any) -> Callable[[Callable[..., Any]], Any]:
         store = options.pop("store", self.store)._inner
-        return lambda function: Calls(sync.durable(store=store, **options)(plain(function)))
+        decorate = sync.durable(store=store, **options)
+        return lambda function: Calls(decorate(plain(function)))
 
 
 EVERY_WORLD: dict[str, type[World]] = {"awaitable": AwaitableWorld, "blocking": BlockingWorld}

@@ -305,9 +305,13 @@ class Journal:
         """The number of the request asked under this key; 0 if there is none."""
         return self._asked.get(key, 0)
 
+    def numbers(self) -> list[int]:
+        """The numbers of the requests of this thread; a fork has none of those that were open there."""
+        return sorted(self._asked.values())
+
     def open_numbers(self) -> list[int]:
         """The numbers of the requests that wait for an answer."""
-        return sorted(number for number in self._asked.values() if number not in self.answers)
+        return [number for number in self.numbers() if number not in self.answers]
 
     def open_after(self, entries: Iterable[Entry]) -> tuple[str, ...]:
         """The numbers that will wait for an answer once these entries are in."""
