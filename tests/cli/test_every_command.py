@@ -18,7 +18,6 @@ from holdfast.cli.command import COMMON
 from holdfast.cli.plain import plain
 from holdfast.cli.text import cut, printable, width_of
 
-ROOT = Path(__file__).parent.parent.parent
 LONG = {"demo", "chaos"}
 """These have tests of their own."""
 CALLS: dict[str, list[str]] = {
@@ -91,11 +90,6 @@ def test_the_catalogue_says_what_the_command_says(name: str) -> None:
     assert {option for option, _, _ in COMMON} <= options
     for parameter in command.params:
         assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), parameter.name
-
-
-def test_the_page_lists_the_commands_that_there_are() -> None:
-    page = (ROOT / "docs" / "cli.md").read_text()
-    assert re.findall(r"^### `holdfast ([a-z]+)", page, re.MULTILINE) == list(COMMANDS)
 
 
 def test_help_starts_without_anything_heavy() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from cli.conftest import Call
 from holdfast import sync
-from holdfast.cli.examinations import has_reset_bug
+from holdfast.cli.examinations import Patient, Verdict, clock, has_reset_bug
+from holdfast.cli.session import Session
 
 Document = Callable[..., Any]
 
@@ -104,20 +105,13 @@ def test_the_doctor_says_what_a_broken_store_has(document: Document, place: Path
     assert len(report["findings"]) == 1
 
 
-def test_the_doctor_sees_clocks_that_disagree(document: Document, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.cli import examinations
-
-    with sync.open("holdfast.db") as store:
-        store.save("from tomorrow", {})
-    now = examinations.datetime.now(examinations.UTC) - timedelta(days=1)
-
-    class Yesterday(examinations.datetime):  # type: ignore[name-defined,misc]
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return now
-
-    monkeypatch.setattr(examinations, "datetime", Yesterday)
-    assert verdicts(document("doctor", "--no-probe"))["clock"] == {"warn"}
+def test_the_doctor_sees_clocks_that_disagree(place: Path) -> None:
+    session = Session()
+    patient = Patient(session, probe=False)
+    assert [verdict for verdict, _, _ in clock(patient)] == [Verdict.OK]
+    patient.now -= timedelta(days=1)
+    assert [verdict for verdict, _, _ in clock(patient)] == [Verdict.WARN]
+    session.close()
 
 
 def test_the_doctor_sees_what_was_abandoned_and_what_is_late(document: Document) -> None:
