@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -294,3 +294,44 @@ def test_the_sqlite_schema_is_in_the_document(tmp_path: Path) -> None:
             assert f"| `{table}` | {', '.join(f'`{column}`' for column in columns)} |" in text
         assert f"application_id {database.execute('PRAGMA application_id').fetchone()[0]:#x}" in text
         assert f"user_version {database.execute('PRAGMA user_version').fetchone()[0]}" in text
+
+
+# The journal
+
+
+def test_every_entry_of_the_journal_is_in_the_document() -> None:
+    from typing import get_args
+
+    from holdfast.history.journal import AnyEntry
+
+    text = (ROOT / "docs" / "storage-format.md").read_text()
+    for entry in get_args(AnyEntry):
+        row = f"| `{entry.__struct_config__.tag}` | {', '.join(entry.__struct_fields__)} |"
+        assert row in text, row
+
+
+def test_the_reader_shows_the_journal(tmp_path: Path, read_store: ModuleType) -> None:
+    path = tmp_path / "agents.db"
+    with sync.open(path, durability="process") as store:
+        store.save("plain", 1)
+        with suppress(sync.Suspended), store.run("t") as run:
+            run.step("search", str.upper, "kelp")
+            run.record(sync.Step(action="noted", tool_output=(1, 2)))
+            run.ask("refund", {"amount": 40}, choices=("yes", "no"))
+        store.answer(store.requests().items[0].id, "yes", [3], by="ana")
+        with store.run("t") as run:
+            run.ask("refund", {"amount": 40}, choices=("yes", "no"))
+            run.complete({"done": True})
+    with closing(sqlite3.connect(path)) as database:
+        done, noted, asked, answer, end = read_store.Thread(database, "t").journal()
+        assert read_store.Thread(database, "plain").journal() == []
+    assert (done[0], done[1], done[4]) == ("done", "search", "KELP")
+    assert noted[2] == {"action": "noted", "tool_output": (1, 2)}
+    assert (asked[0], asked[3:6]) == ("ask", ["refund", {"amount": 40}, ["yes", "no"]])
+    assert answer[:5] == ["answer", 1, "yes", [3], "ana"]
+    assert (end[0], end[1], end[2]) == ("end", "complete", {"done": True})
+    assert "'refund'" in run_reader(path, "t", "journal")
+
+
+def run_reader(path: Path, *arguments: str) -> str:
+    return run(str(ROOT / "docs" / "examples" / "read_store.py"), str(path), *arguments, cwd=path.parent)

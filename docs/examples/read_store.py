@@ -3,6 +3,7 @@
 
     python read_store.py agents.db                 the threads
     python read_store.py agents.db THREAD [SEQ]    the state of a thread, as it is or as it was at a checkpoint
+    python read_store.py agents.db THREAD journal  what its runs did, asked and were told
 
 Every digest on the way is checked. Beside the standard library only zstd is needed, where something is compressed.
 """
@@ -23,6 +24,8 @@ SEQUENCES = {1: tuple, 2: set, 3: frozenset}
 KINDS = {1: (0x90, b"\xdd"), 2: (0x80, b"\xdf")}  # list and map: the short header's first byte, and the long one's
 LEFT_OUT: tuple[Any, ...] = (0, b"", [], b"")  # since, blobs, their sizes, parent: where a row's header ends early
 LAST = (1 << 28) - 1  # the seq under which a thread's head is kept
+ENTRIES = {"start": " e", "done": "   e", "step": " e", "ask": "   e  e", "answer": "  e", "end": " e"}
+"""Which items of a journal's entries are encodings, by the entry's kind."""
 HIDDEN = "is deleted, pruned, or never was"
 
 
@@ -79,6 +82,11 @@ def unpack(data: bytes) -> Any:
     return Unpacker(data).value()
 
 
+def opened(mark: str, item: Any) -> Any:
+    """An item of a journal's entry; an encoding (marked e) is decoded, if there is one."""
+    return unpack(item) if mark == "e" and item else item
+
+
 def digest(*parts: bytes, size: int = 16) -> bytes:
     """A digest, as everything here has one."""
     return sha256(b"".join(parts)).digest()[:size]
@@ -121,6 +129,12 @@ class Thread:
         self.deleted, (self.floor, pinned, self.hidden, kept) = fields[10], fields[15]
         self.spared = {*pinned, *kept}
         self.identity = self.key + self.incarnation
+
+    def journal(self) -> list[list[Any]]:
+        """What the thread's runs did: entries, each a kind and its items; encodings within them are opened."""
+        kind, count, body = self._cells(self.seq).get(("journal",), (1, 0, b"")) if self.seq else (1, 0, b"")
+        entries = unpack(header_of(kind, count) + body)
+        return [[entry[0], *map(opened, ENTRIES.get(entry[0], "").ljust(len(entry)), entry[1:])] for entry in entries]
 
     def state(self, seq: int | None = None) -> Any:
         """The state at a row, by default the newest."""
@@ -206,7 +220,9 @@ def main(file: str, thread_id: str = "", seq: str = "") -> None:
     """Print the threads of a store, or the state of one of them."""
     database = sqlite3.connect(f"{Path(file).absolute().as_uri()}?mode=ro", uri=True)
     if thread_id:
-        output = pformat(Thread(database, thread_id).state(int(seq) if seq else None), sort_dicts=False)
+        thread = Thread(database, thread_id)
+        shown = thread.journal() if seq == "journal" else thread.state(int(seq) if seq else None)
+        output = pformat(shown, sort_dicts=False)
     else:
         keys = [key for (key,) in database.execute("SELECT thread FROM threads WHERE status <> '' ORDER BY born")]
         output = "\n".join(repr(key[1 + key[0] :].decode()) for key in keys)
