@@ -27,7 +27,6 @@ HOLDFAST = (sys.executable, "-m", "holdfast")
         (["gc"], 2),
         (["nonsense"], 2),
         (["threads", "--nonsense"], 2),
-        (["threads", "--store", "redis://x"], 2),
         (["threads", "--store", "nonsense:x"], 2),
         (["answer", "ticket-1", "perhaps"], 2),
         (["answer", "ticket-1", "--value", "{not json"], 2),

@@ -16,6 +16,7 @@ import holdfast
 import holdfast.sync
 from holdfast.cli.find import PAGE, every
 from holdfast.cli.screen import counted, size, span
+from holdfast.cli.text import without_password
 from holdfast.records.errors import Conflict, LeaseHeld, NotFound
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Durability, Status
@@ -74,12 +75,8 @@ class Patient:
 def reachable(patient: Patient) -> Findings:
     """Whether it can be opened and listed."""
     kind, place = locate(patient.session.url)
-    found = patient.store.stats()
-    yield (
-        Verdict.OK,
-        f"{kind} store at {place or 'memory'}: {counted(found.threads, 'thread')}, {size(found.bytes)}",
-        "",
-    )
+    where, found = without_password(place) or "memory", patient.store.stats()
+    yield Verdict.OK, f"{kind} store at {where}: {counted(found.threads, 'thread')}, {size(found.bytes)}", ""
 
 
 def durability(patient: Patient) -> Findings:

@@ -12,7 +12,7 @@ from holdfast.cli.find import find_thread
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.screen import Screen, counted, size
 from holdfast.cli.session import Session
-from holdfast.cli.text import printable
+from holdfast.cli.text import printable, without_password
 from holdfast.records.errors import Conflict
 from holdfast.records.reports import Copied
 
@@ -72,7 +72,7 @@ def copy(session: Session, source: str, target: str) -> Answer:
     old, new = session.open(source), session.open(target, create=True)
     with progress_bar("copy", quiet=session.as_json) as progress:
         copied = old.copy_to(new, progress=progress)
-    document = {"from": source, "to": target, "copied": copied}
+    document = {"from": without_password(source), "to": without_password(target), "copied": copied}
     code = EXIT_ERROR if copied.damaged else EXIT_CONFLICT if copied.conflicts else 0
     return Answer(document, lambda screen: _copied_lines(screen, copied), code)
 

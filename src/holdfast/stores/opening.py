@@ -190,13 +190,13 @@ def is_there(url: str | os.PathLike[str] | None) -> bool:
     kind, place = locate(url)
     try:
         if kind == "sqlite":
-            return os.path.getsize(place) > 0 or place == ":memory:"  # noqa: PTH202  a plain name is what was given
+            return place == ":memory:" or os.path.getsize(place) > 0  # noqa: PTH202  a plain name is what was given
         return kind != "file" or bool(os.listdir(place))  # noqa: PTH208  likewise
+    except FileNotFoundError:
+        return False
     except NotADirectoryError:
-        return True
+        return True  # something is; opening it says what is wrong with it
     except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            return False
         raise StoreUnavailable(f"cannot look at {place}: {error.strerror}") from error
 
 
