@@ -98,13 +98,13 @@ class Run:
 
     @property
     def seq(self) -> int:
-        """The number of the newest checkpoint; 0 if there is none yet."""
-        return self.ledger.claim.log.checkpoint
+        """The number of the newest checkpoint that is stored; 0 if there is none yet."""
+        return self.ledger.claim.writer.settled_log.checkpoint
 
     @property
     def checkpoint_id(self) -> str | None:
-        """The id of the newest checkpoint: to load it, fork it, pin it."""
-        log = self.ledger.claim.log
+        """The id of the newest checkpoint that is stored: to load it, fork it, pin it."""
+        log = self.ledger.claim.writer.settled_log
         return str(CheckpointId(self.thread_id, log.checkpoint, log.binding.life)) if log.checkpoint else None
 
     @property
