@@ -95,6 +95,23 @@ def test_the_readme_is_short_and_promises_no_magic() -> None:
         assert not re.search("exactly[ -]once", document.read_text(), re.IGNORECASE)
 
 
+# The first example
+
+
+def test_the_agent_of_the_readme_is_killed_at_step_7_and_goes_on(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    program = next(code for saved_as, _, code in FENCE.findall(text) if saved_as == "agent.py")
+    shown = next(code for _, language, code in FENCE.findall(text) if language == "console")
+    (tmp_path / "agent.py").write_text(program)
+    killed, resumed = (session.partition("\n")[2].splitlines() for session in shown.split("$ ")[1:])
+    first = subprocess.run(
+        [sys.executable, "agent.py", "--crash"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (first.returncode, first.stdout.splitlines()[-2:]) == (-9, killed)
+    assert run("agent.py", cwd=tmp_path).splitlines() == resumed
+    assert run("agent.py", cwd=tmp_path).splitlines() == resumed[-1:]
+
+
 # The demo
 
 
