@@ -2,6 +2,8 @@
 
 import enum
 import importlib
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field, make_dataclass
@@ -404,3 +406,34 @@ def test_recursive_types_come_back() -> None:
 def test_a_model_is_made_without_validation() -> None:
     value = samples.Message.model_construct(role=5, content=None)
     assert decode(encode(value)).role == 5
+
+
+SCRIPT = """
+from dataclasses import dataclass
+import holdfast.sync as holdfast
+
+@holdfast.storable
+@dataclass
+class Plan:
+    goal: str
+
+if __name__ == "__main__":
+    import planner  # the same file once more, as a module
+    with holdfast.open("plans.db") as store:
+        store.save("t", {"mine": Plan("swim"), "theirs": planner.Plan("dive")})
+"""
+
+
+def test_a_class_of_a_script_is_stored_under_the_name_that_others_import_it_by(tmp_path: Path) -> None:
+    (tmp_path / "planner.py").write_text(SCRIPT)
+    read = "import planner, holdfast.sync as h; print(h.open('plans.db').latest('t').state)"
+    for arguments in (["planner.py"], ["-c", read]):
+        ran = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert ran.stdout.strip() == "{'mine': Plan(goal='swim'), 'theirs': Plan(goal='dive')}"

@@ -16,6 +16,7 @@ import ormsgpack
 from holdfast.codec.models import ModelShape
 from holdfast.codec.shapes import DataclassShape, EnumShape, NamedTupleShape, Shape, StructShape
 from holdfast.records.errors import CodecError, ConfigurationError, HoldfastError, IncompatibleCheckpoint, UnknownType
+from holdfast.records.naming import importable_module
 
 T = TypeVar("T")
 Fields = dict[str, Any]
@@ -55,7 +56,7 @@ def register(cls: type[T], *, name: str | None = None, version: int = 1) -> type
     head = b"\x93" + ormsgpack.packb(name) + ormsgpack.packb(version)
     entry = Entry(cls, name, version, shape, head)
     previous = _by_name.get(name)
-    if previous is not None:
+    if previous is not None and previous.cls.__module__ == cls.__module__:
         _by_class.pop(previous.cls, None)
     _by_class[cls] = _by_name[name] = entry
     return cls
@@ -178,4 +179,4 @@ def _refuse_clash(cls: type, name: str) -> None:
 
 
 def _full_name(named: Any) -> str:
-    return f"{named.__module__}.{named.__qualname__}"
+    return f"{importable_module(named)}.{named.__qualname__}"

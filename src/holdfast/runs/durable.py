@@ -1,16 +1,15 @@
 """Durable functions: started on a thread, and resumed there by replay, with the function and arguments recorded."""
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
 from inspect import iscoroutinefunction, signature
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from holdfast.codec import decode, encode
 from holdfast.history.journal import Started
 from holdfast.ports import Ports, run_blocking
 from holdfast.records.errors import HoldfastError, KeyReused, NotFound, RunCancelled, Suspended
+from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
 from holdfast.records.words import Status
 from holdfast.runs.annotations import register_result
@@ -39,7 +38,7 @@ class Durable(Generic[P, T]):
         labels: Mapping[str, str] | None,
     ) -> None:
         self.function = function
-        self.name = f"{_module_of(function)}:{function.__qualname__}"
+        self.name = f"{importable_module(function)}:{function.__qualname__}"
         self._signature = signature(function)
         self._store = store
         self._terms = terms._replace(keyed=True)
@@ -119,18 +118,6 @@ class Durable(Generic[P, T]):
             status = Status.INPUT_REQUIRED if suspended.requests else Status.WORKING
             return Outcome(status=status, thread_id=thread_id, requests=suspended.requests)
         return Outcome(status=Status.COMPLETE, thread_id=thread_id, result=result)
-
-
-def _module_of(function: Callable[..., Any]) -> str:
-    """Where the function is; in a program's main module, the name that others would import it by.
-
-    So a thread that was started by `python agent.py` can be gone on with by whoever imports `agent`.
-    """
-    main = sys.modules.get("__main__")
-    if function.__module__ != "__main__" or main is None:
-        return function.__module__
-    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    return spec.name if spec is not None else PurePath(file).stem if file else "__main__"
 
 
 class AwaitableDurable(Durable[P, T]):

@@ -1,0 +1,20 @@
+"""The name under which others would import a class or function."""
+
+import sys
+from pathlib import PurePath
+from typing import Any
+
+MAIN = "__main__"
+
+
+def importable_module(named: Any) -> str:
+    """Where a class or function is; in a program's main module, the name that others would import it by.
+
+    So what was stored by `python agent.py` can be read, and gone on with, by whoever imports `agent`.
+    """
+    module: str = named.__module__
+    main = sys.modules.get(MAIN)
+    if module != MAIN or main is None:
+        return module
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    return spec.name if spec is not None else PurePath(file).stem if file else MAIN
