@@ -97,6 +97,15 @@ async def test_a_thread_that_waits_or_rests_is_cancelled_at_once(world: World) -
     assert not (await world.store.recover(lambda run: None)).resumed
 
 
+async def test_the_question_of_a_cancelled_thread_is_listed_no_more(world: World) -> None:
+    with pytest.raises(holdfast.Suspended):
+        async with world.store.run("t") as run:
+            await run.ask("go on?")
+    assert len(await world.store.requests(status=None)) == 1
+    await world.store.cancel("t")
+    assert len(await world.store.requests(status=None)) == 0
+
+
 async def test_a_cancelled_thread_does_nothing_new(world: World) -> None:
     async with world.store.run("t") as run:
         await run.step("work", lambda: 1)

@@ -147,7 +147,8 @@ class Store(Housekeeping):
         journal, binding = Journal.of(loaded.log.document), loaded.log.binding
         take_in_answers(journal, binding, inbox)
         requests = [journal.request(binding, number) for number in journal.numbers()]
-        return [each for each in requests if status in {None, each.status}]
+        is_over = loaded.seen.head.status in FINISHED
+        return [each for each in requests if status in {None, each.status} and not (is_over and each.status == "open")]
 
     async def answer(
         self, request_id: str, choice: str | None = None, value: Any = None, *, by: str = "", comment: str = ""
