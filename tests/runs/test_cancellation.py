@@ -140,7 +140,7 @@ async def test_a_cancelled_durable_function_is_not_gone_on_with(world: World) ->
     with pytest.raises(holdfast.Suspended):
         await agent.run("t")
     await world.store.cancel("t")
-    for call in (lambda: agent.run("t"), lambda: agent.resume("t"), lambda: agent.start("t")):
+    for call in (agent.run, agent.resume, agent.start):
         with pytest.raises(holdfast.RunCancelled, match="was cancelled"):
-            await call()
+            await call("t")
     assert await is_cancelled(world)

@@ -107,17 +107,13 @@ async def test_other_arguments_or_another_function_are_refused(world: World, end
     @world.durable()
     async def other(number: int) -> None: ...
 
-    with pytest.raises(Exception) if ending != "ends" else _fine():
+    try:
         await agent.run("t", 1)
+    except (holdfast.Suspended, ValueError):
+        assert ending != "ends"
     await refused(world, agent.run("t", 2), holdfast.KeyReused, "other arguments")
     await refused(world, other.run("t", 1), holdfast.KeyReused, "another thread id")
     await refused(world, other.resume("t"), holdfast.KeyReused, "another thread id")
-
-
-def _fine() -> Any:
-    from contextlib import nullcontext
-
-    return nullcontext()
 
 
 async def test_the_same_arguments_may_be_spelled_otherwise(world: World) -> None:
@@ -165,9 +161,9 @@ async def test_a_function_is_of_its_world(world: World) -> None:
 
     async def awaitable() -> None: ...
 
-    with pytest.raises(holdfast.ConfigurationError, match="plain function; holdfast.sync.durable"):
-        holdfast.durable(plain)  # type: ignore[arg-type, call-overload]
-    with pytest.raises(holdfast.ConfigurationError, match="async; holdfast.durable"):
+    with pytest.raises(holdfast.ConfigurationError, match=r"plain function; holdfast\.sync\.durable"):
+        holdfast.durable(plain)  # type: ignore[arg-type]
+    with pytest.raises(holdfast.ConfigurationError, match=r"async; holdfast\.durable"):
         sync.durable(awaitable)
     with pytest.raises(holdfast.ConfigurationError):
         world.durable(lease=0.1)

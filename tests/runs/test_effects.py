@@ -123,7 +123,7 @@ async def test_in_doubt_it_is_sent_again_if_it_takes_the_key(world: World) -> No
 async def test_in_doubt_it_fails_if_it_does_not_take_the_key(world: World) -> None:
     payments = await in_doubt(world)
     for _ in range(2):
-        with pytest.raises(holdfast.StepInDoubt, match="may have had its effect.*idempotency_key="):
+        with pytest.raises(holdfast.StepInDoubt, match=r"may have had its effect.*idempotency_key="):
             async with world.store.run("t") as run:
                 await run.step("pay", payments.pay_blindly, 40, effect=True)
     assert len(payments.sent) == 1
@@ -155,7 +155,7 @@ async def test_in_doubt_a_function_can_find_out(world: World, arrived: bool) -> 
 
 async def test_a_function_that_finds_out_nothing_is_refused(world: World) -> None:
     payments = await in_doubt(world)
-    with pytest.raises(holdfast.ConfigurationError, match="Done.value. or NotDone"):
+    with pytest.raises(holdfast.ConfigurationError, match=r"Done\(value\) or NotDone"):
         async with world.store.run("t") as run:
             await run.step("pay", payments.pay_blindly, 40, effect=True, on_doubt="verify", verify=lambda *_: True)
     assert len(payments.sent) == 1

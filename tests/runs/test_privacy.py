@@ -1,7 +1,6 @@
 """With keys nothing of what a run did, asked or was told can be read in the raw files."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -57,6 +56,6 @@ async def test_nothing_readable_is_left_in_an_encrypted_store(world: World, tmp_
 
 async def test_the_canary_can_be_found(world: World, tmp_path: Path) -> None:
     """The test above can fail."""
-    on_disk: Any = any(tmp_path.iterdir())
+    on_disk = any(tmp_path.iterdir())
     await sing(world.store)
-    assert found_in(tmp_path) is bool(on_disk)
+    assert found_in(tmp_path) is on_disk

@@ -48,7 +48,7 @@ async def test_results_keep_their_exact_types(world: World) -> None:
 
 async def test_the_same_key_with_other_arguments_is_refused(world: World) -> None:
     count = Counted()
-    with pytest.raises(holdfast.KeyReused, match="'look'.*another key"):
+    with pytest.raises(holdfast.KeyReused, match=r"'look'.*another key"):
         async with world.store.run("t") as run:
             await run.step("look", count, "here")
             await run.step("look", count, "there")
@@ -115,7 +115,7 @@ async def test_a_result_that_cannot_be_stored_is_named_and_not_recorded(world: W
 async def test_arguments_that_cannot_be_compared_are_refused_before_the_call(world: World) -> None:
     count = Counted()
     async with world.store.run("t") as run:
-        with pytest.raises(holdfast.UnstorableValue, match="step 'look'.*partial or a lambda"):
+        with pytest.raises(holdfast.UnstorableValue, match=r"step 'look'.*partial or a lambda"):
             await run.step("look", count, object())
     assert count.calls == []
 

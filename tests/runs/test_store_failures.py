@@ -128,7 +128,7 @@ async def test_a_lost_reply_that_cannot_be_found_out_about_is_raised(world: Worl
     with pytest.raises(holdfast.OutcomeUnknown):
         async with store.run("t") as run:
             faulty.plan = Fault(1, "lost reply", SWAPS)
-            faulty.heads = _unavailable  # type: ignore[method-assign]
+            faulty.heads = _unavailable  # type: ignore[assignment, method-assign]
             await run.step("one", list)
 
 
@@ -152,9 +152,9 @@ async def test_a_renewal_that_fails_once_is_made_again(world: World) -> None:
     assert await steps_of(world) == ["one", "two"]
 
 
-async def upkeep(world: World, store: holdfast.Store, what: str, checkpoint: str) -> None:
+async def upkeep(store: holdfast.Store, what: str, run: holdfast.Run) -> None:
     if what == "pin":
-        await store.pin(checkpoint)
+        await store.pin(str(run.checkpoint_id))
     elif what == "prune":
         await store.prune(holdfast.Retention(keep_last=1))
     elif what == "rotate":
@@ -171,14 +171,13 @@ async def test_upkeep_by_another_does_not_end_a_run(world: World, what: str) -> 
     async with store.run("t") as run:
         for name in ("one", "two", "three"):
             await run.step(name, list)
-            assert run.checkpoint_id is not None
-            await upkeep(world, other, what, run.checkpoint_id)
+            await upkeep(other, what, run)
         receipts = [run.record(holdfast.Step(action=str(number))) for number in range(5)]
-        await upkeep(world, other, what, run.checkpoint_id)
+        await upkeep(other, what, run)
         for receipt in receipts:
             await receipt
         await run.complete("result")
-        await upkeep(world, other, what, run.checkpoint_id)
+        await upkeep(other, what, run)
     info = await other.thread("t")
     assert (info.status, info.owner) == ("complete", None)
     latest = await other.latest("t")

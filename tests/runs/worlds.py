@@ -1,8 +1,8 @@
 """Both worlds under one set of tests: what is written once as `async def` is awaited in one, and called in the other.
 
 A scenario uses the names of `holdfast` and awaits everything. In the blocking world each of these calls is one of
-`holdfast.sync`, made when it is awaited, and no event loop runs. Functions that a scenario hands over (of steps, durable
-functions, handlers) become plain ones there.
+`holdfast.sync`, made when it is awaited, and no event loop runs. Functions that a scenario hands over (of steps,
+durable functions, handlers) become plain ones there.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class World:
         """The decorator for durable functions, for an `async def` of the scenario."""
         raise NotImplementedError
 
-    def _open(self, backend: Backend, **options: Any) -> Any:
+    def _open(self, backend: Backend, *, keys: KeyRing | None = None) -> Any:
         raise NotImplementedError
 
 
@@ -122,7 +122,7 @@ class AwaitableWorld(World):
         return list(await asyncio.gather(*branches))
 
     def step(self, **policy: Any) -> Callable[[F], F]:
-        return holdfast.step(**policy)
+        return cast("Callable[[F], F]", holdfast.step(**policy))
 
     def durable(self, **options: Any) -> Callable[[Callable[..., Any]], Any]:
         return holdfast.durable(**{"store": self.store, **options})
