@@ -64,7 +64,7 @@ from holdfast.records.words import Cause, Durability, Phase, Status
 if TYPE_CHECKING:
     from holdfast.runs.api import append, ask, checkpoint, confirm, current, durable, idempotency_key, record, sleep
     from holdfast.runs.decorators import step
-    from holdfast.runs.kinds import FileStore, MemoryStore, PostgresStore, SQLiteStore, open  # noqa: A004  the public name
+    from holdfast.runs.kinds import FileStore, MemoryStore, PostgresStore, RedisStore, S3Store, SQLiteStore, open  # noqa: A004  the public name
     from holdfast.runs.options import Done, NotDone
     from holdfast.runs.run import Receipt, Run
     from holdfast.runs.steps import StepHandle
@@ -79,7 +79,9 @@ _LATER = {
     "NotDone": "holdfast.runs.options",
     "PostgresStore": "holdfast.runs.kinds",
     "Receipt": "holdfast.runs.run",
+    "RedisStore": "holdfast.runs.kinds",
     "Run": "holdfast.runs.run",
+    "S3Store": "holdfast.runs.kinds",
     "SQLiteStore": "holdfast.runs.kinds",
     "StepHandle": "holdfast.runs.steps",
     "Store": "holdfast.runs.store",
@@ -151,6 +153,7 @@ __all__ = [
     "Problem",
     "Receipt",
     "Recovery",
+    "RedisStore",
     "Report",
     "Request",
     "RequestExpired",
@@ -158,6 +161,7 @@ __all__ = [
     "Run",
     "RunCancelled",
     "RunError",
+    "S3Store",
     "SQLiteStore",
     "SecretInState",
     "Stats",

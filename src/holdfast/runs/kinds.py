@@ -15,6 +15,8 @@ from holdfast.stores.sweeper import Sweeper
 
 if TYPE_CHECKING:
     from holdfast.stores.postgres.connections import Source as PostgresSource
+    from holdfast.stores.redis.settings import Source as RedisSource
+    from holdfast.stores.s3.places import Source as BucketSource
 
 
 class OpenedStore(Store):
@@ -123,6 +125,78 @@ class PostgresStore(OpenedStore):
         super().__init__(shared, **options)
 
 
+class RedisStore(OpenedStore):
+    """A store in Redis or Valkey: one server, whichever Sentinel names, or a cluster.
+
+    `source`: a URL (`redis://user:password@host/0`, `rediss://`, `redis+sentinel://host,host/service/0`,
+    `redis+cluster://host,host`), or a client of redis-py, whose settings are copied. `prefix` begins every key.
+    `assume` states the durability of a server that does not let its settings be read. With `replicas` a save is
+    acknowledged when so many have it. With `expire=True` the server itself removes a thread that was not written to for
+    `retention.ttl`; else `prune` does. At most so many `connections` are made to each server; an outage is borne in
+    silence for `patience` seconds.
+    """
+
+    def __init__(
+        self,
+        source: "RedisSource",
+        *,
+        durability: Durability | str | None = None,
+        prefix: str | None = None,
+        assume: Durability | str | None = None,
+        replicas: int | None = None,
+        expire: bool = False,
+        connections: int = 32,
+        patience: float = 10.0,
+        **options: Unpack[Options],
+    ) -> None:
+        given = opening.given(
+            prefix=prefix,
+            assume=assume,
+            replicas=replicas,
+            life=opening.life(options.get("retention"), expire=expire),
+            connections=connections,
+            patience=patience,
+        )
+        shared = opening.redis(source, opening.level_of(durability), inline=False, **given)
+        super().__init__(shared, **options)
+
+
+class S3Store(OpenedStore):
+    """A store in a bucket: of S3 or what speaks like it, Google Cloud Storage (`gs://`) or Azure (`az://`).
+
+    `source`: `s3://bucket/prefix`, perhaps with `?endpoint=…&region=…`, or a store of obstore. Credentials come from
+    the environment (AWS_ACCESS_KEY_ID …). `allow_http` permits an unencrypted endpoint that is not on this machine.
+    `parallel` is how many requests run side by side; an outage is borne in silence for `patience` seconds, and a reply
+    waited for `timeout` seconds.
+    """
+
+    def __init__(
+        self,
+        source: "BucketSource",
+        *,
+        durability: Durability | str | None = None,
+        endpoint: str | None = None,
+        region: str | None = None,
+        allow_http: bool = False,
+        parallel: int = 16,
+        patience: float = 10.0,
+        timeout: float = 30.0,
+        **options: Unpack[Options],
+    ) -> None:
+        shared = opening.bucket(
+            source,
+            opening.level_of(durability),
+            inline=False,
+            endpoint=endpoint,
+            region=region,
+            allow_http=allow_http,
+            parallel=parallel,
+            patience=patience,
+            timeout=timeout,
+        )
+        super().__init__(shared, **options)
+
+
 def open(  # noqa: A001  the public name: holdfast.open
     url: str | os.PathLike[str] | None = None,
     *,
@@ -134,7 +208,7 @@ def open(  # noqa: A001  the public name: holdfast.open
     namespace: str = "",
     inline: bool = True,
 ) -> Store:
-    """Open a store: a path is a SQLite file, or a URL: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql:`.
+    """Open a store: a path is a SQLite file, or a URL: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql:`, `redis:`, `s3:`.
 
     Without a URL the environment's HOLDFAST_STORE is taken, else `holdfast.db`. It connects at the first use.
     `durability`: `durable` (the default; survives power loss) or `process` (survives a killed process). `keys` encrypt

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from importlib import import_module
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from holdfast.codec.keys import KeyRing
 from holdfast.records.arguments import path_text
@@ -18,11 +18,15 @@ from holdfast.stores.memory import MemoryBackend
 
 if TYPE_CHECKING:
     from holdfast.stores.postgres.connections import Source as PostgresSource
+    from holdfast.stores.redis.settings import Source as RedisSource
+    from holdfast.stores.s3.places import Source as BucketSource
 
 DEFAULT_URL = "holdfast.db"
 DEFAULT_SCHEMA = "holdfast"
 VARIABLE = "HOLDFAST_STORE"
-COMING = {"redis": "redis", "rediss": "redis", "s3": "s3"}
+REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+BUCKETS = {"s3", "gs", "az"}
+CLOUD_VARIABLES = ("AWS_", "GOOGLE_", "AZURE_")
 
 
 class Options(TypedDict, total=False):
@@ -41,6 +45,28 @@ class PostgresOptions(TypedDict, total=False):
     prepare_threshold: int | None
     connections: int
     patience: float
+
+
+class RedisOptions(TypedDict, total=False):
+    """The keywords of a Redis store: see `holdfast.RedisStore`."""
+
+    prefix: str
+    assume: Durability | str | None
+    replicas: int
+    life: timedelta | float | None
+    connections: int
+    patience: float
+
+
+class BucketOptions(TypedDict, total=False):
+    """The keywords of a store in a bucket: see `holdfast.S3Store`."""
+
+    endpoint: str | None
+    region: str | None
+    allow_http: bool
+    parallel: int
+    patience: float
+    timeout: float
 
 
 class Shared:
@@ -160,6 +186,38 @@ def _schema_of(url: str) -> tuple[str, str | None]:
     return parts._replace(query=rest).geturl(), schema
 
 
+def bucket(
+    source: "BucketSource", durability: Durability | None, *, inline: bool, **options: Unpack[BucketOptions]
+) -> Shared:
+    """The backend of a bucket's URL; of one of obstore's own objects one that is shared with nobody."""
+    backend = needing("s3", "holdfast.stores.s3").S3Backend
+    identity = None
+    if isinstance(source, str):
+        settings = [item for item in os.environ.items() if item[0].startswith(CLOUD_VARIABLES)]
+        identity = ("bucket", source, durability, tuple(sorted(options.items())), tuple(sorted(settings)))
+    return share(identity, lambda: backend(source, durability, **options), inline=inline)
+
+
+def redis(
+    source: "RedisSource", durability: Durability | None, *, inline: bool, **options: Unpack[RedisOptions]
+) -> Shared:
+    """The Redis backend of a URL; of a client one that is shared with nobody."""
+    backend = needing("redis", "holdfast.stores.redis").RedisBackend(source, durability, **options)
+    return share(("redis", backend.identity) if isinstance(source, str) else None, lambda: backend, inline=inline)
+
+
+def given(**options: Any) -> RedisOptions:
+    """Those that are not None: what is not given may stand in the URL."""
+    return cast("RedisOptions", {name: value for name, value in options.items() if value is not None})
+
+
+def life(retention: Retention | None, *, expire: bool) -> timedelta | float | None:
+    """How long a server keeps a thread that nobody writes to: for ever, unless its expiry was asked for."""
+    if expire and (retention is None or retention.ttl is None):
+        raise ConfigurationError("expire=True needs to know when: retention=Retention(ttl=...)")
+    return retention.ttl if expire and retention is not None else None
+
+
 def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     """The kind of store a URL names, and its place. A plain path is SQLite; without one HOLDFAST_STORE, holdfast.db."""
     text = path_text(url, "url") if url is not None else os.environ.get(VARIABLE) or DEFAULT_URL
@@ -172,13 +230,12 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
         return scheme, _path_of(scheme, rest)
     if scheme in {"postgresql", "postgres"}:
         return "postgres", text
-    if scheme in COMING:
-        raise ConfigurationError(
-            f"{scheme}: stores come with a later version (pip install 'holdfast[{COMING[scheme]}]');"
-            " this one has memory:, file:, sqlite: and postgresql:"
-        )
+    if scheme in BUCKETS:
+        return "s3", text
+    if scheme in REDIS:
+        return "redis", text
     raise ConfigurationError(
-        f"unknown store {text!r}: a path (SQLite), or a URL that begins with memory:, file:, sqlite: or postgresql:"
+        f"unknown store {text!r}: a path (SQLite), or a URL: memory:, file:, sqlite:, postgresql:, redis: or s3:"
     )
 
 
@@ -208,6 +265,10 @@ def resolve(url: str | os.PathLike[str] | None, durability: Durability | str | N
         return memory(level, inline=inline)
     if kind == "postgres":
         return postgres(place, None, level, inline=inline)
+    if kind == "s3":
+        return bucket(place, level, inline=inline)
+    if kind == "redis":
+        return redis(place, level, inline=inline)
     return sqlite(place, level, inline=inline) if kind == "sqlite" else file(place, level, inline=inline)
 
 

@@ -27,6 +27,8 @@ from holdfast.sync.run import Run, RunBlock
 
 if TYPE_CHECKING:
     from holdfast.stores.postgres.connections import Source as PostgresSource
+    from holdfast.stores.redis.settings import Source as RedisSource
+    from holdfast.stores.s3.places import Source as BucketSource
 
 T = TypeVar("T")
 
@@ -341,6 +343,64 @@ class PostgresStore(Store):
             prepare_threshold=prepare_threshold,
             connections=connections,
             patience=patience,
+        )
+        self._store = _blocking(shared, options)
+
+
+class RedisStore(Store):
+    """See `holdfast.RedisStore`."""
+
+    def __init__(
+        self,
+        source: "RedisSource",
+        *,
+        durability: Durability | str | None = None,
+        prefix: str | None = None,
+        assume: Durability | str | None = None,
+        replicas: int | None = None,
+        expire: bool = False,
+        connections: int = 32,
+        patience: float = 10.0,
+        **options: Unpack[Options],
+    ) -> None:
+        given = opening.given(
+            prefix=prefix,
+            assume=assume,
+            replicas=replicas,
+            life=opening.life(options.get("retention"), expire=expire),
+            connections=connections,
+            patience=patience,
+        )
+        shared = opening.redis(source, opening.level_of(durability), inline=False, **given)
+        self._store = _blocking(shared, options)
+
+
+class S3Store(Store):
+    """See `holdfast.S3Store`."""
+
+    def __init__(
+        self,
+        source: "BucketSource",
+        *,
+        durability: Durability | str | None = None,
+        endpoint: str | None = None,
+        region: str | None = None,
+        allow_http: bool = False,
+        parallel: int = 16,
+        patience: float = 10.0,
+        timeout: float = 30.0,
+        **options: Unpack[Options],
+    ) -> None:
+        shared = opening.bucket(
+            source,
+            opening.level_of(durability),
+            inline=False,
+            endpoint=endpoint,
+            region=region,
+            allow_http=allow_http,
+            parallel=parallel,
+            patience=patience,
+            timeout=timeout,
         )
         self._store = _blocking(shared, options)
 

@@ -25,7 +25,7 @@ def check_format(calls: Calls) -> None:
 
 def probe(calls: Calls) -> None:
     """`ConfigurationError` if one of the five calls does not do what `Objects` says."""
-    name = f"probe/{token_hex(16)}"
+    name = f"probe/{token_hex(16)}/object"
     try:
         fault = _fault(calls, name)
     finally:
@@ -51,7 +51,8 @@ def _fault(calls: Calls, name: str) -> str:
         return "replaces an object although its tag has changed"
     if calls.get(name) != (b"third", tag):
         return "does not return what was put last, with its tag"
-    if list(calls.names(name)) != [name] or list(calls.names(name, name)):
+    directory = name.removesuffix("object")
+    if list(calls.names(directory)) != [name] or list(calls.names(directory, name)):
         return "does not list what is there"
     calls.delete(name)
     if calls.get(name) is not None or calls.put_if_match(name, b"fifth", tag) is not None:

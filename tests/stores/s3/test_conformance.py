@@ -1,0 +1,39 @@
+"""S3 keeps every promise of the interface, and every store over it every promise of the API: on two servers."""
+
+from holdfast.stores.backend import Backend
+from holdfast.testing.conformance import BackendConformance, Kit, StoreConformance
+from servers.s3 import MotoServer, S3Server, SeaweedServer, new_prefix, shared
+from stores.s3.scenes import backend_at
+
+
+class InS3(Kit):
+    server: type[S3Server] = SeaweedServer
+
+    def setup_method(self) -> None:
+        super().setup_method()
+        self.prefixes: dict[Backend, str] = {}
+
+    def _made(self, prefix: str) -> Backend:
+        backend = backend_at(prefix, shared(self.server))
+        self.prefixes[backend] = prefix
+        return backend
+
+    def backend(self) -> Backend:
+        return self._made(new_prefix())
+
+    def reopen(self, backend: Backend) -> Backend:
+        return self._made(self.prefixes[backend])
+
+
+class TestS3Backend(InS3, BackendConformance): ...
+
+
+class TestMotoBackend(InS3, BackendConformance):
+    server = MotoServer
+
+
+class TestS3Store(InS3, StoreConformance): ...
+
+
+class TestAwaitableS3Store(InS3, StoreConformance):
+    awaitable = True
