@@ -55,3 +55,11 @@ def test_a_thread_made_anew_has_another_life() -> None:
     store.delete("t")
     store.revive("t")
     assert key_of_first_step(store) != first
+
+
+def test_a_claimed_thread_without_rows_is_shown_as_it_is_listed() -> None:
+    store = blocking_store(MemoryBackend())
+    with store.run("t"):
+        assert store.thread("t") == store.threads().items[0]
+        assert store.thread("t").owner
+    assert store.thread("t").status == "idle"

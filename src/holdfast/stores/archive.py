@@ -295,7 +295,7 @@ class Archive:
         return await self._ports.perform(self._thread_info, thread)
 
     def _thread_info(self, thread: bytes) -> ThreadInfo:
-        return thread_info(self._reader, thread, self._reader.living(thread).head)
+        return thread_info(self._reader, thread, self._reader.listed(thread).head)
 
     # Time travel
 

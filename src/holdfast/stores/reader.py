@@ -49,6 +49,13 @@ class Reader:
         encoded = self.backend.heads([thread])[0]
         return None if encoded is None else Seen(decode_head(thread, encoded), encoded)
 
+    def listed(self, thread: bytes) -> Seen:
+        """The head of a thread that listings show, though it may be claimed only; `NotFound` otherwise."""
+        seen = self.seen(thread)
+        if seen is None or not seen.head.listed_as:
+            raise NotFound(f"there is no thread {thread_id_of(thread)!r}")
+        return seen
+
     def living(self, thread: bytes) -> Seen:
         """The head of a thread that has rows; `NotFound` otherwise."""
         seen = self.seen(thread)
