@@ -1,0 +1,268 @@
+"""The interface of `Backend` over Redis or Valkey. A swap is one script, on one server, in one round trip."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from threading import Lock
+from typing import Any, TypedDict, Unpack
+
+from redis.exceptions import ResponseError
+
+from holdfast.history.tuning import Tuning
+from holdfast.records.arguments import duration_us, whole_number
+from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, OutcomeUnknown, StoreUnavailable
+from holdfast.records.reports import Guarantee
+from holdfast.records.rows import KEEP_ALL, Row, Swap
+from holdfast.records.words import Durability
+from holdfast.stores.backend import Listing
+from holdfast.stores.redis.checking import problems
+from holdfast.stores.redis.durability import SETTINGS, Said, check_server
+from holdfast.stores.redis.errors import translated
+from holdfast.stores.redis.keys import SHARDS, Keys, mark_of, pack_row, pack_words, shard_of, unpack_row
+from holdfast.stores.redis.listing import Filter, page
+from holdfast.stores.redis.scripts import script
+from holdfast.stores.redis.servers import servers_of
+from holdfast.stores.redis.settings import Source, from_client, from_url, options_in
+from holdfast.stores.redis.wire import Request, Wire
+
+FORMAT = 1
+TUNING = Tuning()
+"""A row costs what it costs SQLite, and all blobs of a restore come in one reply."""
+
+
+class Options(TypedDict, total=False):
+    """What a Redis store can be told beside its place: see `holdfast.RedisStore`."""
+
+    prefix: str
+    assume: Durability | str | None
+    replicas: int
+    life: timedelta | float | None
+    connections: int
+    patience: float
+
+
+class RedisBackend:
+    """Threads in Redis or Valkey, given by a URL (stores/redis/settings.py) or a client of redis-py.
+
+    `prefix` begins every key. `assume` states the durability of a server that does not let its settings be read.
+    `replicas`: how many must have a write before it is acknowledged. A thread that was not written to for `life` is
+    removed by the server, as a whole. At most so many `connections` are made to each server; an outage is borne in
+    silence for `patience` seconds.
+    """
+
+    kind = "redis"
+    tuning = TUNING
+    inline = False
+
+    def __init__(self, source: Source, durability: Durability | None = None, **options: Unpack[Options]) -> None:
+        named: dict[str, Any] = {}
+        if isinstance(source, str):
+            source, named = options_in(source)
+        settings = from_url(source) if isinstance(source, str) else from_client(source)
+        named.update(options)
+        self.keys = Keys(named.get("prefix", "holdfast"))
+        self._durability = durability or Durability.DURABLE
+        self._assume = _assumed(named.get("assume"))
+        self._replicas = whole_number(named.get("replicas", 0), "replicas")
+        self._life = _life(named.get("life"))
+        connections = whole_number(named.get("connections", 32), "connections", 1)
+        patience = duration_us(named.get("patience", 10.0), "patience") / 1e6
+        self.wire = Wire(settings, servers_of(settings, self.keys), self._replicas, connections, patience)
+        self.identity = (settings.identity, self._durability, repr(sorted(named.items())))
+        self._swap, self._post = script("swap"), script("post")
+        self._rows, self._index = script("rows"), script("index")
+        self._opening = Lock()
+        self._is_open = False
+        self._is_doubtful = False
+
+    def open(self) -> None:
+        """See `Backend.open`: one round trip to each server, and one for the format."""
+        with self._opening:
+            if not self._is_open:
+                self.guarantee()
+                self._check_format()
+                self._is_open = True
+
+    def _check_format(self) -> None:
+        place = Request(0, (b"SET", self.keys.format, FORMAT, b"NX")), Request(0, (b"GET", self.keys.format))
+        _, found = self.wire.read(place)
+        if found is None or not found.isdigit() or int(found) > FORMAT:
+            raise IncompatibleCheckpoint(
+                f"what is in Redis under {self.keys.prefix!r} is of format {found!r}, which this version of Holdfast"
+                " does not know; upgrade holdfast, or give another prefix"
+            )
+
+    def close(self) -> None:
+        """See `Backend.close`. A client that was given stays open: its connections were never used."""
+        self.wire.close()
+
+    def guarantee(self) -> Guarantee:
+        """The weakest of all servers, read from their settings."""
+        servers = self._asked()
+        levels = [check_server(said, self._durability, self._replicas, self._assume) for said in servers]
+        said = servers[0]
+        details = {
+            "server": self.wire.servers.kind,
+            "version": said.info.get("valkey_version") or said.info.get("redis_version", ""),
+            **(said.settings or {"settings": "not readable; the level is as assumed"}),
+            **({"replicas": f"{self._replicas} before an acknowledgement (WAIT)"} if self._replicas else {}),
+            **({"life": f"{self._life.decode()} ms after the last write"} if self._life else {}),
+        }
+        return Guarantee(level=min(levels, key=list(Durability).index), store=self.kind, details=details)
+
+    def _asked(self) -> list[Said]:
+        """What each server says, found by one of its shards."""
+        self.wire.read([Request(0, (b"PING",))])
+        shards = {self.wire.servers.of_shard(shard): shard for shard in range(SHARDS)}
+        return [self._asked_of(shard) for shard in shards.values()]
+
+    def _asked_of(self, shard: int) -> Said:
+        requests = [Request(shard, (b"INFO",))]
+        requests += [Request(shard, (b"CONFIG", b"GET", name.encode())) for name in SETTINGS]
+        info, *settings = self.wire.attempt(requests, writing=False)
+        self.wire.checked([info], writing=False)
+        return Said(_settings(settings), _info(info))
+
+    def check(self) -> list[str]:
+        """See `Backend.check`: every head against its listings, and the other way round. Scans all keys."""
+        return problems(self.wire, self.keys)
+
+    # Writing
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        """See `Backend.swap`. One round trip for all, or one to each node of a cluster at the same time."""
+        replies = self.wire.attempt([self._request(swap) for swap in swaps], writing=True)
+        if any(isinstance(reply, Exception) for reply in replies):
+            raise self._failure(replies)
+        return [reply == 1 for reply in replies]
+
+    def _request(self, swap: Swap) -> Request:
+        thread, rows = swap.thread, swap.rows
+        shard = shard_of(thread)
+        fields: list[bytes] = [b"h", swap.replacement]
+        if rows:
+            fields += (b"t", b"%d" % max(row.seq for row in rows))
+            for row in rows:
+                fields += (b"r%d" % row.seq, pack_row(row))
+        for blob, data in swap.blobs.items():
+            fields += (b"b" + blob, data)
+        keys = (self.keys.thread(shard, thread), self.keys.posts(shard, thread))
+        arguments = (swap.expected, mark_of(thread, swap.head), self._life, _dropped(swap), *fields)
+        return self._swap.request(shard, keys, arguments)
+
+    def _failure(self, replies: list[Any]) -> Exception:
+        """What to raise for several swaps, of which some failed: what is true of all of them."""
+        failed = [reply for reply in replies if isinstance(reply, Exception)]
+        errors = [translated(reply, writing=True) for reply in failed]
+        self._is_doubtful = self._replicas > 0
+        for error, reply in zip(errors, failed, strict=True):
+            error.__cause__ = reply
+            if not isinstance(error, StoreUnavailable):
+                return error
+        if len(failed) == len(replies):
+            return errors[0]
+        error = OutcomeUnknown(f"of {len(replies)} writes some were made, and some were not: {errors[0]}")
+        error.__cause__ = errors[0]
+        return error
+
+    def post(self, thread: bytes, key: str, value: bytes) -> bool:
+        """See `Backend.post`."""
+        shard = shard_of(thread)
+        keys = (self.keys.thread(shard, thread), self.keys.posts(shard, thread))
+        request = self._post.request(shard, keys, (key.encode(), value, self._life))
+        (is_new,) = self.wire.checked(self.wire.attempt([request], writing=True), writing=True)
+        return bool(is_new)
+
+    # Reading
+
+    def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
+        """See `Backend.heads`."""
+        if self._is_doubtful:
+            self._confirm()
+        return self.wire.read([self._get(thread, b"HGET", b"h") for thread in threads]) if threads else []
+
+    def _confirm(self) -> None:
+        """After a write that too few replicas had: nothing is read as acknowledged until they have caught up."""
+        requests = [Request(shard, (b"SET", self.keys.base(shard) + b"w", 1)) for shard in range(SHARDS)]
+        replies = self.wire.attempt(requests, writing=True)
+        if any(isinstance(reply, Exception) for reply in replies):
+            raise StoreUnavailable("the replicas of Redis have not caught up with a write yet")
+        self._is_doubtful = False
+
+    def rows(self, thread: bytes, seq: int) -> list[Row]:
+        """See `Backend.rows`."""
+        shard = shard_of(thread)
+        request = self._rows.request(shard, (self.keys.thread(shard, thread),), (seq,))
+        (found,) = self.wire.read([request])
+        first = seq - len(found) + 1
+        return [unpack_row(at, data) for at, data in enumerate(found, first) if data is not None]
+
+    def blobs(self, thread: bytes, ids: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """See `Backend.blobs`."""
+        wanted = list(ids)
+        if not wanted:
+            self.wire.check_open()
+            return {}
+        (found,) = self.wire.read([self._get(thread, b"HMGET", *(b"b" + blob for blob in wanted))])
+        return {blob: data for blob, data in zip(wanted, found, strict=True) if data is not None}
+
+    def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
+        """See `Backend.index`."""
+        shard = shard_of(thread)
+        bounds = tuple(b"" if bound is None else b"%d" % bound for bound in (before, limit))
+        (found,) = self.wire.read([self._index.request(shard, (self.keys.thread(shard, thread),), bounds)])
+        return [unpack_row(seq, data)._replace(body=b"") for seq, data in zip(found[::2], found[1::2], strict=True)]
+
+    def inbox(self, thread: bytes) -> dict[str, bytes]:
+        """See `Backend.inbox`."""
+        shard = shard_of(thread)
+        (found,) = self.wire.read([Request(shard, (b"HGETALL", self.keys.posts(shard, thread)))])
+        return dict(sorted((key.decode(), value) for key, value in zip(found[::2], found[1::2], strict=True)))
+
+    def threads(
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
+    ) -> Listing:
+        """See `Backend.threads`: newest created first."""
+        return page(self.wire.read, self.keys, prefix, Filter(statuses, labels), cursor, limit)
+
+    def _get(self, thread: bytes, command: bytes, *fields: bytes) -> Request:
+        shard = shard_of(thread)
+        return Request(shard, (command, self.keys.thread(shard, thread), *fields))
+
+
+def _dropped(swap: Swap) -> bytes:
+    """What a swap takes away, as one value; empty for most."""
+    if swap.drop is KEEP_ALL and not swap.consumed:
+        return b""
+    drop = swap.drop
+    bounds = pack_words(b"%d" % seq for bounds in drop.rows for seq in bounds)
+    posts = pack_words(key.encode() for key in swap.consumed)
+    return pack_words([b"everything" if drop.everything else b"", bounds, pack_words(drop.blobs), posts])
+
+
+def _settings(replies: list[Any]) -> dict[str, str] | None:
+    """The settings, None if the server does not tell all of them."""
+    if any(isinstance(reply, ResponseError) or len(reply) != 2 for reply in replies):
+        return None
+    return {name.decode(): value.decode() for name, value in replies}
+
+
+def _info(text: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in text.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
+
+
+def _assumed(word: Durability | str | None) -> Durability | None:
+    try:
+        return None if word is None else Durability(word)
+    except ValueError:
+        raise ConfigurationError(f"assume={word!r}; levels are {', '.join(Durability)}") from None
+
+
+def _life(life: timedelta | float | None) -> bytes:
+    """How long a thread lives, in milliseconds; empty for ever."""
+    return b"" if life is None else b"%d" % max(1, duration_us(life, "life") // 1000)

@@ -1,0 +1,93 @@
+"""The check of a whole store: every head against its listings, and every listing against the heads."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from holdfast.records.errors import HoldfastError
+from holdfast.records.head import decode_head
+from holdfast.stores.redis.keys import SHARDS, Keys, born, mark_of, shard_of, space_of, words_of
+from holdfast.stores.redis.wire import Request, Wire
+
+CHUNK = 500
+
+
+def problems(wire: Wire, keys: Keys) -> list[str]:
+    """What is wrong, a sentence each. Between its steps others may write: then a thread may be named that is sound."""
+    counted: Counter[bytes] = Counter()
+    found: list[str] = []
+    for threads in _chunks(_scan(wire, keys, b"t")):
+        found += _of_threads(wire, keys, threads, counted)
+    for names in _chunks(_scan(wire, keys, b"i")):
+        sizes = wire.read([Request(_shard_in(name, keys), (b"ZCARD", name)) for name in names])
+        for name, size in zip(names, sizes, strict=True):
+            if size != counted[name]:
+                found.append(f"the listing {name!r} has {size} threads, and {counted[name]} say that they are in it")
+    return found
+
+
+def _of_threads(wire: Wire, keys: Keys, names: list[bytes], counted: Counter[bytes]) -> list[str]:
+    found: list[str] = []
+    kept = wire.read([Request(_shard_in(name, keys), (b"HMGET", name, b"h", b"m")) for name in names])
+    wanted: list[tuple[bytes, bytes, bytes]] = []
+    for name, (encoded, mark) in zip(names, kept, strict=True):
+        thread = _behind_tag(name)
+        try:
+            head = decode_head(thread, encoded or b"")
+        except HoldfastError as error:
+            found.append(str(error))
+            continue
+        if (mark or b"") != mark_of(thread, head):
+            found.append(f"thread {thread!r} is marked otherwise than its head says")
+        shard, member = shard_of(thread), born(head) + thread
+        listings = [keys.listing(shard, space_of(thread), word) for word in words_of(head)]
+        counted.update(listings)
+        wanted += ((thread, listing, member) for listing in listings)
+    requests = [Request(_shard_in(listing, keys), (b"ZSCORE", listing, member)) for _, listing, member in wanted]
+    for (thread, listing, _), score in zip(wanted, wire.read(requests) if requests else [], strict=True):
+        if score is None:
+            found.append(f"thread {thread!r} is missing in the listing {listing!r}")
+    return found
+
+
+def _scan(wire: Wire, keys: Keys, what: bytes) -> Iterator[bytes]:
+    """All keys of one sort, from every server."""
+    wire.read([Request(0, (b"PING",))])
+    shards = {wire.servers.of_shard(shard): shard for shard in range(SHARDS)}
+    pattern = b"".join(b"\\" + byte.encode() if byte in "*?[]\\^-" else byte.encode() for byte in keys.prefix)
+    for shard in shards.values():
+        cursor = b"0"
+        while True:
+            scan = (b"SCAN", cursor, b"MATCH", pattern + b":{*}:" + what + b"*", b"COUNT", CHUNK)
+            ((cursor, names),) = wire.read([Request(shard, scan)])
+            yield from (name for name in names if _is_sort(name, keys, what))
+            if cursor == b"0":
+                break
+
+
+def _is_sort(name: bytes, keys: Keys, what: bytes) -> bool:
+    shard, brace, rest = name[len(keys.prefix.encode()) + 2 :].partition(b"}:")
+    return bool(brace) and shard.isdigit() and int(shard) < SHARDS and rest.startswith(what)
+
+
+def _shard_in(name: bytes, keys: Keys) -> int:
+    return int(name[len(keys.prefix.encode()) + 2 :].partition(b"}")[0])
+
+
+def _behind_tag(name: bytes) -> bytes:
+    return name.partition(b"}:")[2][1:]
+
+
+def _chunks(names: Iterator[bytes]) -> Iterator[list[Any]]:
+    """Each name once, some at a time: a scan may give the same one twice."""
+    seen: set[bytes] = set()
+    chunk: list[bytes] = []
+    for name in names:
+        if name not in seen:
+            seen.add(name)
+            chunk.append(name)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,129 @@
+"""Which server has a shard: the only one, the primary that Sentinel names, or a node of a cluster."""
+
+from threading import Lock
+from typing import Any, Protocol
+
+from redis.crc import key_slot
+from redis.exceptions import RedisError
+
+from holdfast.stores.redis.connections import Connections, Lost, NotSent
+from holdfast.stores.redis.keys import SHARDS, Keys
+from holdfast.stores.redis.settings import Address, Settings
+
+
+class Servers(Protocol):
+    """Where to send commands."""
+
+    kind: str
+
+    def of_shard(self, shard: int) -> Address | None:
+        """The server of a shard; None for the only one there is."""
+        ...
+
+    def refresh(self) -> None:
+        """Ask again: it was said that things have changed. `NotSent` if nobody answers."""
+        ...
+
+
+class OneServer:
+    """The server of the settings."""
+
+    kind = "redis"
+
+    def of_shard(self, shard: int) -> Address | None:
+        """See `Servers.of_shard`."""
+        return None
+
+    def refresh(self) -> None:
+        """Nothing can have changed."""
+
+
+class Sentinels:
+    """The primary of a service. Sentinel is asked at first, and whenever that server fails or is a replica."""
+
+    kind = "redis (Sentinel)"
+
+    def __init__(self, settings: Settings) -> None:
+        from redis.sentinel import Sentinel
+
+        self._service = settings.service
+        timeouts = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
+        self._sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
+            settings.nodes, sentinel_kwargs={**timeouts, **settings.sentinel_options}
+        )
+        self._primary: Address | None = None
+
+    def of_shard(self, shard: int) -> Address | None:
+        """See `Servers.of_shard`."""
+        if self._primary is None:
+            self.refresh()
+        return self._primary
+
+    def refresh(self) -> None:
+        """See `Servers.refresh`."""
+        self._primary = None
+        try:
+            host, port = self._sentinel.discover_master(self._service)
+        except RedisError as error:
+            raise NotSent(f"no sentinel names a primary of {self._service!r}: {error}") from error
+        self._primary = (str(host), int(port))
+
+
+class Cluster:
+    """The nodes of a cluster, by CLUSTER SLOTS."""
+
+    kind = "redis (Cluster)"
+
+    def __init__(self, settings: Settings, keys: Keys) -> None:
+        self._settings = settings
+        self._slots = [key_slot(keys.base(shard)) for shard in range(SHARDS)]
+        self._nodes: list[Address] = list(settings.nodes)
+        self._shards: list[Address] = []
+        self._lock = Lock()
+
+    def of_shard(self, shard: int) -> Address | None:
+        """See `Servers.of_shard`."""
+        if not self._shards:
+            self.refresh()
+        return self._shards[shard]
+
+    def refresh(self) -> None:
+        """See `Servers.refresh`: any node that answers will do."""
+        with self._lock:
+            failures = []
+            for node in dict.fromkeys([*self._nodes, *self._settings.nodes]):
+                try:
+                    self._learn(node)
+                except (NotSent, Lost, RedisError) as error:
+                    failures.append(f"{node[0]}:{node[1]}: {error}")
+                else:
+                    return
+        raise NotSent(f"no node of the cluster tells where its slots are ({'; '.join(failures)})")
+
+    def _learn(self, node: Address) -> None:
+        connections = Connections(lambda: self._settings.make(node), 1)
+        try:
+            (slots,) = connections.receive(connections.send([(b"CLUSTER", b"SLOTS")]), 1)
+        finally:
+            connections.close()
+        if isinstance(slots, RedisError):
+            raise slots
+        ranges = [(first, last, self._reachable(primary, node)) for first, last, primary, *_ in slots]
+        owners = [next((at for first, last, at in ranges if first <= slot <= last), None) for slot in self._slots]
+        if None in owners:
+            raise NotSent("not all of its slots are covered")
+        self._shards = [owner for owner in owners if owner]
+        self._nodes = list(dict.fromkeys(self._shards))
+
+    def _reachable(self, said: list[bytes | int], asked: Address) -> Address:
+        """A node's address as we can reach it. One that does not know its name has that under which it was asked."""
+        host = said[0].decode() if isinstance(said[0], bytes) else ""
+        address = (host if host and host != "?" else asked[0], int(said[1]))
+        return self._settings.remap(address) if self._settings.remap else address
+
+
+def servers_of(settings: Settings, keys: Keys) -> Servers:
+    """The servers that settings lead to."""
+    if settings.service:
+        return Sentinels(settings)
+    return Cluster(settings, keys) if settings.nodes else OneServer()

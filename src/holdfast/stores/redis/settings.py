@@ -1,0 +1,163 @@
+"""Where the servers are and how to connect: read from a URL, or copied from a client that the program brings.
+
+    redis://user:password@host:6379/0                       one server; rediss:// with TLS
+    redis+sentinel://host:26379,host:26379/service/0        whichever server Sentinel says is the primary
+    redis+cluster://host:6379,host:6379                     a cluster, found from any of its nodes
+
+A client's own connections are not used: it would repeat commands whose outcome is unknown. An awaitable one will do as
+well, since only its settings are copied.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from urllib.parse import parse_qsl, unquote, urlencode
+
+from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection, parse_url
+from redis.retry import Retry
+
+from holdfast.records.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import redis
+    import redis.asyncio
+
+COPIED = frozenset({
+    "host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "socket_type",
+    "socket_timeout", "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options",
+})  # fmt: skip
+"""The settings of a connection that are taken over, beside those of TLS."""
+DEFAULTS: dict[str, Any] = {"socket_timeout": 30.0, "socket_connect_timeout": 5.0, "socket_keepalive": True}
+SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+
+Source = Union[str, "redis.Redis", "redis.asyncio.Redis", "redis.RedisCluster", "redis.asyncio.RedisCluster"]
+"""What a store can be opened with."""
+OURS: dict[str, Callable[[str], Any]] = {"prefix": str, "assume": str, "replicas": int}
+"""The options of a store that may stand in its URL."""
+
+Address = tuple[str, int]
+
+
+class Settings(NamedTuple):
+    """One server, if there are no nodes; a cluster's nodes; or sentinels that know where the service is."""
+
+    connection: type[AbstractConnection]
+    options: dict[str, Any]
+    nodes: tuple[Address, ...] = ()
+    service: str = ""
+    sentinel_options: Mapping[str, Any] = MappingProxyType({})
+    remap: Callable[[Address], Address] | None = None
+
+    @property
+    def identity(self) -> object:
+        """Equal for settings that lead to the same place, as the same user."""
+        options = {**self.options, "credential_provider": id(self.options.get("credential_provider"))}
+        return (self.connection, repr(sorted(options.items())), self.nodes, self.service)
+
+    def make(self, address: Address | None = None) -> AbstractConnection:
+        """A connection, not yet connected. Bytes come back as they are, and nothing is ever repeated."""
+        where = {} if address is None else {"host": address[0], "port": address[1]}
+        return self.connection(**{**DEFAULTS, **self.options, **where}, protocol=2, retry=Retry(NoBackoff(), 0))
+
+
+def options_in(url: str) -> tuple[str, dict[str, Any]]:
+    """A URL without the options of the store itself, and these."""
+    place, _, query = url.partition("?")
+    words = parse_qsl(query, keep_blank_values=True)
+    try:
+        ours = {name: OURS[name](value) for name, value in words if name in OURS}
+    except ValueError as error:
+        raise ConfigurationError(f"{_hidden(url)!r} has an option that cannot be read: {error}") from error
+    rest = urlencode([word for word in words if word[0] not in OURS])
+    return f"{place}?{rest}" if rest else place, ours
+
+
+def from_url(url: str) -> Settings:
+    """The settings a URL names."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in SCHEMES or not rest:
+        raise ConfigurationError(f"{_hidden(url)!r} names no Redis: URLs begin with {', '.join(SCHEMES)}, then ://")
+    tls, _, kind = scheme.partition("+")
+    try:
+        return _single(url) if not kind else _several(tls, kind, rest)
+    except ValueError as error:
+        raise ConfigurationError(f"{_hidden(url)!r} is not a URL of Redis: {error}") from error
+
+
+def _single(url: str) -> Settings:
+    options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+    return Settings(options.pop("connection_class", Connection), _copied(options))
+
+
+def _several(tls: str, kind: str, rest: str) -> Settings:
+    place, _, query = rest.partition("?")
+    user, at, place = place.rpartition("@")
+    hosts, _, path = place.partition("/")
+    service, _, db = path.partition("/") if kind == "sentinel" else ("", "", path)
+    words = dict(parse_qsl(query))
+    of_sentinel = {
+        name: words.pop(f"sentinel_{name}") for name in ("username", "password") if f"sentinel_{name}" in words
+    }
+    one = _single(f"{tls}://{user}{at}localhost/{db}?{urlencode(words)}")
+    options = {name: value for name, value in one.options.items() if name not in {"host", "port"}}
+    if kind == "sentinel" and not service:
+        raise ValueError("the name of the service is missing: redis+sentinel://host:26379/service")
+    port = 26379 if kind == "sentinel" else 6379
+    nodes = tuple(_address(host, port) for host in hosts.split(","))
+    return Settings(one.connection, options, nodes, unquote(service), of_sentinel)
+
+
+def _address(text: str, port: int) -> Address:
+    host, colon, number = text.rpartition(":")
+    if not colon or number.endswith("]"):
+        host, number = text, str(port)
+    if not host:
+        raise ValueError("a host is missing")
+    return host.strip("[]"), int(number)
+
+
+def from_client(client: Any) -> Settings:
+    """The settings of a client of redis-py, blocking or awaitable, for one server, Sentinel or a cluster."""
+    if hasattr(client, "nodes_manager"):
+        return _of_cluster(client)
+    pool: Any = getattr(client, "connection_pool", None)
+    if not hasattr(pool, "connection_kwargs"):
+        raise ConfigurationError(f"{client!r} is neither the URL of a Redis nor a client of redis-py")
+    options = _copied(pool.connection_kwargs)
+    connection = _class_of(pool.connection_class.__name__)
+    if not hasattr(pool, "sentinel_manager"):
+        return Settings(connection, options)
+    sentinels = [sentinel.connection_pool.connection_kwargs for sentinel in pool.sentinel_manager.sentinels]
+    nodes = tuple((sentinel["host"], int(sentinel["port"])) for sentinel in sentinels)
+    of_sentinel = {name: sentinels[0][name] for name in ("username", "password") if sentinels[0].get(name)}
+    return Settings(connection, options, nodes, pool.service_name, of_sentinel)
+
+
+def _of_cluster(client: Any) -> Settings:
+    manager = client.nodes_manager
+    given = getattr(manager, "connection_kwargs", None) or getattr(client, "connection_kwargs", {})
+    name = getattr(given.get("connection_class"), "__name__", "SSL" if given.get("ssl") else "")
+    options = {name: value for name, value in _copied(given).items() if name not in {"host", "port", "db"}}
+    nodes = tuple((node.host, int(node.port)) for node in manager.startup_nodes.values())
+    return Settings(_class_of(name), options, nodes, remap=getattr(manager, "address_remap", None))
+
+
+def _class_of(name: str) -> type[AbstractConnection]:
+    if "Unix" in name:
+        return UnixDomainSocketConnection
+    return SSLConnection if "SSL" in name else Connection
+
+
+def _copied(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in options.items()
+        if value is not None and (name in COPIED or name.startswith("ssl_"))
+    }
+
+
+def _hidden(url: str) -> str:
+    """A URL that can be shown: without what stands before the host."""
+    scheme, colon, rest = url.partition("://")
+    return f"{scheme}{colon}{rest.rpartition('@')[2]}"
