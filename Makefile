@@ -9,24 +9,28 @@ BENCH_STAMP := $(BENCH)/.current
 JOBS ?= 2
 CORE := src/holdfast/records/*,src/holdfast/codec/*,src/holdfast/history/*,src/holdfast/stores/*,src/holdfast/runs/*
 
-.PHONY: help strace postgres demo test lint format cover faults soak bench bench-quick clean
+.PHONY: help strace redis postgres demo test lint format cover faults soak bench bench-quick clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
 $(STAMP): pyproject.toml requirements/dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt -e '.[crypto,postgres]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt -e '.[crypto,redis,postgres]'
 	@touch $@
 
 $(BENCH_STAMP): pyproject.toml requirements/bench.txt
 	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
-	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt -e '.[crypto,postgres]'
+	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt -e '.[crypto,redis,postgres]'
 	@touch $@
 
 strace:
 	@command -v strace >/dev/null || { echo "installing strace"; apt-get -qq update && apt-get -qq install -y strace; } \
 		|| { echo "the tests that strike a save at its system calls need strace: install it, then make test"; exit 1; }
+
+redis:
+	@command -v redis-server >/dev/null || { echo "installing redis-server"; apt-get -qq update && apt-get -qq install -y redis-server; } \
+		|| { echo "the tests of the Redis store need redis-server: install it, then make test"; exit 1; }
 
 postgres:
 	@{ ls /usr/lib/postgresql/*/bin/postgres && command -v pgbouncer; } >/dev/null 2>&1 \
@@ -36,10 +40,10 @@ postgres:
 demo: $(STAMP)  ## an agent is killed after its payment went out, and goes on: one refund (holdfast demo crash)
 	@$(BIN)/holdfast demo crash
 
-test: $(STAMP) strace postgres  ## the whole test suite
+test: $(STAMP) strace redis postgres  ## the whole test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-cover: $(STAMP) strace postgres  ## the same under coverage: branches of the core, at least 95 %
+cover: $(STAMP) strace redis postgres  ## the same under coverage: branches of the core, at least 95 %
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist worksteal
 	@$(BIN)/python -m coverage combine --quiet
@@ -55,7 +59,7 @@ format: $(STAMP)  ## put the code into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-faults: $(STAMP) postgres  ## the fault tests, many more rounds
+faults: $(STAMP) redis postgres  ## the fault tests, many more rounds
 	HOLDFAST_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) -m faults --timeout=3600
 
 soak: $(STAMP)  ## many processes on one file for ten minutes

@@ -208,7 +208,7 @@ def open(  # noqa: A001  the public name: holdfast.open
     namespace: str = "",
     inline: bool = True,
 ) -> Store:
-    """Open a store: a path is a SQLite file, or a URL: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql:`, `redis:`, `s3:`.
+    """Open a store: a path (SQLite), or a URL: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql:`, `redis:`, `s3:`.
 
     Without a URL the environment's HOLDFAST_STORE is taken, else `holdfast.db`. It connects at the first use.
     `durability`: `durable` (the default; survives power loss) or `process` (survives a killed process). `keys` encrypt
