@@ -68,7 +68,7 @@ soak: $(STAMP)  ## many processes on one file for ten minutes
 bench: $(BENCH_STAMP)  ## all figures, against the peers and the raw limits, interleaved in one run
 	$(BENCH)/bin/python -m benchmarks --write-results
 
-bench-quick: $(BENCH_STAMP)  ## the same with fewer samples, under two minutes
+bench-quick: $(BENCH_STAMP)  ## the same with fewer samples, in a few minutes
 	$(BENCH)/bin/python -m benchmarks --quick
 
 clean:  ## everything that was made

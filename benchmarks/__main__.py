@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, under two minutes; shows the shape only")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, a few minutes; shows the shape only")
     parser.add_argument("--only", nargs="+", choices=[*WORKLOADS, FIGURES], metavar="PART", help="W1 to W6, figures")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="race the peers as well")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
