@@ -135,11 +135,12 @@ async def test_a_run_is_over_when_its_block_is(world: World) -> None:
         await run.step("late", _never)
 
 
-async def test_a_run_that_did_nothing_leaves_nothing(world: World) -> None:
+async def test_a_run_that_did_nothing_leaves_an_idle_thread_without_a_checkpoint(world: World) -> None:
     async with world.store.run("t"):
         pass
     assert await world.store.latest("t") is None
-    assert not await world.store.threads()
+    assert await status(world) == ("idle", None, None)
+    assert not (await world.store.recover(lambda run: None)).resumed
 
 
 @pytest.mark.parametrize("terms", [{"lease": 0.4}, {"lease": "long"}, {"wait": -1}, {"lease": True}])

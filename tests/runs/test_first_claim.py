@@ -1,6 +1,7 @@
 """The first claim on a thread fixes its life, before any row does: idempotency keys are made of it."""
 
 import os
+from contextvars import copy_context
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_a_claimed_thread_without_rows_is_rotated_too() -> None:
     def store(ring: KeyRing) -> sync.Store:
         return blocking_store(backend, ports=clock.ports(), keys=ring, closes=False)
 
-    run = store(KeyRing({"old": old}, write="old")).run("t").__enter__()
+    run = copy_context().run(store(KeyRing({"old": old}, write="old")).run("t").__enter__)
     first = run.begin_step("first", effect=False).idempotency_key
     store(KeyRing({"old": old, "new": new}, write="new")).rotate()
     clock.advance(60)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from contextvars import copy_context
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
@@ -142,7 +143,8 @@ def can_take(kind: str, directory: Path, owner: str) -> bool:
     place = new_place(kind, directory)
     backend = place.open()
     backend.open()
-    blocking_store(backend, ports=Named(owner), closes=False).run("t").__enter__()
+    left = blocking_store(backend, ports=Named(owner), closes=False).run("t")
+    copy_context().run(left.__enter__)
     try:
         with blocking_store(backend, closes=False).run("t", wait=0):
             return True

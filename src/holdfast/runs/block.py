@@ -239,8 +239,7 @@ class RunBlock:
         return min((moment for moment in (*sleeps, *deadlines) if moment), default=0)
 
     async def _release(self, ledger: Ledger, status: str, wake_at: int = 0) -> None:
-        # A thread without a row is none: its head keeps nothing but the token.
-        pending = ledger.claim.release(status if ledger.claim.log.seq else "", wake_at)
+        pending = ledger.claim.release(status, wake_at)
         await self._tools.ports.settle(pending, ledger.claim.committer)
         ledger.status = status
 
