@@ -13,8 +13,10 @@ from holdfast.records.errors import Finished, RunCancelled
 from holdfast.records.event import EventKind
 from holdfast.records.words import Status
 from holdfast.runs.suspension import Suspension
+from holdfast.stores.backend import Transaction
 from holdfast.stores.claim import CANCEL, FINISHED, Claim, Pending
 from holdfast.stores.events import Events
+from holdfast.stores.within import write_within
 from holdfast.stores.writer import Intent
 
 _ENDS: dict[str, EventKind] = {
@@ -85,6 +87,18 @@ class Ledger:
             for entry in entries:
                 self.journal.add(entry)
         return pending
+
+    async def commit_within(self, ports: Ports, transaction: Transaction, intent: Intent, *entries: AnyEntry) -> None:
+        """Write a row with these entries in a transaction, and commit it. Only then are they taken in."""
+        carried, self._carried = self._carried, []
+        try:
+            await write_within(ports, self.claim, with_entries(intent, (*carried, *entries)), transaction)
+        except BaseException:
+            self._carried = [*carried, *self._carried]
+            raise
+        with self.claim.lock:
+            for entry in entries:
+                self.journal.add(entry)
 
     def carry(self, entry: AnyEntry) -> None:
         """Write this with the next row: not worth one of its own."""

@@ -145,6 +145,7 @@ class Run:
         retry_on: Errors = Exception,
         backoff: Backoff | None = None,
         timeout: timedelta | float | None = None,  # noqa: ASYNC109  the step's, not this call's
+        connection: Any = None,
     ) -> T: ...
 
     @overload
@@ -160,6 +161,7 @@ class Run:
         retry_on: Errors = Exception,
         backoff: Backoff | None = None,
         timeout: timedelta | float | None = None,  # noqa: ASYNC109  the step's, not this call's
+        connection: Any = None,
     ) -> T: ...
 
     async def step(
@@ -174,13 +176,19 @@ class Run:
         retry_on: Errors = Exception,
         backoff: Backoff | None = None,
         timeout: timedelta | float | None = None,  # noqa: ASYNC109  the step's, not this call's
+        connection: Any = None,
     ) -> Any:
         """The result of `function(*args)`, executed once: when the key has a recorded result, that is returned.
 
         `effect=True` notes the intent first and hands over `idempotency_key=` if the function takes it; a step that was
         begun and never ended is then resolved by `on_doubt`: `retry` (with the same key), `verify`, `ask` or `fail`.
         After `retries` further attempts it raises `StepFailed`. The same key with other arguments is `KeyReused`.
+        `connection`, on a PostgreSQL store: one of psycopg's to the same database, in no transaction. The step begins
+        one, in which the function writes (it is handed `connection=` if it takes it) and its result is recorded, and
+        commits it: both are there, or neither.
         """
+        if connection is not None and effect:
+            raise ConfigurationError("a step with connection= needs no effect=True: its effect and its record are one")
         options = StepOptions(
             effect=effect,
             on_doubt=on_doubt,
@@ -193,7 +201,13 @@ class Run:
         name = check_key(key)
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
         call = StepCall(
-            key=name, name=name, fingerprint=fingerprint, function=function, arguments=args, options=options
+            key=name,
+            name=name,
+            fingerprint=fingerprint,
+            function=function,
+            arguments=args,
+            options=options,
+            connection=connection,
         )
         return await perform_step(self, call)
 

@@ -1,6 +1,6 @@
 """Executing a step: once recorded it is never executed again; what was begun and not finished is in doubt."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,14 @@ from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import Done, NotDone, StepOptions
 from holdfast.runs.scope import Frame, Scope, current_frame
+from holdfast.stores.backend import Transacting, Transaction
 from holdfast.stores.writer import Intent
 
 if TYPE_CHECKING:
     from holdfast.runs.run import Run
 
 KEY_NAME = "idempotency_key"
+CONNECTION_NAME = "connection"
 
 
 class StepCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +37,8 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[Any, ...] = ()
     named: Mapping[str, Any] = {}
     options: StepOptions = StepOptions()
+    connection: Any = None
+    """Of the user's, to record the result in one transaction with what the function writes."""
 
 
 class StepHandle(msgspec.Struct, frozen=True):
@@ -52,17 +56,29 @@ class StepHandle(msgspec.Struct, frozen=True):
 
 def takes_key(function: Callable[..., Any]) -> bool:
     """True if a function takes `idempotency_key`, by name or among any keywords."""
+    return any(each.name == KEY_NAME or each.kind is Parameter.VAR_KEYWORD for each in _parameters(function))
+
+
+def takes_connection(function: Callable[..., Any]) -> bool:
+    """True if a function takes `connection` by name."""
+    return any(each.name == CONNECTION_NAME for each in _parameters(function))
+
+
+def _parameters(function: Callable[..., Any]) -> Collection[Parameter]:
     try:
-        parameters = signature(function).parameters.values()
+        return signature(function).parameters.values()
     except (TypeError, ValueError):
-        return False
-    return any(each.name == KEY_NAME or each.kind is Parameter.VAR_KEYWORD for each in parameters)
+        return ()
 
 
 def idempotency_key_of(run: "Run", key: str) -> str:
-    """The same for every attempt at a step, in every process; another in a fork, or in a thread created anew."""
-    incarnation = run.ledger.claim.log.binding.incarnation
-    return sha256(incarnation + key.encode()).hexdigest()[:32]
+    """The same for every attempt at a step, in every process; another once its result was undone by a rollback.
+
+    Also another in a fork, or in a thread created anew.
+    """
+    incarnation, epoch = run.ledger.claim.log.binding.incarnation, run.ledger.journal.epochs.get(key, 0)
+    undone = f"\0{epoch}" if epoch else ""
+    return sha256(incarnation + key.encode() + undone.encode()).hexdigest()[:32]
 
 
 def known_memo(run: "Run", key: str, fingerprint: bytes) -> Memo | None:
@@ -84,17 +100,28 @@ def failure_of(memo: StepError) -> StepFailed:
 
 async def perform_step(run: "Run", call: StepCall) -> Any:
     """The step's result: from the record if there is one, else by executing it, and then recorded."""
-    ledger, ticket = run.ledger, Ticket()
-    ledger.check()
-    while (under_way := ledger.running.setdefault(call.key, ticket)) is not ticket:
-        _check_not_within(call.key)
-        await run.ports.wait(under_way)
-        ledger.check()
+    ticket = await begin_alone(run, call.key)
     try:
         return await _recalled_or_executed(run, call)
     finally:
-        del ledger.running[call.key]
-        ticket.settle(True)
+        end_alone(run, call.key, ticket)
+
+
+async def begin_alone(run: "Run", key: str) -> Ticket:
+    """Wait until no other branch of the run is at this key, and be the one that is, until `end_alone`."""
+    ledger, ticket = run.ledger, Ticket()
+    ledger.check()
+    while (under_way := ledger.running.setdefault(key, ticket)) is not ticket:
+        _check_not_within(key)
+        await run.ports.wait(under_way)
+        ledger.check()
+    return ticket
+
+
+def end_alone(run: "Run", key: str, ticket: Ticket) -> None:
+    """Let the next branch have the key."""
+    del run.ledger.running[key]
+    ticket.settle(True)
 
 
 def _check_not_within(key: str) -> None:
@@ -162,14 +189,28 @@ class _Execution:
                 await self._run.ledger.note(self._run.ports, begun)
             given = {"arguments": self._call.arguments, "named": dict(self._call.named)}
             await self._tell("step_started", given, attempt=self._attempt)
+            transaction = await self._begun()
             try:
                 value = await self._invoke()
-            except Exception as error:
-                if self._is_ours(error):
+            except BaseException as error:
+                if transaction is not None:
+                    await transaction.roll_back(error)
+                if not isinstance(error, Exception) or self._is_ours(error):
                     raise
                 await self._failed(error)
                 continue
-            return await self._record(value)
+            return await self._record(value, transaction)
+
+    async def _begun(self) -> Transaction | None:
+        """The transaction that the function's own writes and its result share, if there is to be one."""
+        if self._call.connection is None:
+            return None
+        backend = self._run.reader.backend
+        if not isinstance(backend, Transacting):
+            raise ConfigurationError(f"connection= is for steps on a PostgreSQL store; this one is {backend.kind}")
+        transaction = backend.transaction(self._call.connection, self._run.ports)
+        await transaction.begin()
+        return transaction
 
     def _is_ours(self, error: Exception) -> bool:
         """True for what says nothing about the step: the run was cancelled, or its claim lost."""
@@ -180,6 +221,8 @@ class _Execution:
         named = dict(call.named)
         if call.options.effect and takes_key(call.function):
             named.setdefault(KEY_NAME, self._key)
+        if call.connection is not None and takes_connection(call.function):
+            named.setdefault(CONNECTION_NAME, call.connection)
         outer = current_frame.get()
         within = (*(outer.within if outer is not None else ()), call.key)
         token = current_frame.set(Frame(self._run, Scope(f"{call.key}/"), self._key, call.options.effect, within))
@@ -213,12 +256,21 @@ class _Execution:
             await self._run.ports.sleep(remaining)
         self._run.ledger.check()
 
-    async def _record(self, value: Any) -> Any:
+    async def _record(self, value: Any, transaction: Transaction | None = None) -> Any:
         call, ports = self._call, self._run.ports
-        encoded = encode(value, path=f"result of step {call.name!r}")
-        now = ports.now()
-        memo = StepDone(call.key, call.fingerprint, call.name, encoded, now, max(now - self._started_at, 0))
-        await self._run.ledger.commit(ports, Intent(cause="event", metadata=packed_metadata({"step": call.key})), memo)
+        try:
+            encoded = encode(value, path=f"result of step {call.name!r}")
+            now = ports.now()
+            memo = StepDone(call.key, call.fingerprint, call.name, encoded, now, max(now - self._started_at, 0))
+            intent = Intent(cause="event", metadata=packed_metadata({"step": call.key}))
+            if transaction is None:
+                await self._run.ledger.commit(ports, intent, memo)
+            else:
+                await self._run.ledger.commit_within(ports, transaction, intent, memo)
+        except BaseException as error:
+            if transaction is not None:
+                await transaction.roll_back(error)
+            raise
         await self._tell("step_done", {"result": value}, attempt=self._attempt, seconds=memo.took / 1e6)
         return value
 

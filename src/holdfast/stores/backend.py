@@ -10,9 +10,10 @@ raises: `StoreUnavailable` if certainly nothing was written, `OutcomeUnknown` if
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from holdfast.history.tuning import Tuning
+from holdfast.ports import Ports
 from holdfast.records.head import Head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
@@ -108,6 +109,35 @@ class Backend(Protocol):
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:
         """The messages left for a thread, in the order of their keys."""
+        ...
+
+
+class Transaction(Protocol):
+    """A transaction on a connection of the user's."""
+
+    async def begin(self) -> None:
+        """Begin it. `ConfigurationError` if the connection does not lead to this store, or is in a transaction."""
+        ...
+
+    async def swap(self, swap: Swap) -> bool:
+        """Make one swap in it; False if it was refused."""
+        ...
+
+    async def commit(self) -> None:
+        """Commit. `OutcomeUnknown` if the reply was lost; any other error says that it was rolled back."""
+        ...
+
+    async def roll_back(self, error: BaseException) -> None:
+        """Undo everything, because of this error. Raises nothing of its own."""
+        ...
+
+
+@runtime_checkable
+class Transacting(Protocol):
+    """What a backend offers besides if a swap can be part of a transaction of the user's."""
+
+    def transaction(self, connection: object, ports: Ports) -> Transaction:
+        """A transaction on that connection, not yet begun."""
         ...
 
 

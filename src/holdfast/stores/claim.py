@@ -49,6 +49,16 @@ class Pending(Ticket):
         """True if it is made again anyway: then a store that could not take it is no reason to give up the claim."""
 
 
+class Gate(Ticket):
+    """Keeps writes back while one before them is held; settled when they may pass."""
+
+    __slots__ = ("kept_back",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept_back: list[tuple[Ticket, Swap]] = []
+
+
 class Claim:
     """One process's claim on one thread. Threads of that process may share it."""
 
@@ -73,6 +83,7 @@ class Claim:
         self.lock = RLock()
         """Held while a write is made and queued; hold it for what must be in step with the order of writes."""
         self._unsettled: dict[Pending, None] = {}
+        self.gate: Gate | None = None
 
     @property
     def log(self) -> Log:
@@ -96,16 +107,22 @@ class Claim:
     def submit(self, intent: Intent) -> Pending:
         """Queue a write."""
         intent.token, intent.lease = self.token, self.lease
-        return self._send(lambda: self._proposed(intent))
+        return self._send(lambda: self._proposed(intent, self._submit))
 
     def amend(self, change: Callable[[Head], Head], *, repeats: bool = False) -> Pending:
         """Queue a change of the head alone."""
-        return self._send(lambda: self.writer.amend(change, self.committer.submit), repeats=repeats)
+        return self._send(lambda: self.writer.amend(change, self._submit), repeats=repeats)
 
-    def _proposed(self, intent: Intent) -> Proposal:
-        proposal = self.writer.propose(intent, self._ports.now(), self.committer.submit)
+    def _proposed(self, intent: Intent, submit: Callable[[Ticket, Swap], None]) -> Proposal:
+        proposal = self.writer.propose(intent, self._ports.now(), submit)
         assert isinstance(proposal, Proposal)  # noqa: S101  a run's writes carry no idempotency key
         return proposal
+
+    def _submit(self, ticket: Ticket, swap: Swap) -> None:
+        if self.gate is None:
+            self.committer.submit(ticket, swap)
+        else:
+            self.gate.kept_back.append((ticket, swap))
 
     def _send(self, propose: Callable[[], Proposal], *, repeats: bool = False) -> Pending:
         self.check()
@@ -116,6 +133,52 @@ class Claim:
             pending = Pending(propose, repeats=repeats)
             self._propose(pending)
             return pending
+
+    def hold(self, intent: Intent) -> Pending | None:
+        """Make a write that somebody else sends, and keep back all that comes after it until `pass_on`.
+
+        None while other writes are under way: it could only be refused.
+        """
+        intent.token, intent.lease = self.token, self.lease
+        with self.lock:
+            self.check()
+            if self._unsettled or self.gate is not None:
+                return None
+            pending = Pending(lambda: self._proposed(intent, _not_at_all), repeats=True)
+            self._propose(pending)
+            self.gate = Gate()
+            return pending
+
+    def pass_on(self) -> None:
+        """Send what was kept back."""
+        with self.lock:
+            gate, self.gate = self.gate, None
+            assert gate is not None  # noqa: S101  there is a write that is held
+            for ticket, swap in gate.kept_back:
+                self.committer.submit(ticket, swap)
+        self.committer.wake()
+        gate.settle(True)
+
+    def unsettled(self) -> list[Pending]:
+        """The writes that are under way."""
+        with self.lock:
+            return list(self._unsettled)
+
+    def find_out(self, pending: Pending, doubt: OutcomeUnknown) -> None:
+        """The reply to a held write was lost: it is in the head, or nothing can be written under this claim. Blocking.
+
+        It may still arrive, so that to write on without it would be wrong. The next claim has to wait for its end.
+        """
+        with self.lock:
+            try:
+                seen = self._reader.seen(self.thread) or NO_HEAD
+            except StoreError:
+                seen = NO_HEAD
+            proposal = pending.proposal
+            if proposal is not None and _standing(proposal.seen.head) == _standing(seen.head):
+                proposal.settle(True)
+            else:
+                self._break(doubt)
 
     def _propose(self, pending: Pending) -> None:
         proposal = pending.proposal = pending.propose()
@@ -188,6 +251,8 @@ class Claim:
         for pending in waiting[:landed]:
             self._finish(pending)
         self._unsettled = {}
+        if self.gate is not None:
+            self.gate.kept_back.clear()
         try:
             for pending in waiting[landed:]:
                 self._propose(pending)
@@ -201,7 +266,7 @@ class Claim:
     def tend(self, now: int) -> None:
         """Renew the lease when a third of it is gone, and look whether somebody wants the run to end. Blocking."""
         self.hears_cancel()
-        if self.writer.seen.head.expires_at - now < self.lease * 2 // 3:
+        if self.gate is None and self.writer.seen.head.expires_at - now < self.lease * 2 // 3:
             pending = self.amend(self._renewed, repeats=True)
             self.committer.drive(pending)
             pending.result()
@@ -222,6 +287,10 @@ class Claim:
         """Give the lease back though writing failed, if the head is still ours. Blocking."""
         if self._ports.process() == self._process:
             _give_back(self._reader, self.thread, self.token, self.owner, self._ports.now())
+
+
+def _not_at_all(ticket: Ticket, swap: Swap) -> None:
+    """Where a held write is sent to: whoever holds it does that."""
 
 
 def _standing(head: Head) -> tuple[object, ...]:

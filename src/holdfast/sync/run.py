@@ -100,6 +100,7 @@ class Run:
         retry_on: Errors = Exception,
         backoff: Backoff | None = None,
         timeout: timedelta | float | None = None,
+        connection: Any = None,
     ) -> T:
         """See `holdfast.Run.step`."""
         return run_blocking(
@@ -114,6 +115,7 @@ class Run:
                 retry_on=retry_on,
                 backoff=backoff,
                 timeout=timeout,
+                connection=connection,
             )
         )
 

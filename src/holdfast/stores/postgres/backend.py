@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from threading import Lock
 
 from holdfast.history.tuning import Tuning
-from holdfast.ports import reset_after_fork
+from holdfast.ports import Ports, reset_after_fork
 from holdfast.records.errors import Corrupt, StoreError
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
@@ -20,6 +20,7 @@ from holdfast.stores.postgres.durability import Settings
 from holdfast.stores.postgres.listing import LAST, check_columns, listing_query
 from holdfast.stores.postgres.schema import migrate, quoted, statements_in
 from holdfast.stores.postgres.statements import Found, Statements
+from holdfast.stores.postgres.transaction import PostgresTransaction
 
 LAST_SEQ = (1 << 31) - 1
 PATIENCE_SECONDS = 10.0
@@ -108,6 +109,10 @@ class PostgresBackend:
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""
         return bool(self._statements.write(self._sql["insert_post"], key_of(thread), name_of(key), value))
+
+    def transaction(self, connection: object, ports: Ports) -> PostgresTransaction:
+        """See `Transacting.transaction`."""
+        return PostgresTransaction(ports, connection, self._sql, self._id, demanded=self._demanded)
 
     # Reading
 

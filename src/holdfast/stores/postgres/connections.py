@@ -69,6 +69,7 @@ class OwnConnections:
         self.conninfo = conninfo
         self._options = options
         self._limit = limit
+        self._is_closed = False
         self._inherited: list[Connection] = []
         self._idle: list[Connection] = []
         self._free = BoundedSemaphore(limit)
@@ -100,9 +101,12 @@ class OwnConnections:
         if not connection.closed:
             self._idle.append(connection)
         self._free.release()
+        if self._is_closed:
+            self.close()
 
     def close(self) -> None:
-        """See `Connections.close`."""
+        """See `Connections.close`; those that are out are closed when they come back."""
+        self._is_closed = True
         while self._idle:
             self._idle.pop().close()
 

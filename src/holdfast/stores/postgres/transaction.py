@@ -1,0 +1,106 @@
+"""A swap within a transaction of the user's, on a psycopg connection of either world."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import AsyncRawCursor, RawCursor
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from holdfast.ports import Ports
+from holdfast.records.errors import ConfigurationError, OutcomeUnknown
+from holdfast.records.rows import Swap
+from holdfast.stores.postgres.arrays import call_for
+from holdfast.stores.postgres.errors import is_lost, translated
+
+AnyConnection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+
+
+class PostgresTransaction:
+    """See `Transaction`. It is begun, and committed or rolled back, here; within it the user only executes."""
+
+    def __init__(self, ports: Ports, connection: object, sql: dict[str, str], store: bytes, *, demanded: bool) -> None:
+        if not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
+            raise ConfigurationError(f"connection= takes a psycopg connection, not {type(connection).__name__}")
+        self._ports = ports
+        self._connection: AnyConnection = connection
+        self._sql = sql
+        self._store = store
+        self._demanded = demanded
+        self._block = connection.transaction()
+        self._is_open = False
+
+    async def begin(self) -> None:
+        """See `Transaction.begin`."""
+        if self._connection.info.transaction_status != TransactionStatus.IDLE:
+            raise ConfigurationError(
+                "the connection given to this step is in a transaction, or broken; commit first: the step begins and"
+                " commits one of its own"
+            )
+        try:
+            await self._enter()
+            leads_here = await self._leads_here()
+        except psycopg.Error as error:
+            await self.roll_back(error)
+            raise translated(error) from error
+        if not leads_here:
+            refusal = ConfigurationError("the connection given to this step leads to another database than its store")
+            await self.roll_back(refusal)
+            raise refusal
+
+    async def _enter(self) -> None:
+        block: Any = self._block
+        await self._call(getattr(block, "__aenter__", None) or block.__enter__)
+        self._is_open = True
+
+    async def _leads_here(self) -> bool:
+        try:
+            return bool(await self._execute(self._sql["is_store"], self._store))
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return False
+
+    async def swap(self, swap: Swap) -> bool:
+        """See `Transaction.swap`."""
+        name, parameters = call_for([swap], demanded=self._demanded)
+        try:
+            outcome = (await self._execute(self._sql[name], *parameters))[0][0]
+        except psycopg.Error as error:
+            raise translated(error) from error
+        return bool(outcome if name == "swap_row" else outcome[0])
+
+    async def commit(self) -> None:
+        """See `Transaction.commit`."""
+        try:
+            await self._leave(None)
+        except psycopg.Error as error:
+            if is_lost(self._connection, error):
+                raise OutcomeUnknown(f"the connection was lost while the step was committed: {error}") from error
+            raise
+
+    async def roll_back(self, error: BaseException) -> None:
+        """See `Transaction.roll_back`: with the connection everything is lost anyway."""
+        with suppress(psycopg.Error):
+            await self._leave(error)
+
+    async def _leave(self, error: BaseException | None) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        block: Any = self._block
+        leave = getattr(block, "__aexit__", None) or block.__exit__
+        await self._call(leave, type(error) if error else None, error, None)
+
+    async def _execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        cursor: Any
+        if isinstance(self._connection, psycopg.Connection):
+            cursor = RawCursor(self._connection, row_factory=tuple_row)
+        else:
+            cursor = AsyncRawCursor(self._connection, row_factory=tuple_row)
+        await self._ports.invoke(cursor.execute, (sql, parameters), {"prepare": False, "binary": True}, None)
+        found: list[tuple[Any, ...]] = await self._call(cursor.fetchall)
+        return found
+
+    async def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await self._ports.invoke(function, arguments, {}, None)
