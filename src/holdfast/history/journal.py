@@ -13,11 +13,13 @@ import msgspec
 from holdfast.codec import decode, encode
 from holdfast.history.binding import Binding
 from holdfast.history.cells import Document, Path
+from holdfast.history.turns import Turns, error_of
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import Corrupt, NotFound
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.records.times import from_microseconds
+from holdfast.records.turn import PICODOLLARS, UsageSnapshot
 
 JOURNAL: Path = ("journal",)
 NOTHING = encode(None)
@@ -148,10 +150,60 @@ class Ended(Entry, frozen=True, tag="end"):
     at: int
 
 
+class Turned(Entry, frozen=True, tag="turn"):
+    """A turn of a session came to its end. One with a key and a value is never executed again."""
+
+    key: str
+    """Empty if it has none."""
+    fingerprint: bytes
+    """Of what the caller says the turn is about; empty if nothing was said."""
+    value: bytes
+    """What it returned, or of a stream the list of its chunks; empty if it failed."""
+    role: str
+    phase: str
+    model: str
+    usage: tuple[int, int, int, int, int]
+    """Tokens: input, output, read from a cache, written to one; then tool calls."""
+    cost: int | None
+    """In picodollars; None if the model has no price."""
+    at: int
+    took: int
+    type: str = ""
+    message: str = ""
+    failed: tuple[str, ...] = ()
+    """The steps within it whose errors ended it; when it comes again they are executed again."""
+
+
+class HandedOver(Entry, frozen=True, tag="hand"):
+    """A session went into other hands."""
+
+    key: str
+    role: str
+    phase: str
+    at: int
+
+
 class Traced(Entry, frozen=True, tag="trace"):
     """The trace that a run belonged to, as a W3C `traceparent`: the next run is linked to it."""
 
     context: str
+
+
+class Noted(Entry, frozen=True, tag="note"):
+    """What a runtime keeps about its work (a failure, usage, a turn): of which kind, and its content as an encoding."""
+
+    kind: str
+    content: bytes
+    at: int
+
+
+class RolledBack(Entry, frozen=True, tag="rollback"):
+    """The thread is again as it was when its journal had `length` entries; what was noted and answered stays known."""
+
+    length: int
+    target: int
+    """The checkpoint whose state this is; 0 for the beginning."""
+    at: int
 
 
 class Forked(Entry, frozen=True, tag="fork"):
@@ -173,10 +225,15 @@ AnyEntry: TypeAlias = (
     | Slept
     | Retaken
     | Ended
+    | Turned
+    | HandedOver
     | Traced
+    | Noted
+    | RolledBack
     | Forked
 )
 Memo: TypeAlias = Begun | Attempted | StepDone | StepError
+Shown: TypeAlias = StepDone | StepError | Recorded | Turned | HandedOver
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[AnyEntry]).decode
@@ -213,8 +270,14 @@ class Journal:
         """The trace of the run before, if it had one."""
         self.attempts = 0
         """How often a recovery took the thread over since a run last got anywhere."""
+        self.notes: list[Noted] = []
+        self.rollbacks: list[RolledBack] = []
+        self.epochs: dict[str, int] = {}
+        """How often the result of a step was undone, by its key."""
+        self._entries: list[AnyEntry] = []
         self._asked: dict[str, int] = {}
-        self._shown: list[StepDone | StepError | Recorded] = []
+        self.turns = Turns()
+        self._shown: list[Shown] = []
         for entry in entries:
             self.add(entry)
 
@@ -223,9 +286,10 @@ class Journal:
         """The journal of a document."""
         return cls(read_entries(document))
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: AnyEntry) -> None:
         """Take in one more entry."""
         self._handlers[type(entry)](self, entry)
+        self._entries.append(entry)
 
     def _remember(self, entry: Memo) -> None:
         before = self.memos.get(entry.key)
@@ -243,7 +307,7 @@ class Journal:
         for key in failed:
             self.memos.pop(key, None)
 
-    def _show(self, entry: StepDone | StepError | Recorded) -> None:
+    def _show(self, entry: Shown) -> None:
         self.attempts = 0
         self._shown.append(entry)
         if isinstance(entry, Recorded) and entry.key:
@@ -274,12 +338,43 @@ class Journal:
         self.ended = entry
         self._forget(entry.failed)
 
+    def _turn(self, entry: Turned) -> None:
+        before = self.turns.done.get(entry.key)
+        self.turns.add(entry)
+        self._forget(entry.failed)
+        if before is None:
+            self._show(entry)
+        else:
+            self._shown[self._shown.index(before)] = entry
+
+    def _hand_over(self, entry: HandedOver) -> None:
+        self.turns.hand_over(entry)
+        self.marks.add(entry.key)
+        self._show(entry)
+
     def _trace(self, entry: Traced) -> None:
         self.trace = entry.context
+
+    def _note(self, entry: Noted) -> None:
+        self.notes.append(entry)
+        self.attempts = 0
+
+    def _roll_back(self, entry: RolledBack) -> None:
+        """What came after is undone. But a step in doubt stays so: nobody knows whether there is anything to undo."""
+        then = Journal(self._entries[: entry.length])
+        for key, memo in self.memos.items():
+            if isinstance(memo, StepDone) and then.memos.get(key) is not memo:
+                self.epochs[key] = self.epochs.get(key, 0) + 1
+        doubts = {key: memo for key, memo in self.memos.items() if isinstance(memo, Begun)}
+        self.memos = {key: memo for key, memo in then.memos.items() if not isinstance(memo, Begun)} | doubts
+        self.marks, self.timers, self._asked, self._shown = then.marks, then.timers, then._asked, then._shown
+        self.rollbacks.append(entry)
+        self.attempts = 0
 
     def _fork(self, _entry: Forked) -> None:
         """What was in doubt or open there is not ours: here the step is yet to be executed, and the question asked."""
         self.ended = None
+        self.notes, self.rollbacks = [], []
         self.attempts = 0
         self.memos = {key: memo for key, memo in self.memos.items() if isinstance(memo, StepDone | StepError)}
         self._asked = {key: number for key, number in self._asked.items() if number in self.answers}
@@ -297,7 +392,11 @@ class Journal:
         Slept: _sleep,
         Retaken: _retake,
         Ended: _end,
+        Turned: _turn,
+        HandedOver: _hand_over,
         Traced: _trace,
+        Noted: _note,
+        RolledBack: _roll_back,
         Forked: _fork,
     }
 
@@ -325,19 +424,25 @@ class Journal:
         return tuple(map(str, sorted(numbers)))
 
     @property
+    def length(self) -> int:
+        """How many entries it has."""
+        return len(self._entries)
+
+    @property
     def is_used(self) -> bool:
         """True if there is any entry that matters to whoever goes on."""
-        return bool(self.memos or self.marks or self.requests or self.timers or self.started or self._shown)
+        return bool(self.memos or self.marks or self.requests or self.timers or self.started or self._shown or self.notes)
 
     @property
     def done_count(self) -> int:
-        """How many steps have a result."""
-        return sum(isinstance(memo, StepDone) for memo in self.memos.values())
+        """How many steps and turns have a result."""
+        return len(self.turns.done) + sum(isinstance(memo, StepDone) for memo in self.memos.values())
 
     @property
     def microseconds_done(self) -> int:
-        """How long the finished steps took."""
-        return sum(memo.took for memo in self.memos.values() if isinstance(memo, StepDone))
+        """How long the finished steps and turns took."""
+        turns = sum(turn.took for turn in self.turns.done.values())
+        return turns + sum(memo.took for memo in self.memos.values() if isinstance(memo, StepDone))
 
     def steps(self) -> list[Step]:
         """What was recorded, as users see it."""
@@ -375,7 +480,11 @@ def answer_of(entry: Answered) -> Answer:
     )
 
 
-def _step(index: int, entry: StepDone | StepError | Recorded) -> Step:
+def _step(index: int, entry: Shown) -> Step:
+    if isinstance(entry, Turned):
+        return _turn_step(index, entry)
+    if isinstance(entry, HandedOver):
+        return Step(index=index, action="hand_over", metadata={"role": entry.role, "phase": entry.phase})
     if isinstance(entry, Recorded):
         return Step(**{**decode(entry.fields), "index": index})
     if isinstance(entry, StepError):
@@ -384,14 +493,39 @@ def _step(index: int, entry: StepDone | StepError | Recorded) -> Step:
     return Step(index=index, action=entry.name, tool_output=decode(entry.value), metadata=details, idempotent=True)
 
 
+def _turn_step(index: int, entry: Turned) -> Step:
+    usage = msgspec.structs.asdict(UsageSnapshot(*entry.usage))
+    details = {
+        "key": entry.key,
+        "model": entry.model,
+        "role": entry.role,
+        "phase": entry.phase,
+        "usage": {name: count for name, count in usage.items() if count},
+        "cost_usd": None if entry.cost is None else entry.cost / PICODOLLARS,
+        "seconds": entry.took / 1e6,
+    }
+    return Step(
+        index=index,
+        action="turn",
+        llm_output=decode(entry.value) if entry.value else None,
+        error=error_of(entry),
+        metadata={name: value for name, value in details.items() if value not in ("", None, {})},
+        idempotent=bool(entry.key),
+    )
+
+
 def forked(journal: Journal, origin: str, results: Mapping[str, Any], now: int) -> list[Entry]:
     """What a fork adds to the journal it begins with: where it comes from, and results in place of recorded ones."""
     if not results and not journal.is_used:
         return []
     entries: list[Entry] = [Forked(origin)]
     for name, value in results.items():
-        memo = _recorded(journal, name, origin)
         encoded = encode(value, path=f"results[{name!r}]")
+        turn = journal.turns.done.get(name)
+        if turn is not None:
+            entries.append(msgspec.structs.replace(turn, value=encoded, at=now, took=0))
+            continue
+        memo = _recorded(journal, name, origin)
         entries.append(StepDone(memo.key, memo.fingerprint, memo.name, encoded, now, 0))
     return entries
 
