@@ -103,24 +103,40 @@ def replaying_peers() -> list[Program]:
     ]
 
 
-@cache
-def replayed(count: int, rounds: int, scratch: Path, *, peers: bool) -> list[Program]:
-    """All that replay, resumed; once for W4 and W6 together."""
-    programs = [
-        *holdfast_programs("holdfast_durable.py", "durable function"),
-        *(replaying_peers() if peers else []),
+def reading_programs(*, peers: bool) -> list[Program]:
+    """Those that read a state and go on from there, and the raw limit."""
+    return [
+        *holdfast_programs("holdfast_run.py", "run"),
+        *([Program("langgraph graph, SQLite", POWER_LOSS, "peer", "langgraph_graph.py")] if peers else []),
+        Program("raw SQLite FULL", POWER_LOSS, "raw", "bare.py"),
     ]
-    return resumed(programs, count, rounds, scratch)
 
 
-def resumed(programs: list[Program], count: int, rounds: int, scratch: Path) -> list[Program]:
-    """Prepare each, then resume them in turn; the first round is not counted, it finds no bytecode and a cold disk."""
-    places = [scratch / f"program-{number}" for number in range(len(programs))]
-    for program, place in zip(programs, places, strict=True):
+def replaying_programs(*, peers: bool) -> list[Program]:
+    """Those whose function runs again, and whose recorded steps return."""
+    ours = holdfast_programs("holdfast_durable.py", "durable function")
+    return [*ours, *(replaying_peers() if peers else [])]
+
+
+@cache
+def resumed_together(count: int, rounds: int, scratch: Path, *, peers: bool) -> tuple[list[Program], list[Program]]:
+    """Those that read and those that replay, in one race: once for W4 and W6."""
+    reading, replaying = reading_programs(peers=peers), replaying_programs(peers=peers)
+    resume_in_turn([*reading, *replaying], count, rounds, scratch)
+    return reading, replaying
+
+
+def resume_in_turn(programs: list[Program], count: int, rounds: int, scratch: Path) -> None:
+    """Prepare each, then resume them in turn, each round begun by another.
+
+    The first round is not counted: it finds no bytecode and a cold disk.
+    """
+    lanes = [(program, scratch / f"program-{number}") for number, program in enumerate(programs)]
+    for program, place in lanes:
         program.prepare(place, count)
     for turn in range(rounds + 1):
-        for program, place in zip(programs, places, strict=True):
+        first = turn % len(lanes)
+        for program, place in lanes[first:] + lanes[:first]:
             program.resume(place, count)
             if turn == 0:
                 program.cold, program.warm, program.body = [], [], []
-    return programs

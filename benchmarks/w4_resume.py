@@ -5,9 +5,8 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from benchmarks.contender import POWER_LOSS
 from benchmarks.result import Table, row_of
-from benchmarks.resuming import Program, holdfast_programs, replayed, resumed
+from benchmarks.resuming import Program, resumed_together
 from benchmarks.scale import Scale
 
 CHECKPOINT_COUNT = 1_000
@@ -17,12 +16,9 @@ OPENING = "of it in the call, p50 ms"
 
 
 def measure(scale: Scale, scratch: Path, *, peers: bool) -> Table:
-    programs = [*holdfast_programs("holdfast_run.py", "run"), Program("raw SQLite FULL", POWER_LOSS, "raw", "bare.py")]
-    if peers:
-        programs.append(Program("langgraph graph, SQLite", POWER_LOSS, "peer", "langgraph_graph.py"))
-    rounds = scale.resume_rounds
-    programs = resumed(programs, CHECKPOINT_COUNT, rounds, scratch)
-    programs += replayed(CHECKPOINT_COUNT, rounds, scratch.parent / "replayed", peers=peers)
+    place = scratch.parent / "resumed"
+    reading, replaying = resumed_together(CHECKPOINT_COUNT, scale.resume_rounds, place, peers=peers)
+    programs = [*reading, *replaying]
     rows = [row_of(program, _cells(program), program.failure) for program in programs]
     description = f"new process to the first new step of a thread of {CHECKPOINT_COUNT:,} checkpoints"
     return Table("W4", description, [MEDIAN, LEAST, OPENING], rows)

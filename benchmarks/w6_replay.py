@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 
 from benchmarks.result import Table, row_of
-from benchmarks.resuming import Program, replayed
+from benchmarks.resuming import Program, replaying_programs, resume_in_turn, resumed_together
 from benchmarks.scale import Scale
 
 STEP_COUNT = 1_000
@@ -17,12 +17,14 @@ COLUMNS = [TOTAL, PER_STEP]
 
 
 def measure(scale: Scale, scratch: Path, *, peers: bool) -> Table:
-    return _table("W6", replayed(STEP_COUNT, scale.resume_rounds, scratch.parent / "replayed", peers=peers), STEP_COUNT)
+    place = scratch.parent / "resumed"
+    return _table("W6", resumed_together(STEP_COUNT, scale.resume_rounds, place, peers=peers)[1], STEP_COUNT)
 
 
 def measure_long(scale: Scale, scratch: Path) -> Table:
     """The same, longer, for Holdfast alone: is its cost flat?"""
-    programs = replayed(LONG_STEP_COUNT, scale.resume_rounds, scratch, peers=False)
+    programs = replaying_programs(peers=False)
+    resume_in_turn(programs, LONG_STEP_COUNT, scale.resume_rounds, scratch)
     return _table("W6 long", programs, LONG_STEP_COUNT)
 
 
