@@ -57,7 +57,11 @@ def new_place(kind: str, directory: Path) -> Place:
 
 
 def url_of(kind: str, directory: Path) -> str:
-    """What to give to `open` for a store on disk in that directory."""
+    """What to give to `open` for a store on disk in that directory; on a server, for one that belongs to it."""
+    if kind == "postgres":
+        from servers.postgres import url_for
+
+        return url_for(directory)
     return str(directory / "store.db") if kind == "sqlite" else f"file:{directory / 'store'}"
 
 

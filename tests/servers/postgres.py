@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import time
 from functools import cache
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,11 @@ def unprivileged(*command: str) -> list[str]:
 class PostgresServer:
     """One server. It can be killed and started again; its port stays the same."""
 
-    def __init__(self, *settings: str) -> None:
+    def __init__(self, *settings: str, largest_file: int | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="holdfast-postgres-"))
         self.port = free_port()
         self._settings = settings
+        self._limits = ["prlimit", f"--fsize={largest_file}"] if largest_file else []
         self._process: subprocess.Popen[bytes] | None = None
         atexit.register(self.remove)
         if not os.geteuid():
@@ -73,7 +75,7 @@ class PostgresServer:
         options = [f"-c{setting}" for setting in ("listen_addresses=127.0.0.1", *self._settings)]
         command = [binary("postgres"), "-D", str(self._data), "-p", str(self.port), "-k", str(self.directory), *options]
         with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(unprivileged(*command), stdout=log, stderr=log)
+            self._process = subprocess.Popen([*self._limits, *unprivileged(*command)], stdout=log, stderr=log)
         self._wait()
 
     def _wait(self) -> None:
@@ -126,6 +128,12 @@ class PostgresServer:
 def shared_server() -> PostgresServer:
     """The server of this test process; each test takes a schema of its own."""
     return PostgresServer("max_connections=60", "shared_buffers=32MB")
+
+
+def url_for(directory: Path) -> str:
+    """A store that belongs to a test's directory, and does not wait for the disk."""
+    schema = "d_" + sha256(str(directory).encode()).hexdigest()[:16]
+    return f"{shared_server().url(schema)}&options=-c%20synchronous_commit%3Doff"
 
 
 def new_schema() -> str:

@@ -40,6 +40,18 @@ def blocking(url: str, conninfo: str, thread_id: str) -> None:
             os.write(1, f"{number}\n".encode())
 
 
+def apart(url: str, conninfo: str, thread_id: str) -> None:
+    """The broken one: the effect is committed by itself, and then the step is recorded."""
+    with (
+        psycopg.connect(conninfo, autocommit=True) as connection,
+        sync.open(url) as store,
+        store.run(thread_id, lease=0.5) as run,
+    ):
+        for number in range(STEPS):
+            run.step(f"pay {number}", lambda number=number: pay(connection, thread_id, number))
+            os.write(1, f"{number}\n".encode())
+
+
 async def awaitable(url: str, conninfo: str, thread_id: str) -> None:
     """The same on an event loop."""
     async with (
@@ -53,7 +65,5 @@ async def awaitable(url: str, conninfo: str, thread_id: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[4] == "blocking":
-        blocking(*sys.argv[1:4])
-    else:
-        asyncio.run(awaitable(*sys.argv[1:4]))
+    worlds = {"blocking": blocking, "apart": apart, "awaitable": lambda *given: asyncio.run(awaitable(*given))}
+    worlds[sys.argv[4]](*sys.argv[1:4])
