@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -594,3 +594,20 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
         return stop.value  # type: ignore[no-any-return]
     coroutine.close()
     raise ConfigurationError("this call awaited something that needs an event loop; use the awaitable API of holdfast")
+
+
+def iterate_blocking(stream: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+    """Step an async generator over `BlockingPorts` from item to item. Leaving it early closes it."""
+    try:
+        while True:
+            try:
+                item = run_blocking(_following(stream))
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        run_blocking(stream.aclose())
+
+
+async def _following(stream: AsyncGenerator[T, None]) -> T:
+    return await anext(stream)

@@ -27,6 +27,13 @@ def duration_us(value: object, name: str) -> int:
     return round(seconds * 1_000_000)
 
 
+def amount(value: object, name: str) -> float:
+    """A number that is not negative, such as a sum of money; a bool is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ConfigurationError(f"{name}={value!r}: a number, not negative")
+    return value
+
+
 def text_or_none(value: object, name: str) -> str | None:
     """A str with something in it, or None."""
     if value is not None and (not isinstance(value, str) or not value):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
@@ -31,6 +31,18 @@ class _NotDone:
 
 NotDone = _NotDone()
 """What a `verify` function returns if the effect did not happen: then it is executed."""
+
+
+class StepPolicy(TypedDict, total=False):
+    """The keywords of a step, for calls that hand them on. See `Run.step`."""
+
+    effect: bool
+    on_doubt: OnDoubt | None
+    verify: Callable[..., Any] | None
+    retries: int
+    retry_on: Errors
+    backoff: Backoff | None
+    timeout: timedelta | float | None
 
 
 class StepOptions(msgspec.Struct, frozen=True, kw_only=True):

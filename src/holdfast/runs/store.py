@@ -166,3 +166,8 @@ class Store(Housekeeping):
         request = await self._ports.perform(leave_answer, self._reader, parsed, choice, value, by, comment, now)
         await self._events.emit("answered", parsed.thread_id, 0, request=request_id, name=request.name)
         return request
+
+
+def tools_of(store: Store) -> Tools:
+    """What a runtime builds its runs on."""
+    return store._tools  # noqa: SLF001  one file

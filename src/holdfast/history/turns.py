@@ -1,0 +1,109 @@
+"""The turns of a session, folded from its journal: results by key, and what they used, each at one look."""
+
+from collections.abc import Iterable
+from operator import add
+from typing import TYPE_CHECKING
+
+from holdfast.codec import decode
+from holdfast.records.times import from_microseconds
+from holdfast.records.turn import PICODOLLARS, SessionSummary, Turn, UsageSnapshot
+
+if TYPE_CHECKING:
+    from holdfast.history.journal import HandedOver, Turned
+
+
+class Turns:
+    """What a thread's turns were, and what they amount to."""
+
+    def __init__(self) -> None:
+        self.done: dict[str, Turned] = {}
+        """Those that have a key and a result, which is never made again."""
+        self.count = 0
+        """How many were taken: one that failed and came again under its key is one."""
+        self.cost = 0
+        """In picodollars."""
+        self._used = [0, 0, 0, 0, 0]
+        self._taken: set[str] = set()
+        self._every: list[Turned] = []
+        self._hands: tuple[str, str] | None = None
+
+    def add(self, entry: "Turned") -> None:
+        """Take in one more."""
+        before = self.done.get(entry.key) if entry.value else None
+        if before is not None:
+            self._every[self._every.index(before)] = entry  # a fork has another result in its place
+        else:
+            self._every.append(entry)
+            self._used = list(map(add, self._used, entry.usage))
+            self.cost += entry.cost or 0
+        self.count += not self.knows(entry.key)
+        if entry.key:
+            self._taken.add(entry.key)
+            if entry.value:
+                self.done[entry.key] = entry
+        self._hands = (entry.role, entry.phase)
+
+    def hand_over(self, entry: "HandedOver") -> None:
+        """Take in that the session is in other hands."""
+        self._hands = (entry.role, entry.phase)
+
+    def knows(self, key: str) -> bool:
+        """True if a turn was taken under this key, whatever came of it."""
+        return key in self._taken
+
+    def __len__(self) -> int:
+        return len(self._every)
+
+    @property
+    def usage(self) -> UsageSnapshot:
+        """What all of them used."""
+        return UsageSnapshot(*self._used)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens all of them used."""
+        return sum(self._used[:4])
+
+    def listed(self) -> list[Turn]:
+        """All of them as users see them, those that failed among them."""
+        return [_turn(number, entry) for number, entry in enumerate(self._every, 1)]
+
+    def summary(self, thread_id: str, role: str = "", phase: str = "") -> SessionSummary:
+        """What they amount to; in these hands, or by default in those of the last turn or hand-over."""
+        last_role, last_phase = self._hands or ("", "")
+        models = dict.fromkeys(entry.model for entry in self._every if entry.model)
+        return SessionSummary(
+            thread_id=thread_id,
+            role=role or last_role,
+            phase=phase or last_phase,
+            turn_count=self.count,
+            failed_count=sum(not entry.value for entry in self._every),
+            usage=self.usage,
+            cost_usd=self.cost / PICODOLLARS,
+            models={model: _total(entry for entry in self._every if entry.model == model) for model in models},
+        )
+
+
+def _total(entries: "Iterable[Turned]") -> UsageSnapshot:
+    return UsageSnapshot(*map(sum, zip((0,) * 5, *(entry.usage for entry in entries), strict=True)))
+
+
+def _turn(number: int, entry: "Turned") -> Turn:
+    return Turn(
+        number=number,
+        idempotency_key=entry.key or None,
+        role=entry.role,
+        phase=entry.phase,
+        model=entry.model or None,
+        usage=UsageSnapshot(*entry.usage),
+        cost_usd=None if entry.cost is None else entry.cost / PICODOLLARS,
+        value=decode(entry.value) if entry.value else None,
+        error=error_of(entry),
+        ended_at=from_microseconds(entry.at),
+        seconds=entry.took / 1e6,
+    )
+
+
+def error_of(entry: "Turned") -> str | None:
+    """Why a turn failed; None if it did not."""
+    return None if entry.value else f"{entry.type}: {entry.message}"

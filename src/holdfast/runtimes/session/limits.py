@@ -1,0 +1,53 @@
+"""What a thread may use, over all its turns and processes: decided here, before a turn and after it."""
+
+from typing import NamedTuple
+
+from holdfast.history.turns import Turns
+from holdfast.records.arguments import amount, whole_number
+from holdfast.records.errors import BudgetExceeded, ConfigurationError, TurnLimitExceeded
+from holdfast.records.turn import PICODOLLARS
+
+
+class Limits(NamedTuple):
+    """The most that a thread may use; None for no limit."""
+
+    budget_usd: float | None = None
+    budget_tokens: int | None = None
+    max_turns: int | None = None
+
+    def check(self) -> None:
+        """`ConfigurationError` for limits that make no sense."""
+        if self.budget_usd is not None:
+            amount(self.budget_usd, "budget_usd")
+        for name in ("budget_tokens", "max_turns"):
+            if getattr(self, name) is not None:
+                whole_number(getattr(self, name), name)
+
+    def allow(self, turns: Turns, key: str, thread_id: str) -> None:
+        """Raise if nothing is left for this turn. One that failed before is the same turn, and costs no further one."""
+        if self.max_turns is not None and turns.count >= self.max_turns and not turns.knows(key):
+            raise TurnLimitExceeded(f"thread {thread_id!r} took its {self.max_turns} turns; raise max_turns to go on")
+        self._check_money(turns, thread_id, least=0)
+        self._check_tokens(turns, thread_id, least=0)
+
+    def judge(self, turns: Turns, thread_id: str) -> None:
+        """Raise if the turn that was just recorded went beyond the budget."""
+        self._check_money(turns, thread_id, least=1)
+        self._check_tokens(turns, thread_id, least=1)
+
+    def _check_money(self, turns: Turns, thread_id: str, least: int) -> None:
+        if self.budget_usd is not None and turns.cost - round(self.budget_usd * PICODOLLARS) >= least:
+            used = f"{turns.cost / PICODOLLARS:.6g} of {self.budget_usd:.6g} USD"
+            raise BudgetExceeded(f"thread {thread_id!r} has used {used}; raise budget_usd to go on")
+
+    def _check_tokens(self, turns: Turns, thread_id: str, least: int) -> None:
+        if self.budget_tokens is not None and turns.tokens - self.budget_tokens >= least:
+            used = f"{turns.tokens:,} of {self.budget_tokens:,} tokens"
+            raise BudgetExceeded(f"thread {thread_id!r} has used {used}; raise budget_tokens to go on")
+
+    def need_price(self, model: str | None) -> ConfigurationError | None:
+        """Why a turn without a price cannot be taken, if there is a budget of money."""
+        if self.budget_usd is None:
+            return None
+        what = "a turn without model=" if model is None else f"model {model!r}"
+        return ConfigurationError(f"{what} has no price in pricing=, and budget_usd={self.budget_usd} needs one")

@@ -1,0 +1,86 @@
+"""What a session is told by its orchestrator, and a turn by its caller: checked when it is given."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from holdfast.records.arguments import function_or_none, mapping_or_none, text_or_none
+from holdfast.records.errors import ConfigurationError
+from holdfast.records.turn import ModelPricing, UsageSnapshot
+from holdfast.runs.options import seconds
+from holdfast.runs.scope import fingerprint_of
+from holdfast.runtimes.session.limits import Limits
+
+OnUnstorable: TypeAlias = Literal["raise", "warn"]
+
+
+class SessionOptions(NamedTuple):
+    """What all sessions of an orchestrator have in common."""
+
+    role: str
+    phase: str
+    pricing: Mapping[str, ModelPricing]
+    limits: Limits
+    on_unstorable: str
+
+    def check(self) -> None:
+        """`ConfigurationError` for what makes no sense."""
+        for name in ("role", "phase"):
+            if text_or_none(getattr(self, name), name) is None:
+                raise ConfigurationError(f"{name}=None: a non-empty str")
+        prices = mapping_or_none(self.pricing, "pricing") or {}
+        if not all(isinstance(price, ModelPricing) for price in prices.values()):
+            raise ConfigurationError(f"pricing={self.pricing!r}: a mapping of model names to ModelPricing")
+        self.limits.check()
+        check_policy(self.on_unstorable)
+
+    def price_of(self, model: str | None) -> ModelPricing | None:
+        """The price of a model; `ConfigurationError` if it has none and needs one."""
+        price = None if model is None else self.pricing.get(model)
+        if price is None and (refusal := self.limits.need_price(model)) is not None:
+            raise refusal
+        return price
+
+
+class TurnCall(NamedTuple):
+    """One call of a turn."""
+
+    function: Callable[[], Any]
+    model: str | None
+    usage: UsageSnapshot | Callable[[Any], Any] | None
+    key: str
+    fingerprint: bytes
+    timeout: float | None
+    on_unstorable: str
+
+
+def turn_call(
+    function: Callable[[], Any],
+    model: str | None,
+    usage: UsageSnapshot | Callable[[Any], Any] | None,
+    idempotency_key: str | None,
+    fingerprint: Any,
+    timeout: timedelta | float | None,
+    on_unstorable: str,
+) -> TurnCall:
+    """What a caller asks for, checked."""
+    if not callable(function):
+        raise ConfigurationError(f"a turn takes a function to call, not {type(function).__name__}; wrap it in a lambda")
+    if not isinstance(usage, UsageSnapshot):
+        function_or_none(usage, "usage")
+    return TurnCall(
+        function=function,
+        model=text_or_none(model, "model"),
+        usage=usage,
+        key=text_or_none(idempotency_key, "idempotency_key") or "",
+        fingerprint=b"" if fingerprint is None else fingerprint_of(fingerprint, "fingerprint", "give plain data"),
+        timeout=None if timeout is None else seconds(timeout, "timeout"),
+        on_unstorable=check_policy(on_unstorable),
+    )
+
+
+def check_policy(value: str) -> str:
+    """What to do with a result that cannot be stored."""
+    if value not in {"raise", "warn"}:
+        raise ConfigurationError(f"on_unstorable={value!r}: 'raise' or 'warn'")
+    return value

@@ -1,0 +1,195 @@
+"""The blocking orchestrator and its sessions: the same methods as the awaitable ones, each one line."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, TypeVar, Unpack
+
+from holdfast.ports import iterate_blocking, run_blocking
+from holdfast.records.request import Answer
+from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult, UsageSnapshot
+from holdfast.runs.options import StepPolicy
+from holdfast.runtimes.session.options import OnUnstorable
+from holdfast.runtimes.session.orchestrator import Orchestrator as AwaitableOrchestrator
+from holdfast.runtimes.session.session import Session as AwaitableSession
+from holdfast.runtimes.session.session import SessionBlock as AwaitableSessionBlock
+from holdfast.sync.functions import default_store
+from holdfast.sync.store import Store
+
+T = TypeVar("T")
+
+
+class Session:
+    """See `holdfast.Session`: the same methods, blocking."""
+
+    def __init__(self, session: AwaitableSession) -> None:
+        self._session = session
+
+    def __repr__(self) -> str:
+        return repr(self._session)
+
+    @property
+    def thread_id(self) -> str:
+        """See `holdfast.Session.thread_id`."""
+        return self._session.thread_id
+
+    @property
+    def resumed(self) -> bool:
+        """See `holdfast.Session.resumed`."""
+        return self._session.resumed
+
+    @property
+    def role(self) -> str:
+        """See `holdfast.Session.role`."""
+        return self._session.role
+
+    @property
+    def phase(self) -> str:
+        """See `holdfast.Session.phase`."""
+        return self._session.phase
+
+    @property
+    def usage(self) -> UsageSnapshot:
+        """See `holdfast.Session.usage`."""
+        return self._session.usage
+
+    @property
+    def cost_usd(self) -> float:
+        """See `holdfast.Session.cost_usd`."""
+        return self._session.cost_usd
+
+    @property
+    def turns(self) -> list[Turn]:
+        """See `holdfast.Session.turns`."""
+        return self._session.turns
+
+    def summary(self) -> SessionSummary:
+        """See `holdfast.Session.summary`."""
+        return self._session.summary()
+
+    def run_turn(
+        self,
+        function: Callable[[], T],
+        *,
+        model: str | None = None,
+        usage: UsageSnapshot | Callable[[T], Any] | None = None,
+        idempotency_key: str | None = None,
+        fingerprint: Any = None,
+        timeout: timedelta | float | None = None,
+        on_unstorable: OnUnstorable | None = None,
+    ) -> TurnResult[T]:
+        """See `holdfast.Session.run_turn`."""
+        return run_blocking(
+            self._session.run_turn(
+                function,
+                model=model,
+                usage=usage,
+                idempotency_key=idempotency_key,
+                fingerprint=fingerprint,
+                timeout=timeout,
+                on_unstorable=on_unstorable,
+            )
+        )
+
+    def run_turn_stream(
+        self,
+        function: Callable[[], Iterable[T]],
+        *,
+        model: str | None = None,
+        usage: UsageSnapshot | Callable[[list[T]], Any] | None = None,
+        idempotency_key: str | None = None,
+        fingerprint: Any = None,
+        timeout: timedelta | float | None = None,
+        on_unstorable: OnUnstorable | None = None,
+    ) -> Generator[T, None, None]:
+        """See `holdfast.Session.run_turn_stream`."""
+        return iterate_blocking(
+            self._session.run_turn_stream(
+                function,
+                model=model,
+                usage=usage,
+                idempotency_key=idempotency_key,
+                fingerprint=fingerprint,
+                timeout=timeout,
+                on_unstorable=on_unstorable,
+            )
+        )
+
+    def step(self, key: str, function: Callable[..., T], *args: Any, **policy: Unpack[StepPolicy]) -> T:
+        """See `holdfast.Session.step`."""
+        return run_blocking(self._session.step(key, function, *args, **policy))
+
+    def pause_for_input(
+        self,
+        prompt: Any,
+        *,
+        name: str = "input",
+        choices: Sequence[str] = (),
+        deadline: datetime | timedelta | float | None = None,
+        default: Any = None,
+    ) -> Answer:
+        """See `holdfast.Session.pause_for_input`."""
+        return run_blocking(
+            self._session.pause_for_input(prompt, name=name, choices=choices, deadline=deadline, default=default)
+        )
+
+    def hand_over(self, role: str, phase: str | None = None, *, idempotency_key: str | None = None) -> None:
+        """See `holdfast.Session.hand_over`."""
+        run_blocking(self._session.hand_over(role, phase, idempotency_key=idempotency_key))
+
+
+class SessionBlock:
+    """`with orchestrator.session(...) as session`."""
+
+    def __init__(self, block: AwaitableSessionBlock) -> None:
+        self._block = block
+
+    def __enter__(self) -> Session:
+        return Session(run_blocking(self._block.enter()))
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        run_blocking(self._block.leave(error))
+
+
+class Orchestrator:
+    """See `holdfast.Orchestrator`: the same methods, blocking."""
+
+    def __init__(
+        self,
+        role: str,
+        phase: str,
+        store: Store | None = None,
+        *,
+        budget_usd: float | None = None,
+        budget_tokens: int | None = None,
+        max_turns: int | None = None,
+        pricing: Mapping[str, ModelPricing] | None = None,
+        on_unstorable: OnUnstorable = "raise",
+        lease: timedelta | float = 30,
+        wait: timedelta | float | None = None,
+    ) -> None:
+        self._orchestrator = AwaitableOrchestrator(
+            role,
+            phase,
+            (store or default_store())._store,  # noqa: SLF001  one room
+            budget_usd=budget_usd,
+            budget_tokens=budget_tokens,
+            max_turns=max_turns,
+            pricing=pricing,
+            on_unstorable=on_unstorable,
+            lease=lease,
+            wait=wait,
+        )
+
+    def __repr__(self) -> str:
+        return repr(self._orchestrator)
+
+    def session(self, thread_id: str | None = None, *, labels: Mapping[str, str] | None = None) -> SessionBlock:
+        """See `holdfast.Orchestrator.session`."""
+        return SessionBlock(self._orchestrator.session(thread_id, labels=labels))
+
+    def summary(self, thread_id: str) -> SessionSummary:
+        """See `holdfast.Orchestrator.summary`."""
+        return run_blocking(self._orchestrator.summary(thread_id))
