@@ -195,19 +195,19 @@ async def test_a_deleted_thread_is_lost_to_its_run(world: World) -> None:
     assert await world.store.latest("t") is None
 
 
-async def test_a_run_whose_thread_was_taken_over_is_fenced(world: World) -> None:
+@pytest.mark.parametrize("steps", [[], ["by another"]], ids=["claimed only", "written to"])
+async def test_a_run_whose_thread_was_taken_over_is_fenced(world: World, steps: list[str]) -> None:
     """Its process was stopped for longer than its lease: here by the clock, which its heartbeat does not see."""
-    refused = await late_write(world)
-    assert refused == ["Fenced", "Fenced"]
-    assert await steps_of(world) == ["one", "by another"]
+    assert await late_write(world, steps) == ["Fenced", "Fenced"]
+    assert await steps_of(world) == ["one", *steps]
 
 
 async def test_without_fencing_the_late_write_gets_through(world: World) -> None:
     """The test above can fail."""
-    assert await late_write(world, wrap=NoFencing) != ["Fenced", "Fenced"]
+    assert await late_write(world, ["by another"], wrap=NoFencing) != ["Fenced", "Fenced"]
 
 
-async def late_write(world: World, **options: Any) -> list[str]:
+async def late_write(world: World, steps: list[str], **options: Any) -> list[str]:
     """What becomes of a write, and of the end, of a run that was taken over."""
     outcomes: list[str] = []
     store = world.open(**options)
@@ -221,7 +221,8 @@ async def late_write(world: World, **options: Any) -> list[str]:
                 heartbeat.remove(claim)
             world.clock.advance(60)
             async with world.open().run("t") as other:
-                await other.step("by another", list)
+                for step in steps:
+                    await other.step(step, list)
                 try:
                     await run.step("late", list)
                 except holdfast.Fenced:

@@ -273,7 +273,8 @@ class Claim:
 
     def hears_cancel(self) -> bool:
         """True if somebody wants the run to end. Blocking."""
-        self.cancelled = self.cancelled or CANCEL in self._reader.backend.inbox(self.thread)
+        if not self.cancelled and CANCEL in self._reader.backend.inbox(self.thread):
+            self.cancelled = True  # never back to False: somebody else may have set it meanwhile
         return self.cancelled
 
     def _renewed(self, head: Head) -> Head:
