@@ -9,6 +9,7 @@ import holdfast
 from holdfast import sync
 from servers.postgres import new_schema, shared_server
 from servers.proxy import Proxy
+from stores.postgres.scenes import NOT_WAITING
 
 
 @pytest.fixture
@@ -37,15 +38,16 @@ def test_an_append_is_one_round_trip(proxy: Proxy) -> None:
 
 def test_a_restore_of_a_thousand_steps_is_three_round_trips(proxy: Proxy) -> None:
     schema = new_schema()
-    with store_through(proxy, schema) as store, store.run("t") as run:
+    with sync.PostgresStore(shared_server().conninfo(options=NOT_WAITING), schema, durability="process") as store:
+        store.save("t", {"steps": []})
         for number in range(1000):
-            run.record(sync.Step(action="tool", input={"n": number, "text": f"step {number} " * 30}))
+            store.append("t", "steps", {"n": number, "text": f"step {number} " * 30})
     with store_through(proxy, schema) as store:
         store.guarantee()
         before = proxy.turns
         latest = store.latest("t")
         assert latest is not None
-        assert len(latest.steps) == 1000
+        assert len(latest.state["steps"]) == 1000
         assert proxy.turns - before <= 3
 
 

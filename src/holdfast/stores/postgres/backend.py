@@ -65,11 +65,7 @@ class PostgresBackend:
         with self._opening:
             if self._id:
                 return
-            connection = self._statements.connection()
-            try:
-                store = migrate(connection, self._schema)
-            finally:
-                self._statements.give(connection)
+            store = self._statements.run(lambda connection: migrate(connection, self._schema))
             self._settings().check(self._level)
             self._id = store
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.records.errors import Corrupt
 from holdfast.records.head import decode_head
-from holdfast.stores.postgres.arrays import key_of
+from holdfast.stores.postgres.arrays import KEY_BYTES, key_of
 
 LAST = (1 << 63) - 1
 
@@ -27,7 +27,9 @@ def listing_query(
 
     conditions = [f"born < {given(LAST if cursor is None else min(int(cursor), LAST))}"]
     if prefix:
-        conditions.append(f"substring(thread FROM 1 FOR {given(len(prefix))}::integer) = {given(prefix)}")
+        # A thread whose name was damaged must not be passed over as one of another namespace.
+        begins = f"substring(thread FROM 1 FOR {given(len(prefix))}::integer) = {given(prefix)}"
+        conditions.append(f"({begins} OR key <> substring(sha256(thread) FROM 1 FOR {KEY_BYTES}))")
     conditions.append(f"status = ANY({given(list(statuses))}::text[])" if statuses else "status <> ''")
     # `labels <> '{}'` follows from the other, and lets PostgreSQL use the index that leaves out threads without labels.
     conditions += [f"labels && {given(list(choices))}::bytea[] AND labels <> '{{}}'" for choices in labels]

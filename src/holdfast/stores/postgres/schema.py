@@ -5,13 +5,11 @@ from hashlib import sha256
 from secrets import token_bytes
 from typing import Any
 
-import psycopg
 from psycopg import RawCursor, errors
 from psycopg.rows import tuple_row
 
 from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint
 from holdfast.stores.postgres.connections import Connection
-from holdfast.stores.postgres.errors import translated
 from holdfast.stores.sql import migrations, statements
 
 MAX_NAME_BYTES = 63
@@ -33,14 +31,11 @@ def statements_in(schema: str) -> dict[str, str]:
 
 
 def migrate(connection: Connection, schema: str) -> bytes:
-    """Create the schema or bring it up to date, one process at a time; returns the store's id."""
+    """Create the schema or bring it up to date, one process at a time; returns the store's id. May be repeated."""
     sql = statements_in(schema)
-    try:
-        version, store = _version(connection, sql)
-        if version < len(migrations("postgres")):
-            store = _migrated(connection, schema, sql)
-    except psycopg.Error as error:
-        raise translated(error) from error
+    version, store = _version(connection, sql)
+    if version < len(migrations("postgres")):
+        store = _migrated(connection, schema, sql)
     _refuse_newer(schema, version)
     return store
 

@@ -1,8 +1,8 @@
 """Running statements: one round trip each, tried again while nothing was sent or the outcome does not matter."""
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import RawCursor
@@ -15,6 +15,7 @@ from holdfast.stores.postgres.errors import READ_ONLY, is_lost, is_passing, tran
 FIRST_WAIT = 0.02
 LONGEST_WAIT = 0.5
 
+T = TypeVar("T")
 Found = list[tuple[Any, ...]]
 
 
@@ -38,31 +39,20 @@ class Statements:
 
     def read(self, sql: str, *parameters: Any) -> Found:
         """The rows of a query. A connection that breaks meanwhile is replaced, and the query asked again."""
-        return self._run(sql, parameters, writing=False)
+        return self.run(lambda connection: self._executed(connection, sql, parameters))
 
     def write(self, sql: str, *parameters: Any) -> Found:
         """The rows of a statement that writes; `OutcomeUnknown` if the connection broke while it was under way."""
-        return self._run(sql, parameters, writing=True)
+        return self.run(lambda connection: self._executed(connection, sql, parameters), writing=True)
 
-    def connection(self) -> Connection:
-        """A connection for more than one statement, to be given back."""
-        for is_last in self._attempts():
-            connection = self._taken(is_last=is_last)
-            if connection is not None:
-                return connection
-        raise AssertionError  # the last attempt returned or raised
-
-    def give(self, connection: Connection) -> None:
-        """Give a connection back."""
-        self._connections.give(connection)
-
-    def _run(self, sql: str, parameters: Sequence[Any], *, writing: bool) -> Found:
+    def run(self, work: Callable[[Connection], T], *, writing: bool = False) -> T:
+        """What `work` returns for a connection. It is called again unless it may have written something."""
         for is_last in self._attempts():
             connection = self._taken(is_last=is_last)
             if connection is None:
                 continue
             try:
-                return self._executed(connection, sql, parameters)
+                return work(connection)
             except psycopg.Error as error:
                 lost = is_lost(connection, error)
                 if lost or error.sqlstate == READ_ONLY:
