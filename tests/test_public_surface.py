@@ -34,7 +34,7 @@ def test_both_worlds_have_the_same_names() -> None:
 
 def test_names_without_io_are_the_same_objects() -> None:
     of_their_own = {"FileStore", "MemoryStore", "SQLiteStore", "Store", "Page", "open", "Run", "Receipt", "durable"}
-    of_their_own |= {"append", "ask", "checkpoint", "confirm", "current", "record", "sleep"}
+    of_their_own |= {"Agent", "agent", "append", "ask", "checkpoint", "confirm", "current", "record", "sleep"}
     for name in holdfast.__all__:
         if name not in of_their_own:
             assert getattr(holdfast, name) is getattr(sync, name), name

@@ -53,12 +53,14 @@ from holdfast.records.errors import (
     UnstorableValue,
 )
 from holdfast.records.event import Event
+from holdfast.records.failure import FailureContext, FailureType, RecoveryContext
 from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.page import Page
 from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import Lease, ThreadInfo
+from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult, UsageSnapshot
 from holdfast.records.words import Cause, Durability, Phase, Status
 
 if TYPE_CHECKING:
@@ -69,33 +71,54 @@ if TYPE_CHECKING:
     from holdfast.runs.run import Receipt, Run
     from holdfast.runs.steps import StepHandle
     from holdfast.runs.store import Store
+    from holdfast.runtimes.session.orchestrator import Orchestrator
+    from holdfast.runtimes.session.session import Session
 
 __version__ = "0.1.0"
 
 _LATER = {
+    "Agent": "holdfast.runtimes.agent.agent",
     "Done": "holdfast.runs.options",
+    "FailurePolicy": "holdfast.runtimes.agent.policy",
     "FileStore": "holdfast.runs.kinds",
     "MemoryStore": "holdfast.runs.kinds",
     "NotDone": "holdfast.runs.options",
+    "Orchestrator": "holdfast.runtimes.session.orchestrator",
     "PostgresStore": "holdfast.runs.kinds",
     "Receipt": "holdfast.runs.run",
+    "RecoveryAction": "holdfast.runtimes.agent.actions",
     "RedisStore": "holdfast.runs.kinds",
+    "RulesClassifier": "holdfast.runtimes.agent.classifier",
     "Run": "holdfast.runs.run",
     "S3Store": "holdfast.runs.kinds",
     "SQLiteStore": "holdfast.runs.kinds",
+    "Session": "holdfast.runtimes.session.session",
     "StepHandle": "holdfast.runs.steps",
     "Store": "holdfast.runs.store",
+    "agent": "holdfast.runtimes.agent.agent",
     "append": "holdfast.runs.api",
     "ask": "holdfast.runs.api",
+    "backoff_and_retry": "holdfast.runtimes.agent.strategies",
     "checkpoint": "holdfast.runs.api",
+    "circuit_breaker": "holdfast.runtimes.agent.strategies",
+    "compensating_rollback": "holdfast.runtimes.agent.strategies",
     "confirm": "holdfast.runs.api",
     "current": "holdfast.runs.api",
     "durable": "holdfast.runs.api",
     "idempotency_key": "holdfast.runs.api",
     "open": "holdfast.runs.kinds",
     "record": "holdfast.runs.api",
+    "record_compensator": "holdfast.runtimes.agent.context",
+    "record_step": "holdfast.runtimes.agent.context",
+    "record_usage": "holdfast.runtimes.agent.context",
+    "replace_state": "holdfast.runtimes.agent.context",
+    "replan": "holdfast.runtimes.agent.strategies",
+    "resume_from_subgoal": "holdfast.runtimes.agent.strategies",
+    "retry_with_hint": "holdfast.runtimes.agent.strategies",
+    "rollback_to_checkpoint": "holdfast.runtimes.agent.strategies",
     "sleep": "holdfast.runs.api",
     "step": "holdfast.runs.decorators",
+    "update_state": "holdfast.runtimes.agent.context",
 }
 
 
@@ -110,6 +133,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Aborted",
+    "Agent",
     "Answer",
     "BudgetExceeded",
     "Cause",
@@ -127,6 +151,9 @@ __all__ = [
     "Escalated",
     "Event",
     "ExecutorFailed",
+    "FailureContext",
+    "FailurePolicy",
+    "FailureType",
     "Fenced",
     "FileStore",
     "Finished",
@@ -143,8 +170,10 @@ __all__ = [
     "LeaseHeld",
     "LimitExceeded",
     "MemoryStore",
+    "ModelPricing",
     "NotDone",
     "NotFound",
+    "Orchestrator",
     "Outcome",
     "OutcomeUnknown",
     "Page",
@@ -153,17 +182,22 @@ __all__ = [
     "Problem",
     "Receipt",
     "Recovery",
+    "RecoveryAction",
+    "RecoveryContext",
     "RedisStore",
     "Report",
     "Request",
     "RequestExpired",
     "Retention",
+    "RulesClassifier",
     "Run",
     "RunCancelled",
     "RunError",
     "S3Store",
     "SQLiteStore",
     "SecretInState",
+    "Session",
+    "SessionSummary",
     "Stats",
     "Status",
     "Step",
@@ -178,14 +212,21 @@ __all__ = [
     "SuperstepLimit",
     "Suspended",
     "ThreadInfo",
+    "Turn",
     "TurnLimitExceeded",
+    "TurnResult",
     "UnknownType",
     "UnstorableValue",
+    "UsageSnapshot",
     "__version__",
+    "agent",
     "append",
     "ask",
+    "backoff_and_retry",
     "checkpoint",
+    "circuit_breaker",
     "codec",
+    "compensating_rollback",
     "confirm",
     "current",
     "durable",
@@ -193,8 +234,17 @@ __all__ = [
     "migration",
     "open",
     "record",
+    "record_compensator",
+    "record_step",
+    "record_usage",
     "register",
+    "replace_state",
+    "replan",
+    "resume_from_subgoal",
+    "retry_with_hint",
+    "rollback_to_checkpoint",
     "sleep",
     "step",
     "storable",
+    "update_state",
 ]

@@ -172,6 +172,7 @@ class Turned(Entry, frozen=True, tag="turn"):
     message: str = ""
     failed: tuple[str, ...] = ()
     """The steps within it whose errors ended it; when it comes again they are executed again."""
+    streamed: bool = False
 
 
 class HandedOver(Entry, frozen=True, tag="hand"):
@@ -201,6 +202,8 @@ class RolledBack(Entry, frozen=True, tag="rollback"):
     """The thread is again as it was when its journal had `length` entries; what was noted and answered stays known."""
 
     length: int
+    kept: int
+    """How many of the recorded steps are left."""
     target: int
     """The checkpoint whose state this is; 0 for the beginning."""
     at: int
@@ -429,6 +432,11 @@ class Journal:
         return len(self._entries)
 
     @property
+    def step_count(self) -> int:
+        """How many steps were recorded, and not undone."""
+        return len(self._shown)
+
+    @property
     def is_used(self) -> bool:
         """True if there is any entry that matters to whoever goes on."""
         return bool(self.memos or self.marks or self.requests or self.timers or self.started or self._shown or self.notes)
@@ -506,7 +514,7 @@ def _turn_step(index: int, entry: Turned) -> Step:
     }
     return Step(
         index=index,
-        action="turn",
+        action=entry.key or "turn",
         llm_output=decode(entry.value) if entry.value else None,
         error=error_of(entry),
         metadata={name: value for name, value in details.items() if value not in ("", None, {})},

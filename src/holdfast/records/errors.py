@@ -15,7 +15,7 @@
     │   ├── IncompatibleCheckpoint  written by another version of the program or of Holdfast
     │   └── KeyUnavailable          encrypted, and the key ring lacks the key (.key_id)
     ├── CodecError                  a value cannot become bytes, or bytes a value
-    │   ├── UnstorableValue         refused at save (.path)
+    │   ├── UnstorableValue         refused at save (.path, .value)
     │   ├── UnknownType             stored by a class that is not registered here (.name)
     │   ├── LimitExceeded           too large, too deep, too many
     │   └── SecretInState           a value that must never be written (.path)
@@ -31,6 +31,7 @@ Foreign errors are translated once, where a backend meets its driver, with the c
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.records.failure import FailureContext
     from holdfast.records.request import Request
 
 
@@ -108,11 +109,15 @@ class CodecError(HoldfastError):
 
 
 class UnstorableValue(CodecError):
-    """A value that cannot be stored exactly. `path` says where it is, e.g. `state["plan"][3].client`."""
+    """A value that cannot be stored exactly. `path` says where it is, e.g. `state["plan"][3].client`.
 
-    def __init__(self, message: str, *, path: str = "") -> None:
+    `value` is the whole result of a session's turn, which was paid for; elsewhere None.
+    """
+
+    def __init__(self, message: str, *, path: str = "", value: object = None) -> None:
         super().__init__(message)
         self.path = path
+        self.value = value
 
 
 class UnknownType(CodecError):
@@ -187,11 +192,19 @@ class Finished(RunError):
 
 
 class Escalated(RunError):
-    """Recovery gave up and hands the failure to a person."""
+    """Recovery gave up and hands the failure to a person. `context` is what is known about it."""
+
+    def __init__(self, message: str, *, context: "FailureContext | None" = None) -> None:
+        super().__init__(message)
+        self.context = context
 
 
 class Aborted(RunError):
-    """A policy ended the run."""
+    """A policy ended the run. `context` is what is known about the failure."""
+
+    def __init__(self, message: str, *, context: "FailureContext | None" = None) -> None:
+        super().__init__(message)
+        self.context = context
 
 
 class BudgetExceeded(RunError):

@@ -108,9 +108,9 @@ class Ledger:
         """Write a journal row."""
         await self.commit(ports, Intent(journal=True), *entries)
 
-    def queue(self, ports: Ports, intent: Intent, entry: AnyEntry) -> Pending:
+    def queue(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
         """Queue a row, and see that it is written though nobody may wait for it."""
-        pending = self._submit(intent, (entry,))
+        pending = self._submit(intent, entries)
         if self.events.wants("saved"):
             self._untold.append(pending)
         ports.dispatch(pending, self.claim.committer)

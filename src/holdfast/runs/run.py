@@ -262,7 +262,7 @@ class Run:
     def record(self, step: Step, key: str | None = None) -> Receipt:
         """Record a step that was done elsewhere. Queued at once; `await` the receipt to know that it is stored."""
         self.ledger.check()
-        fields = encode(_fields_of(step), path="step")
+        fields = encode(fields_of(step), path="step")
         name = self._key_for("record", key, fields)
         if name in self.ledger.journal.marks:
             return Receipt(self.ledger, self.ports, None)
@@ -408,7 +408,7 @@ def check_key(key: object) -> str:
     return str(key)
 
 
-def _fields_of(step: Step) -> dict[str, Any]:
+def fields_of(step: Step) -> dict[str, Any]:
     """What a step says, without what it leaves at its default; its index is its place among the others."""
     if not isinstance(step, Step):
         raise ConfigurationError(f"record takes a holdfast.Step, not {type(step).__name__}")

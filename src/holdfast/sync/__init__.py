@@ -47,18 +47,41 @@ from holdfast.records.errors import (
     UnstorableValue,
 )
 from holdfast.records.event import Event
+from holdfast.records.failure import FailureContext, FailureType, RecoveryContext
 from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import Lease, ThreadInfo
+from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult, UsageSnapshot
 from holdfast.records.words import Cause, Durability, Phase, Status
 from holdfast.runs.api import idempotency_key
 from holdfast.runs.decorators import step
 from holdfast.runs.options import Done, NotDone
 from holdfast.runs.steps import StepHandle
+from holdfast.runtimes.agent.actions import RecoveryAction
+from holdfast.runtimes.agent.classifier import RulesClassifier
+from holdfast.runtimes.agent.context import (
+    record_compensator,
+    record_step,
+    record_usage,
+    replace_state,
+    update_state,
+)
+from holdfast.runtimes.agent.policy import FailurePolicy
+from holdfast.runtimes.agent.strategies import (
+    backoff_and_retry,
+    circuit_breaker,
+    compensating_rollback,
+    replan,
+    resume_from_subgoal,
+    retry_with_hint,
+    rollback_to_checkpoint,
+)
+from holdfast.sync.agent import Agent, agent
 from holdfast.sync.functions import append, ask, checkpoint, confirm, current, durable, record, sleep
 from holdfast.sync.run import Receipt, Run
+from holdfast.sync.session import Orchestrator, Session
 from holdfast.sync.store import (
     FileStore,
     MemoryStore,
@@ -73,6 +96,7 @@ from holdfast.sync.store import (
 
 __all__ = [
     "Aborted",
+    "Agent",
     "Answer",
     "BudgetExceeded",
     "Cause",
@@ -90,6 +114,9 @@ __all__ = [
     "Escalated",
     "Event",
     "ExecutorFailed",
+    "FailureContext",
+    "FailurePolicy",
+    "FailureType",
     "Fenced",
     "FileStore",
     "Finished",
@@ -106,8 +133,10 @@ __all__ = [
     "LeaseHeld",
     "LimitExceeded",
     "MemoryStore",
+    "ModelPricing",
     "NotDone",
     "NotFound",
+    "Orchestrator",
     "Outcome",
     "OutcomeUnknown",
     "Page",
@@ -116,17 +145,22 @@ __all__ = [
     "Problem",
     "Receipt",
     "Recovery",
+    "RecoveryAction",
+    "RecoveryContext",
     "RedisStore",
     "Report",
     "Request",
     "RequestExpired",
     "Retention",
+    "RulesClassifier",
     "Run",
     "RunCancelled",
     "RunError",
     "S3Store",
     "SQLiteStore",
     "SecretInState",
+    "Session",
+    "SessionSummary",
     "Stats",
     "Status",
     "Step",
@@ -141,14 +175,21 @@ __all__ = [
     "SuperstepLimit",
     "Suspended",
     "ThreadInfo",
+    "Turn",
     "TurnLimitExceeded",
+    "TurnResult",
     "UnknownType",
     "UnstorableValue",
+    "UsageSnapshot",
     "__version__",
+    "agent",
     "append",
     "ask",
+    "backoff_and_retry",
     "checkpoint",
+    "circuit_breaker",
     "codec",
+    "compensating_rollback",
     "confirm",
     "current",
     "durable",
@@ -156,8 +197,17 @@ __all__ = [
     "migration",
     "open",
     "record",
+    "record_compensator",
+    "record_step",
+    "record_usage",
     "register",
+    "replace_state",
+    "replan",
+    "resume_from_subgoal",
+    "retry_with_hint",
+    "rollback_to_checkpoint",
     "sleep",
     "step",
     "storable",
+    "update_state",
 ]

@@ -1,0 +1,90 @@
+"""What went wrong: the types of failure, and all that a classifier or a policy may want to know about one."""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from holdfast.records.checkpoint import Step
+
+
+class FailureType(StrEnum):
+    """Why an attempt failed, as far as a policy cares."""
+
+    WRONG_TOOL_CALLED = "wrong_tool_called"
+    CONSTRAINT_IGNORED = "constraint_ignored"
+    LOOP_DETECTED = "loop_detected"
+    PLAN_INCOMPLETE = "plan_incomplete"
+    SCHEMA_MISMATCH = "schema_mismatch"
+    CONTEXT_OVERFLOW = "context_overflow"
+    EXTERNAL_FAULT = "external_fault"
+    TIMEOUT = "timeout"
+    UNKNOWN = "unknown"
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the attempts of a thread used, over all processes."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in both directions."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
+
+
+class FailureContext(msgspec.Struct, frozen=True, kw_only=True):
+    """A failure, and what surrounds it: what classifiers and strategies are called with, and errors carry."""
+
+    type: FailureType = FailureType.UNKNOWN
+    error: BaseException | None = None
+    """The error itself; None in another process than the one it was raised in."""
+    error_type: str = ""
+    message: str = ""
+    attempt: int = 1
+    """The how-manieth failure of the thread this is."""
+    earlier: tuple[FailureType, ...] = ()
+    """The failures before it, the oldest first."""
+    thread_id: str = ""
+    task: Any = None
+    state: dict[str, Any] = {}
+    steps: list[Step] = []
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    """Since the first failure."""
+
+    @property
+    def repeats(self) -> int:
+        """How many of the failures up to this one, without a break, are of its type."""
+        count = 1
+        for each in reversed(self.earlier):
+            if each != self.type:
+                break
+            count += 1
+        return count
+
+
+class RecoveryContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt is told of the one before it: handed to the agent as `recovery`."""
+
+    thread_id: str
+    attempt: int
+    """How many attempts have failed; 0 if the process before just died."""
+    failure: FailureType | None = None
+    message: str = ""
+    action: str = ""
+    hint: str = ""
+    subgoal: str = ""
+    state: dict[str, Any] = {}
+    steps: list[Step] = []
+    delivered: int = 0
+    """How many items of its stream were delivered already."""

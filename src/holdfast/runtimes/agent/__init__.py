@@ -1,0 +1,1 @@
+"""An agent that fails and tries again: failures are classified, a policy decides, rollbacks restore what was."""

@@ -1,0 +1,71 @@
+"""What can be done about a failure."""
+
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import msgspec
+
+from holdfast.records.errors import ConfigurationError
+from holdfast.runs.options import seconds
+
+_OPTIONS = {
+    "retry": ("hint", "delay"),
+    "replan": ("hint",),
+    "rollback": ("checkpoint_id", "hint", "strict"),
+    "resume": ("from_subgoal", "hint"),
+    "escalate": ("message",),
+    "suspend": ("message",),
+    "abort": ("reason",),
+}
+
+
+class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
+    """One of RETRY, REPLAN, ROLLBACK, RESUME, ESCALATE, SUSPEND, ABORT. Call it to say more: `RETRY(hint="…")`."""
+
+    kind: str
+    hint: str = ""
+    delay: float = 0.0
+    checkpoint_id: str | None = None
+    strict: bool = False
+    """Rather escalate than leave an undone step without a compensator, unless it is idempotent."""
+    from_subgoal: str = ""
+    message: str = ""
+    reason: str = ""
+
+    RETRY: ClassVar["RecoveryAction"]
+    REPLAN: ClassVar["RecoveryAction"]
+    ROLLBACK: ClassVar["RecoveryAction"]
+    RESUME: ClassVar["RecoveryAction"]
+    ESCALATE: ClassVar["RecoveryAction"]
+    SUSPEND: ClassVar["RecoveryAction"]
+    ABORT: ClassVar["RecoveryAction"]
+
+    def __call__(self, **options: Any) -> "RecoveryAction":
+        """This action with options."""
+        known = _OPTIONS[self.kind]
+        if unknown := set(options) - set(known):
+            raise ConfigurationError(
+                f"{self.kind.upper()} takes {', '.join(f'{name}=' for name in known)}; not {min(unknown)}="
+            )
+        if "delay" in options:
+            options["delay"] = _delay(options["delay"])
+        return msgspec.structs.replace(self, **options)
+
+    def __repr__(self) -> str:
+        given = [f"{name}={getattr(self, name)!r}" for name in _OPTIONS[self.kind] if getattr(self, name)]
+        return f"RecoveryAction.{self.kind.upper()}({', '.join(given)})"
+
+    @classmethod
+    def named(cls, word: object, /, **options: Any) -> "RecoveryAction":
+        """The action of that name, in any case of letters."""
+        if not isinstance(word, str) or word.lower() not in _OPTIONS:
+            raise ConfigurationError(f"{word!r} is no action; one of {', '.join(_OPTIONS)}")
+        return cls(kind=word.lower())(**options)
+
+
+def _delay(duration: timedelta | float) -> float:
+    return seconds(duration, "delay")
+
+
+for _kind in _OPTIONS:
+    setattr(RecoveryAction, _kind.upper(), RecoveryAction(kind=_kind))

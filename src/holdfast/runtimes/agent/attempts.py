@@ -1,0 +1,278 @@
+"""From the first attempt to the last: call the function, and do what the policy says about each failure.
+
+Every decision is noted before it is carried out, and carrying it out again changes nothing: a process that comes later
+goes on with the decision of the one that died.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from inspect import Parameter, signature
+from typing import Any
+
+import msgspec
+
+from holdfast.history.journal import Attempted
+from holdfast.records.errors import Aborted, Escalated, RunCancelled
+from holdfast.records.failure import FailureContext, FailureType, RecoveryContext
+from holdfast.records.words import Status
+from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.ledger import packed_metadata
+from holdfast.runs.options import seconds
+from holdfast.runs.run import Run
+from holdfast.runs.scope import Frame, Scope, current_frame
+from holdfast.runtimes.agent.actions import RecoveryAction
+from holdfast.runtimes.agent.hands import Hands, Limit, current_hands
+from holdfast.runtimes.agent.memory import FAILURE, ITEM, Failure, Memory, contents, note
+from holdfast.runtimes.agent.policy import decide
+from holdfast.runtimes.agent.rollback import Past, choose_target, named_target, progress_of, roll_back
+from holdfast.stores.writer import Intent
+
+ATTEMPT = "agent:attempt"
+"""The key under which the journal counts attempts."""
+CHOICES = ("retry", "rollback", "abort")
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """How an agent recovers."""
+
+    function: Callable[..., Any]
+    policy: Any
+    classifier: Callable[[FailureContext], Any]
+    compensators: Mapping[str, Callable[..., Any]]
+    auto_checkpoint: bool
+    max_recovery_attempts: int
+    max_recovery_seconds: timedelta | float | None
+    max_cost_usd: float | None
+    max_tokens: int | None
+    on_step: Callable[..., Any] | None
+    on_failure: Callable[..., Any] | None
+    on_recovery: Callable[..., Any] | None
+    receipt: Callable[[Any], Any]
+    """What the function's world makes of a receipt."""
+
+
+class Attempts:
+    """The attempts of one run at one task."""
+
+    def __init__(self, terms: Terms, run: Run, task: Any, named: Mapping[str, Any]) -> None:
+        self._terms = terms
+        self._run = run
+        self._task = task
+        self._named = named
+        self._bare: dict[str, Callable[..., Any]] = {}
+        memory = self._memory()
+        self._limit = Limit(memory.usage, terms.max_cost_usd, terms.max_tokens, terms.compensators)
+
+    def _memory(self) -> Memory:
+        return Memory.of(self._run.ledger.journal)
+
+    async def begin(self) -> None:
+        """Carry out what was decided and perhaps not done; refuse what may not go on."""
+        failures = self._memory().failures
+        if failures:
+            await self._carry_out(failures[-1], self._context(failures[-1]))
+        if reason := self._limit.exceeded():
+            raise Escalated(reason, context=self._context(failures[-1]) if failures else None)
+
+    @asynccontextmanager
+    async def attempt(self) -> AsyncIterator[tuple[Hands, dict[str, Any]]]:
+        """One attempt: its hands, and what to call the function with. However it is left, all is stored first."""
+        terms, run = self._terms, self._run
+        hands = Hands(
+            run,
+            self._limit,
+            self._bare,
+            auto=terms.auto_checkpoint,
+            on_step=terms.on_step,
+            receipt=terms.receipt,
+        )
+        outer = current_frame.get(), current_hands.get()
+        current_frame.set(Frame(run, Scope(branch=run.ports.branch())))
+        current_hands.set(hands)
+        try:
+            yield hands, self._arguments(hands)
+        finally:
+            current_frame.set(outer[0])
+            current_hands.set(outer[1])
+            if run.ledger.claim.failure is None:
+                await hands.drain()
+
+    async def call(self) -> Any:
+        """The function's result, in one attempt."""
+        async with self.attempt() as (_, named):
+            return await self._run.ports.invoke(self._terms.function, (self._task,), named, None)
+
+    def _arguments(self, hands: Hands) -> dict[str, Any]:
+        """The caller's keywords, and of ours those that the function takes."""
+        ours = hands.given() | self._restored()
+        parameters = signature(self._terms.function).parameters.values()
+        if not any(each.kind is Parameter.VAR_KEYWORD for each in parameters):
+            names = {each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY}
+            ours = {name: value for name, value in ours.items() if name in names}
+        for each in parameters:
+            if each.name in {"restored_state", "recovery"} and each.default is Parameter.empty:
+                ours.setdefault(each.name, {} if each.name == "restored_state" else None)
+        return {**self._named, **ours}
+
+    def _restored(self) -> dict[str, Any]:
+        """What an attempt is told of those before it; nothing if it is the first."""
+        run, failures = self._run, self._memory().failures
+        if not failures and not run.steps and not run.state:
+            return {}
+        told = RecoveryContext(
+            thread_id=run.thread_id,
+            attempt=len(failures),
+            state=run.state,
+            steps=run.steps,
+            delivered=len(list(contents(run.ledger.journal, ITEM))),
+        )
+        if failures:
+            last, action = failures[-1], failures[-1].decision
+            told = msgspec.structs.replace(
+                told,
+                failure=last.failure_type,
+                message=last.message,
+                action=action.kind,
+                hint=action.hint,
+                subgoal=action.from_subgoal,
+            )
+        return {"restored_state": run.state, "recovery": told}
+
+    # Failures
+
+    async def recover(self, error: Exception) -> None:
+        """Find out what an error means, decide, note it, and do it. Raises if there is to be no further attempt."""
+        ports, ledger = self._run.ports, self._run.ledger
+        if isinstance(error, RunCancelled) or ledger.claim.failure is not None:
+            raise error
+        context = await self._classified(error)
+        if isinstance(error, Aborted | Escalated):
+            error.context = context
+            raise error
+        await self._tell(self._terms.on_failure, context)
+        failure = await self._decided(context)
+        entry = note(FAILURE, failure, failure.at)
+        kind, failed = type(error).__name__, failed_steps(error)
+        attempted = Attempted(ATTEMPT, b"", failure.attempt, kind, failure.message, failure.due, failure.at, failed)
+        said = {"attempt": failure.attempt, "failure": failure.type, "action": failure.decision.kind}
+        await ledger.commit(
+            ports, Intent(journal=True, cause="error", metadata=packed_metadata(said)), attempted, entry
+        )
+        await self._carry_out(failure, context)
+
+    async def _classified(self, error: Exception) -> FailureContext:
+        failures = self._memory().failures
+        now = self._run.ports.now()
+        context = FailureContext(
+            error=error,
+            error_type=type(error).__name__,
+            message=text_of(error),
+            attempt=len(failures) + 1,
+            earlier=tuple(each.failure_type for each in failures),
+            thread_id=self._run.thread_id,
+            task=self._task,
+            state=self._run.state,
+            steps=self._run.steps,
+            usage=self._limit.used,
+            seconds=(now - failures[0].at) / 1e6 if failures else 0.0,
+        )
+        kind = FailureType(await self._run.ports.invoke(self._terms.classifier, (context,), {}, None))
+        return msgspec.structs.replace(context, type=kind)
+
+    async def _decided(self, context: FailureContext) -> Failure:
+        run, earlier = self._run, self._memory().failures
+        action = await self._action(context)
+        target = 0
+        if action.kind in {"rollback", "suspend"}:
+            past = Past(run)
+            target = (
+                named_target(run, action.checkpoint_id)
+                if action.checkpoint_id
+                else await run.ports.perform(choose_target, past, context.steps, context.type, earlier)
+            )
+        now = run.ports.now()
+        return Failure(
+            attempt=context.attempt,
+            type=context.type.value,
+            error=context.error_type,
+            message=context.message,
+            progress=progress_of(context.steps),
+            action=msgspec.structs.asdict(action),
+            target=target,
+            rollbacks=len(run.ledger.journal.rollbacks),
+            due=now + round(action.delay * 1e6),
+            at=now,
+        )
+
+    async def _action(self, context: FailureContext) -> RecoveryAction:
+        terms, spent = self._terms, self._limit.exceeded()
+        if spent:
+            return RecoveryAction.ESCALATE(message=spent)
+        if context.attempt > terms.max_recovery_attempts:
+            return RecoveryAction.ESCALATE(message=f"{terms.max_recovery_attempts} recoveries were tried")
+        longest = terms.max_recovery_seconds
+        if longest is not None and context.seconds > seconds(longest, "max_recovery_seconds"):
+            return RecoveryAction.ESCALATE(message=f"recovering for {context.seconds:g} s")
+        return await decide(terms.policy, context, self._ask_user)
+
+    async def _ask_user(self, strategy: Callable[..., Any], context: FailureContext) -> Any:
+        return await self._run.ports.invoke(strategy, (context,), {}, None)
+
+    def _context(self, failure: Failure) -> FailureContext:
+        """What is known of an earlier failure, in another process."""
+        return FailureContext(
+            type=failure.failure_type,
+            error_type=failure.error,
+            message=failure.message,
+            attempt=failure.attempt,
+            thread_id=self._run.thread_id,
+            task=self._task,
+            state=self._run.state,
+            steps=self._run.steps,
+            usage=self._limit.used,
+        )
+
+    # What was decided
+
+    async def _carry_out(self, failure: Failure, context: FailureContext) -> None:
+        """Do what was decided, or the rest of it. A decision that ends the run is told once."""
+        run, action = self._run, failure.decision
+        kind = action.kind
+        if kind in {"escalate", "abort"} and context.error is None and run.ledger.claim.found.status == Status.FAILED:
+            return
+        if kind == "suspend":
+            kind = await self._answer(failure, action)
+        if kind == "escalate":
+            raise Escalated(_why(context, action.message), context=context) from context.error
+        if kind == "abort":
+            raise Aborted(_why(context, action.reason), context=context) from context.error
+        if kind == "rollback" and len(run.ledger.journal.rollbacks) == failure.rollbacks:
+            await self._roll_back(failure, context)
+        wait = (failure.due - run.ports.now()) / 1e6
+        if wait > 0:
+            await run.ports.sleep(wait)
+        run.ledger.check()
+        if context.error is not None:
+            await self._tell(self._terms.on_recovery, context, action)
+
+    async def _roll_back(self, failure: Failure, context: FailureContext) -> None:
+        try:
+            await roll_back(self._run, failure, self._terms.compensators, self._bare)
+        except Escalated as escalated:
+            escalated.context = context
+            raise
+
+    async def _answer(self, failure: Failure, action: RecoveryAction) -> str:
+        payload = {"failure": failure.type, "error": failure.error, "message": action.message or failure.message}
+        answer = await self._run.ask(f"recovery {failure.attempt}", payload, choices=CHOICES)
+        return answer.choice or "abort"
+
+    async def _tell(self, callback: Callable[..., Any] | None, *args: Any) -> None:
+        if callback is not None:
+            await self._run.ports.call(callback, *args)
+
+
+def _why(context: FailureContext, message: str) -> str:
+    what = f"attempt {context.attempt} at {context.thread_id!r} failed ({context.type.value}): "
+    return what + f"{context.error_type}: {context.message}" + (f"; {message}" if message else "")

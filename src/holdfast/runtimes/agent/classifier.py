@@ -1,0 +1,107 @@
+"""Rules that tell the type of a failure from its error and from what was recorded."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from holdfast.records.checkpoint import Step
+from holdfast.records.failure import FailureContext, FailureType
+
+Rule = tuple[Callable[[FailureContext], Any], FailureType]
+
+_SCHEMA_ERRORS = {"ValidationError", "JSONDecodeError", "SchemaError", "DecodeError"}
+_EXTERNAL_ERRORS = {"HTTPError", "RequestError", "RateLimitError", "ServiceUnavailable", "APIError", "StoreUnavailable"}
+_OVERFLOW_TEXTS = ("context length", "context window", "maximum context", "too many tokens", "prompt is too long")
+
+
+class RulesClassifier:
+    """Asks its rules in their order; the first that knows the failure names its type.
+
+    An error's own `failure_type` comes first, then `rules` (pairs of a function of the context and a type), then loops,
+    tools, constraints and schemas in what was recorded, then the error's type and text, and last a plan with gaps.
+    """
+
+    def __init__(
+        self,
+        *,
+        rules: Sequence[Rule] = (),
+        exceptions: Mapping[type[BaseException], FailureType] | None = None,
+        loop_window: int = 3,
+        loop_similarity: float = 1.0,
+        allowed_tools: Collection[str] | None = None,
+        constraints: Sequence[Callable[[FailureContext], Any]] = (),
+        schemas: Mapping[str, Callable[[Any], Any]] | None = None,
+        required_actions: Collection[str] = (),
+    ) -> None:
+        self._rules = tuple(rules)
+        self._exceptions = dict(exceptions or {})
+        self._loop_window = loop_window
+        self._loop_similarity = loop_similarity
+        self._allowed_tools = allowed_tools
+        self._constraints = tuple(constraints)
+        self._schemas = dict(schemas or {})
+        self._required_actions = tuple(required_actions)
+
+    def __call__(self, context: FailureContext) -> FailureType:
+        """The type of a failure; UNKNOWN if no rule knows it."""
+        for question in (self._told, self._recorded, self._raised, self._planned):
+            answer = question(context)
+            if answer is not None:
+                return answer
+        return FailureType.UNKNOWN
+
+    def _told(self, context: FailureContext) -> FailureType | None:
+        own = getattr(context.error, "failure_type", None)
+        if own is not None:
+            return FailureType(own)
+        return next((failure for applies, failure in self._rules if applies(context)), None)
+
+    def _recorded(self, context: FailureContext) -> FailureType | None:
+        if is_loop(context.steps, self._loop_window, self._loop_similarity):
+            return FailureType.LOOP_DETECTED
+        used = {step.tool_called for step in context.steps if step.tool_called}
+        if self._allowed_tools is not None and not used <= set(self._allowed_tools):
+            return FailureType.WRONG_TOOL_CALLED
+        if any(broken(context) for broken in self._constraints):
+            return FailureType.CONSTRAINT_IGNORED
+        return FailureType.SCHEMA_MISMATCH if not all(map(self._fits, context.steps)) else None
+
+    def _fits(self, step: Step) -> bool:
+        check = self._schemas.get(step.tool_called or "")
+        try:
+            return check is None or check(step.tool_output) is not False
+        except Exception:  # noqa: BLE001  a validator says no in its own way
+            return False
+
+    def _raised(self, context: FailureContext) -> FailureType | None:
+        error, names = context.error, {each.__name__ for each in type(context.error).__mro__}
+        for kind, failure in self._exceptions.items():
+            if isinstance(error, kind):
+                return failure
+        if any(text in context.message.lower() for text in _OVERFLOW_TEXTS):
+            return FailureType.CONTEXT_OVERFLOW
+        if isinstance(error, TimeoutError) or any("Timeout" in name for name in names):
+            return FailureType.TIMEOUT
+        if names & _SCHEMA_ERRORS:
+            return FailureType.SCHEMA_MISMATCH
+        if isinstance(error, OSError) or names & _EXTERNAL_ERRORS:
+            return FailureType.EXTERNAL_FAULT
+        return None
+
+    def _planned(self, context: FailureContext) -> FailureType | None:
+        done = {step.action for step in context.steps}
+        return FailureType.PLAN_INCOMPLETE if not done.issuperset(self._required_actions) else None
+
+
+def is_loop(steps: Sequence[Step], window: int, similarity: float) -> bool:
+    """True if the last `window` steps did the same, or nearly so for a similarity below 1."""
+    if window < 2 or len(steps) < window:
+        return False
+    texts = list(map(doing, steps[-window:]))
+    return all(SequenceMatcher(None, texts[0], each).ratio() >= similarity for each in texts[1:])
+
+
+def doing(step: Step) -> str:
+    """What a step did: its call, or where it called nothing what it brought about."""
+    called = (step.action, step.tool_called, step.tool_input)
+    return repr(called if step.tool_input is not None else (*called, step.tool_output, step.llm_output))

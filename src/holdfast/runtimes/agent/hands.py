@@ -1,0 +1,217 @@
+"""What an agent's function is handed to record its work: plain calls, each on its way to the store when it returns."""
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from holdfast.codec import encode
+from holdfast.history.draft import draft_state
+from holdfast.history.journal import AnyEntry, Recorded
+from holdfast.records.checkpoint import Step
+from holdfast.records.errors import ConfigurationError, Escalated
+from holdfast.records.failure import Usage
+from holdfast.runs.ledger import packed_metadata
+from holdfast.runs.run import Receipt, Run, fields_of
+from holdfast.runtimes.agent.memory import COMPENSATOR, ITEM, USAGE, Compensator, note
+from holdfast.stores.claim import Pending
+from holdfast.stores.writer import Intent
+
+current_hands: "ContextVar[Hands | None]" = ContextVar("holdfast_hands", default=None)
+
+
+class HeldReceipt:
+    """A step that waits for the next checkpoint: `await` it to take that now."""
+
+    def __init__(self, hands: "Hands") -> None:
+        self._hands = hands
+        self._taken: Receipt | None = None
+
+    @property
+    def done(self) -> bool:
+        """True if it is stored."""
+        return not self._hands.holds(self)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.wait().__await__()
+
+    async def wait(self) -> None:
+        """Take a checkpoint if there was none since, and wait until it is stored."""
+        await self._hands.drain()
+
+
+class Hands:
+    """One attempt's way to the store.
+
+    `bare` are the compensators that are functions of this process, by the names they are recorded under. `on_step` is
+    told of each step. `receipt` is what the function's world makes of a receipt.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        limit: "Limit",
+        bare: dict[str, Callable[..., Any]],
+        *,
+        auto: bool,
+        on_step: Callable[[Step], Any] | None,
+        receipt: Callable[[Any], Any],
+    ) -> None:
+        self._run = run
+        self._limit = limit
+        self._bare = bare
+        self._auto = auto
+        self._on_step = on_step
+        self._told: list[Awaitable[Any]] = []
+        self._made = receipt
+        self._state: dict[str, Any] = run.state
+        self._dirty = False
+        self._held: list[tuple[AnyEntry, HeldReceipt]] = []
+        self._last: Pending | None = None
+
+    # What the function calls
+
+    def record_step(self, step: Step) -> Any:
+        """Record a step. With auto_checkpoint it is handed to the store at once, with the state."""
+        self._run.ledger.check()
+        entry = Recorded("", encode(fields_of(step), path="step"), self._run.ports.now())
+        receipt: Receipt | HeldReceipt
+        if self._auto:
+            receipt = self._write(entry, said={"step": step.action} if step.action else None)
+        else:
+            receipt = HeldReceipt(self)
+            self._held.append((entry, receipt))
+        self._tell(step)
+        return self._made(receipt)
+
+    def _tell(self, step: Step) -> None:
+        told = None if self._on_step is None else self._on_step(step)
+        if isinstance(told, Awaitable):
+            self._told.append(told)
+
+    def update_state(self, changes: Mapping[str, Any]) -> None:
+        """Merge top-level keys into the state; saved with the next checkpoint."""
+        self.replace_state({**self._state, **_checked(changes)})
+
+    def replace_state(self, state: Mapping[str, Any]) -> None:
+        """Put another state in place of the whole; saved with the next checkpoint."""
+        self._run.ledger.check()
+        self._state, self._dirty = dict(_checked(state)), True
+
+    def record_usage(self, *, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float = 0.0) -> Any:
+        """Add to what the thread has used. `Escalated` once that is more than the agent may use; it is kept first."""
+        self._run.ledger.check()
+        used = Usage(input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost_usd)
+        receipt = self._note(USAGE, used)
+        self._limit.check_usage(used)
+        return self._made(receipt)
+
+    def record_compensator(self, compensator: str | Callable[..., Any], *args: Any) -> Any:
+        """How to undo the step just recorded: a name of `compensators=`, or a function that dies with this process."""
+        self._run.ledger.check()
+        self.checkpoint()
+        step, name = self._run.ledger.journal.step_count - 1, self._compensator_name(compensator)
+        if step < 0:
+            raise ConfigurationError("record_compensator is for the step just recorded, and there is none")
+        rollbacks = len(self._run.ledger.journal.rollbacks)
+        bare = not isinstance(compensator, str)
+        undo = Compensator(name=name, arguments=list(args), step=step, rollbacks=rollbacks, bare=bare)
+        return self._made(self._note(COMPENSATOR, undo))
+
+    def checkpoint(self) -> Any:
+        """Hand to the store what it does not have yet. Await the receipt to know that it is stored."""
+        self._run.ledger.check()
+        return self._made(self._write() if self._held or self._dirty else self._receipt(None))
+
+    def _compensator_name(self, compensator: str | Callable[..., Any]) -> str:
+        if isinstance(compensator, str):
+            return self._limit.known_compensator(compensator)
+        name: str = getattr(compensator, "__name__", repr(compensator))
+        self._bare[name] = compensator
+        return name
+
+    # What its runtime calls
+
+    def given(self) -> dict[str, Any]:
+        """All that a function may be handed, by name."""
+        names = ("record_step", "update_state", "replace_state", "record_usage", "record_compensator", "checkpoint")
+        return {name: getattr(self, name) for name in names}
+
+    def deliver(self, item: Any) -> Receipt:
+        """Note an item of the stream."""
+        return self._note(ITEM, item)
+
+    def holds(self, receipt: HeldReceipt) -> bool:
+        """True if the step of a receipt was not handed over yet."""
+        return any(each is receipt for _, each in self._held)
+
+    async def drain(self) -> None:
+        """Wait until everything is stored, the state set last included, and told."""
+        if self._held or self._dirty:
+            self._write()
+        if self._last is not None:
+            await self._run.ports.settle(self._last, self._run.ledger.claim.committer)
+        while self._told:
+            await self._told.pop(0)
+
+    def _note(self, kind: str, content: Any) -> Receipt:
+        entry = note(kind, content, self._run.ports.now())
+        return self._receipt(self._queued(Intent(journal=True), entry))
+
+    def _write(self, *entries: AnyEntry, said: dict[str, Any] | None = None) -> Receipt:
+        held, self._held = [entry for entry, _ in self._held], []
+        intent = Intent(cause="event", metadata=packed_metadata(said))
+        if self._dirty:
+            intent.draft, intent.leaves = draft_state(self._state, self._run.ledger.claim.log.document)
+            self._dirty = False
+        return self._receipt(self._queued(intent, *held, *entries))
+
+    def _queued(self, intent: Intent, *entries: AnyEntry) -> Pending:
+        """One write is under way at most when the next begins: a killed process has lost no more than its last."""
+        ports, ledger = self._run.ports, self._run.ledger
+        if self._last is not None and not self._last.settled:
+            ports.for_plain_code().dispatch(self._last, ledger.claim.committer)
+        self._last = ledger.queue(ports, intent, *entries)
+        return self._last
+
+    def _receipt(self, pending: Pending | None) -> Receipt:
+        return Receipt(self._run.ledger, self._run.ports, pending or self._last)
+
+
+class Limit:
+    """What an agent may use, and which compensators it has."""
+
+    def __init__(
+        self, used: Usage, cost_usd: float | None, tokens: int | None, compensators: Mapping[str, Any]
+    ) -> None:
+        self.used = used
+        self._cost_usd = cost_usd
+        self._tokens = tokens
+        self._compensators = compensators
+
+    def check_usage(self, more: Usage = Usage()) -> None:  # noqa: B008  a frozen structure
+        """`Escalated` if more is used than may be."""
+        self.used += more
+        if reason := self.exceeded():
+            raise Escalated(reason)
+
+    def exceeded(self) -> str:
+        """Which limit is used up; empty if none is."""
+        if self._cost_usd is not None and self.used.cost_usd > self._cost_usd:
+            return f"{self.used.cost_usd:g} USD are used, of {self._cost_usd:g}"
+        if self._tokens is not None and self.used.tokens > self._tokens:
+            return f"{self.used.tokens} tokens are used, of {self._tokens}"
+        return ""
+
+    def known_compensator(self, name: str) -> str:
+        """The name; a clear refusal if the agent has no such compensator."""
+        if name not in self._compensators:
+            known = ", ".join(map(repr, self._compensators)) or "none"
+            raise ConfigurationError(f"compensator {name!r} is not one of the agent's compensators= ({known})")
+        return name
+
+
+def _checked(changes: Any) -> Mapping[str, Any]:
+    if not isinstance(changes, Mapping):
+        raise ConfigurationError(f"a state is a dict, not {type(changes).__name__}")
+    encode(dict(changes), path="state")
+    return changes

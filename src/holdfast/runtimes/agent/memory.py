@@ -1,0 +1,88 @@
+"""What an agent's thread remembers of its attempts: folded from the notes in its journal."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.codec import decode, encode
+from holdfast.history.journal import Journal, Noted, RolledBack
+from holdfast.records.failure import FailureType, Usage
+from holdfast.runtimes.agent.actions import RecoveryAction
+
+FAILURE, USAGE, COMPENSATOR, ITEM = "failure", "usage", "compensator", "item"
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed attempt, and what was decided about it."""
+
+    attempt: int
+    type: str
+    error: str
+    message: str
+    progress: int
+    """How many different things had been done."""
+    action: dict[str, Any]
+    target: int = 0
+    """The checkpoint to go back to."""
+    rollbacks: int = 0
+    """How many rollbacks there were before."""
+    due: int = 0
+    at: int = 0
+
+    @property
+    def failure_type(self) -> FailureType:
+        """Its type."""
+        return FailureType(self.type)
+
+    @property
+    def decision(self) -> RecoveryAction:
+        """What was decided."""
+        return msgspec.convert(self.action, RecoveryAction)
+
+
+class Compensator(msgspec.Struct, frozen=True, kw_only=True):
+    """How to undo a step."""
+
+    name: str
+    arguments: list[Any]
+    step: int
+    """The step's index in the trajectory."""
+    rollbacks: int
+    bare: bool = False
+    """True for a function that only its own process knows."""
+
+    def is_undone(self, rollbacks: list[RolledBack]) -> bool:
+        """True if a rollback since then went past the step."""
+        return any(each.kept <= self.step for each in rollbacks[self.rollbacks :])
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """The notes of a thread, sorted."""
+
+    failures: list[Failure]
+    compensators: list[Compensator]
+    usage: Usage
+
+    @classmethod
+    def of(cls, journal: Journal) -> "Memory":
+        """What a journal remembers."""
+        failures = [msgspec.convert(each, Failure) for each in contents(journal, FAILURE)]
+        compensators = [msgspec.convert(each, Compensator) for each in contents(journal, COMPENSATOR)]
+        return cls(failures, compensators, usage_of(journal))
+
+
+def contents(journal: Journal, kind: str) -> Iterable[Any]:
+    """What was noted of one kind, the oldest first."""
+    return [decode(note.content) for note in journal.notes if note.kind == kind]
+
+
+def usage_of(journal: Journal) -> Usage:
+    """What was used so far, by all processes."""
+    return sum((Usage(**each) for each in contents(journal, USAGE)), Usage())
+
+
+def note(kind: str, content: Any, now: int) -> Noted:
+    """A note to be written."""
+    plain = msgspec.structs.asdict(content) if isinstance(content, msgspec.Struct) else content
+    return Noted(kind, encode(plain, path=kind), now)

@@ -1,0 +1,151 @@
+"""Going back: to which checkpoint, which steps that undoes, how they are compensated, and the restored thread."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from holdfast.codec import decode
+from holdfast.history.draft import draft_state
+from holdfast.history.journal import Journal, RolledBack
+from holdfast.history.meta import decode_meta
+from holdfast.history.restore import read_state
+from holdfast.records.checkpoint import Step
+from holdfast.records.errors import ConfigurationError, Escalated, StepFailed, StepInDoubt
+from holdfast.records.failure import FailureType
+from holdfast.records.identity import CheckpointId
+from holdfast.runs.ledger import packed_metadata
+from holdfast.runs.run import Run
+from holdfast.runtimes.agent.classifier import doing
+from holdfast.runtimes.agent.memory import Compensator, Failure, Memory
+from holdfast.stores.writer import Intent
+
+BEGINNING = 0
+PAGE = 64
+TARGET = "rolled_back_to"
+"""In the metadata of a checkpoint that a rollback made: which one it is like."""
+
+
+class Past:
+    """The checkpoints of a run's thread that lead to where it is now, read as needed. Blocking."""
+
+    def __init__(self, run: Run) -> None:
+        self._reader = run.reader
+        self._thread = run.ledger.claim.thread
+        self._binding = run.ledger.claim.log.binding
+
+    def lineage(self, start: int | None = None) -> Iterator[int]:
+        """Checkpoints, the newest first, from `start` on back; what a rollback undid is left out, and it itself."""
+        skip_to, before = start, None if start is None else start + 1
+        while True:
+            seen, headers = self._reader.survey(self._thread, before, PAGE)
+            for header in headers:
+                hidden = not header.is_checkpoint or not seen.head.marks.shows(header.seq)
+                if hidden or (skip_to is not None and header.seq > skip_to):
+                    continue
+                target = self._target(decode_meta(self._binding, header).metadata)
+                if target is None:
+                    yield header.seq
+                skip_to = header.seq - 1 if target is None else target
+            if len(headers) < PAGE:
+                return
+            before = headers[-1].seq
+
+    @staticmethod
+    def _target(metadata: bytes) -> int | None:
+        found: int | None = decode(metadata).get(TARGET) if metadata else None
+        return found
+
+    def at(self, seq: int) -> tuple[Any, Journal]:
+        """State and journal at a checkpoint; of the beginning, empty ones."""
+        if seq == BEGINNING:
+            return {}, Journal()
+        log = self._reader.load_checkpoint(self._thread, seq).log
+        return read_state(self._binding, log.document), Journal.of(log.document)
+
+
+def good_step_count(steps: list[Step]) -> int:
+    """How many steps there are before the failing one: a step recorded with an error is itself that."""
+    return len(steps) - 1 if steps and steps[-1].error is not None else len(steps)
+
+
+def progress_of(steps: list[Step]) -> int:
+    """How many different things were done before the failing step: to do the same once more is no progress."""
+    return len(set(map(doing, steps[: good_step_count(steps)])))
+
+
+def choose_target(past: Past, steps: list[Step], failure: FailureType, earlier: list[Failure]) -> int:
+    """The newest checkpoint before the failing step; if the last rollback was of no use, the one before its target."""
+    good = good_step_count(steps)
+    if (last := _useless_rollback(earlier, failure, progress_of(steps))) is not None:
+        return next((seq for seq in past.lineage(last.target) if seq < last.target), BEGINNING)
+    for seq in past.lineage():
+        if past.at(seq)[1].step_count <= good:
+            return seq
+    return BEGINNING
+
+
+def _useless_rollback(earlier: list[Failure], failure: FailureType, progress: int) -> Failure | None:
+    """The last failure, if it was of the same type, ended in a rollback, and nothing new was done since."""
+    if not earlier or earlier[-1].type != failure.value or earlier[-1].decision.kind not in {"rollback", "suspend"}:
+        return None
+    return earlier[-1] if progress <= max(each.progress for each in _streak(earlier)) else None
+
+
+def _streak(earlier: list[Failure]) -> Iterator[Failure]:
+    for each in reversed(earlier):
+        if each.type != earlier[-1].type:
+            return
+        yield each
+
+
+def named_target(run: Run, checkpoint_id: str) -> int:
+    """The checkpoint that an action names."""
+    named = CheckpointId.parse(checkpoint_id)
+    if named.thread_id != run.thread_id:
+        raise ConfigurationError(f"checkpoint {checkpoint_id} is not of thread {run.thread_id!r}")
+    return named.seq
+
+
+async def roll_back(
+    run: Run, failure: Failure, functions: Mapping[str, Callable[..., Any]], bare: Mapping[str, Callable[..., Any]]
+) -> None:
+    """Undo the steps after the target, the newest first, and make the thread what it was there."""
+    past = Past(run)
+    state, then = await run.ports.perform(past.at, failure.target)
+    undone = _undone(run.ledger.journal, then.step_count)
+    if failure.decision.strict:
+        _check_compensated(run, then.step_count, undone)
+    for number, each in enumerate(undone):
+        await _compensate(run, failure, number, each, {**bare, **functions} if each.bare else functions)
+    draft, leaves = draft_state(state)
+    metadata = packed_metadata({TARGET: failure.target, "attempt": failure.attempt})
+    entry = RolledBack(then.length, then.step_count, failure.target, run.ports.now())
+    await run.ledger.commit(run.ports, Intent(draft=draft, leaves=leaves, cause="error", metadata=metadata), entry)
+
+
+def _undone(journal: Journal, kept: int) -> list[Compensator]:
+    found = [each for each in Memory.of(journal).compensators if each.step >= kept]
+    return [each for each in reversed(found) if not each.is_undone(journal.rollbacks)]
+
+
+def _check_compensated(run: Run, kept: int, undone: list[Compensator]) -> None:
+    covered = {each.step for each in undone}
+    for step in run.steps[kept:]:
+        if step.error is None and not step.idempotent and step.index not in covered:
+            raise Escalated(f"step {step.index} ({step.action}) of {run.thread_id!r} has no compensator")
+
+
+async def _compensate(
+    run: Run, failure: Failure, number: int, each: Compensator, functions: Mapping[str, Callable[..., Any]]
+) -> None:
+    """Call a compensator as a step with an effect: once it is recorded it is never called again."""
+    function = functions.get(each.name)
+    if function is None:
+        raise Escalated(
+            f"step {each.step} of {run.thread_id!r} is to be undone by {each.name!r}, which this process does not know;"
+            f" give the agent compensators={{{each.name!r}: function}} and run it again"
+        )
+    try:
+        key = f"compensate:{failure.attempt}:{number}:{each.name}"
+        await run.step(key, function, *each.arguments, effect=True)
+    except (StepFailed, StepInDoubt) as error:
+        raise Escalated(f"compensator {each.name!r} of step {each.step} did not do it: {error}") from error

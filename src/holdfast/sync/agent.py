@@ -1,0 +1,92 @@
+"""The blocking agent: the same runtime over blocking ports, its methods one line each."""
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from holdfast.ports import run_blocking
+from holdfast.records.checkpoint import Step
+from holdfast.records.failure import FailureContext
+from holdfast.records.outcome import Outcome
+from holdfast.runtimes.agent.actions import RecoveryAction
+from holdfast.runtimes.agent.agent import AgentCore
+from holdfast.runtimes.agent.policy import AnyStrategy
+from holdfast.sync.functions import default_store
+from holdfast.sync.run import Receipt
+from holdfast.sync.store import Store
+
+
+class Agent:
+    """See `holdfast.Agent`; for a plain `def`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        policy: "AnyStrategy | None" = None,
+        store: Store | None = None,
+        auto_checkpoint: bool = True,
+        classifier: Callable[[FailureContext], Any] | None = None,
+        compensators: Mapping[str, Callable[..., Any]] | None = None,
+        max_recovery_attempts: int = 3,
+        max_recovery_seconds: timedelta | float | None = None,
+        max_cost_usd: float | None = None,
+        max_tokens: int | None = None,
+        on_step: Callable[[Step], Any] | None = None,
+        on_failure: Callable[[FailureContext], Any] | None = None,
+        on_recovery: Callable[[FailureContext, RecoveryAction], Any] | None = None,
+        lease: timedelta | float = 30,
+        wait: timedelta | float | None = None,
+    ) -> None:
+        self._core = AgentCore(
+            function,
+            lambda: (store or default_store())._store,  # noqa: SLF001  one room
+            policy=policy,
+            auto_checkpoint=auto_checkpoint,
+            classifier=classifier,
+            compensators=compensators,
+            max_recovery_attempts=max_recovery_attempts,
+            max_recovery_seconds=max_recovery_seconds,
+            max_cost_usd=max_cost_usd,
+            max_tokens=max_tokens,
+            on_step=on_step,
+            on_failure=on_failure,
+            on_recovery=on_recovery,
+            lease=lease,
+            wait=wait,
+            receipt=Receipt,
+        )
+
+    @property
+    def name(self) -> str:
+        """See `holdfast.Agent.name`."""
+        return self._core.name
+
+    def run(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Any:
+        """See `holdfast.Agent.run`."""
+        return run_blocking(self._core.result(task, self._core.thread_id(thread_id), kwargs))
+
+    def start(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Outcome:
+        """See `holdfast.Agent.start`."""
+        return run_blocking(self._core.outcome(task, self._core.thread_id(thread_id), kwargs))
+
+    def stream(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Iterator[Any]:
+        """See `holdfast.Agent.stream`; for a plain generator."""
+        items = self._core.items(task, self._core.thread_id(thread_id), kwargs)
+        try:
+            while True:
+                try:
+                    yield run_blocking(_next(items))
+                except StopAsyncIteration:
+                    return
+        finally:
+            run_blocking(items.aclose())
+
+
+async def _next(items: AsyncGenerator[Any, None]) -> Any:
+    return await anext(items)
+
+
+def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]:
+    """See `holdfast.agent`."""
+    return lambda function: Agent(function, **options)
