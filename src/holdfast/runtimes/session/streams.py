@@ -66,10 +66,10 @@ class Source:
         return left
 
     async def close(self) -> None:
-        """Let the stream's own code clean up."""
+        """Let the stream's own code clean up; not if it still runs, abandoned, on a thread of its own."""
         if isinstance(self._stream, AsyncGenerator):
             await self._stream.aclose()
-        elif isinstance(self._stream, Generator):
+        elif isinstance(self._stream, Generator) and not self._stream.gi_running:
             self._stream.close()
 
 

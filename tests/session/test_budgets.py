@@ -1,0 +1,133 @@
+"""Budgets and limits: over the whole thread and all processes, judged after what was paid is safe, and free of replays."""
+
+from typing import Any
+
+import pytest
+
+from holdfast import BudgetExceeded, ConfigurationError, TurnLimitExceeded, UsageSnapshot
+from runs.worlds import World
+from session.talks import Model, orchestrator
+
+DOLLAR = UsageSnapshot(input_tokens=333_334)  # of model-a, a little more
+TOKENS = UsageSnapshot(60, 40)
+
+
+async def take(session: Any, model: Model, key: str | None, usage: UsageSnapshot = DOLLAR) -> str:
+    return (await session.run_turn(model.asked(key or "?"), model="model-a", usage=usage, idempotency_key=key)).value  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("limits", "usage"), [({"budget_usd": 1.5}, DOLLAR), ({"budget_tokens": 150}, TOKENS)])
+async def test_a_paid_result_is_saved_before_the_budget_error(
+    world: World, limits: dict[str, Any], usage: UsageSnapshot
+) -> None:
+    model = Model()
+    with pytest.raises(BudgetExceeded, match="'t' has used"):
+        async with orchestrator(world, **limits).session("t") as session:
+            await take(session, model, "1", usage)
+            await take(session, model, "2", usage)
+    async with orchestrator(world, **limits).session("t") as session:
+        assert await take(session, model, "2", usage) == "answer 2 to 2"
+    assert model.prompts == ["1", "2"]
+
+
+@pytest.mark.parametrize(("limits", "usage"), [({"budget_usd": 1}, DOLLAR), ({"budget_tokens": 100}, TOKENS)])
+async def test_a_thread_without_budget_is_refused_before_the_call(
+    world: World, limits: dict[str, Any], usage: UsageSnapshot
+) -> None:
+    model = Model()
+    async with orchestrator(world).session("t") as session:
+        await take(session, model, "1", usage)
+    for _ in range(2):
+        with pytest.raises(BudgetExceeded):
+            async with orchestrator(world, **limits).session("t") as session:
+                await take(session, model, "2", usage)
+    assert model.prompts == ["1"]
+
+
+async def test_the_budget_is_the_sum_over_all_processes_and_a_later_one_may_raise_it(world: World) -> None:
+    model, keys = Model(), iter("abcdef")
+
+    async def one_each(budget: float) -> None:
+        async with orchestrator(world, budget_usd=budget).session("t") as session:
+            await take(session, model, next(keys))
+
+    await one_each(2.5)
+    await one_each(2.5)
+    with pytest.raises(BudgetExceeded, match="raise budget_usd"):
+        await one_each(2.5)
+    with pytest.raises(BudgetExceeded):
+        await one_each(2.5)
+    assert model.prompts == ["a", "b", "c"]
+    await one_each(9)
+
+
+async def test_a_budget_that_is_used_to_the_last_token_is_kept(world: World) -> None:
+    async with orchestrator(world, budget_tokens=100).session("t") as session:
+        await take(session, Model(), "1", TOKENS)
+        with pytest.raises(BudgetExceeded):
+            await take(session, Model(), "2", TOKENS)
+
+
+async def test_turns_are_limited_over_the_whole_thread(world: World) -> None:
+    model = Model()
+    for _ in range(2):
+        async with orchestrator(world, max_turns=3).session("t") as session:
+            await take(session, model, None)
+    async with orchestrator(world, max_turns=3).session("t") as session:
+        await take(session, model, "k")
+        with pytest.raises(TurnLimitExceeded, match="took its 3 turns"):
+            await take(session, model, None)
+        assert await take(session, model, "k") == "answer 3 to k"
+    assert len(model.prompts) == 3
+
+
+async def test_replays_count_against_no_limit(world: World) -> None:
+    model = Model()
+    for _ in range(5):
+        async with orchestrator(world, max_turns=1, budget_usd=1.5, budget_tokens=400_000).session("t") as session:
+            for _ in range(3):
+                await take(session, model, "k")
+    assert session.usage == DOLLAR
+    assert session.summary().turn_count == 1
+    assert len(model.prompts) == 1
+
+
+async def test_a_turn_that_failed_and_comes_again_is_one_turn(world: World) -> None:
+    async with orchestrator(world, max_turns=1).session("t") as session:
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError):
+                await session.run_turn(lambda: 1 / 0, idempotency_key="k")
+        await session.run_turn(lambda: 1, idempotency_key="k")
+        with pytest.raises(TurnLimitExceeded):
+            await session.run_turn(lambda: 1 / 0, idempotency_key="other")
+
+
+async def test_failing_turns_without_a_key_are_limited_too(world: World) -> None:
+    async with orchestrator(world, max_turns=2).session("t") as session:
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                await session.run_turn(lambda: 1 / 0)
+        with pytest.raises(TurnLimitExceeded):
+            await session.run_turn(lambda: 1 / 0)
+
+
+@pytest.mark.parametrize("model", ["model-x", None])
+async def test_an_unpriced_model_under_a_money_budget_is_refused_before_the_call(
+    world: World, model: str | None
+) -> None:
+    calls = Model()
+    async with orchestrator(world, budget_usd=1).session("t") as session:
+        with pytest.raises(ConfigurationError, match=r"has no price.*budget_usd=1"):
+            await session.run_turn(calls.asked("x"), model=model)
+    assert not calls.prompts
+
+
+async def test_a_stream_is_judged_like_any_turn(world: World) -> None:
+    chunks: list[str] = []
+    options: dict[str, Any] = {"usage": TOKENS, "model": "model-a", "idempotency_key": "s"}
+    async with orchestrator(world, budget_tokens=99).session("t") as session:
+        with pytest.raises(BudgetExceeded):
+            async for chunk in session.run_turn_stream(lambda: iter("ab"), **options):
+                chunks.append(chunk)  # noqa: PERF401  those before the error count
+        assert chunks == ["a", "b"]
+        assert [chunk async for chunk in session.run_turn_stream(lambda: iter("xx"), **options)] == ["a", "b"]
