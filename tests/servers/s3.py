@@ -12,15 +12,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import boto3
-from botocore.exceptions import BotoCoreError, ClientError
+import boto3  # type: ignore[import-untyped]
+from botocore.config import Config  # type: ignore[import-untyped]
+from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
 
 from servers.ports import free_port
 
@@ -70,6 +70,7 @@ class S3Server:
             aws_access_key_id=KEY,
             aws_secret_access_key=SECRET,
             region_name=REGION,
+            config=Config(retries={"max_attempts": 1}, connect_timeout=5, read_timeout=10),
         )
 
     def start(self) -> None:
@@ -109,12 +110,15 @@ class S3Server:
 
     # What a prefix holds, as an administrator sees it
 
+    def names(self, prefix: str) -> list[str]:
+        """The name of every object below a prefix."""
+        pages = self.administrator().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        return [each["Key"] for page in pages for each in page.get("Contents", [])]
+
     def objects(self, prefix: str) -> dict[str, bytes]:
         """Every object below a prefix."""
         client = self.administrator()
-        pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
-        names = [each["Key"] for page in pages for each in page.get("Contents", [])]
-        return {name: client.get_object(Bucket=BUCKET, Key=name)["Body"].read() for name in names}
+        return {name: client.get_object(Bucket=BUCKET, Key=name)["Body"].read() for name in self.names(prefix)}
 
     def write(self, name: str, data: bytes) -> None:
         """Overwrite an object, whatever it holds."""
@@ -139,6 +143,7 @@ class SeaweedServer(S3Server):
         yield from (f"-{part}.port={port}" for part, port in ports.items())
         yield from (f"-{part}.port.grpc={port}" for part, port in zip(ports, calls, strict=True))
         yield from ("-s3.port.iceberg=0", "-s3.port.lance=0", "-volume.max=20", "-master.volumeSizeLimitMB=64")
+        yield from ("-master.electionTimeout=1s", "-master.heartbeatInterval=100ms")
 
 
 class MotoServer(S3Server):
@@ -157,10 +162,14 @@ class RcloneServer(S3Server):
         yield from ("--addr", f"127.0.0.1:{self.port}", str(self.directory / "served"))
 
 
-@cache
-def shared(make: Callable[[], S3Server]) -> S3Server:
+_shared: dict[type[S3Server], S3Server] = {}
+
+
+def shared(kind: type[S3Server]) -> S3Server:
     """The server of that kind of this test process; each test takes a prefix of its own."""
-    return make()
+    if kind not in _shared:
+        _shared[kind] = kind()
+    return _shared[kind]
 
 
 def new_prefix() -> str:

@@ -1,7 +1,13 @@
-"""S3 keeps every promise of the interface, and every store over it every promise of the API: on two servers."""
+"""S3 keeps every promise of the interface, and every store over it every promise of the API.
+
+On SeaweedFS all of them, and those about writing on moto too.
+"""
 
 from holdfast.stores.backend import Backend
 from holdfast.testing.conformance import BackendConformance, Kit, StoreConformance
+from holdfast.testing.conformance.drops import Drops
+from holdfast.testing.conformance.posts import Posts
+from holdfast.testing.conformance.swaps import Heads, Swaps
 from servers.s3 import MotoServer, S3Server, SeaweedServer, new_prefix, shared
 from stores.s3.scenes import backend_at
 
@@ -28,7 +34,7 @@ class InS3(Kit):
 class TestS3Backend(InS3, BackendConformance): ...
 
 
-class TestMotoBackend(InS3, BackendConformance):
+class TestMotoBackend(InS3, Heads, Swaps, Drops, Posts):
     server = MotoServer
 
 

@@ -1,26 +1,27 @@
 """Threads in an object store, over five calls (`Objects`): the base of the S3 store, and of stores that users write.
 
 A swap puts new blobs and rows side by side, and then the head object, on the condition that nobody else has: 2 calls
-for a row, 1 for a head alone. A restore costs the head, one listing, and each row and blob, side by side.
+for a row, 1 for a head alone, and 1 or 2 more if the status changes. A restore costs the head, one listing, and each
+row and blob, side by side.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from secrets import randbelow, token_hex
 from time import sleep
 
 from holdfast.history.tuning import Tuning
 from holdfast.records.errors import Corrupt, HoldfastError, OutcomeUnknown, StoreError, StoreUnavailable
-from holdfast.records.head import decode_head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing, matches
-from holdfast.stores.objects.calls import PAGE, Calls, Objects
+from holdfast.stores.backend import Listing
+from holdfast.stores.objects.calls import Calls, Objects
 from holdfast.stores.objects.heads import Heads, Kept
+from holdfast.stores.objects.listing import Finder
 from holdfast.stores.objects.log import NO_CHANGE, Change, ObjectLog, blob_object, post_object
-from holdfast.stores.objects.names import SPACES, head_of_marker, marker_name, markers_of
+from holdfast.stores.objects.marks import mark_name
+from holdfast.stores.objects.names import MARKS, SPACES, head_of, marker_name
 from holdfast.stores.objects.probe import check_format, probe
 from holdfast.stores.objects.record import Record, bind, posted, unbind
 
@@ -38,7 +39,6 @@ TUNING = Tuning(
 
 PARALLEL = 16
 ATTEMPTS = 64
-HEADS_PER_PAGE = 64
 
 
 class ObjectBackend:
@@ -60,6 +60,7 @@ class ObjectBackend:
         self._calls = Calls(objects, parallel)
         self._heads = Heads(self._calls)
         self._log = ObjectLog(self._calls)
+        self._finder = Finder(self._calls, self._heads)
         self._is_probed = False
 
     def open(self) -> None:
@@ -80,16 +81,22 @@ class ObjectBackend:
         return Guarantee(level=self._durability, store=self.kind)
 
     def check(self) -> list[str]:
-        """See `Backend.check`: reads the head object of every thread."""
-        problems = self._calls.each(self._problem, list(self._calls.names(SPACES)))
+        """See `Backend.check`: reads the head object of every thread, and lists all marks."""
+        marks = set(self._calls.names(MARKS))
+        problems = self._calls.each(lambda marker: self._problem(marker, marks), list(self._calls.names(SPACES)))
         return [problem for problem in problems if problem]
 
-    def _problem(self, marker: str) -> str:
+    def _problem(self, marker: str, marks: Collection[str]) -> str:
+        head = head_of(marker.rpartition("/")[2])
         try:
-            self._heads.read(head_of_marker(marker))
+            kept = self._heads.read(head)
         except Corrupt as error:
             return str(error)
-        return ""
+        missing = [name for name in _marks(kept) if name not in marks]
+        # A commit since then may have made the mark, or made it untrue.
+        if not any(self._calls.get(name) is None and name in _marks(self._heads.read(head)) for name in missing):
+            return ""
+        return f"object {missing[0]} is missing: listings by status and label leave its thread out"
 
     def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
         """See `Backend.heads`. 1 call for each thread."""
@@ -201,26 +208,11 @@ class ObjectBackend:
     ) -> Listing:
         """See `Backend.threads`: in the order of the hashes of their keys, which is stable.
 
-        There is no index but the namespace: the heads of all its threads are read, 1 call each, until `limit` match.
+        1 call for each thousand names, and 1 for each head: of the threads with the first of the labels; else with the
+        statuses; else, and for `idle` and `complete`, of all threads in the namespace, until `limit` match.
         """
         self._calls.check_open()
-        found: list[tuple[str, bytes, bytes]] = []
-        for marker, record in self._marked(markers_of(prefix), cursor or "", limit):
-            thread, head = record.thread, record.head
-            if head and thread.startswith(prefix) and matches(decode_head(thread, head), statuses, labels):
-                found.append((marker, thread, head))
-            if len(found) > limit:
-                break
-        page = [(thread, head) for _, thread, head in found[:limit]]
-        return Listing(page, found[limit - 1][0] if len(found) > limit else None)
-
-    def _marked(self, space: str, after: str, limit: int) -> Iterator[tuple[str, Record]]:
-        """Markers and the records they speak of, as far as there are any."""
-        size = min(max(limit + 1, HEADS_PER_PAGE), PAGE)
-        markers = self._calls.names(space, after, size)
-        while page := list(islice(markers, size)):
-            records = self._calls.each(self._heads.read, [head_of_marker(marker) for marker in page])
-            yield from ((marker, kept.record) for marker, kept in zip(page, records, strict=True) if kept)
+        return self._finder.threads(prefix, statuses, labels, cursor, limit)
 
     # Posts
 
@@ -264,6 +256,10 @@ class ObjectBackend:
             if None not in found or self._heads.fetch(thread).record.version == record.version:
                 return dict(zip(sorted(record.posts), map(_value, names, found), strict=True))
         raise _always_written(thread)
+
+
+def _marks(kept: Kept | None) -> list[str]:
+    return [mark_name(kept.record.thread, *mark) for mark in kept.record.marks.items()] if kept else []
 
 
 def _value(name: str, found: tuple[bytes, str] | None) -> bytes:

@@ -11,6 +11,7 @@ from holdfast.records.errors import Corrupt
 from holdfast.records.rows import Row, Swap
 from holdfast.stores.objects.calls import Calls
 from holdfast.stores.objects.heads import Kept
+from holdfast.stores.objects.marks import mark_name
 from holdfast.stores.objects.names import RowName, era_root, head_name, marker_name, root_of
 from holdfast.stores.objects.record import (
     NO_LEFTOVERS,
@@ -32,6 +33,7 @@ class Change(NamedTuple):
     record: Record
     rows: dict[RowName, bytes]
     objects: dict[str, bytes]
+    marks: tuple[str, ...] = ()
 
 
 NO_CHANGE = Change(Record(b""), {}, {})
@@ -126,7 +128,9 @@ class ObjectLog:
         objects |= {row_object(record, name): data for name, data in rows.items()}
         if kept.tag is None:
             objects[marker_name(swap.thread)] = swap.thread
-        return Change(swapped(record, swap, new.values()), rows, objects)
+        replaced = swapped(record, swap, new.values())
+        marks = _new_marks(record, replaced)
+        return Change(replaced, rows, objects | dict.fromkeys(marks, b""), marks)
 
     def _without(self, record: Record, swap: Swap) -> tuple[Stretch, ...]:
         stretches: Iterable[Stretch] = record.stretches
@@ -167,6 +171,7 @@ class ObjectLog:
         left = record.leftovers
         names = [blob_object(record, blob) for blob in left.blobs]
         names += [post_object(record, name) for name in left.posts]
+        names += left.marks
         if left.rows_below:
             names += self._dead_rows(record, left.rows_below)
         if left.eras:
@@ -189,10 +194,11 @@ class ObjectLog:
             return [name for name in change.objects if name != marker_name(swap.thread)]
         passed = [name for name in change.rows if name.seq <= record.last]
         if not passed or change.record.era > record.era:
-            return []
+            return [*change.marks]
         _, taken = self._between(record, passed[0].seq, passed[-1].seq)
         rows = [row_object(record, name) for name in passed if taken.get(name.seq) != name]
-        return rows + [blob_object(record, blob) for blob in self._dead_blobs(record, swap, passed, taken)]
+        blobs = self._dead_blobs(record, swap, passed, taken)
+        return [*change.marks, *rows, *(blob_object(record, blob) for blob in blobs)]
 
     def _dead_blobs(
         self, record: Record, swap: Swap, passed: Sequence[RowName], taken: Mapping[int, RowName]
@@ -209,6 +215,10 @@ class ObjectLog:
             return []
         written = {blob for found in objects if found for blob in found[1]}
         return [blob for blob in swap.blobs if _seq_of(blob) <= record.last and blob not in written]
+
+
+def _new_marks(old: Record, new: Record) -> tuple[str, ...]:
+    return tuple(mark_name(new.thread, word, rest) for word, rest in new.marks.items() if word not in old.marks)
 
 
 def _seq_of(blob: bytes) -> int:

@@ -2,6 +2,7 @@
 
 format                                                              the version of this layout
 spaces/<sha256 of the namespace>/<sha256 of the thread's key>       perhaps there is such a thread
+marks/<sha256 of a word>/<sha256 of the thread's key>-<version>-<random>   perhaps it has that status or label
 <2 hex>/<sha256 of the thread's key>/head                           the record of the thread (record.py)
 <2 hex>/<sha256 of the thread's key>/<era>/rows/<seq>-<base>-<digest>-<digest of the row before>
 <2 hex>/<sha256 of the thread's key>/<era>/blobs/<id>   …/posts/<random>
@@ -13,6 +14,8 @@ from typing import NamedTuple, Self
 
 FORMAT_NAME = "format"
 SPACES = "spaces/"
+MARKS = "marks/"
+_MARK = re.compile(r"marks/([0-9a-f]{64})/([0-9a-f]{64})-([0-9]{12})-([0-9a-f]+)")
 _ROW = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9a-f]*)-([0-9a-f]*)")
 
 
@@ -20,9 +23,14 @@ def _root(thread_hash: str) -> str:
     return f"{thread_hash[:2]}/{thread_hash}/"
 
 
+def hash_of(thread: bytes) -> str:
+    """What stands for a thread in names."""
+    return sha256(thread).hexdigest()
+
+
 def root_of(thread: bytes) -> str:
     """What the names of a thread's objects begin with."""
-    return _root(sha256(thread).hexdigest())
+    return _root(hash_of(thread))
 
 
 def head_name(thread: bytes) -> str:
@@ -38,17 +46,46 @@ def space_of(key: bytes) -> str:
 
 def marker_name(thread: bytes) -> str:
     """The object that says that there may be such a thread."""
-    return space_of(thread) + sha256(thread).hexdigest()
+    return space_of(thread) + hash_of(thread)
 
 
-def head_of_marker(marker: str) -> str:
-    """The head object that a marker speaks of."""
-    return _root(marker.rpartition("/")[2]) + "head"
+def head_of(thread_hash: str) -> str:
+    """The head object of the thread with that hash."""
+    return _root(thread_hash) + "head"
 
 
 def markers_of(prefix: bytes) -> str:
     """Where the markers are of all threads whose key begins with `prefix`, and perhaps of others."""
     return space_of(prefix) if prefix and len(prefix) > prefix[0] else SPACES
+
+
+def word_of(namespaced: bytes, kind: str, value: bytes) -> str:
+    """The hash that stands for a status or a label, in the namespace of a key or of a namespace's prefix."""
+    namespace = namespaced[: 1 + namespaced[0]]
+    return sha256(b"\0".join([namespace, kind.encode(), value])).hexdigest()
+
+
+def marks_of(word: str) -> str:
+    """What the names of the marks of a word begin with."""
+    return f"{MARKS}{word}/"
+
+
+class MarkName(NamedTuple):
+    """A mark: that a thread may have a status or label since a version of its record. No two have the same name."""
+
+    word: str
+    thread_hash: str
+    version: int
+    suffix: str
+
+    def __str__(self) -> str:
+        return f"{marks_of(self.word)}{self.thread_hash}-{self.version:012}-{self.suffix}"
+
+    @classmethod
+    def parse(cls, name: str) -> Self | None:
+        """The parts of an object's name; None if it is not one of ours."""
+        found = _MARK.fullmatch(name)
+        return cls(found[1], found[2], int(found[3]), found[4]) if found else None
 
 
 def era_root(thread: bytes, era: int) -> str:

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.records.errors import Corrupt
 from holdfast.records.rows import KEEP_ALL, Row, Swap
+from holdfast.stores.objects.marks import mark_name, remarked
 from holdfast.stores.objects.names import RowName, head_name
 
 Links: TypeAlias = dict[tuple[int, str], RowName]
@@ -41,6 +42,7 @@ class Leftovers(msgspec.Struct, frozen=True, array_like=True):
     """Row objects below this seq that are in no stretch."""
     eras: bool = False
     """All objects of earlier eras."""
+    marks: tuple[str, ...] = ()
 
 
 NO_LEFTOVERS = Leftovers()
@@ -67,6 +69,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     posts: dict[str, str] = {}
     """For each key the post object's name. Names are never used again, so a slow removal cannot hit a later post."""
     leftovers: Leftovers = NO_LEFTOVERS
+    marks: dict[str, str] = {}
+    """For each word that the thread is marked with, the rest of the mark's name (marks.py)."""
 
     def stretch_of(self, seq: int) -> Stretch | None:
         """The stretch that holds a row; None if there is no such row."""
@@ -162,9 +166,8 @@ def new_rows(record: Record, swap: Swap) -> dict[RowName, Row]:
 
 def next_era(record: Record) -> Record:
     """The record without any row, blob or post."""
-    return Record(
-        record.thread, record.head, record.version, record.writer, record.era + 1, leftovers=Leftovers(eras=True)
-    )
+    left, era = Leftovers(eras=True, marks=record.leftovers.marks), record.era + 1
+    return Record(record.thread, record.head, record.version, record.writer, era, leftovers=left, marks=record.marks)
 
 
 def posted(record: Record, key: str, name: str) -> Record:
@@ -179,6 +182,7 @@ def swapped(record: Record, swap: Swap, rows: Iterable[Row]) -> Record:
         first = stretches.pop().first if stretches and stretches[-1].last == row.seq - 1 else row.seq
         stretches.append(Stretch(first, row.seq, row.base, row.digest))
         last, tip = row.seq, row.digest
+    marks = remarked(record.marks, record.thread, swap.head, record.version + 1)
     return msgspec.structs.replace(
         record,
         head=swap.replacement,
@@ -188,14 +192,16 @@ def swapped(record: Record, swap: Swap, rows: Iterable[Row]) -> Record:
         tip=tip,
         stretches=tuple(stretches),
         posts={key: name for key, name in record.posts.items() if key not in swap.consumed},
-        leftovers=_with_leftovers(record, swap),
+        leftovers=_with_leftovers(record, swap, marks),
+        marks=marks,
     )
 
 
-def _with_leftovers(record: Record, swap: Swap) -> Leftovers:
+def _with_leftovers(record: Record, swap: Swap, marks: dict[str, str]) -> Leftovers:
     old, drop = record.leftovers, KEEP_ALL if swap.drop.everything else swap.drop
     blobs = dict.fromkeys(blob for blob in (*old.blobs, *drop.blobs) if blob not in swap.blobs)
     posts = (record.posts[key] for key in dict.fromkeys(swap.consumed) if key in record.posts)
     # Rows above the last may be those of a swap under way.
     end = min(max((stop for _, stop in drop.rows), default=0), record.last + 1)
-    return Leftovers(tuple(blobs), (*old.posts, *posts), max(old.rows_below, end), old.eras)
+    untrue = (mark_name(record.thread, word, rest) for word, rest in record.marks.items() if word not in marks)
+    return Leftovers(tuple(blobs), (*old.posts, *posts), max(old.rows_below, end), old.eras, (*old.marks, *untrue))

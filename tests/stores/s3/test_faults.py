@@ -1,0 +1,181 @@
+"""A server that dies in mid-write, and replies that are lost: no acknowledged save is lost, and none is doubled."""
+
+from collections.abc import Iterator
+from itertools import count
+from random import Random
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from obstore.exceptions import GenericError
+from obstore.store import MemoryStore
+
+from holdfast import sync
+from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.stores.s3.client import Client
+from holdfast.stores.s3.places import place_of
+from rounds import TIMES
+from servers.proxy import Proxy
+from servers.s3 import SeaweedServer, new_prefix
+from stores.s3.scenes import seaweed, store_at
+
+RESTARTS = 3 * TIMES
+
+pytestmark = pytest.mark.faults
+
+
+# A server that dies
+
+
+class Writer(Thread):
+    """Appends numbers to a list until it is told to stop, and keeps those that were acknowledged."""
+
+    def __init__(self, store: sync.Store) -> None:
+        super().__init__()
+        self.store = store
+        self.acknowledged: list[int] = []
+        self.in_doubt: list[int] = []
+        self.written = Event()
+        self.is_over = False
+
+    def run(self) -> None:
+        for number in count():
+            if self.is_over:
+                return
+            try:
+                self.store.append("t", "list", number)
+            except OutcomeUnknown:
+                self.in_doubt.append(number)
+            except StoreUnavailable:
+                continue
+            else:
+                self.acknowledged.append(number)
+                self.written.set()
+
+    def wait(self) -> None:
+        """Until one more was acknowledged."""
+        self.written.clear()
+        assert self.written.wait(60)
+
+
+@pytest.mark.timeout(120 * TIMES + 120)
+def test_a_server_killed_and_restarted_in_mid_write_loses_nothing_that_was_acknowledged() -> None:
+    server, random = SeaweedServer(), Random(3)
+    try:
+        with sync.S3Store(server.url("p"), patience=30) as store:
+            store.save("t", {"list": []})
+            writer = Writer(store)
+            writer.start()
+            for _ in range(RESTARTS):
+                for _ in range(random.randrange(1, 20)):
+                    writer.wait()
+                server.kill()
+                server.start()
+            writer.wait()
+            writer.is_over = True
+            writer.join()
+        with sync.S3Store(server.url("p")) as store:
+            latest = store.latest("t")
+            assert store.verify().ok
+    finally:
+        server.remove()
+    assert latest is not None
+    found = latest.state["list"]
+    assert found == sorted(set(found)), "in order, and none twice"
+    assert set(writer.acknowledged) <= set(found) <= {*writer.acknowledged, *writer.in_doubt}
+
+
+# Replies that are lost
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    made = Proxy(seaweed().port)
+    yield made
+    made.close()
+
+
+def is_put_of(part: bytes) -> Any:
+    return lambda request: request.startswith(b"PUT") and part in request.partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("part", [b"/head", b"/rows/", b"/blobs/"])
+def test_a_put_whose_reply_is_lost_is_made_once(proxy: Proxy, part: bytes) -> None:
+    prefix = new_prefix()
+    with sync.S3Store(seaweed().url(prefix, proxy.port)) as store:
+        store.save("t", {"list": []})
+        for number in range(6):
+            proxy.swallow_reply(is_put_of(part))
+            store.save("t", {"list": list(range(number + 1)), "page": str(number) * 100_000})
+    with store_at(prefix) as store:
+        assert [info.seq for info in store.history("t")] == [7, 6, 5, 4, 3, 2, 1]
+        assert store.get("t", 7).state["list"] == [0, 1, 2, 3, 4, 5]
+        assert store.verify().ok
+
+
+def test_a_line_that_is_cut_anywhere_leaves_all_or_nothing(proxy: Proxy) -> None:
+    prefix, random = new_prefix(), Random(5)
+    with sync.S3Store(seaweed().url(prefix, proxy.port)) as store:
+        store.save("t", {"list": []})
+        for number in range(15 * TIMES):
+            proxy.drop_after(random.randrange(1, 4000))
+            store.append("t", "list", number)
+        latest = store.latest("t")
+    assert latest is not None
+    assert latest.state["list"] == list(range(15 * TIMES))
+
+
+class Lossy:
+    """A bucket in memory that makes a put, and loses the reply; `after` is what happens before the next attempt."""
+
+    def __init__(self, after: Any = None, *, made: bool = True) -> None:
+        self.bucket: Any = MemoryStore()
+        self.after = after
+        self.made = made
+        self.is_lossy = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bucket, name)
+
+    def put(self, *arguments: Any, **options: Any) -> Any:
+        if not self.is_lossy:
+            return self.bucket.put(*arguments, **options)
+        self.is_lossy = False
+        if self.made:
+            self.bucket.put(*arguments, **options)
+        if self.after:
+            self.after(self.bucket)
+        raise GenericError("HTTP error: error sending request: kind: Request")
+
+
+def client_of(lossy: Lossy) -> Client:
+    place = place_of(MemoryStore(), endpoint=None, region=None, allow_http=False)
+    client = Client(place._replace(bucket=lossy), 1.0)  # type: ignore[arg-type]
+    assert client.put_if_absent("first", b"it answers")
+    lossy.is_lossy = True
+    return client
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_put_in_doubt_is_settled_by_the_object_itself(made: bool) -> None:
+    client = client_of(Lossy(made=made))
+    tag = client.put_if_absent("x", b"ours")
+    assert client.get("x") == (b"ours", tag)
+    assert client.put_if_absent("x", b"ours") is None, "a plain refusal stays one"
+
+
+def test_a_put_in_doubt_that_another_has_replaced_is_an_unknown_outcome() -> None:
+    client = client_of(Lossy(lambda bucket: bucket.put("x", b"theirs")))
+    with pytest.raises(OutcomeUnknown):
+        client.put_if_absent("x", b"ours")
+
+
+def test_a_put_that_was_never_sent_is_no_doubt() -> None:
+    class Unreachable(Lossy):
+        def put(self, *arguments: Any, **options: Any) -> Any:
+            if self.is_lossy:
+                raise GenericError("HTTP error: error sending request: kind: Connect")
+            return super().put(*arguments, **options)
+
+    with pytest.raises(StoreUnavailable, match="no connection"):
+        client_of(Unreachable()).put_if_absent("x", b"ours")

@@ -1,0 +1,56 @@
+"""What a store in a bucket costs in requests, counted on the wire."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import sync
+from servers.proxy import Proxy
+from servers.s3 import new_prefix
+from stores.s3.scenes import seaweed
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    made = Proxy(seaweed().port)
+    yield made
+    made.close()
+
+
+def opened(proxy: Proxy, prefix: str) -> sync.Store:
+    return sync.S3Store(seaweed().url(prefix, proxy.port))
+
+
+def test_an_append_is_two_requests_at_most(proxy: Proxy) -> None:
+    with opened(proxy, new_prefix()) as store:
+        store.save("t", {"messages": []})
+        before = proxy.turns
+        for number in range(20):
+            store.append("t", "messages", {"role": "user", "text": f"message {number} " * 20})
+        assert proxy.turns - before <= 40
+
+
+def test_a_save_of_a_new_thread_is_few_requests(proxy: Proxy) -> None:
+    with opened(proxy, new_prefix()) as store:
+        store.guarantee()
+        store.save("first", 1)
+        before = proxy.turns
+        store.save("second", {"messages": ["hello"]})
+        assert proxy.turns - before <= 4
+
+
+def test_a_restore_of_a_thousand_steps_is_two_requests_and_parallel_gets(proxy: Proxy) -> None:
+    prefix = new_prefix()
+    with sync.S3Store(seaweed().url(prefix)) as store:
+        store.save("t", {"messages": []})
+        for number in range(1000):
+            store.append("t", "messages", f"message {number}")
+    with opened(proxy, prefix) as store:
+        store.guarantee()
+        store.latest("no such thread")
+        before = proxy.turns
+        latest = store.latest("t")
+    assert latest is not None
+    assert len(latest.state["messages"]) == 1000
+    sequential, parallel = 2, 64
+    assert proxy.turns - before <= sequential + parallel
