@@ -32,14 +32,22 @@ def binary() -> str:
 class RedisServer:
     """One server. It can be killed and started again; its port stays the same. Settings are those of redis.conf."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, *words: str, **settings: str) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="holdfast-redis-"))
         self.port = free_port()
+        self._words = words
         given = {"appendonly": "yes", "appendfsync": "always", "save": ""}
         self._settings = given | {name.replace("_", "-"): value for name, value in settings.items()}
         self._process: subprocess.Popen[bytes] | None = None
         atexit.register(self.remove)
         self.start()
+
+    @classmethod
+    def sentinel(cls, directory: Path, service: str, port: int) -> "RedisServer":
+        """A sentinel that watches a server on its own."""
+        settings = directory / "sentinel.conf"
+        settings.write_text(f"sentinel monitor {service} 127.0.0.1 {port} 1\n")
+        return cls(str(settings), "--sentinel")
 
     def url(self, prefix: str, port: int | None = None) -> str:
         """What to give to `open`."""
@@ -52,7 +60,17 @@ class RedisServer:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         options = [word for name, value in self._settings.items() for word in (f"--{name}", value)]
-        command = [binary(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory), *options]
+        command = [
+            binary(),
+            *self._words,
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            str(self.directory),
+            *options,
+        ]
         with (self.directory / "log").open("ab") as log:
             # However this process dies, its server dies with it.
             self._process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], stdout=log, stderr=log)
@@ -73,6 +91,13 @@ class RedisServer:
                 time.sleep(0.02)
             else:
                 return
+
+    def listen_with_tls(self) -> int:
+        """Take connections over TLS too, with the certificate of the settings; returns the port."""
+        port = free_port()
+        with self.client() as client:
+            client.config_set("tls-port", port)
+        return port
 
     def kill(self) -> None:
         """SIGKILL, as if the process had been killed for its memory."""
@@ -107,6 +132,10 @@ class RedisCluster:
             with node.client() as client:
                 bounds = number * 16384 // 3, (number + 1) * 16384 // 3
                 client.execute_command("CLUSTER", "ADDSLOTS", *range(*bounds))
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until all nodes know that all slots are served."""
         for node in self.nodes:
             self._wait(node)
 

@@ -1,7 +1,9 @@
 """The write path: a change becomes a row, the row is committed, and a stale writer is brought up to date."""
 
+from contextlib import suppress
+
 from holdfast.ports import Ports
-from holdfast.records.errors import Conflict, Deleted, KeyReused, LeaseHeld, OutcomeUnknown
+from holdfast.records.errors import Conflict, Deleted, KeyReused, LeaseHeld, OutcomeUnknown, StoreUnavailable
 from holdfast.records.identity import thread_id_of
 from holdfast.stores.committer import Committer
 from holdfast.stores.reader import Reader
@@ -66,8 +68,9 @@ class Saver:
             return await self._ports.settle(proposal, self._committer)
         except OutcomeUnknown:
             self.writers.discard(writer)
-            if await self._ports.perform(self._landed, writer, proposal):
-                return True
+            with suppress(StoreUnavailable):  # nobody can say, so it stays unknown
+                if await self._ports.perform(self._landed, writer, proposal):
+                    return True
             raise
         except BaseException:
             # The writer ran ahead of a write that failed, or whose outcome nobody waited for.

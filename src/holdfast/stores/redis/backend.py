@@ -11,20 +11,22 @@ from holdfast.history.tuning import Tuning
 from holdfast.records.arguments import duration_us, whole_number
 from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, OutcomeUnknown, StoreUnavailable
 from holdfast.records.reports import Guarantee
-from holdfast.records.rows import KEEP_ALL, Row, Swap
+from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing
 from holdfast.stores.redis.checking import problems
 from holdfast.stores.redis.durability import SETTINGS, Said, check_server
 from holdfast.stores.redis.errors import translated
-from holdfast.stores.redis.keys import SHARDS, Keys, mark_of, pack_row, pack_words, shard_of, unpack_row
-from holdfast.stores.redis.listing import Filter, page
+from holdfast.stores.redis.keys import SHARDS, Keys, shard_of, unpack_row
+from holdfast.stores.redis.listing import Pages
 from holdfast.stores.redis.scripts import script
 from holdfast.stores.redis.servers import servers_of
 from holdfast.stores.redis.settings import Source, from_client, from_url, options_in
+from holdfast.stores.redis.swapping import Swaps
 from holdfast.stores.redis.wire import Request, Wire
 
 FORMAT = 1
+NEEDS_WHOLE = 2
 TUNING = Tuning()
 """A row costs what it costs SQLite, and all blobs of a restore come in one reply."""
 
@@ -68,7 +70,8 @@ class RedisBackend:
         patience = duration_us(named.get("patience", 10.0), "patience") / 1e6
         self.wire = Wire(settings, servers_of(settings, self.keys), self._replicas, connections, patience)
         self.identity = (settings.identity, self._durability, repr(sorted(named.items())))
-        self._swap, self._post = script("swap"), script("post")
+        self._swaps = Swaps(self.keys, self._life)
+        self._pages = Pages(self.wire.read, self.keys)
         self._rows, self._index = script("rows"), script("index")
         self._opening = Lock()
         self._is_open = False
@@ -105,7 +108,7 @@ class RedisBackend:
             "version": said.info.get("valkey_version") or said.info.get("redis_version", ""),
             **(said.settings or {"settings": "not readable; the level is as assumed"}),
             **({"replicas": f"{self._replicas} before an acknowledgement (WAIT)"} if self._replicas else {}),
-            **({"life": f"{self._life.decode()} ms after the last write"} if self._life else {}),
+            **({"life": f"{self._life} ms after the last write"} if self._life is not None else {}),
         }
         return Guarantee(level=min(levels, key=list(Durability).index), store=self.kind, details=details)
 
@@ -130,24 +133,15 @@ class RedisBackend:
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`. One round trip for all, or one to each node of a cluster at the same time."""
-        replies = self.wire.attempt([self._request(swap) for swap in swaps], writing=True)
+        replies = self.wire.attempt([self._swaps.request(swap) for swap in swaps], writing=True)
+        again = [at for at, reply in enumerate(replies) if reply == NEEDS_WHOLE]
+        if again:
+            whole = [self._swaps.whole(swaps[at], persist=True) for at in again]
+            for at, reply in zip(again, self.wire.attempt(whole, writing=True), strict=True):
+                replies[at] = reply
         if any(isinstance(reply, Exception) for reply in replies):
             raise self._failure(replies)
         return [reply == 1 for reply in replies]
-
-    def _request(self, swap: Swap) -> Request:
-        thread, rows = swap.thread, swap.rows
-        shard = shard_of(thread)
-        fields: list[bytes] = [b"h", swap.replacement]
-        if rows:
-            fields += (b"t", b"%d" % max(row.seq for row in rows))
-            for row in rows:
-                fields += (b"r%d" % row.seq, pack_row(row))
-        for blob, data in swap.blobs.items():
-            fields += (b"b" + blob, data)
-        keys = (self.keys.thread(shard, thread), self.keys.posts(shard, thread))
-        arguments = (swap.expected, mark_of(thread, swap.head), self._life, _dropped(swap), *fields)
-        return self._swap.request(shard, keys, arguments)
 
     def _failure(self, replies: list[Any]) -> Exception:
         """What to raise for several swaps, of which some failed: what is true of all of them."""
@@ -167,8 +161,11 @@ class RedisBackend:
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""
         shard = shard_of(thread)
-        keys = (self.keys.thread(shard, thread), self.keys.posts(shard, thread))
-        request = self._post.request(shard, keys, (key.encode(), value, self._life))
+        posts = self.keys.posts(shard, thread)
+        request = Request(shard, (b"HSETNX", posts, key.encode(), value))
+        if self._life is not None:
+            keys = (self.keys.thread(shard, thread), posts)
+            request = script("post").request(shard, keys, (key.encode(), value, self._life))
         (is_new,) = self.wire.checked(self.wire.attempt([request], writing=True), writing=True)
         return bool(is_new)
 
@@ -227,21 +224,11 @@ class RedisBackend:
         limit: int,
     ) -> Listing:
         """See `Backend.threads`: newest created first."""
-        return page(self.wire.read, self.keys, prefix, Filter(statuses, labels), cursor, limit)
+        return self._pages.page(prefix, statuses, labels, cursor, limit)
 
     def _get(self, thread: bytes, command: bytes, *fields: bytes) -> Request:
         shard = shard_of(thread)
         return Request(shard, (command, self.keys.thread(shard, thread), *fields))
-
-
-def _dropped(swap: Swap) -> bytes:
-    """What a swap takes away, as one value; empty for most."""
-    if swap.drop is KEEP_ALL and not swap.consumed:
-        return b""
-    drop = swap.drop
-    bounds = pack_words(b"%d" % seq for bounds in drop.rows for seq in bounds)
-    posts = pack_words(key.encode() for key in swap.consumed)
-    return pack_words([b"everything" if drop.everything else b"", bounds, pack_words(drop.blobs), posts])
 
 
 def _settings(replies: list[Any]) -> dict[str, str] | None:
@@ -263,6 +250,6 @@ def _assumed(word: Durability | str | None) -> Durability | None:
         raise ConfigurationError(f"assume={word!r}; levels are {', '.join(Durability)}") from None
 
 
-def _life(life: timedelta | float | None) -> bytes:
-    """How long a thread lives, in milliseconds; empty for ever."""
-    return b"" if life is None else b"%d" % max(1, duration_us(life, "life") // 1000)
+def _life(life: timedelta | float | None) -> int | None:
+    """How long a thread lives, in milliseconds; None for ever."""
+    return None if life is None else max(1, duration_us(life, "life") // 1000)

@@ -3,7 +3,7 @@
 Every key of a thread has the hash tag of its shard, so that one script may use all of them, and the listings of that
 shard with them, also in a cluster:
 
-    <prefix>:{17}:t<thread>       hash: h head, m mark, t newest seq, e if it expires, r<seq> a row, b<id> a blob
+    <prefix>:{17}:t<thread>       hash: h head, t newest seq, e if it expires, r<seq> a row, b<id> a blob
     <prefix>:{17}:p<thread>       hash: the messages left for it
     <prefix>:{17}:i<space><word>  sorted set: the threads of a namespace listed under a word, by time of creation
     <prefix>:{17}:n               set: the namespaces of the shard
@@ -15,7 +15,6 @@ threads never share a key.
 """
 
 from collections.abc import Iterable
-from functools import lru_cache
 from struct import Struct, error
 from zlib import crc32
 
@@ -59,6 +58,10 @@ class Keys:
         """What all keys of a shard begin with."""
         return self._bases[shard]
 
+    def expiring(self, shard: int) -> bytes:
+        """Where it is noted that threads of a shard expire."""
+        return self._bases[shard] + b"x"
+
     def spaces(self, shard: int) -> bytes:
         """Where the namespaces of a shard are found."""
         return self._bases[shard] + b"n"
@@ -76,20 +79,12 @@ def space_of(thread: bytes) -> bytes:
 
 def born(head: Head) -> bytes:
     """The time of a thread's creation, as bytes that sort by it."""
-    return _sortable(head.created_at)
-
-
-def _sortable(time: int) -> bytes:
-    return (time + _EPOCH).to_bytes(8)
+    return (head.created_at + _EPOCH).to_bytes(8)
 
 
 def words_of(head: Head) -> list[bytes]:
     """The words a thread is listed under: none, or every thread's, its status, and its labels."""
-    return _words(head.listed_as, head.labels) if head.listed_as else []
-
-
-def _words(status: str, labels: tuple[bytes, ...]) -> list[bytes]:
-    return [EVERY, status_word(status), *map(label_word, labels)]
+    return [EVERY, status_word(head.listed_as), *map(label_word, head.labels)] if head.listed_as else []
 
 
 def status_word(status: str) -> bytes:
@@ -100,16 +95,6 @@ def status_word(status: str) -> bytes:
 def label_word(token: bytes) -> bytes:
     """The word of a label."""
     return b"l" + token
-
-
-def mark_of(thread: bytes, head: Head) -> bytes:
-    """All that decides where a thread is listed, as one value; empty for one that is not."""
-    return _mark(space_of(thread), head.created_at, head.listed_as, head.labels)
-
-
-@lru_cache(4096)
-def _mark(space: bytes, created_at: int, status: str, labels: tuple[bytes, ...]) -> bytes:
-    return pack_words([_sortable(created_at), space, *_words(status, labels)]) if status else b""
 
 
 def pack_words(words: Iterable[bytes]) -> bytes:

@@ -1,45 +1,48 @@
 """Pages of threads: the listings of all shards, merged by time of creation, newest first.
 
 The listings of a shard change in the same script as its heads, so they are exact. A member is the time of creation and
-the key of the thread; it is compared with the head it comes with.
+the key of the thread. Heads are read after it, each compared with the listing that it was found in.
 """
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import merge
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from holdfast.records.errors import Corrupt
-from holdfast.records.head import decode_head
+from holdfast.records.head import Head, decode_head
 from holdfast.stores.backend import Listing, matches
-from holdfast.stores.redis.keys import EVERY, SHARDS, Keys, born, label_word, pack_words, status_word
-from holdfast.stores.redis.scripts import script
+from holdfast.stores.redis.keys import EVERY, SHARDS, Keys, born, label_word, shard_of, status_word, words_of
 from holdfast.stores.redis.wire import Request
 
 SPARE = 8
 """How many threads more than its share are asked of each listing at once, so that hardly any has to be asked again."""
+ATTEMPTS = 5
 
 Read = Callable[[Sequence[Request]], list[Any]]
 
 
-class Filter:
-    """A listing to walk along, any of several words; and the conditions that its threads are tried by."""
+class Entry(NamedTuple):
+    """A thread in a listing."""
 
-    def __init__(self, statuses: Collection[str], labels: Sequence[Collection[bytes]]) -> None:
-        self.statuses, self.labels = statuses, labels
-        conditions = [[label_word(token) for token in choices] for choices in labels]
-        if statuses:
-            conditions.append([status_word(status) for status in statuses])
-        self.words = conditions[0] if conditions else [EVERY]
-        self.arguments = tuple(pack_words(choices) for choices in conditions[1:])
+    member: bytes
+    shard: int
+    listing: bytes
+    word: bytes
+
+    @property
+    def thread(self) -> bytes:
+        """The key of the thread."""
+        return self.member[8:]
 
 
 class _Source:
     """One listing of one shard, read in chunks."""
 
-    def __init__(self, shard: int, key: bytes, after: bytes, arguments: tuple[bytes, ...]) -> None:
-        self._shard, self._key, self._after, self._arguments = shard, key, after, arguments
-        self._found: deque[tuple[bytes, bytes]] = deque()
+    def __init__(self, shard: int, listing: bytes, word: bytes, after: bytes) -> None:
+        self._shard, self._listing, self._word, self._after = shard, listing, word, after
+        self._found: deque[Entry] = deque()
         self._ended = False
 
     @property
@@ -49,14 +52,16 @@ class _Source:
 
     def request(self, count: int) -> Request:
         """Ask for the next chunk."""
-        return script("list").request(self._shard, (self._key,), (self._after, count, *self._arguments))
+        newest = b"(" + self._after if self._after else b"+"
+        return Request(self._shard, (b"ZREVRANGEBYLEX", self._listing, newest, b"-", b"LIMIT", 0, count))
 
-    def receive(self, reply: list[bytes]) -> None:
+    def receive(self, members: list[bytes], count: int) -> None:
         """The chunk that was asked for."""
-        self._found.extend(zip(reply[1::2], reply[2::2], strict=True))
-        self._ended, self._after = not reply[0], reply[0]
+        self._found.extend(Entry(member, self._shard, self._listing, self._word) for member in members)
+        self._ended = len(members) < count
+        self._after = members[-1] if members else self._after
 
-    def walk(self, refill: "Callable[[list[_Source]], None]") -> Iterator[tuple[bytes, bytes]]:
+    def walk(self, refill: "Callable[[list[_Source]], None]") -> Iterator[Entry]:
         """All it has, newest first."""
         while True:
             while self._found:
@@ -66,52 +71,105 @@ class _Source:
             refill([self])
 
 
-def page(read: Read, keys: Keys, prefix: bytes, wanted: Filter, cursor: str | None, limit: int) -> Listing:
-    """A page of threads. One round trip, if the threads are spread evenly."""
-    after = b"" if cursor is None else bytes.fromhex(cursor)
-    sources = [
-        _Source(shard, keys.listing(shard, space, word), after, wanted.arguments)
-        for shard, space in _spaces(read, keys, prefix)
-        for word in wanted.words
-    ]
-    found: list[tuple[bytes, bytes]] = []
-    for member, encoded in _merged(read, sources, limit // SHARDS + SPARE):
-        thread = member[8:]
-        if not thread.startswith(prefix) or (found and found[-1][0] == member):
-            continue
-        _check(member, encoded, wanted)
-        found.append((member, encoded))
-        if len(found) > limit:
-            break
-    heads = [(member[8:], encoded) for member, encoded in found[:limit]]
-    return Listing(heads, found[limit - 1][0].hex() if len(found) > limit else None)
+class Pages:
+    """The listings of one store."""
 
+    def __init__(self, read: Read, keys: Keys) -> None:
+        self._read = read
+        self._keys = keys
 
-def _spaces(read: Read, keys: Keys, prefix: bytes) -> Iterator[tuple[int, bytes]]:
-    """Where to look: a prefix is a namespace, with more behind it or not; without one, in all there are."""
-    if prefix:
-        yield from ((shard, prefix[: 1 + prefix[0]]) for shard in range(SHARDS))
-        return
-    for shard, spaces in enumerate(read([Request(at, (b"SMEMBERS", keys.spaces(at))) for at in range(SHARDS)])):
-        yield from ((shard, space) for space in sorted(spaces))
+    def page(
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
+    ) -> Listing:
+        """A page of threads. Two round trips, if the threads are spread evenly and most match."""
+        after = b"" if cursor is None else bytes.fromhex(cursor)
+        entries = self._merged(prefix, _words(statuses, labels), after, limit // SHARDS + SPARE)
+        found: list[tuple[Entry, bytes]] = []
+        while len(found) <= limit:
+            some = list(islice(entries, limit + 1 - len(found)))
+            if not some:
+                break
+            for entry, encoded, head in self._heads(some):
+                if entry.thread.startswith(prefix) and matches(head, statuses, labels):
+                    found.append((entry, encoded))
+        heads = [(entry.thread, encoded) for entry, encoded in found[:limit]]
+        return Listing(heads, found[limit - 1][0].member.hex() if len(found) > limit else None)
 
+    def _merged(self, prefix: bytes, words: Sequence[bytes], after: bytes, count: int) -> Iterator[Entry]:
+        """What is listed under any of the words, newest first, each once. All listings are asked at the same time."""
+        sources = [
+            _Source(shard, self._keys.listing(shard, space, word), word, after)
+            for shard, space in self._spaces(prefix)
+            for word in words
+        ]
 
-def _merged(read: Read, sources: list[_Source], count: int) -> Iterator[tuple[bytes, bytes]]:
-    """What the sources have, newest first. All are asked at once; later, each when it has run out."""
+        def refill(empty: list[_Source]) -> None:
+            while asked := [source for source in empty if source.is_empty]:
+                replies = self._read([source.request(count) for source in asked])
+                for source, members in zip(asked, replies, strict=True):
+                    source.receive(members, count)
 
-    def refill(empty: list[_Source]) -> None:
-        while asked := [source for source in empty if source.is_empty]:
-            for source, reply in zip(asked, read([source.request(count) for source in asked]), strict=True):
-                source.receive(reply)
+        refill(sources)
+        last = b""
+        for entry in merge(*(source.walk(refill) for source in sources), reverse=True):
+            if entry.member != last:
+                yield entry
+            last = entry.member
 
-    refill(sources)
-    return merge(*(source.walk(refill) for source in sources), reverse=True)
+    def _spaces(self, prefix: bytes) -> Iterator[tuple[int, bytes]]:
+        """Where to look: a prefix is a namespace, with more behind it or not; without one, in all there are."""
+        if prefix:
+            yield from ((shard, prefix[: 1 + prefix[0]]) for shard in range(SHARDS))
+            return
+        asked = [Request(shard, (b"SMEMBERS", self._keys.spaces(shard))) for shard in range(SHARDS)]
+        for shard, spaces in enumerate(self._read(asked)):
+            yield from ((shard, space) for space in sorted(spaces))
 
+    def _heads(self, entries: list[Entry]) -> Iterator[tuple[Entry, bytes, Head]]:
+        """The heads of what is listed, in order. What is not listed any more is left out."""
+        asked = [
+            Request(entry.shard, (b"HGET", self._keys.thread(entry.shard, entry.thread), b"h")) for entry in entries
+        ]
+        for entry, encoded in zip(entries, self._read(asked), strict=True):
+            head = _head(entry, encoded)
+            found = (encoded, head) if head is not None else self._again(entry)
+            if found is not None:
+                yield entry, *found
 
-def _check(member: bytes, encoded: bytes, wanted: Filter) -> None:
-    """A thread is found by its listing: that must say what its head says."""
-    thread = member[8:]
-    head = decode_head(thread, encoded) if encoded else None
-    if head is None or born(head) != member[:8] or not matches(head, wanted.statuses, wanted.labels):
-        record = f"head of {thread[1 + thread[0] :].decode(errors='replace')!r}"
+    def _again(self, entry: Entry) -> tuple[bytes, Head] | None:
+        """A thread that is not as its listing says: it has changed between the two, or expired, or is damaged."""
+        key, expiring = self._keys.thread(entry.shard, entry.thread), self._keys.expiring(entry.shard)
+        for _ in range(ATTEMPTS):
+            listed = Request(entry.shard, (b"ZSCORE", entry.listing, entry.member))
+            expires = Request(entry.shard, (b"EXISTS", expiring))
+            score, is_expiring, encoded = self._read([listed, expires, Request(entry.shard, (b"HGET", key, b"h"))])
+            head = _head(entry, encoded)
+            if head is not None:
+                return encoded, head
+            if score is None:
+                return None
+            if is_expiring:
+                self._read([Request(entry.shard, (b"ZREM", entry.listing, entry.member))])
+                return None
+        record = f"head of {entry.thread[1:].decode(errors='replace')!r}"
         raise Corrupt("a listing in Redis is damaged: a head is missing, or differs from it", record=record)
+
+
+def _words(statuses: Collection[str], labels: Sequence[Collection[bytes]]) -> list[bytes]:
+    """The words to look under: those of the condition that is likely to leave out most."""
+    if labels:
+        return [label_word(token) for token in labels[0]]
+    return [status_word(status) for status in statuses] if statuses else [EVERY]
+
+
+def _head(entry: Entry, encoded: bytes | None) -> Head | None:
+    """The head of a listed thread, if it says the same as the listing."""
+    if encoded is None or shard_of(entry.thread) != entry.shard:
+        return None
+    head = decode_head(entry.thread, encoded)
+    return head if born(head) == entry.member[:8] and entry.word in words_of(head) else None

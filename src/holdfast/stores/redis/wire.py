@@ -189,4 +189,7 @@ def _is_ask(reply: Any) -> bool:
 
 
 def _renewed(request: Request, reply: Any) -> Request:
-    return request._replace(command=request.source) if needs_source(reply) and request.source else request
+    """The request as it is to be repeated. A node that keys are moving to does not know the script, most likely."""
+    if request.source is None or not (needs_source(reply) or _is_ask(reply)):
+        return request
+    return request._replace(command=request.source)

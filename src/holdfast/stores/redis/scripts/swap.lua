@@ -1,23 +1,14 @@
 -- Replace the head of a thread if its bytes are the expected ones, and with it change its log and its listings.
--- KEYS: the thread, its posts. ARGV: expected head, mark, life in ms ('' for ever), drop, then fields and values: the
--- head, the newest seq if there are rows, rows, blobs.
+-- KEYS: the thread, its posts, the namespaces of the shard, the sign that threads expire, then the listings that it
+-- leaves, and those that it enters. ARGV: expected head, life in ms ('' for ever), drop, its namespace ('' if it is known),
+-- how many listings it leaves, its member there, its member in the new ones, then fields and values as in `append`.
 local thread, posts = KEYS[1], KEYS[2]
-local old = redis.call('HMGET', thread, 'h', 'm', 't', 'e')
+local old = redis.call('HMGET', thread, 'h', 't', 'e')
 if (old[1] or '') ~= ARGV[1] then
   return 0
 end
 
-local top = tonumber(old[3]) or 0
-local is_moved = (old[2] or '') ~= ARGV[2]
-if not is_moved and ARGV[3] == '' and ARGV[4] == '' and not old[4] and #ARGV < 4000 then
-  -- The most common swap of all: a row more, and nothing else.
-  if ARGV[7] == 't' and tonumber(ARGV[8]) < top then
-    ARGV[8] = old[3]
-  end
-  redis.call('HSET', thread, unpack(ARGV, 5))
-  return 1
-end
-
+-- All that can fail comes before the first change: a script that fails later is not undone.
 local function words(packed)
   local found, at = {}, 1
   while at <= #packed do
@@ -25,19 +16,8 @@ local function words(packed)
   end
   return found
 end
-
--- All that can fail comes before the first change: a script that fails later is not undone.
-local base = string.match(thread, '^[^}]*}:')
-local function listings(mark)
-  local found, parts = {}, words(mark or '')
-  for at = 3, #parts do
-    found[base .. 'i' .. parts[2] .. parts[at]] = parts[1] .. string.sub(thread, #base + 2)
-  end
-  return found, parts[2]
-end
-local before = listings(old[2])
-local after, space = listings(ARGV[2])
-local everything, bounds, blobs, consumed = unpack(words(ARGV[4]))
+local top = tonumber(old[2]) or 0
+local everything, bounds, blobs, consumed = unpack(words(ARGV[3]))
 
 local function chunked(command, key, values, first)
   for at = first, #values, 4000 do
@@ -65,32 +45,29 @@ elseif everything then
   chunked('HDEL', posts, words(consumed), 1)
 end
 
-if ARGV[7] == 't' and tonumber(ARGV[8]) < top then
-  ARGV[8] = old[3]
+if ARGV[10] == 't' and tonumber(ARGV[11]) < top then
+  ARGV[11] = old[2]
 end
-chunked('HSET', thread, ARGV, 5)
-redis.call('HSET', thread, 'm', ARGV[2])
+chunked('HSET', thread, ARGV, 8)
 
-for key, member in pairs(before) do
-  if after[key] ~= member then
-    redis.call('ZREM', key, member)
+local left = tonumber(ARGV[5])
+for at = 5, #KEYS do
+  if at < 5 + left then
+    redis.call('ZREM', KEYS[at], ARGV[6])
+  else
+    redis.call('ZADD', KEYS[at], 0, ARGV[7])
   end
 end
-for key, member in pairs(after) do
-  if before[key] ~= member then
-    redis.call('ZADD', key, 0, member)
-  end
-end
-if space then
-  redis.call('SADD', base .. 'n', space)
+if ARGV[4] ~= '' then
+  redis.call('SADD', KEYS[3], ARGV[4])
 end
 
-if ARGV[3] ~= '' then
+if ARGV[2] ~= '' then
   redis.call('HSET', thread, 'e', 1)
-  redis.call('PEXPIRE', thread, ARGV[3])
-  redis.call('PEXPIRE', posts, ARGV[3])
-  redis.call('SETNX', base .. 'x', 1)
-elseif old[4] then
+  redis.call('PEXPIRE', thread, ARGV[2])
+  redis.call('PEXPIRE', posts, ARGV[2])
+  redis.call('SETNX', KEYS[4], 1)
+elseif old[3] then
   redis.call('HDEL', thread, 'e')
   redis.call('PERSIST', thread)
   redis.call('PERSIST', posts)

@@ -1,0 +1,110 @@
+"""Bit flips anywhere in what Redis keeps: the right data or an error, never wrong data, never "not there"."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from holdfast import sync
+from rounds import TIMES
+from servers.redis import new_prefix, shared_server
+from stores.damage_scenes import answers, fill, judge
+from stores.redis.scenes import backend_in, store_in
+
+FLIPS = 80 * TIMES
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    with shared_server().client() as opened:
+        yield opened
+
+
+@pytest.fixture
+def prefix() -> str:
+    name = new_prefix()
+    with store_in("server", name) as store:
+        fill(store)
+    return name
+
+
+def flipped(data: bytes, random: Random) -> bytes:
+    damaged = bytearray(data)
+    damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
+    return bytes(damaged)
+
+
+def test_no_flipped_bit_of_a_thread_is_returned_as_data(client: Any, prefix: str) -> None:
+    random, refused = Random(11), 0
+    with store_in("server", prefix) as store:
+        right = answers(store)
+    fields = [
+        (name, field, value)
+        for name in sorted(client.scan_iter(f"{prefix}:*", _type="HASH"))
+        for field, value in sorted(client.hgetall(name).items())
+    ]
+    for _ in range(FLIPS):
+        name, field, value = random.choices(fields, [len(value) for *_, value in fields])[0]
+        client.hset(name, field, flipped(value, random))
+        refused += judge(lambda: store_in("server", prefix), right)
+        client.hset(name, field, value)
+    assert refused > FLIPS, "a flip is met by several questions"
+
+
+@pytest.mark.parametrize("field", [b"h", b"t"])
+def test_no_flipped_bit_of_what_is_known_of_a_thread_is_returned_as_data(
+    client: Any, prefix: str, field: bytes
+) -> None:
+    random = Random(12)
+    with store_in("server", prefix) as store:
+        right = answers(store)
+    for name in sorted(client.scan_iter(f"{prefix}:*:t*")):
+        value = client.hget(name, field)
+        for _ in range(20 if value else 0):
+            client.hset(name, field, flipped(value, random))
+            judge(lambda: store_in("server", prefix), right)
+            client.hset(name, field, value)
+
+
+def test_no_thread_vanishes_from_a_damaged_listing(client: Any, prefix: str) -> None:
+    random, refused = Random(13), 0
+    with store_in("server", prefix) as store:
+        right = answers(store)
+    listings = sorted(client.scan_iter(f"{prefix}:*", _type="ZSET"))
+    for _ in range(60 * TIMES):
+        listing = random.choice(listings)
+        member = random.choice(client.zrange(listing, 0, -1))
+        damaged = flipped(member, random)
+        client.zrem(listing, member)
+        client.zadd(listing, {damaged: 0})
+        refused += judge(lambda: store_in("server", prefix), right)
+        client.zrem(listing, damaged)
+        client.zadd(listing, {member: 0})
+    assert refused > 30
+
+
+def test_a_check_finds_a_thread_that_is_not_listed(client: Any, prefix: str) -> None:
+    backend = backend_in("server", prefix)
+    backend.open()
+    assert backend.check() == []
+    listing = min(client.scan_iter(f"{prefix}:*", _type="ZSET"))
+    member = client.zrange(listing, 0, -1)[0]
+    client.zrem(listing, member)
+    assert any("missing in the listing" in problem for problem in backend.check())
+    client.zadd(listing, {member: 0, member[:8] + b"\x00ghost": 0})
+    assert any("say that they are in it" in problem for problem in backend.check())
+    backend.close()
+
+
+def test_a_key_that_holds_something_else_is_damage(client: Any, prefix: str) -> None:
+    name = next(iter(client.scan_iter(f"{prefix}:*:t*alpha")))
+    client.delete(name)
+    client.set(name, "something else")
+    with store_in("server", prefix) as store:
+        with pytest.raises(sync.Corrupt):
+            store.latest("alpha")
+        with pytest.raises(sync.Corrupt):
+            store.save("alpha", 1)

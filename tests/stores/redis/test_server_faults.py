@@ -1,0 +1,318 @@
+"""Servers that die, and replies that are lost: no acknowledged save goes, and none is made twice."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from random import Random
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+
+from holdfast import sync
+from holdfast.records.words import Durability
+from holdfast.stores.redis import RedisBackend
+from holdfast.testing.conformance.samples import Line, head, rows
+from rounds import TIMES
+from servers.proxy import Proxy
+from servers.redis import RedisServer, new_prefix, shared_server
+
+ROUNDS = 3 if TIMES == 1 else 20
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    """A line to the shared server that can be cut."""
+    made = Proxy(shared_server().port)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def prefix() -> str:
+    return new_prefix()
+
+
+@pytest.fixture
+def store(proxy: Proxy, prefix: str) -> Iterator[sync.Store]:
+    with sync.open(shared_server().url(prefix, proxy.port), durability="process") as opened:
+        yield opened
+
+
+def numbers_in(store: sync.Store, thread_id: str) -> list[int]:
+    latest = store.latest(thread_id)
+    return [] if latest is None else list(latest.state["numbers"])
+
+
+class Writer(Thread):
+    """Appends 0, 1, 2 ... and, if it is not told what became of one, looks before it goes on."""
+
+    def __init__(self, store: sync.Store, thread_id: str) -> None:
+        super().__init__(daemon=True)
+        self.store, self.thread_id = store, thread_id
+        self.acknowledged, self.unknown = 0, 0
+        self.ends = Event()
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.ends.is_set():
+                self._append()
+        except BaseException as error:  # noqa: BLE001  shown by the test
+            self.failure = error
+
+    def _append(self) -> None:
+        try:
+            self.store.append(self.thread_id, "numbers", self.acknowledged)
+        except sync.StoreUnavailable:
+            return
+        except sync.OutcomeUnknown:
+            self.unknown += 1
+            if not self._is_there():
+                return
+        self.acknowledged += 1
+
+    def _is_there(self) -> bool:
+        while True:
+            with suppress(sync.StoreUnavailable):
+                return len(numbers_in(self.store, self.thread_id)) > self.acknowledged
+
+
+@pytest.mark.timeout(120 * TIMES)
+def test_a_server_killed_in_the_midst_of_writes_keeps_what_it_acknowledged() -> None:
+    server, random = RedisServer(appendfsync="always"), Random(3)
+    with sync.open(server.url("faults")) as store:
+        for number in range(ROUNDS):
+            writers = [Writer(store, f"{number} {name}") for name in range(4)]
+            for writer in writers:
+                writer.start()
+            target = random.randrange(20, 200)
+            while sum(writer.acknowledged for writer in writers) < target:
+                assert not any(writer.failure for writer in writers), [writer.failure for writer in writers]
+            server.kill()
+            server.start()
+            for writer in writers:
+                writer.ends.set()
+                writer.join()
+                assert writer.failure is None
+                assert numbers_in(store, writer.thread_id) == list(range(writer.acknowledged))
+        assert store.verify().ok
+    with sync.open(server.url("faults")) as store:
+        assert store.append("0 0", "numbers", -1).seq > 1
+    server.remove()
+
+
+def test_a_server_without_an_append_only_file_loses_it_all() -> None:
+    """The test above could fail: this is what it would find."""
+    server = RedisServer(appendonly="no")
+    with sync.open(server.url("faults"), durability="none") as store:
+        store.append("t", "numbers", 1)
+        server.kill()
+        server.start()
+        assert store.latest("t") is None
+    server.remove()
+
+
+def is_write(request: bytes) -> bool:
+    return b"EVAL" in request or b"HSETNX" in request
+
+
+def test_a_save_whose_reply_is_lost_is_made_once(store: sync.Store, proxy: Proxy) -> None:
+    store.save("t", {"numbers": []})
+    for number in range(10):
+        proxy.swallow_reply(is_write)
+        store.append("t", "numbers", number)
+    assert numbers_in(store, "t") == list(range(10))
+
+
+def test_a_first_save_whose_reply_is_lost_is_made_once(store: sync.Store, proxy: Proxy) -> None:
+    proxy.swallow_reply(is_write)
+    assert store.save("t", {"a": 1}).seq == 1
+    assert [info.seq for info in store.history("t")] == [1]
+
+
+def test_runs_bear_lost_replies(store: sync.Store, proxy: Proxy) -> None:
+    calls = []
+    for _ in range(2):
+        with store.run("t", reopen=True) as run:
+            proxy.swallow_reply(is_write)
+            run.step("once", lambda: calls.append(1))
+            proxy.swallow_reply(is_write)
+            run.step("twice", lambda: calls.append(2))
+    assert calls == [1, 2]
+
+
+def test_a_message_whose_reply_is_lost_is_not_sent_twice(proxy: Proxy, prefix: str) -> None:
+    backend = RedisBackend(shared_server().url(prefix, proxy.port), Durability.PROCESS)
+    backend.open()
+    line = Line(backend)
+    backend.post(line.key, "first", b"v")
+    proxy.swallow_reply(is_write)
+    with pytest.raises(sync.OutcomeUnknown):
+        backend.post(line.key, "k", b"v")
+    assert backend.inbox(line.key) == {"first": b"v", "k": b"v"}
+    proxy.swallow_reply(is_write)
+    with pytest.raises(sync.OutcomeUnknown):
+        backend.swap([line.swap(head(), rows(1))])
+    assert line.seqs == [1]
+    backend.close()
+
+
+def test_a_read_whose_reply_is_lost_is_read_again(store: sync.Store, proxy: Proxy) -> None:
+    store.save("t", {"a": 1})
+    for question in (lambda: store.latest("t"), store.threads, lambda: store.history("t")):
+        proxy.swallow_reply()
+        assert question() is not None
+
+
+def test_a_line_cut_at_any_byte_of_a_request_loses_and_doubles_nothing(
+    store: sync.Store, proxy: Proxy, prefix: str
+) -> None:
+    """What arrived wholly was done, and is found to be; what did not was not. Either way it can go on."""
+    store.save("t", {"numbers": []})
+    random, made = Random(5), 0
+    for cut in sorted(random.sample(range(1, 1600), 60 * TIMES)):
+        proxy.drop_after(cut)
+        with suppress(sync.OutcomeUnknown):
+            store.append("t", "numbers", made)
+        proxy.drop_after(10**9)
+        present = numbers_in(store, "t")
+        assert present in (list(range(made)), list(range(made + 1)))
+        made = len(present)
+    assert made > 5
+    assert store.verify().ok
+
+
+def test_idle_connections_that_were_cut_are_replaced_without_a_word(store: sync.Store, proxy: Proxy) -> None:
+    store.save("t", {"numbers": []})
+    for number in range(5):
+        proxy.drop_all()
+        store.append("t", "numbers", number)
+    assert numbers_in(store, "t") == list(range(5))
+
+
+def test_a_server_that_cannot_be_reached_is_unavailable(proxy: Proxy, prefix: str) -> None:
+    with sync.RedisStore(shared_server().url(prefix, proxy.port), durability="process", patience=0.1) as store:
+        store.save("t", 1)
+        proxy.close()
+        with pytest.raises(sync.StoreUnavailable, match="cannot be reached"):
+            store.save("t", 2)
+        with pytest.raises(sync.StoreUnavailable):
+            store.latest("t")
+
+
+def fill_up(store: sync.Store) -> int:
+    """Save until the store refuses; how often it did not."""
+    for saved in range(10_000):
+        try:
+            store.save("t", {"text": str(saved) * 100_000, "n": Random(saved).randbytes(50_000)})
+        except sync.StoreUnavailable:
+            return saved
+    raise AssertionError("the server never was full")
+
+
+def test_a_server_without_memory_refuses_and_forgets_nothing() -> None:
+    server = RedisServer(maxmemory="4mb", appendfsync="everysec")
+    with sync.open(server.url("full"), durability="process") as store:
+        store.save("small", {"kept": True})
+        saved = fill_up(store)
+        assert saved > 3
+        with pytest.raises(sync.StoreUnavailable, match="out of memory"):
+            store.save("new", {"text": Random(1).randbytes(50_000)})
+        assert store.get("t", saved).state["n"] == Random(saved - 1).randbytes(50_000)
+        assert store.verify().ok
+        assert store.prune(sync.Retention(keep_last=1)).bytes > 0, "what is full can be emptied"
+        assert store.save("t", {"text": "fits again"}).seq > saved
+        store.delete("t")
+        assert store.save("small", {"kept": "still"}).seq == 2
+        assert store.verify().ok
+    server.remove()
+
+
+def test_a_server_with_no_connections_left_is_unavailable_until_there_are() -> None:
+    server = RedisServer(maxclients="3", appendfsync="everysec")
+    holders: list[Any] = [server.client(single_connection_client=True) for _ in range(3)]
+    for holder in holders:
+        holder.ping()
+    store = sync.RedisStore(server.url("many"), durability="process", patience=0.2)
+    with pytest.raises(sync.StoreUnavailable):
+        store.save("t", 1)
+    holders.pop().close()
+    assert store.save("t", 2).seq == 1
+    store.close()
+    for holder in holders:
+        holder.close()
+    server.remove()
+
+
+def test_more_threads_than_connections_wait_for_their_turn(prefix: str) -> None:
+    with sync.RedisStore(shared_server().url(prefix), durability="process", connections=2) as store:
+        failures: list[BaseException] = []
+
+        def work(number: int) -> None:
+            try:
+                for turn in range(20):
+                    store.save(f"t{number}", {"turn": turn})
+                    store.latest(f"t{number}")
+            except BaseException as error:  # noqa: BLE001  shown below
+                failures.append(error)
+
+        threads = [Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        assert {info.seq for info in store.threads()} == {20}
+
+
+def test_a_server_that_forgot_its_scripts_is_told_them_again(store: sync.Store) -> None:
+    store.save("t", {"numbers": []})
+    with shared_server().client() as client:
+        for number in range(3):
+            client.script_flush()
+            store.append("t", "numbers", number)
+    assert numbers_in(store, "t") == [0, 1, 2]
+
+
+# Round trips
+
+
+def test_an_append_is_one_round_trip(store: sync.Store, proxy: Proxy) -> None:
+    store.save("t", {"numbers": []})
+    before = proxy.turns
+    for number in range(50):
+        store.append("t", "numbers", number)
+    assert proxy.turns - before == 50
+
+
+def test_a_new_status_and_new_labels_cost_no_further_round_trip(store: sync.Store, proxy: Proxy) -> None:
+    store.save("t", 1)
+    before = proxy.turns
+    store.save("t", 2, status="failed", labels={"a": "b"})
+    assert proxy.turns - before == 1
+    assert [info.thread_id for info in store.threads(status="failed", labels={"a": "b"})] == ["t"]
+
+
+def test_a_restore_of_a_thousand_steps_is_three_round_trips(proxy: Proxy, prefix: str) -> None:
+    url = shared_server().url(prefix, proxy.port)
+    with sync.open(url, durability="process") as store:
+        store.save("t", {"numbers": []})
+        for number in range(1000):
+            store.append("t", "numbers", {"number": number, "text": "x" * 300})
+    with sync.open(url, durability="process") as store:
+        store.thread("t")
+        before = proxy.turns
+        latest = store.latest("t")
+        assert proxy.turns - before <= 3
+        assert latest is not None
+        assert len(latest.state["numbers"]) == 1000
+
+
+def test_a_page_of_threads_is_two_round_trips(store: sync.Store, proxy: Proxy) -> None:
+    for number in range(100):
+        store.save(f"t{number}", number)
+    before = proxy.turns
+    assert len(store.threads(limit=50).items) == 50
+    assert proxy.turns - before == 2

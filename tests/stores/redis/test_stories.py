@@ -1,0 +1,183 @@
+"""The same stories and the same deaths as for the embedded stores: a random walk, killed writers, several processes."""
+
+from random import Random
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from holdfast.codec.keys import KeyRing
+from holdfast.testing.conformance.store_privacy import HOSTILE_IDS
+from holdfast.testing.model import machine_for
+from holdfast.testing.walk import TIGHT, Walk
+from rounds import TIMES
+from runs.test_ownership import play
+from servers.redis import new_prefix, shared_cluster, shared_server
+from stores.redis.scenes import KINDS, PrefixPlace, store_in, url_in
+from stores.test_kill import Victim, _is_all_there
+from stores.test_processes import PROCESSES, TURNS, run_together
+
+pytestmark = pytest.mark.faults
+
+in_both = pytest.mark.parametrize("kind", KINDS)
+
+
+@in_both
+def test_random_restores_are_exact(kind: str) -> None:
+    """Walks with crashes and faults on the way."""
+    total = crashes = faults = 0
+    for seed in range(3000, 3000 + 6 * TIMES):
+        walk = Walk(PrefixPlace(kind), seed, tuning=TIGHT if seed % 3 else None)
+        total += walk.run(130)
+        crashes += walk.driver.crashes
+        faults += walk.driver.faults
+    assert total > 1000
+    assert min(crashes, faults) > 10
+
+
+@in_both
+def test_a_walk_beside_a_memory_store_ends_equal(kind: str) -> None:
+    assert Walk(PrefixPlace(kind), 6, faults=False, twin=True).run(200) > 100
+
+
+def test_an_encrypted_store_tells_the_same_stories() -> None:
+    assert Walk(PrefixPlace("server"), 5, keys=KeyRing({"k": b"k" * 32}, "k")).run(150) > 100
+
+
+@in_both
+def test_no_story_breaks_a_store(kind: str) -> None:
+    run_state_machine_as_test(
+        machine_for(lambda: PrefixPlace(kind), faults=True),
+        settings=settings(
+            max_examples=10 * TIMES,
+            stateful_step_count=40,
+            phases=(Phase.generate, Phase.shrink),
+            report_multiple_bugs=False,
+        ),
+    )
+
+
+def run_rounds(kind: str, writer: str, rounds: int) -> int:
+    """Kill a writer again and again on one store; raises if a promise was broken. Returns the number of saves seen."""
+    prefix, random, total = new_prefix(), Random(7), 0
+    victim = Victim(url_in(kind, prefix))
+    try:
+        for number in range(rounds):
+            thread_id = f"round {number}"
+            saved = victim.killed(writer, thread_id, random.randrange(25), random.randrange(30_000))
+            with store_in(kind, prefix) as store:
+                _is_all_there(store, thread_id, saved, kept=saved if writer != "pruning" else 1)
+                if number % 10 == 9:
+                    report = store.verify()
+                    assert report.ok, report.problems
+            total += saved
+    finally:
+        victim.close()
+    return total
+
+
+@in_both
+@pytest.mark.timeout(180 * TIMES)
+def test_every_acknowledged_save_survives_kill_9(kind: str) -> None:
+    assert run_rounds(kind, "honest", 10 * TIMES) > 10
+
+
+@pytest.mark.timeout(180 * TIMES)
+def test_kill_9_in_the_midst_of_a_prune_leaves_a_sound_store() -> None:
+    assert run_rounds("server", "pruning", 6 * TIMES) > 6
+
+
+def test_a_writer_that_acknowledges_before_it_saves_is_found_out() -> None:
+    with pytest.raises(AssertionError, match="were acknowledged"):
+        run_rounds("server", "boasting", 50)
+
+
+@in_both
+def test_processes_that_append_to_one_list_lose_nothing(kind: str) -> None:
+    prefix = new_prefix()
+    acknowledged = run_together(url_in(kind, prefix), "appending", ["t"] * PROCESSES)
+    with store_in(kind, prefix) as store:
+        latest = store.latest("t")
+        assert store.verify().ok
+    assert latest is not None
+    assert len(latest.state["list"]) == PROCESSES * TURNS
+    for process in acknowledged:
+        assert [turn for by, turn in latest.state["list"] if by == process] == list(range(TURNS))
+
+
+@in_both
+def test_of_two_processes_that_run_a_thread_exactly_one_proceeds(kind: str) -> None:
+    assert play("rivals", url_in(kind, new_prefix()), 10 * TIMES, "slow") == [1] * 10 * TIMES
+
+
+def test_without_fencing_both_processes_proceed() -> None:
+    """The test above can fail."""
+    assert 2 in play("rivals", url_in("server", new_prefix()), 50, "broken")
+
+
+@in_both
+def test_a_process_that_was_stopped_past_its_lease_writes_nothing_more(kind: str) -> None:
+    for _ in range(TIMES):
+        found = play("zombies", url_in(kind, new_prefix()), 5, "sound")
+        assert found["outcomes"] == [["Fenced", "Fenced"]] * 5
+        assert found["steps"] == [["before", "taken over"]] * 5
+
+
+def test_processes_that_recover_at_once_are_given_each_thread_once() -> None:
+    given = play("recoveries", url_in("server", new_prefix()), 12, 3)
+    assert sorted(name for names in given for name in names) == sorted(f"t{number}" for number in range(12))
+
+
+def test_a_forked_child_cannot_use_its_parents_run() -> None:
+    found = play("forks", url_in("server", new_prefix()))
+    assert "forked from" in found["child"]
+    assert found["steps"] == ["before", "after"]
+    assert found["its own"] == ["in the child"]
+
+
+@in_both
+def test_hostile_ids_are_kept_apart(kind: str) -> None:
+    prefix = new_prefix()
+    ids = list(
+        dict.fromkeys(
+            [*HOSTILE_IDS, "}", "{", "{}", "}{", "a}b", "{0}", "*", "?", "[a]", "\\", "\r\n", "$6\r\nfoobar\r\n"]
+        )
+    )
+    with store_in(kind, prefix) as store:
+        for thread_id in ids:
+            store.save(thread_id, {"id": thread_id}, labels={"id": thread_id})
+            store.append(thread_id, "list", thread_id)
+    with store_in(kind, prefix) as store:
+        for thread_id in ids:
+            latest = store.latest(thread_id)
+            assert latest is not None
+            assert latest.state == {"id": thread_id, "list": [thread_id]}
+            assert [info.thread_id for info in store.threads(labels={"id": thread_id})] == [thread_id]
+        for thread_id in ids[::2]:
+            store.delete(thread_id)
+        assert {info.thread_id for info in store.threads(limit=1000)} == set(ids[1::2])
+        assert store.verify().ok
+
+
+def test_all_threads_of_a_shard_share_a_slot_and_shards_are_spread_over_the_nodes() -> None:
+    prefix = new_prefix()
+    with store_in("cluster", prefix) as store:
+        for number in range(200):
+            store.save(f"{{{number}}}", number)
+    sizes = []
+    for node in shared_cluster().nodes:
+        with node.client() as client:
+            sizes.append(sum(1 for _ in client.scan_iter(f"{prefix}:*")))
+    assert min(sizes) > 20, "every node has its share"
+
+
+def test_stores_under_different_prefixes_share_nothing() -> None:
+    first, second = new_prefix(), new_prefix()
+    with store_in("server", first) as one, store_in("server", second) as two:
+        one.save("t", 1)
+        two.save("t", 2)
+        one.delete("t")
+        assert [info.thread_id for info in one.threads()] == []
+        assert [info.thread_id for info in two.threads()] == ["t"]
+    with shared_server().client() as client:
+        assert all(name.startswith((b"test", first.encode(), second.encode())) for name in client.scan_iter())
