@@ -24,6 +24,7 @@ from benchmarks import (
 )
 from benchmarks.disk import scratch_directory
 from benchmarks.gates import gates
+from benchmarks.postgres import workloads as postgres
 from benchmarks.report import Results, markdown
 from benchmarks.scale import FULL, QUICK, Scale
 
@@ -37,6 +38,9 @@ WORKLOADS = {
     "W6": w6_replay,
 }
 FIGURES = "figures"
+POSTGRES = "postgres"
+SERVERS = {POSTGRES: postgres}
+"""Each with a server of its own, and its own tables."""
 
 _DISK_NEEDED = 15 * 10**9
 _MEMORY_NEEDED = 10 * 10**9
@@ -57,7 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller sizes, a few minutes; shows the shape only")
-    parser.add_argument("--only", nargs="+", choices=[*WORKLOADS, FIGURES], metavar="PART", help="W1 to W6, figures")
+    parser.add_argument(
+        "--only", nargs="+", choices=[*WORKLOADS, FIGURES, *SERVERS], metavar="PART", help="W1 to W6, figures, postgres"
+    )
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="race the peers as well")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write the report, the JSON and the plots there")
@@ -81,7 +87,7 @@ def _check_room(options: argparse.Namespace, scale: Scale, scratch: Path) -> Non
 
 def _run(options: argparse.Namespace, scale: Scale, scratch: Path) -> Results:
     results = Results(_command(options), scale.name, machine.facts(scratch), data_facts.facts())
-    wanted = options.only or [*WORKLOADS, FIGURES]
+    wanted = options.only or [*WORKLOADS, FIGURES, *SERVERS]
     for name in (name for name in WORKLOADS if name in wanted):
         _say(f"{name} ...")
         results.tables[name] = WORKLOADS[name].measure(scale, scratch / name, peers=options.peers)
@@ -92,6 +98,10 @@ def _run(options: argparse.Namespace, scale: Scale, scratch: Path) -> Results:
     if FIGURES in wanted:
         _say("figures ...")
         results.figures += figures.measure(scale, scratch / FIGURES)
+    for name in (name for name in SERVERS if name in wanted):
+        _say(f"{name} ...")
+        results.tables |= SERVERS[name].measure(scale, scratch / name, peers=options.peers)
+        results.figures += SERVERS[name].gates(results.tables, scale)
     results.figures += gates(results.tables, scale)
     return results
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from benchmarks.disk import stored_bytes
+from benchmarks.disk import file_bytes, stored_bytes
 from benchmarks.workloads import THREAD, Script, State
 
 POWER_LOSS = "P"
@@ -52,6 +52,10 @@ class Contender(ABC):
     def bytes(self) -> int:
         """What is stored now, without the write-ahead logs that SQLite reuses."""
         return stored_bytes(self.directory)
+
+    def final_bytes(self) -> int:
+        """What it came to in the end, logs and free pages included."""
+        return file_bytes(self.directory)
 
     def load(self) -> State | None:
         """The latest state through a fresh handle, or None where the contender keeps no state."""

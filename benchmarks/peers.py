@@ -18,6 +18,7 @@ _PACKAGES = (
     "langgraph",
     "langgraph-checkpoint",
     "langgraph-checkpoint-sqlite",
+    "langgraph-checkpoint-postgres",
 )
 
 

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.contender import Contender
-from benchmarks.disk import file_bytes, settle
+from benchmarks.disk import settle
 from benchmarks.workloads import State
 
 _FAST_LOAD_SECONDS = 0.5
@@ -97,7 +97,7 @@ def _advance(lane: Lane, steps: range, warm: int) -> None:
 
 def _finish(lane: Lane) -> None:
     lane.contender.finish()
-    lane.final_bytes = file_bytes(lane.directory)
+    lane.final_bytes = lane.contender.final_bytes()
 
 
 def _check_and_load(lane: Lane, expected_at: Callable[[int], State]) -> None:

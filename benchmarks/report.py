@@ -20,6 +20,10 @@ _REFERENCE = {
     "W5": "raw SQLite FULL",
     "W6": "Holdfast durable function, SQLite durable",
     "W6 long": "Holdfast durable function, SQLite durable",
+    "W1 PostgreSQL": "raw INSERT + commit",
+    "W2 PostgreSQL": "Holdfast append, PostgreSQL durable",
+    "W3 PostgreSQL": "Holdfast save, PostgreSQL durable",
+    "W5 PostgreSQL": "raw INSERT + commit, pool",
 }
 _WITH_RATIO = ("p50 us", "s", "MB", "saves/s", "p50 ms", "replay ms")
 

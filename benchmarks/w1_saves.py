@@ -20,13 +20,18 @@ TAIL = "p99 us"
 
 
 def measure(scale: Scale, scratch: Path, *, peers: bool) -> Table:
+    return table_of("W1", _contenders(peers=peers), scale, scratch)
+
+
+def table_of(name: str, contenders: list[Contender], scale: Scale, scratch: Path) -> Table:
+    """The workload, done by these."""
     course = Course(scale.save_count, slice_size=50, warm=scale.save_warm_count)
-    lanes = race(_contenders(peers=peers), course, scratch)
+    lanes = race(contenders, course, scratch)
     rows = [row_of(lane.contender, _cells(lane), lane.failure) for lane in lanes]
     for lane in lanes:
         clear(lane)
     description = f"{scale.save_count} saves of 2 KB to one thread, after {scale.save_warm_count} that are not counted"
-    return Table("W1", description, [MEDIAN, TAIL], rows)
+    return Table(name, description, [MEDIAN, TAIL], rows)
 
 
 def _contenders(*, peers: bool) -> list[Contender]:

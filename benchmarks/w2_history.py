@@ -36,9 +36,14 @@ _SLICES = 30
 def measure(scale: Scale, scratch: Path, *, peers: bool) -> Table:
     steps = agent_steps(scale.step_count, STEP_BYTES)
     contenders = [*_holdfast(steps), *(_peers(steps) if peers else []), *raw_limits([encoded(s) for s in steps])]
+    return table_of("W2", contenders, steps, scratch)
+
+
+def table_of(name: str, contenders: Sequence[Contender], steps: list[State], scratch: Path) -> Table:
+    """The workload, done by these."""
     new_bytes = sum(len(encoded(step)) for step in steps)
-    description = f"{scale.step_count:,} steps, {new_bytes / 1e6:.2f} MB of new data in all"
-    return _measure("W2", description, contenders, steps, scratch)
+    description = f"{len(steps):,} steps, {new_bytes / 1e6:.2f} MB of new data in all"
+    return _measure(name, description, contenders, steps, scratch)
 
 
 def measure_long(scale: Scale, scratch: Path) -> Table:

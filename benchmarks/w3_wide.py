@@ -21,8 +21,13 @@ NEW_BYTES_RATIO = "MB / changed MB"
 
 def measure(scale: Scale, scratch: Path, *, peers: bool) -> Table:
     values = wide_values(2 * WIDE_KEY_COUNT)
+    return table_of("W3", _contenders(values, peers=peers), values, scale, scratch)
+
+
+def table_of(name: str, contenders: list[Contender], values: list[str], scale: Scale, scratch: Path) -> Table:
+    """The workload, done by these."""
     changed = scale.wide_save_count * WIDE_VALUE_BYTES
-    lanes = race(_contenders(values, peers=peers), Course(scale.wide_save_count, slice_size=20), scratch)
+    lanes = race(contenders, Course(scale.wide_save_count, slice_size=20), scratch)
     for lane in lanes:
         check_and_load(lane, lambda index: _expected(values, index))
         clear(lane)
@@ -31,7 +36,7 @@ def measure(scale: Scale, scratch: Path, *, peers: bool) -> Table:
         f"{scale.wide_save_count} saves of {WIDE_KEY_COUNT} x 5 KB; {changed / 1e6:.2f} MB change in all, "
         "and the first save, which is stored as well, holds 1 MB; the raw limits write the changed value only"
     )
-    return Table("W3", description, [SECONDS, MEGABYTES, NEW_BYTES_RATIO], rows)
+    return Table(name, description, [SECONDS, MEGABYTES, NEW_BYTES_RATIO], rows)
 
 
 def _contenders(values: list[str], *, peers: bool) -> list[Contender]:

@@ -47,8 +47,12 @@ class Team:
 
 
 def measure(scale: Scale, scratch: Path, *, peers: bool) -> Table:
+    return table_of("W5", _savers(peers=peers), scale, scratch)
+
+
+def table_of(name: str, savers: list[Saver | AwaitableSaver], scale: Scale, scratch: Path) -> Table:
     """Volleys of a fifth of the threads, all savers in turn."""
-    teams = [Team(saver) for saver in _savers(peers=peers)]
+    teams = [Team(saver) for saver in savers]
     states = replaced_states(500)
     with asyncio.Runner() as runner, ThreadPoolExecutor(WRITER_COUNT) as pool:
         writers = Writers(runner, pool)
@@ -60,7 +64,7 @@ def measure(scale: Scale, scratch: Path, *, peers: bool) -> Table:
                 team.attempt(writers.fire, shares)
         for team in teams:
             team.attempt(writers.close)
-    return _table(scale, teams)
+    return _table(name, scale, teams)
 
 
 @dataclass
@@ -132,10 +136,10 @@ def _savers(*, peers: bool) -> list[Saver | AwaitableSaver]:
     return [*ours, *(savers_of_peers() if peers else []), *raw]
 
 
-def _table(scale: Scale, teams: list[Team]) -> Table:
+def _table(name: str, scale: Scale, teams: list[Team]) -> Table:
     rows = [row_of(team.saver, {RATE: _rate(team)}, team.failure) for team in teams]
     description = f"{scale.thread_count:,} threads x {scale.saves_per_thread} saves of 2 KB by {WRITER_COUNT} writers"
-    return Table("W5", description, [RATE], rows)
+    return Table(name, description, [RATE], rows)
 
 
 def _rate(team: Team) -> float | None:
