@@ -1,0 +1,18 @@
+"""Tests of agents are scenarios: each is played in both worlds, over a store in memory and one on disk."""
+
+from pathlib import Path
+
+import pytest
+
+from kinds import new_place
+from runs.conftest import pytest_pyfunc_call
+from runs.worlds import EVERY_WORLD, World
+
+__all__ = ["pytest_pyfunc_call", "world"]
+
+
+@pytest.fixture(params=[f"{world}-{kind}" for world in EVERY_WORLD for kind in ("memory", "sqlite")])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """A world over a new place."""
+    name, _, kind = request.param.partition("-")
+    return EVERY_WORLD[name](new_place(kind, tmp_path))

@@ -1,0 +1,388 @@
+"""What an attempt is told, what limits there are, and how any process goes on with an agent's thread."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import holdfast
+from agent.agents import agent, doomed_store, stored
+from holdfast import FailurePolicy, FailureType, RecoveryAction, Step
+from holdfast.testing.faults import Crash
+from runs.worlds import World
+
+RETRY = RecoveryAction.RETRY
+
+
+async def test_another_process_goes_on_with_state_trajectory_and_attempts(world: World) -> None:
+    told: list[Any] = []
+
+    async def worker(
+        _task: str, *, record_step: Any, update_state: Any, restored_state: Any = None, recovery: Any = None
+    ) -> Any:
+        told.append(
+            (restored_state, recovery and (recovery.attempt, recovery.failure, recovery.hint, len(recovery.steps)))
+        )
+        update_state({"n": len(told)})
+        await stored(record_step(Step(action=f"try {len(told)}")))
+        if len(told) == 1:
+            raise ConnectionError("down")
+        if len(told) == 2:
+            world.die_at_next_write()
+        return len(told)
+
+    policy = RETRY(hint="slowly")
+    with pytest.raises(Crash):
+        await agent(world, worker, store=doomed_store(world), policy=policy).run("t", thread_id="t")
+    world.clock.advance(60)
+    assert await agent(world, worker, policy=policy).run("t", thread_id="t") == 3
+    assert told == [
+        (None, None),
+        ({"n": 1}, (1, FailureType.EXTERNAL_FAULT, "slowly", 1)),
+        ({"n": 2}, (1, FailureType.EXTERNAL_FAULT, "slowly", 2)),
+    ]
+
+
+async def test_a_process_that_just_died_counts_as_no_attempt(world: World) -> None:
+    told: list[Any] = []
+
+    async def worker(_task: str, *, record_step: Any, recovery: Any) -> str:
+        told.append(recovery)
+        await stored(record_step(Step(action="looked")))
+        if len(told) == 1:
+            world.die_at_next_write()
+        return "done"
+
+    with pytest.raises(Crash):
+        await agent(world, worker, store=doomed_store(world)).run("t", thread_id="t")
+    world.clock.advance(60)
+    assert await agent(world, worker).run("t", thread_id="t") == "done"
+    assert told[0] is None
+    assert (told[1].attempt, told[1].failure, [step.action for step in told[1].steps]) == (0, None, ["looked"])
+
+
+async def test_a_finished_thread_returns_its_result_and_executes_nothing(world: World) -> None:
+    calls: list[str] = []
+
+    async def worker(task: str) -> dict[str, Any]:
+        calls.append(task)
+        return {"task": task}
+
+    made = agent(world, worker)
+    assert await made.run("t", thread_id="t") == await made.run("t", thread_id="t") == {"task": "t"}
+    outcome = await made.start("t", thread_id="t")
+    assert (outcome.status, outcome.result, outcome.thread_id) == ("complete", {"task": "t"}, "t")
+    assert calls == ["t"]
+
+
+async def test_another_task_or_another_agent_on_a_known_thread_is_refused(world: World) -> None:
+    async def worker(task: str) -> str:
+        return task
+
+    async def other(task: str) -> str:
+        return task
+
+    await agent(world, worker).run("t", thread_id="t")
+    with pytest.raises(holdfast.KeyReused, match="another task"):
+        await agent(world, worker).run("u", thread_id="t")
+    with pytest.raises(holdfast.KeyReused, match="worker"):
+        await agent(world, other).run("t", thread_id="t")
+
+
+async def test_without_a_thread_id_a_fresh_one_is_made(world: World) -> None:
+    async def worker(task: str) -> str:
+        return task + world.api.current().thread_id
+
+    made = agent(world, worker)
+    first, second = await made.start("t"), await made.start("t")
+    assert first.thread_id != second.thread_id
+    assert first.result == "t" + first.thread_id
+
+
+async def test_only_the_arguments_that_the_function_names_are_passed(world: World) -> None:
+    async def bare(task: str) -> str:
+        return task
+
+    async def named(task: str, *, language: str, record_usage: Any) -> str:
+        assert callable(record_usage)
+        return task + language
+
+    async def greedy(_task: str, **kwargs: Any) -> set[str]:
+        return set(kwargs)
+
+    assert await agent(world, bare).run("t") == "t"
+    assert await agent(world, named).run("t", language="de") == "tde"
+    handed = {"record_step", "update_state", "replace_state", "record_usage", "record_compensator", "checkpoint"}
+    assert await agent(world, greedy).run("t", language="de") == {*handed, "language"}
+
+
+async def test_context_functions_act_on_the_attempt_they_are_called_in(world: World) -> None:
+    async def worker(task: str) -> str:
+        holdfast.update_state({"a": 1, "b": 2})
+        holdfast.replace_state({"c": 3})
+        holdfast.record_step(Step(action="looked"))
+        holdfast.record_compensator(len, "x")
+        holdfast.record_usage(input_tokens=3)
+        return task
+
+    await agent(world, worker).run("t", thread_id="t")
+    latest = await world.store.latest("t")
+    assert latest is not None
+    assert (latest.state, [step.action for step in latest.steps]) == ({"c": 3}, ["looked"])
+    with pytest.raises(holdfast.ConfigurationError, match="no agent here"):
+        holdfast.record_step(Step(action="lost"))
+
+
+async def test_a_retry_waits_for_its_delay_also_across_processes(world: World) -> None:
+    calls: list[int] = []
+
+    async def worker(_task: str) -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ConnectionError
+        return "done"
+
+    policy = holdfast.backoff_and_retry(base=100)
+    world.dies_asleep = True
+    doomed = agent(world, worker, store=doomed_store(world), policy=policy)
+    with pytest.raises(Crash):
+        await doomed.run("t", thread_id="t")
+    world.clock.advance(60)
+    assert await agent(world, worker, policy=policy).run("t", thread_id="t") == "done"
+    assert world.slept == [pytest.approx(40)]
+
+
+async def test_attempts_are_limited_over_all_processes(world: World) -> None:
+    calls: list[int] = []
+
+    async def worker(_task: str) -> None:
+        calls.append(1)
+        raise ConnectionError("down")
+
+    made = agent(world, worker, policy=RETRY, max_recovery_attempts=2)
+    with pytest.raises(holdfast.Escalated, match="2 recoveries were tried") as raised:
+        await made.run("t", thread_id="t")
+    assert len(calls) == 3
+    assert raised.value.context is not None
+    assert raised.value.context.earlier == (FailureType.EXTERNAL_FAULT,) * 2
+    assert isinstance(raised.value.__cause__, ConnectionError)
+    again = agent(world, worker, store=world.open(), policy=RETRY, max_recovery_attempts=2)
+    with pytest.raises(holdfast.Escalated, match="2 recoveries were tried"):
+        await again.run("t", thread_id="t")
+    assert len(calls) == 4
+
+
+async def test_the_time_of_recovery_is_limited(world: World) -> None:
+    async def worker(_task: str) -> None:
+        raise ConnectionError("down")
+
+    made = agent(world, worker, policy=RETRY(delay=50), max_recovery_seconds=70, max_recovery_attempts=99)
+    with pytest.raises(holdfast.Escalated, match="recovering for 100 s"):
+        await made.run("t", thread_id="t")
+
+
+@pytest.mark.parametrize("limit", [{"max_tokens": 100}, {"max_cost_usd": 1.0}])
+async def test_usage_is_summed_over_all_processes_and_kept_before_it_is_refused(
+    world: World, limit: dict[str, Any]
+) -> None:
+    calls: list[Any] = []
+
+    async def worker(_task: str, *, record_usage: Any, record_step: Any) -> str:
+        calls.append(1)
+        record_step(Step(action="paid"))
+        record_usage(input_tokens=40, output_tokens=20, cost_usd=0.6)
+        if len(calls) == 1:
+            world.die_at_next_write()
+        return "done"
+
+    with pytest.raises(Crash):
+        await agent(world, worker, store=doomed_store(world), **limit).run("t", thread_id="t")
+    world.clock.advance(60)
+    with pytest.raises(holdfast.Escalated, match=r"120 tokens are used|1\.2 USD are used"):
+        await agent(world, worker, **limit).run("t", thread_id="t")
+    with pytest.raises(holdfast.Escalated, match="are used"):
+        await agent(world, worker, **limit).run("t", thread_id="t")
+    assert len(calls) == 2
+    larger = {name: value * 10 for name, value in limit.items()}
+    assert await agent(world, worker, **larger).run("t", thread_id="t") == "done"
+    assert len((await world.store.latest("t")).steps) == 3  # type: ignore[union-attr]
+
+
+async def test_an_escalation_that_was_not_told_is_told_by_the_next_process(world: World) -> None:
+    calls: list[int] = []
+
+    async def worker(_task: str) -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ConnectionError("down")
+        return "done"
+
+    async def die(_context: holdfast.FailureContext) -> RecoveryAction:
+        return RecoveryAction.ESCALATE(message="call Ana")
+
+    store = doomed_store(world)
+    fault = world._doomed
+    assert fault is not None
+    made = agent(world, worker, store=store, policy=die)
+    original = fault.swap
+
+    def swap(swaps: Any, **options: Any) -> Any:
+        if any(each.replacement and b"failed" in each.replacement for each in swaps):
+            raise Crash("before the end is noted")
+        return original(swaps, **options)
+
+    fault.swap = swap  # type: ignore[method-assign]
+    with pytest.raises((Crash, holdfast.Escalated)):
+        await made.run("t", thread_id="t")
+    world.clock.advance(60)
+    with pytest.raises(holdfast.Escalated, match="call Ana"):
+        await agent(world, worker, policy=die).run("t", thread_id="t")
+    assert await agent(world, worker, policy=die).run("t", thread_id="t") == "done"
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(("choice", "end"), [("retry", 1), ("rollback", 0)])
+async def test_a_suspended_agent_goes_on_as_it_is_answered_once(world: World, choice: str, end: int) -> None:
+    async def worker(_task: str, *, record_step: Any, recovery: Any = None) -> int:
+        if recovery is None:
+            record_step(Step(action="sent", error="refused"))
+            raise ConnectionError("refused")
+        return len(recovery.steps)
+
+    made = agent(world, worker, policy=RecoveryAction.SUSPEND(message="what now?"))
+    with pytest.raises(holdfast.Suspended) as raised:
+        await made.run("t", thread_id="t")
+    request = raised.value.requests[0]
+    assert request.choices == ("retry", "rollback", "abort")
+    assert request.payload["message"] == "what now?"
+    outcome = await made.start("t", thread_id="t")
+    assert (outcome.status, outcome.requests) == ("input_required", (request,))
+    await world.store.answer(request.id, choice, by="ana")
+    with pytest.raises(holdfast.Conflict):
+        await world.store.answer(request.id, choice)
+    assert await made.run("t", thread_id="t") == end
+
+
+async def test_a_suspended_agent_can_be_aborted(world: World) -> None:
+    async def worker(_task: str) -> None:
+        raise ConnectionError("refused")
+
+    made = agent(world, worker, policy=RecoveryAction.SUSPEND)
+    outcome = await made.start("t", thread_id="t")
+    await world.store.answer(outcome.requests[0].id, "abort")
+    with pytest.raises(holdfast.Aborted, match="refused"):
+        await made.run("t", thread_id="t")
+
+
+async def test_an_agent_can_ask_and_its_answer_is_consumed_once(world: World) -> None:
+    asked: list[Any] = []
+
+    async def worker(_task: str, *, record_step: Any, restored_state: Any = None) -> str:
+        if not restored_state and not asked:
+            record_step(Step(action="looked"))
+        asked.append(1)
+        answer = await world.api.ask("refund", {"amount": 40}, choices=("approve", "reject"))
+        if len(asked) == 2:
+            raise ConnectionError("after the answer")
+        return str(answer.choice)
+
+    made = agent(world, worker, policy=RETRY)
+    outcome = await made.start("t", thread_id="t")
+    await world.store.answer(outcome.requests[0].id, "approve")
+    assert await made.run("t", thread_id="t") == "approve"
+    assert len(asked) == 3
+    assert len(list(await world.store.requests(status=None))) == 1
+
+
+async def test_callbacks_hear_of_steps_failures_and_recoveries(world: World) -> None:
+    heard: list[Any] = []
+
+    async def step(step: Step) -> None:
+        heard.append(step.action)
+
+    async def failure(context: holdfast.FailureContext) -> None:
+        heard.append(context.type.value)
+
+    async def recovery(context: holdfast.FailureContext, action: RecoveryAction) -> None:
+        heard.append((context.attempt, action.kind))
+
+    async def worker(_task: str, *, record_step: Any, recovery: Any = None) -> str:
+        record_step(Step(action="looked"))
+        if recovery is None:
+            raise TimeoutError
+        return "done"
+
+    made = agent(world, worker, policy=RETRY, on_step=step, on_failure=failure, on_recovery=recovery)
+    assert await made.run("t", thread_id="t") == "done"
+    assert heard == ["looked", "timeout", (1, "retry"), "looked"]
+
+
+async def test_a_cancelled_thread_is_drained_and_cannot_be_run_again(world: World) -> None:
+    async def worker(_task: str, *, record_step: Any, update_state: Any) -> str:
+        record_step(Step(action="looked"))
+        update_state({"kept": True})
+        await world.store.cancel("t")
+        record_step(Step(action="too late"))
+        return "done"
+
+    made = agent(world, worker, policy=RETRY)
+    with pytest.raises(holdfast.RunCancelled):
+        await made.run("t", thread_id="t")
+    latest = await world.store.latest("t")
+    assert latest is not None
+    assert (latest.status, latest.state, len(latest.steps)) == ("cancelled", {"kept": True}, 1)
+    with pytest.raises(holdfast.RunCancelled):
+        await made.run("t", thread_id="t")
+
+
+def test_a_cancelled_task_has_drained_what_was_recorded() -> None:
+    async def scene() -> None:
+        store, started = holdfast.MemoryStore(), asyncio.Event()
+
+        async def worker(_task: str, *, record_step: Any, update_state: Any) -> None:
+            record_step(Step(action="looked"))
+            update_state({"kept": True})
+            started.set()
+            await asyncio.Event().wait()
+
+        task = asyncio.create_task(holdfast.Agent(worker, store=store).run("t", thread_id="t"))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        latest = await store.latest("t")
+        assert latest is not None
+        assert (latest.state, len(latest.steps), latest.status) == ({"kept": True}, 1, "working")
+        await store.close()
+
+    asyncio.run(scene())
+
+
+async def test_an_agent_that_cannot_be_is_refused(world: World) -> None:
+    async def worker(task: str) -> str:
+        return task
+
+    with pytest.raises(holdfast.ConfigurationError, match="a function"):
+        agent(world, "worker")  # type: ignore[arg-type]
+    with pytest.raises(holdfast.ConfigurationError, match="lease"):
+        agent(world, worker, lease=0.1)
+    with pytest.raises(holdfast.ConfigurationError, match="max_recovery_attempts"):
+        agent(world, worker, max_recovery_attempts=-1)
+    with pytest.raises(holdfast.UnstorableValue, match="task"):
+        await agent(world, worker).run(object())
+
+
+async def test_the_decorator_makes_an_agent(world: World) -> None:
+    async def worker(task: str) -> str:
+        return task
+
+    if world.name == "awaitable":
+        made: Any = holdfast.agent(policy=FailurePolicy(), store=world.store)(worker)
+        assert await made.run("t") == "t"
+        assert made.name.endswith("worker")
+    else:
+        from holdfast import sync
+
+        plain_agent = sync.agent(policy=FailurePolicy(), store=world.store._inner)(lambda task: task)  # type: ignore[attr-defined]
+        assert plain_agent.run("t") == "t"
+        assert plain_agent.name.endswith("<lambda>")

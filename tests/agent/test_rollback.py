@@ -1,0 +1,335 @@
+"""A rollback restores state and trajectory for real, leaves what is poisoned behind, and compensates what it undoes."""
+
+from typing import Any
+
+import pytest
+
+import holdfast
+from agent.agents import agent, doomed_store, stored
+from holdfast import FailurePolicy, RecoveryAction, Step
+from holdfast.testing.faults import Crash
+from runs.worlds import World
+
+ROLLBACK = FailurePolicy(default=RecoveryAction.ROLLBACK(hint="again"))
+
+
+async def actions(world: World, thread_id: str = "t") -> list[str]:
+    latest = await world.store.latest(thread_id)
+    assert latest is not None
+    return [step.action for step in latest.steps]
+
+
+def back_to(world: World, action: str, **options: Any) -> Any:
+    """A strategy: go back to where that step was recorded."""
+
+    async def choose(context: holdfast.FailureContext) -> RecoveryAction:
+        infos = list(await world.store.history(context.thread_id))
+        target = next(info.id for info in infos if info.metadata.get("step") == action)
+        return RecoveryAction.ROLLBACK(checkpoint_id=target, **options)
+
+    return choose
+
+
+async def test_a_rollback_goes_to_the_newest_checkpoint_before_the_failing_step(world: World) -> None:
+    told: list[Any] = []
+
+    async def writer(_task: str, *, record_step: Any, update_state: Any, recovery: Any = None) -> str:
+        told.append(recovery)
+        if recovery is None:
+            update_state({"draft": 1})
+            record_step(Step(action="draft"))
+            update_state({"draft": 1, "sent": True})
+            record_step(Step(action="send", error="refused"))
+            raise ConnectionError("refused")
+        assert (await actions(world)) == ["draft"]
+        return str(recovery.state)
+
+    assert await agent(world, writer, policy=ROLLBACK).run("t", thread_id="t") == "{'draft': 1}"
+    recovery = told[1]
+    assert (recovery.attempt, recovery.failure, recovery.hint) == (1, "external_fault", "again")
+    assert ([step.action for step in recovery.steps], recovery.thread_id) == (["draft"], "t")
+
+
+async def test_a_poisoned_checkpoint_is_left_behind_by_the_second_rollback(world: World) -> None:
+    restored: list[Any] = []
+
+    async def worker(_task: str, *, record_step: Any, update_state: Any, restored_state: Any = None) -> int:
+        restored.append(restored_state)
+        state = dict(restored_state or {"n": 0})
+        while state["n"] < 5:
+            if state.get("poison"):
+                raise ValueError("cannot go on from here")
+            state["n"] += 1
+            if state["n"] == 3 and len(restored) <= 2:
+                state["poison"] = True
+            update_state(state)
+            record_step(Step(action="work", tool_output=state["n"]))
+        return int(state["n"])
+
+    assert await agent(world, worker, policy=ROLLBACK).run("t", thread_id="t") == 5
+    assert restored == [None, {"n": 3, "poison": True}, {"n": 2}]
+
+
+async def test_each_rollback_without_progress_goes_one_further_back_until_the_beginning(world: World) -> None:
+    restored: list[Any] = []
+
+    async def worker(_task: str, *, record_step: Any, update_state: Any, restored_state: Any = None) -> str:
+        restored.append(restored_state)
+        for number in range(len((restored_state or {}).get("done", [])), 2):
+            update_state({"done": list(range(number + 1))})
+            record_step(Step(action=f"work {number}"))
+        if len(restored) < 6:
+            raise ValueError("always the same")
+        return "done"
+
+    made = agent(world, worker, policy=ROLLBACK, max_recovery_attempts=9)
+    assert await made.run("t", thread_id="t") == "done"
+    assert restored == [None, {"done": [0, 1]}, {"done": [0]}, {}, {}, {}]
+
+
+async def test_a_rollback_after_progress_goes_to_the_newest_checkpoint_again(world: World) -> None:
+    restored: list[Any] = []
+
+    async def worker(_task: str, *, record_step: Any, update_state: Any, restored_state: Any = None) -> str:
+        restored.append(restored_state)
+        number = (restored_state or {"n": 0})["n"] + 1
+        update_state({"n": number})
+        record_step(Step(action=f"work {number}"))
+        if number < 4:
+            raise ValueError("not yet")
+        return "done"
+
+    assert await agent(world, worker, policy=ROLLBACK).run("t", thread_id="t") == "done"
+    assert restored == [None, {"n": 1}, {"n": 2}, {"n": 3}]
+
+
+async def test_a_rollback_can_name_its_checkpoint(world: World) -> None:
+    names: list[str] = []
+
+    async def choose(_context: holdfast.FailureContext) -> RecoveryAction:
+        return RecoveryAction.ROLLBACK(checkpoint_id=names[0])
+
+    async def worker(_task: str, *, record_step: Any, update_state: Any, recovery: Any = None) -> Any:
+        if recovery is not None:
+            return recovery.state, [step.action for step in recovery.steps]
+        for number in range(3):
+            update_state({"n": number})
+            await stored(record_step(Step(action=str(number))))
+            names.append(world.api.current().checkpoint_id)
+        raise ValueError
+
+    assert await agent(world, worker, policy=choose).run("t", thread_id="t") == ({"n": 0}, ["0"])
+
+
+async def test_a_step_that_was_rolled_back_is_executed_again_with_another_idempotency_key(world: World) -> None:
+    paid: list[str] = []
+
+    async def pay(amount: int, *, idempotency_key: str) -> int:
+        paid.append(idempotency_key)
+        return amount
+
+    async def worker(_task: str, *, record_step: Any, recovery: Any = None) -> int:
+        run = world.api.current()
+        await run.step("look", len, "abc")
+        await stored(record_step(Step(action="looked")))
+        await run.step("pay", pay, 40, effect=True)
+        if recovery is None:
+            record_step(Step(action="check", error="wrong"))
+            raise ValueError("wrong")
+        return len(paid)
+
+    made = agent(world, worker, policy=back_to(world, "looked"))
+    assert await made.run("t", thread_id="t") == 2
+    assert len(set(paid)) == 2
+    assert await made.run("t", thread_id="t") == 2
+    assert len(paid) == 2
+
+
+async def test_a_retry_keeps_the_result_and_the_key_of_a_step(world: World) -> None:
+    paid: list[str] = []
+
+    async def pay(*, idempotency_key: str) -> int:
+        paid.append(idempotency_key)
+        if len(paid) == 1:
+            raise ConnectionError("no reply")
+        return 40
+
+    async def worker(_task: str) -> int:
+        run = world.api.current()
+        return int(await run.step("pay", pay, effect=True))
+
+    assert await agent(world, worker, policy=RecoveryAction.RETRY).run("t", thread_id="t") == 40
+    assert len(paid) == 2
+    assert len(set(paid)) == 1
+
+
+async def test_undone_steps_are_compensated_once_each_in_reverse_order(world: World) -> None:
+    undone: list[Any] = []
+
+    async def cancel(what: str) -> None:
+        undone.append(what)
+
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any, recovery: Any = None) -> str:
+        if recovery is not None:
+            return "stayed at home"
+        record_step(Step(action="plan"))
+        names = ["flight", "hotel", "car"]
+        for what in names:
+            record_step(Step(action=what))
+            record_compensator("cancel", what)
+        raise ValueError("no visa")
+
+    made = agent(world, trip, policy=back_to(world, "plan"), compensators={"cancel": cancel})
+    assert await made.run("t", thread_id="t") == "stayed at home"
+    assert undone == ["car", "hotel", "flight"]
+    assert await actions(world) == ["plan"]
+
+
+async def test_a_compensator_can_be_a_function_of_this_process(world: World) -> None:
+    undone: list[int] = []
+
+    def cancel(number: int) -> None:
+        undone.append(number)
+
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            record_step(Step(action="book", error="refused"))
+            record_compensator(cancel, 7)
+            raise ValueError
+        return "done"
+
+    assert await agent(world, trip, policy=ROLLBACK).run("t", thread_id="t") == "done"
+    assert undone == [7]
+
+
+async def test_a_crash_in_mid_rollback_is_continued_and_no_compensator_runs_twice(world: World) -> None:
+    undone: list[str] = []
+
+    async def cancel(what: str, *, idempotency_key: str) -> None:
+        undone.append(what)
+        if what == "hotel" and undone.count("hotel") == 1:
+            world.die_at_next_write()
+
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any, recovery: Any = None) -> str:
+        if recovery is not None:
+            assert [step.action for step in recovery.steps] == ["plan"]
+            return "stayed at home"
+        record_step(Step(action="plan"))
+        for what in ("flight", "hotel", "car"):
+            record_step(Step(action=what))
+            record_compensator("cancel", what)
+        raise ValueError("no visa")
+
+    policy = back_to(world, "plan")
+    doomed = agent(world, trip, store=doomed_store(world), policy=policy, compensators={"cancel": cancel})
+    with pytest.raises(Crash):
+        await doomed.run("t", thread_id="t")
+    world.clock.advance(60)
+    assert undone == ["car", "hotel"]
+    made = agent(world, trip, policy=policy, compensators={"cancel": cancel})
+    assert await made.run("t", thread_id="t") == "stayed at home"
+    assert undone == ["car", "hotel", "hotel", "flight"]  # the one in doubt again, with the same key
+
+
+async def test_a_compensator_that_died_with_its_process_is_escalated_by_name(world: World) -> None:
+    def cancel_hotel() -> None:
+        world.die_at_next_write()
+
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            record_step(Step(action="book", error="refused"))
+            record_compensator(cancel_hotel)
+            raise ValueError
+        return "done"
+
+    undone: list[str] = []
+    with pytest.raises(Crash):
+        await agent(world, trip, store=doomed_store(world), policy=ROLLBACK).run("t", thread_id="t")
+    world.clock.advance(60)
+    with pytest.raises(holdfast.Escalated, match="cancel_hotel"):
+        await agent(world, trip, policy=ROLLBACK).run("t", thread_id="t")
+
+    def instead(*, idempotency_key: str) -> None:
+        undone.append(idempotency_key)
+
+    made = agent(world, trip, policy=ROLLBACK, compensators={"cancel_hotel": instead})
+    assert await made.run("t", thread_id="t") == "done"
+    assert len(undone) == 1
+
+
+async def test_a_compensator_that_fails_is_escalated_and_tried_again_by_the_next_run(world: World) -> None:
+    calls: list[int] = []
+
+    async def cancel() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ConnectionError("down")
+
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            record_step(Step(action="book", error="refused"))
+            record_compensator("cancel")
+            raise ValueError("refused")
+        return "done"
+
+    made = agent(world, trip, policy=ROLLBACK, compensators={"cancel": cancel})
+    with pytest.raises(holdfast.Escalated, match="cancel") as raised:
+        await made.run("t", thread_id="t")
+    assert raised.value.context is not None
+    assert await made.run("t", thread_id="t") == "done"
+    assert len(calls) == 2
+
+
+async def test_a_compensating_rollback_escalates_rather_than_leave_a_step_uncompensated(world: World) -> None:
+    async def trip(_task: str, *, record_step: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            record_step(Step(action="plan"))
+            record_step(Step(action="read", idempotent=True))
+            record_step(Step(action="book"))
+            raise ValueError
+        return "done"
+
+    with pytest.raises(holdfast.Escalated, match=r"step 2 \(book\)"):
+        await agent(world, trip, policy=back_to(world, "plan", strict=True)).run("t", thread_id="t")
+
+
+@pytest.mark.parametrize("name", ["other@1.00", "t@99.00", "nonsense"])
+async def test_a_checkpoint_that_is_none_of_the_thread_s_is_refused(world: World, name: str) -> None:
+    async def trip(_task: str) -> str:
+        raise ValueError
+
+    with pytest.raises((holdfast.NotFound, holdfast.ConfigurationError)):
+        await agent(world, trip, policy=RecoveryAction.ROLLBACK(checkpoint_id=name)).run("t", thread_id="t")
+
+
+async def test_an_unknown_compensator_is_refused_when_it_is_recorded(world: World) -> None:
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any) -> None:
+        with pytest.raises(holdfast.ConfigurationError, match="the step just recorded"):
+            record_compensator(len)
+        record_step(Step(action="book"))
+        with pytest.raises(holdfast.ConfigurationError, match="'undo' is not one of"):
+            record_compensator("undo")
+
+    await agent(world, trip).run("t", thread_id="t")
+
+
+async def test_what_was_rolled_back_is_still_in_the_history_and_can_be_forked(world: World) -> None:
+    async def writer(_task: str, *, record_step: Any, update_state: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            update_state({"a": 1})
+            record_step(Step(action="a"))
+            update_state({"b": 2})
+            record_step(Step(action="b", error="bad"))
+            raise ValueError
+        return "done"
+
+    await agent(world, writer, policy=ROLLBACK).run("t", thread_id="t")
+    infos = list(await world.store.history("t"))
+    undone = next(info for info in infos if info.metadata.get("step") == "b")
+    assert infos[0].metadata["rolled_back_to"] == undone.seq - 1
+    fork = await world.store.fork(undone.id)
+    forked = await world.store.latest(fork)
+    assert forked is not None
+    assert (forked.state, [step.action for step in forked.steps]) == ({"a": 1, "b": 2}, ["a", "b"])
+    assert [change.path for change in await world.store.diff(undone.id, infos[0].id)] == [("b",)]
+    assert (await world.store.verify()).ok
