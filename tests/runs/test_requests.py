@@ -223,3 +223,12 @@ async def test_the_same_question_again_is_another_one(world: World) -> None:
         values.append(value)
     async with world.store.run("t") as run:
         assert await both(run) == values
+
+
+async def test_an_append_from_outside_hides_no_question(world: World) -> None:
+    with pytest.raises(holdfast.Suspended):
+        async with world.store.run("t") as run:
+            await run.ask("go on?")
+    await world.store.append("t", "notes", "seen")
+    assert (await world.store.thread("t")).status == "input_required"
+    assert len(await world.store.requests()) == 1

@@ -151,7 +151,7 @@ class Archive:
     async def append(self, thread_id: str, path: str | Sequence[str], item: Any) -> Checkpoint:
         """Append one item to the list at `path` of the state, at the same cost however long the list is.
 
-        The list is made if it is not there. Otherwise as `save`.
+        The list is made if it is not there. The thread keeps its status. Otherwise as `save`.
         """
         thread = self._reader.sealing.key(thread_id)
         where = (*STATE, *path_of_keys(path))
@@ -159,7 +159,7 @@ class Archive:
             raise UnstorableValue(
                 f"append to {path!r}: a path is one str, or several, such as 'messages'", path="state"
             )
-        intent = Intent(appends=((where, encode(item, path="item")),), status=Status.IDLE.value)
+        intent = Intent(appends=((where, encode(item, path="item")),))
         for _ in range(ATTEMPTS):
             try:
                 return await self._write(thread, intent)
@@ -179,7 +179,7 @@ class Archive:
         log = (await self._ports.perform(self._saver.writers.open, thread)).log
         state = with_appended(read_state(log.binding, log.document), where[1:], item)
         draft, leaves = draft_state(state)
-        return Intent(draft=draft, leaves=leaves, status=Status.IDLE.value, expect_seq=log.checkpoint)
+        return Intent(draft=draft, leaves=leaves, expect_seq=log.checkpoint)
 
     async def _write(self, thread: bytes, intent: Intent) -> Checkpoint:
         if not self._ready or self._closed:
