@@ -202,8 +202,11 @@ class Ports(Protocol):
         """The task or thread that asks."""
         ...
 
-    def beat(self, tick: Callable[[], float | None]) -> None:
-        """Call `tick` from a thread of its own, again after as many seconds as it returns, until it returns None."""
+    def beat(self, tick: Callable[[], float | None], woken: "Signal") -> None:
+        """Call `tick` from a thread of its own, again after as many seconds as it returns, until it returns None.
+
+        Sooner if it is woken, by the signal.
+        """
         ...
 
     def tell(self, text: str) -> None:
@@ -243,8 +246,8 @@ class _SystemPorts:
         return os.getpid()
 
     @staticmethod
-    def beat(tick: Callable[[], float | None]) -> None:
-        Thread(target=_beat, args=(tick,), name="holdfast-heartbeat", daemon=True).start()
+    def beat(tick: Callable[[], float | None], woken: "Signal") -> None:
+        Thread(target=_beat, args=(tick, woken), name="holdfast-heartbeat", daemon=True).start()
 
     @staticmethod
     def tell(text: str) -> None:
@@ -252,9 +255,10 @@ class _SystemPorts:
             sys.stderr.write(f"{text}\n")
 
 
-def _beat(tick: Callable[[], float | None]) -> None:
+def _beat(tick: Callable[[], float | None], woken: "Signal") -> None:
     while (seconds := tick()) is not None:
-        time.sleep(seconds)
+        if woken.wait(seconds):
+            woken.clear()
 
 
 class BlockingPorts(_SystemPorts):
@@ -430,7 +434,7 @@ class AsyncPorts(_SystemPorts):
 
         if _is_async(function):
             return await function(*args, **named)
-        inner = partial(copy_context().run, function, *args, **named)
+        inner = partial(copy_context().run, _without_stop_iteration, partial(function, *args, **named))
         result = await get_running_loop().run_in_executor(self._step_threads(), inner)
         return await result if isinstance(result, Awaitable) else result
 
@@ -504,6 +508,14 @@ class AsyncPorts(_SystemPorts):
         if self._process != os.getpid():
             self._executor = self._step_executor = None
             self._process = os.getpid()
+
+
+def _without_stop_iteration(function: Callable[[], T]) -> T:
+    """Call it. A StopIteration becomes an error, as in any coroutine: a future refuses it, and who waits would hang."""
+    try:
+        return function()
+    except StopIteration as stop:
+        raise RuntimeError("the function raised StopIteration") from stop
 
 
 def _pool(size: int, name: str) -> "ThreadPoolExecutor":
@@ -580,6 +592,10 @@ class Signal:
     def set(self) -> None:
         """Wake the waiter."""
         self._event.set()
+
+    def clear(self) -> None:
+        """Be ready to wake it again."""
+        self._event.clear()
 
     def wait(self, seconds: float) -> bool:
         """Wait for `set`."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import Step, sync
-from holdfast.ports import Ticket, run_blocking
+from holdfast.ports import Signal, Ticket, run_blocking
 from holdfast.runs.scope import Frame
 from holdfast.runs.store import Store
 from holdfast.stores.memory import MemoryBackend
@@ -126,7 +126,7 @@ def test_no_thread_is_started(world: World) -> None:
         raise AssertionError("a heartbeat was started")
 
     ports = world.ports(world.life())
-    ports.beat(never)
+    ports.beat(never, Signal())
     ports.close()
 
 

@@ -25,8 +25,9 @@ from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
-from holdfast.stores.claim import Claim, take
+from holdfast.stores.claim import Claim, Taking
 from holdfast.stores.committer import Committer
+from holdfast.stores.decisions import as_found
 from holdfast.stores.events import Events
 from holdfast.stores.heartbeat import Heartbeat
 from holdfast.stores.reader import Reader
@@ -34,6 +35,8 @@ from holdfast.stores.writer import Intent
 
 SHORTEST_LEASE = 0.5
 POLL_SECONDS = 0.1
+ENDS_OF_PROGRAMS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+"""What no suspension may replace, when it leaves a block."""
 
 
 class Tools(NamedTuple):
@@ -94,39 +97,53 @@ class RunBlock:
         """Claim the thread."""
         if self._run is not None:
             raise ConfigurationError("this run was entered before; call store.run again")
-        tools, ports = self._tools, self._tools.ports
-        await tools.open()
+        await self._tools.open()
         claim = await self._claim()
-        self._entered_at = ports.now()
         try:
-            ledger = Ledger(claim, tools.events, reopen=self._terms.reopen)
-            if self._labels:
-                await ledger.commit(ports, Intent(journal=True, labels=dict(self._labels)))
+            self._run = run = await self._begun(claim)
         except BaseException:
-            await ports.perform(claim.let_go)
+            self._tools.heartbeat.remove(claim)
+            await self._tools.ports.perform(claim.undo)
             raise
-        tools.heartbeat.add(claim)
-        scope = Scope(branch=ports.branch())
-        self._run = Run(ledger, ports, tools.reader, scope, keyed=self._terms.keyed)
-        await self._announce(ledger)
         self._outer = current_frame.get()
-        current_frame.set(Frame(self._run, scope))
-        return self._run
+        current_frame.set(Frame(run, run.scope))
+        return run
+
+    async def _begun(self, claim: Claim) -> Run:
+        """The run under a claim that was taken, announced."""
+        tools, ports = self._tools, self._tools.ports
+        self._entered_at = ports.now()
+        ledger = Ledger(claim, tools.events, reopen=self._terms.reopen)
+        if self._labels:
+            await ledger.commit(ports, Intent(journal=True, labels=dict(self._labels)))
+        tools.heartbeat.add(claim)
+        await self._announce(ledger)
+        return Run(ledger, ports, tools.reader, Scope(branch=ports.branch()), keyed=self._terms.keyed)
 
     async def _claim(self) -> Claim:
-        tools, ports, lease = self._tools, self._tools.ports, microseconds(self._terms.lease)
+        ports = self._tools.ports
         wait = self._terms.lease if self._terms.wait is None else self._terms.wait
         give_up_at = ports.now() + microseconds(wait)
         while True:
             try:
-                return await ports.perform(
-                    take, ports, tools.reader, tools.committer, self._thread, lease, reopen=self._terms.reopen
-                )
+                return await self._taken()
             except LeaseHeld as held:
                 left = (give_up_at - ports.now()) / 1e6
                 if left <= 0:
                     raise
                 await ports.sleep(min(left, max(held.remaining, 0.001), POLL_SECONDS))
+
+    async def _taken(self) -> Claim:
+        """A claim made now. It outlives nobody: one that comes after its run was cancelled is given back."""
+        tools, ports, taking = self._tools, self._tools.ports, Taking()
+        lease, reopen = microseconds(self._terms.lease), self._terms.reopen
+        try:
+            return await ports.perform(
+                taking.take, ports, tools.reader, tools.committer, self._thread, lease, reopen=reopen
+            )
+        except BaseException:
+            await ports.perform(taking.abandon)
+            raise
 
     async def _announce(self, ledger: Ledger) -> None:
         claim, journal = ledger.claim, ledger.journal
@@ -146,12 +163,14 @@ class RunBlock:
         """Give the thread back, with the status that follows from how its code ended."""
         assert self._run is not None  # noqa: S101  entered
         ledger = self._run.ledger
-        current_frame.set(self._outer)
+        self._restore_frame(ledger)
         try:
             if ledger.untouched:
                 await self._give_back(ledger)
             elif ledger.suspension is not None:
                 await self._suspend(ledger)
+                if not isinstance(error, ENDS_OF_PROGRAMS):
+                    raise self._suspended(ledger) from None
             elif error is None:
                 await self._end_well(ledger)
             else:
@@ -163,6 +182,14 @@ class RunBlock:
             self._tools.heartbeat.remove(ledger.claim)
             await self._tell_released(ledger)
             ledger.claim.failure = ledger.claim.failure or Fenced(f"the run of {ledger.claim.thread_id!r} is over")
+
+    def _restore_frame(self, ledger: Ledger) -> None:
+        """What runs on here is part of the outer run again, unless blocks overlap: then of the one that is not over."""
+        ledger.over = True
+        frame = current_frame.get()
+        if frame is not None and frame.run.ledger is ledger:
+            outer = self._outer
+            current_frame.set(None if outer is None or outer.run.ledger.over else outer)
 
     async def _tell_released(self, ledger: Ledger) -> None:
         status = ledger.status if ledger.claim.failure is None else "lost"
@@ -178,8 +205,7 @@ class RunBlock:
 
     async def _give_back(self, ledger: Ledger) -> None:
         """As it was found; one that was at work and is nobody's can be gone on with at once."""
-        found = ledger.claim.found
-        await self._release(ledger, found.status, 0 if found.owner else found.expires_at)
+        await self._release(ledger, *as_found(ledger.claim.found))
 
     async def _end_badly(self, ledger: Ledger, error: BaseException) -> None:
         """Keep an error as data; anything else that ends a program leaves the thread at work.
@@ -223,11 +249,13 @@ class RunBlock:
         status = Status.INPUT_REQUIRED.value if requests else Status.WORKING.value
         await self._release(ledger, status, wake_at)
         await ledger.emit("suspended", requests=[request.id for request in requests], wake_at=wake_at)
+
+    def _suspended(self, ledger: Ledger) -> Suspended:
+        thread_id = ledger.claim.thread_id
+        requests = tuple(ledger.journal.open_requests(ledger.claim.log.binding))
         names = ", ".join(request.id for request in requests)
         what = f"waits for an answer to {names}" if requests else "sleeps"
-        raise Suspended(
-            f"thread {claim.thread_id!r} {what}; run it again to go on", thread_id=claim.thread_id, requests=requests
-        ) from None
+        return Suspended(f"thread {thread_id!r} {what}; run it again to go on", thread_id=thread_id, requests=requests)
 
     def _wake_at(self, journal: Journal) -> int:
         """When to go on without an answer: at the earliest sleep's end or deadline; 0 for never.

@@ -38,6 +38,8 @@ class Ledger:
         self.running: dict[str, Ticket] = {}
         """The steps under way, by key."""
         self.suspension: Suspension | None = None
+        self.over = False
+        """True once the block of the run was left."""
         self.untouched = False
         """True if the thread is to be left as it was found."""
         self._carried: list[AnyEntry] = []
@@ -79,6 +81,8 @@ class Ledger:
 
     def _submit(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         """Queue a row, and take its entries in at once: whoever comes next builds on them, even if nobody waits."""
+        self.claim.check()
+        self.claim.make_room()
         with self.claim.lock:
             if any(isinstance(entry, Asked | Answered) for entry in entries):
                 intent.requests = self.journal.open_after(entries)

@@ -7,7 +7,7 @@ anybody else's, and the claim is lost. A claim never adopts what another wrote.
 
 from collections.abc import Callable
 from functools import partial
-from threading import RLock
+from threading import Lock, RLock
 
 from msgspec.structs import replace
 
@@ -26,7 +26,7 @@ from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Swap
 from holdfast.records.words import Status
 from holdfast.stores.committer import Committer
-from holdfast.stores.decisions import claimed, released, renewed
+from holdfast.stores.decisions import as_found, claimed, released, renewed
 from holdfast.stores.reader import Reader, Seen
 from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Writer
 
@@ -104,6 +104,11 @@ class Claim:
 
     # Writing
 
+    def make_room(self) -> None:
+        """Have what waits committed if it is too much. Never under the lock: whoever commits needs it."""
+        if self.committer.is_full:
+            self.committer.relieve()
+
     def submit(self, intent: Intent) -> Pending:
         """Queue a write."""
         intent.token, intent.lease = self.token, self.lease
@@ -125,9 +130,6 @@ class Claim:
             self.gate.kept_back.append((ticket, swap))
 
     def _send(self, propose: Callable[[], Proposal], *, repeats: bool = False) -> Pending:
-        self.check()
-        if self.committer.is_full:
-            self.committer.relieve()
         with self.lock:
             self.check()
             pending = Pending(propose, repeats=repeats)
@@ -289,6 +291,37 @@ class Claim:
         if self._ports.process() == self._process:
             _give_back(self._reader, self.thread, self.token, self.owner, self._ports.now())
 
+    def undo(self) -> None:
+        """Give the thread back as it was found: its run never began. Blocking."""
+        _give_back(self._reader, self.thread, self.token, self.owner, self._ports.now(), self.found)
+
+
+class Taking:
+    """A claim being taken, on whichever thread: one that is abandoned meanwhile is given back."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._claim: Claim | None = None
+        self._is_abandoned = False
+
+    def take(
+        self, ports: Ports, reader: Reader, committer: Committer, thread: bytes, lease: int, *, reopen: bool
+    ) -> Claim:
+        """See `take`."""
+        claim = take(ports, reader, committer, thread, lease, reopen=reopen)
+        with self._lock:
+            self._claim = claim
+            if self._is_abandoned:
+                claim.undo()
+        return claim
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more. Blocking, if there is a claim to give back."""
+        with self._lock:
+            self._is_abandoned = True
+            if self._claim is not None:
+                self._claim.undo()
+
 
 def _not_at_all(ticket: Ticket, swap: Swap) -> None:
     """Where a held write is sent to: whoever holds it does that."""
@@ -319,7 +352,7 @@ def take(
                 claim = Claim(ports, reader, committer, _writer(reader, thread, mine), lease, old)
                 claim.hears_cancel()
             except HoldfastError:
-                _give_back(reader, thread, head.token, owner, ports.now())
+                _give_back(reader, thread, head.token, owner, ports.now(), old)
                 raise
             return claim
     raise Conflict(f"thread {name!r} is being written to by others all the time; try again")
@@ -342,11 +375,13 @@ def _begun(reader: Reader, thread: bytes, head: Head) -> Head:
     return replace(head, incarnation=binding.incarnation, data_key=data_key)
 
 
-def _give_back(reader: Reader, thread: bytes, token: int, owner: str, now: int) -> None:
+def _give_back(reader: Reader, thread: bytes, token: int, owner: str, now: int, found: Head | None = None) -> None:
+    """End a claim in the store, if it is still there; the thread is then as it was found, if that is given."""
     seen = reader.seen(thread)
     if seen is None or (seen.head.token, seen.head.owner) != (token, owner):
         return
-    head = released(seen.head, thread_id_of(thread), token, seen.head.status, now)
+    status, wake_at = (seen.head.status, 0) if found is None else as_found(found)
+    head = released(seen.head, thread_id_of(thread), token, status, now, wake_at)
     reader.backend.swap([Swap(thread, seen.encoded, encode_head(thread, head), head)])
 
 

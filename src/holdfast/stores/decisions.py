@@ -91,6 +91,11 @@ def released(head: Head, name: str, token: int, status: str, now: int, wake_at: 
     return replace(head, owner="", expires_at=wake_at, status=status, updated_at=now)
 
 
+def as_found(head: Head) -> tuple[str, int]:
+    """The status and the moment to wake that give a thread back as it was; an owner that is gone does not come back."""
+    return head.status or Status.IDLE.value, 0 if head.owner else head.expires_at
+
+
 def may_go_on(head: Head, now: int) -> bool:
     """True if a thread that nobody holds was left at work, or its timer or deadline is due."""
     if head.deleted or head.held(now):

@@ -3,7 +3,7 @@
 import logging
 from threading import Lock
 
-from holdfast.ports import Ports, reset_after_fork
+from holdfast.ports import Ports, Signal, reset_after_fork
 from holdfast.records.errors import StoreClosed
 from holdfast.stores.claim import Claim
 
@@ -27,15 +27,17 @@ class Heartbeat:
         self._claims: dict[Claim, None] = {}
         self._beating = False
         self._lock = Lock()
+        self._woken = Signal()
 
     def add(self, claim: Claim) -> None:
-        """Keep this claim's lease."""
+        """Keep this claim's lease. If it is the shortest, the next beat, timed for the others, would come too late."""
         with self._lock:
+            if all(claim.lease < other.lease for other in self._claims):
+                self._woken.set()
             self._claims[claim] = None
-            if self._beating:
-                return
-            self._beating = True
-        self._ports.beat(self._tick)
+            if not self._beating:
+                self._ports.beat(self._tick, self._woken)
+                self._beating = True
 
     def remove(self, claim: Claim) -> None:
         """Let this one be."""

@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from holdfast.ports import AsyncPorts, BlockingPorts, Driver, Ports, Ticket
+from holdfast.ports import AsyncPorts, BlockingPorts, Driver, Ports, Signal, Ticket
 from holdfast.records.head import Head, decode_head
 from holdfast.records.rows import Swap
 from holdfast.runs.scope import Frame, current_frame
@@ -138,7 +138,7 @@ class CrashPorts:
     ) -> Any:
         """A point before the user's function and one after it; of a step, the witness hears."""
         frame = current_frame.get()
-        if frame is None or not frame.idempotency_key:
+        if frame is None or not frame.idempotency_key or function is next:  # the next chunk of a stream that was begun
             with self._life.effect(_name_of(function)):
                 return await self._inner.invoke(function, args, named, seconds)
         with self._life.effect(f"step {frame.scope.prefix.removesuffix('/')!r}"), self._witnessed(frame):
@@ -180,7 +180,7 @@ class CrashPorts:
         """The task or thread."""
         return self._inner.branch()
 
-    def beat(self, tick: Callable[[], float | None]) -> None:
+    def beat(self, tick: Callable[[], float | None], woken: Signal) -> None:
         """Time stands still between sleeps, so no lease needs to be renewed."""
 
     def tell(self, text: str) -> None:
