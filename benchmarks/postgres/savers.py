@@ -153,7 +153,8 @@ class RawInsert(Contender):
     def bytes(self) -> int:
         return self.server.stored_bytes(self.directory)
 
-    final_bytes = bytes
+    def final_bytes(self) -> int:
+        return self.bytes()
 
 
 class RawInsertSaver(Saver):

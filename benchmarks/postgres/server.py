@@ -1,4 +1,4 @@
-"""A private PostgreSQL server as it is packaged, with fsync, in the scratch directory; a database for each contender."""
+"""A private PostgreSQL server, with fsync, in the scratch directory; it has a database for each contender."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from hashlib import sha256
 from typing import Any
 
 from holdfast.records.rows import KEEP_ALL, Swap
+from holdfast.stores.postgres.binary import BigintArray, ByteaArray, IntegerArray, TextArray
 
 KEY_BYTES = 16
 
@@ -35,44 +36,56 @@ def is_lone_row(swap: Swap) -> bool:
 
 def _lone_row(swap: Swap, *, demanded: bool) -> Sequence[Any]:
     head, row, thread = swap.head, swap.rows[0], swap.thread
-    labels = list(head.labels)
+    labels = ByteaArray.of(head.labels) if head.labels else []
     return demanded, key_of(thread), thread, swap.expected, swap.replacement, head.listed_as, labels, *row
 
 
-def _heads(swaps: Sequence[Swap]) -> list[list[Any]]:
+def _heads(swaps: Sequence[Swap]) -> list[bytes]:
     tokens: list[bytes] = []
     ends: list[int] = []
     for swap in swaps:
         tokens += swap.head.labels
         ends.append(len(tokens))
     return [
-        [key_of(swap.thread) for swap in swaps],
-        [swap.thread for swap in swaps],
-        [swap.expected for swap in swaps],
-        [swap.replacement for swap in swaps],
-        [swap.head.listed_as for swap in swaps],
-        tokens,
-        ends,
+        ByteaArray.of([key_of(swap.thread) for swap in swaps]),
+        ByteaArray.of([swap.thread for swap in swaps]),
+        ByteaArray.of([swap.expected for swap in swaps]),
+        ByteaArray.of([swap.replacement for swap in swaps]),
+        TextArray.of([swap.head.listed_as for swap in swaps]),
+        ByteaArray.of(tokens),
+        IntegerArray.of(ends),
     ]
 
 
-def _rows(swaps: Sequence[Swap]) -> list[list[Any]]:
-    return _columns(6, [(item, *row) for item, swap in enumerate(swaps, 1) for row in swap.rows])
+def _rows(swaps: Sequence[Swap]) -> list[bytes]:
+    rows = [(item, row) for item, swap in enumerate(swaps, 1) for row in swap.rows]
+    return [
+        IntegerArray.of([item for item, _ in rows]),
+        IntegerArray.of([row.seq for _, row in rows]),
+        IntegerArray.of([row.base for _, row in rows]),
+        ByteaArray.of([row.digest for _, row in rows]),
+        ByteaArray.of([row.header for _, row in rows]),
+        ByteaArray.of([row.body for _, row in rows]),
+    ]
 
 
-def _blobs(swaps: Sequence[Swap]) -> list[list[Any]]:
-    return _columns(3, [(item, *blob) for item, swap in enumerate(swaps, 1) for blob in swap.blobs.items()])
+def _blobs(swaps: Sequence[Swap]) -> list[bytes]:
+    return [
+        IntegerArray.of([item for item, swap in enumerate(swaps, 1) for _ in swap.blobs]),
+        ByteaArray.of([blob for swap in swaps for blob in swap.blobs]),
+        ByteaArray.of([data for swap in swaps for data in swap.blobs.values()]),
+    ]
 
 
-def _removals(swaps: Sequence[Swap]) -> list[list[Any]]:
+def _removals(swaps: Sequence[Swap]) -> list[bytes]:
     numbered = list(enumerate(swaps, 1))
     return [
-        [item for item, swap in numbered if swap.drop.everything],
-        *_columns(3, [(item, *bounds) for item, swap in numbered for bounds in swap.drop.rows]),
-        *_columns(2, [(item, blob) for item, swap in numbered for blob in swap.drop.blobs]),
-        *_columns(2, [(item, name_of(post)) for item, swap in numbered for post in swap.consumed]),
+        IntegerArray.of([item for item, swap in numbered if swap.drop.everything]),
+        IntegerArray.of([item for item, swap in numbered for _ in swap.drop.rows]),
+        BigintArray.of([start for swap in swaps for start, _ in swap.drop.rows]),
+        BigintArray.of([stop for swap in swaps for _, stop in swap.drop.rows]),
+        IntegerArray.of([item for item, swap in numbered for _ in swap.drop.blobs]),
+        ByteaArray.of([blob for swap in swaps for blob in swap.drop.blobs]),
+        IntegerArray.of([item for item, swap in numbered for _ in swap.consumed]),
+        ByteaArray.of([name_of(post) for swap in swaps for post in swap.consumed]),
     ]
-
-
-def _columns(count: int, lines: list[tuple[Any, ...]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*lines, strict=True)] or [[] for _ in range(count)]

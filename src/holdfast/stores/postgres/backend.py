@@ -15,6 +15,7 @@ from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing
 from holdfast.stores.postgres.arrays import call_for, key_of, name_of
+from holdfast.stores.postgres.binary import ByteaArray
 from holdfast.stores.postgres.connections import CONNECTIONS, Source, connections_of
 from holdfast.stores.postgres.durability import Settings
 from holdfast.stores.postgres.listing import LAST, check_columns, listing_query
@@ -118,7 +119,7 @@ class PostgresBackend:
         if not keys:
             return []
         found: dict[bytes, bytes | None] = {}
-        for key, thread, head, is_orphan in self._statements.read(self._sql["read_heads"], list(keys)):
+        for key, thread, head, is_orphan in self._statements.read(self._sql["read_heads"], ByteaArray.of(keys)):
             if is_orphan or thread not in {None, keys[key]}:
                 raise Corrupt(
                     "the PostgreSQL tables are damaged: a thread lost its head, or is under a wrong key",
@@ -143,7 +144,7 @@ class PostgresBackend:
         """See `Backend.blobs`."""
         if not ids:
             return {}
-        return dict(self._statements.read(self._sql["read_blobs"], key_of(thread), list(ids)))
+        return dict(self._statements.read(self._sql["read_blobs"], key_of(thread), ByteaArray.of(ids)))
 
     def threads(
         self,

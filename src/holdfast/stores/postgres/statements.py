@@ -9,6 +9,7 @@ from psycopg import RawCursor
 from psycopg.rows import tuple_row
 
 from holdfast.records.errors import StoreClosed
+from holdfast.stores.postgres.binary import teach
 from holdfast.stores.postgres.connections import Connection, Connections
 from holdfast.stores.postgres.errors import READ_ONLY, is_lost, is_passing, translated
 
@@ -83,6 +84,7 @@ class Statements:
 
     def _executed(self, connection: Connection, sql: str, parameters: Sequence[Any]) -> Found:
         cursor = RawCursor(connection, row_factory=tuple_row)
+        teach(cursor, parameters)
         cursor.execute(sql, parameters, prepare=self._prepare, binary=True)
         return cursor.fetchall()
 

@@ -13,6 +13,7 @@ from holdfast.ports import Ports
 from holdfast.records.errors import ConfigurationError, OutcomeUnknown
 from holdfast.records.rows import Swap
 from holdfast.stores.postgres.arrays import call_for
+from holdfast.stores.postgres.binary import teach
 from holdfast.stores.postgres.errors import is_lost, translated
 
 AnyConnection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
@@ -98,6 +99,7 @@ class PostgresTransaction:
             cursor = RawCursor(self._connection, row_factory=tuple_row)
         else:
             cursor = AsyncRawCursor(self._connection, row_factory=tuple_row)
+        teach(cursor, parameters)
         await self._ports.invoke(cursor.execute, (sql, parameters), {"prepare": False, "binary": True}, None)
         found: list[tuple[Any, ...]] = await self._call(cursor.fetchall)
         return found
