@@ -35,6 +35,8 @@ def test_both_worlds_have_the_same_names() -> None:
 def test_names_without_io_are_the_same_objects() -> None:
     of_their_own = {"FileStore", "MemoryStore", "SQLiteStore", "Store", "Page", "open", "Run", "Receipt", "durable"}
     of_their_own |= {"Agent", "agent", "append", "ask", "checkpoint", "confirm", "current", "record", "sleep"}
+    of_their_own |= {"Orchestrator", "Session"}
+    of_their_own |= {"PostgresStore", "RedisStore", "S3Store"}
     for name in holdfast.__all__:
         if name not in of_their_own:
             assert getattr(holdfast, name) is getattr(sync, name), name
@@ -101,6 +103,20 @@ def test_both_runs_have_the_same_methods_and_signatures() -> None:
             assert [each[:3] for each in parameters_of(awaitable[name])] == [each[:3] for each in parameters_of(method)]
 
 
+@pytest.mark.parametrize("name", ["Orchestrator", "Session"])
+def test_both_sessions_have_the_same_methods_and_signatures(name: str) -> None:
+    awaitable, blocking = getattr(holdfast, name), getattr(sync, name)
+    methods = public_methods(blocking)
+    assert set(public_methods(awaitable)) == set(methods)
+    for method, value in methods.items():
+        assert value.__doc__
+        if inspect.isfunction(value):
+            twin = getattr(awaitable, method)
+            assert [each[:3] for each in parameters_of(twin)] == [each[:3] for each in parameters_of(value)]
+    if name == "Orchestrator":
+        assert [each[:3] for each in parameters_of(awaitable)] == [each[:3] for each in parameters_of(blocking)]
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_the_signatures_of_both_worlds_are_equal(name: str) -> None:
     awaitable, blocking = getattr(holdfast.Store, name), getattr(sync.Store, name)
@@ -110,7 +126,9 @@ def test_the_signatures_of_both_worlds_are_equal(name: str) -> None:
     assert not inspect.iscoroutinefunction(blocking)
 
 
-@pytest.mark.parametrize("name", ["MemoryStore", "FileStore", "SQLiteStore", "open"])
+@pytest.mark.parametrize(
+    "name", ["MemoryStore", "FileStore", "SQLiteStore", "PostgresStore", "RedisStore", "S3Store", "open"]
+)
 def test_the_ways_to_open_are_equal(name: str) -> None:
     assert parameters_of(getattr(holdfast, name)) == parameters_of(getattr(sync, name))
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import HOSTILE, Call
+from holdfast import sync
 
 Document = Callable[..., Any]
 
@@ -41,6 +42,29 @@ def test_a_thread_is_shown_with_its_checkpoints_and_its_question(call: Call, doc
     text = call("show", "ticket-1").stdout
     assert 'payload  {"amount": 40}' in text
     assert "approve | reject" in text
+
+
+def test_a_session_is_shown_with_its_turns_usage_and_cost(place: Path, call: Call, document: Document) -> None:
+    pricing = {"model-a": sync.ModelPricing(3, 15)}
+    used = sync.UsageSnapshot(2_000, 900, cache_read_tokens=10, tool_calls=1)
+    with (
+        sync.open(place / "holdfast.db") as store,
+        sync.Orchestrator("writer", "draft", store, pricing=pricing).session("talk") as session,
+    ):
+        session.run_turn(lambda: "text", model="model-a", usage=used, idempotency_key="1")
+        with pytest.raises(ZeroDivisionError):
+            session.run_turn(lambda: 1 / 0, idempotency_key="2")
+        session.hand_over("editor", "review")
+    lines = [line.split("  ", 1) for line in call("show", "talk").stdout.splitlines() if "  " in line]
+    facts = {line[0]: line[1].strip() for line in lines}
+    assert facts["session"] == "editor / review"
+    assert facts["turns"] == "2, 1 failed"
+    assert facts["usage"] == "2,910 tokens (2,000 in, 900 out, 10 from a cache); 1 tool call"
+    assert facts["cost"] == "0.0195 USD"
+    shown = document("show", "talk")["session"]
+    assert (shown["turn_count"], shown["usage"]["input_tokens"], shown["cost_usd"]) == (2, 2000, 0.01953)
+    assert document("show", "ticket-1")["session"] is None
+    assert "session" not in call("show", "ticket-1").stdout
 
 
 def test_a_failed_thread_says_why(call: Call) -> None:

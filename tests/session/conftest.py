@@ -1,5 +1,18 @@
-"""Tests of sessions are scenarios too: each is played in both worlds, over every embedded kind of store."""
+"""Tests of sessions are scenarios too: each is played in both worlds, over stores in memory and on disk."""
 
-from runs.conftest import pytest_pyfunc_call, world
+from pathlib import Path
+
+import pytest
+
+from kinds import new_place
+from runs.conftest import pytest_pyfunc_call
+from runs.worlds import EVERY_WORLD, World
 
 __all__ = ["pytest_pyfunc_call", "world"]
+
+
+@pytest.fixture(params=["awaitable-memory", "awaitable-sqlite", "blocking-memory", "blocking-file"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """A world over a new place."""
+    name, _, kind = request.param.partition("-")
+    return EVERY_WORLD[name](new_place(kind, tmp_path))

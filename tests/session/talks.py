@@ -66,5 +66,9 @@ class _Session(Calls):
             stream.close()
 
 
-async def collected(stream: AsyncIterator[Any]) -> list[Any]:
-    return [chunk async for chunk in stream]
+async def collected(stream: AsyncIterator[Any], into: list[Any] | None = None) -> list[Any]:
+    """The chunks of a stream; `into` a list that has them also if the stream ends with an error."""
+    chunks = [] if into is None else into
+    async for chunk in stream:
+        chunks.append(chunk)
+    return chunks

@@ -1,4 +1,4 @@
-"""Budgets and limits: over the whole thread and all processes, judged after what was paid is safe, and free of replays."""
+"""Budgets and limits: over the whole thread and all processes, judged when what was paid is safe; replays are free."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from holdfast import BudgetExceeded, ConfigurationError, TurnLimitExceeded, UsageSnapshot
 from runs.worlds import World
-from session.talks import Model, orchestrator
+from session.talks import Model, collected, orchestrator
 
 DOLLAR = UsageSnapshot(input_tokens=333_334)  # of model-a, a little more
 TOKENS = UsageSnapshot(60, 40)
@@ -21,9 +21,9 @@ async def test_a_paid_result_is_saved_before_the_budget_error(
     world: World, limits: dict[str, Any], usage: UsageSnapshot
 ) -> None:
     model = Model()
-    with pytest.raises(BudgetExceeded, match="'t' has used"):
-        async with orchestrator(world, **limits).session("t") as session:
-            await take(session, model, "1", usage)
+    async with orchestrator(world, **limits).session("t") as session:
+        await take(session, model, "1", usage)
+        with pytest.raises(BudgetExceeded, match="'t' has used"):
             await take(session, model, "2", usage)
     async with orchestrator(world, **limits).session("t") as session:
         assert await take(session, model, "2", usage) == "answer 2 to 2"
@@ -127,7 +127,6 @@ async def test_a_stream_is_judged_like_any_turn(world: World) -> None:
     options: dict[str, Any] = {"usage": TOKENS, "model": "model-a", "idempotency_key": "s"}
     async with orchestrator(world, budget_tokens=99).session("t") as session:
         with pytest.raises(BudgetExceeded):
-            async for chunk in session.run_turn_stream(lambda: iter("ab"), **options):
-                chunks.append(chunk)  # noqa: PERF401  those before the error count
+            await collected(session.run_turn_stream(lambda: iter("ab"), **options), chunks)
         assert chunks == ["a", "b"]
-        assert [chunk async for chunk in session.run_turn_stream(lambda: iter("xx"), **options)] == ["a", "b"]
+        assert await collected(session.run_turn_stream(lambda: iter("xx"), **options)) == ["a", "b"]

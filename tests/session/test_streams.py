@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast import ConfigurationError, KeyReused, StepTimeout, UnstorableValue, UsageSnapshot, sync
 from runs.worlds import AwaitableWorld, World
-from session.talks import collected, orchestrator
+from session.talks import Model, collected, orchestrator
 
 
 class Words:
@@ -129,18 +129,18 @@ async def test_the_code_of_a_stream_belongs_to_its_turn_and_what_is_between_does
 
 
 async def test_a_step_within_a_stream_is_executed_once(world: World) -> None:
-    searches: list[str] = []
+    model = Model()
     async with orchestrator(world).session("t") as session:
         for ends in (False, True):
 
             def stream() -> Iterator[str]:
-                yield sync.current().step("search", lambda: searches.append("s") or "found")
+                yield sync.current().step("search", model, "kelp")
                 if not ends:  # noqa: B023  called at once
                     raise ZeroDivisionError
 
             with nullcontext() if ends else pytest.raises(ZeroDivisionError):
-                assert await collected(session.run_turn_stream(stream, idempotency_key="k")) == ["found"]
-    assert searches == ["s"]
+                assert await collected(session.run_turn_stream(stream, idempotency_key="k")) == ["answer 1 to kelp"]
+    assert model.prompts == ["kelp"]
 
 
 async def test_what_is_no_stream_is_refused(world: World) -> None:
@@ -151,17 +151,16 @@ async def test_what_is_no_stream_is_refused(world: World) -> None:
 
 
 def test_the_blocking_session_refuses_an_async_stream() -> None:
-    with sync.Orchestrator("a", "b", sync.MemoryStore()).session("t") as session:
-        with pytest.raises(ConfigurationError, match="async_generator"):
-            list(session.run_turn_stream(Words("a").awaited))  # type: ignore[arg-type]
+    session = sync.Orchestrator("a", "b", sync.MemoryStore()).session("t")
+    with session as opened, pytest.raises(ConfigurationError, match="async_generator"):
+        list(opened.run_turn_stream(Words("a").awaited))  # type: ignore[arg-type]
 
 
 async def test_chunks_that_cannot_be_stored_were_delivered_and_are_in_the_error(world: World) -> None:
-    chunk, got = object(), []
+    chunk, got = object(), list[object]()
     async with orchestrator(world).session("t") as session:
         with pytest.raises(UnstorableValue) as caught:
-            async for each in session.run_turn_stream(lambda: [chunk]):
-                got.append(each)  # noqa: PERF401  those before the error count
+            await collected(session.run_turn_stream(lambda: [chunk]), got)
     assert got == caught.value.value == [chunk]
 
 
@@ -195,8 +194,7 @@ def test_an_async_stream_has_one_too() -> None:
         got: list[int] = []
         async with holdfast.Orchestrator("a", "b", holdfast.MemoryStore()).session("t") as session:
             with pytest.raises(StepTimeout):
-                async for number in session.run_turn_stream(slow, timeout=0.2):
-                    got.append(number)  # noqa: PERF401  those before the error count
+                await collected(session.run_turn_stream(slow, timeout=0.2), got)
         return got
 
     assert asyncio.run(talk()) == [1]

@@ -40,9 +40,9 @@ async def test_an_async_function_is_awaited_and_a_plain_one_called(world: World)
 def test_the_blocking_session_refuses_an_async_function() -> None:
     async def call() -> None: ...
 
-    with sync.Orchestrator("a", "b", sync.MemoryStore()).session("t") as session:
-        with pytest.raises(ConfigurationError, match="is async"):
-            session.run_turn(call)
+    session = sync.Orchestrator("a", "b", sync.MemoryStore()).session("t")
+    with session as opened, pytest.raises(ConfigurationError, match="is async"):
+        opened.run_turn(call)
 
 
 async def test_the_same_key_with_another_fingerprint_is_an_error(world: World) -> None:
@@ -144,7 +144,7 @@ async def test_a_turn_within_a_turn_is_recorded_before_it(world: World) -> None:
         async with orchestrator(world).session("t") as session:
 
             async def outer() -> str:
-                return (await session.run_turn(model.asked("in"), idempotency_key="in")).value  # type: ignore[no-any-return]  # noqa: B023
+                return (await session.run_turn(model.asked("in"), idempotency_key="in")).value  # type: ignore[no-any-return]
 
             assert (await session.run_turn(outer, idempotency_key="out")).value == "answer 1 to in"
             assert [turn.idempotency_key for turn in session.turns] == ["in", "out"]

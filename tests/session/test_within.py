@@ -15,7 +15,7 @@ async def test_the_steps_of_two_turns_are_their_own(world: World) -> None:
     async with orchestrator(world).session("t") as session:
         for key in ("1", "2", None, None):
 
-            async def turn() -> str:
+            async def turn() -> Any:
                 first = await session.step("search", model, "same")
                 assert await session.step("search", model, "same") == first
                 return first
@@ -59,7 +59,7 @@ async def test_parallel_tools_are_steps_and_finished_ones_are_not_called_again(w
 
             async def turn() -> list[str]:
                 names = ("maps", "weather", "news")
-                branches = [session.step(name, tool, name) for name in names]  # noqa: B023
+                branches = [session.step(name, tool, name) for name in names]
                 return await world.gather(*branches)
 
             if expected is None:
@@ -80,7 +80,7 @@ async def test_an_effect_within_a_turn_has_its_policy(world: World) -> None:
 
     async with orchestrator(world).session("t") as session:
 
-        async def turn() -> int:
+        async def turn() -> Any:
             return await session.step("pay", pay, 40, effect=True, retries=1, timeout=30)
 
         assert (await session.run_turn(turn, idempotency_key="k")).value == 40
@@ -92,16 +92,16 @@ def test_plain_code_of_an_awaitable_session_has_blocking_steps() -> None:
 
     import holdfast
 
-    calls: list[int] = []
+    model = Model()
 
-    def turn() -> int:
-        return sync.current().step("one", lambda: calls.append(1) or 1)
+    def turn() -> str:
+        return sync.current().step("one", model, "x")
 
-    async def talk() -> int:
+    async def talk() -> str:
         async with holdfast.Orchestrator("a", "b", holdfast.MemoryStore()).session("t") as session:
             return (await session.run_turn(turn)).value
 
-    assert (asyncio.run(talk()), calls) == (1, [1])
+    assert asyncio.run(talk()) == "answer 1 to x"
 
 
 # Questions

@@ -17,7 +17,9 @@ from holdfast.cli.values import inline
 from holdfast.records.checkpoint import CheckpointInfo
 from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
+from holdfast.records.turn import SessionSummary
 from holdfast.records.words import Status
+from holdfast.sync.session import read_summary
 
 THREADS = (
     Column("THREAD", gives_way=True),
@@ -89,16 +91,23 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     requests = (
         [each for each in every(store.requests(limit=PAGE)) if each.thread_id == info.thread_id] if pending else []
     )
-    document = {"thread": info, "requests": requests, "checkpoints": rows}
+    summary = read_summary(store, info.thread_id)
+    talked = summary if summary.role else None
+    document = {"thread": info, "session": talked, "requests": requests, "checkpoints": rows}
     step_count = len(newest.steps) if newest is not None else 0
-    return Answer(document, lambda screen: _shown(screen, info, step_count, requests, rows))
+    facts = [("steps", f"{step_count} recorded")] if step_count else []
+    facts += _session_facts(talked) if talked is not None else []
+    return Answer(document, lambda screen: _shown(screen, info, facts, requests, rows))
 
 
 def _shown(
-    screen: Screen, info: ThreadInfo, step_count: int, requests: list[Request], rows: list[CheckpointInfo]
+    screen: Screen,
+    info: ThreadInfo,
+    more: list[tuple[str, str]],
+    requests: list[Request],
+    rows: list[CheckpointInfo],
 ) -> Iterator[str]:
-    steps = [("steps", f"{step_count} recorded")] if step_count else []
-    yield from screen.facts([*_facts(screen, info), *steps])
+    yield from screen.facts([*_facts(screen, info), *more])
     for request in requests:
         yield ""
         yield from request_lines(screen, request)
@@ -117,6 +126,20 @@ def _facts(screen: Screen, info: ThreadInfo) -> Iterable[tuple[str, str]]:
     yield "created", screen.time(info.created_at)
     yield "updated", screen.time(info.updated_at)
     yield "stored", f"{size(info.stored_bytes)} in {counted(info.row_count, 'row')}"
+
+
+def _session_facts(summary: SessionSummary) -> list[tuple[str, str]]:
+    usage, failed = summary.usage, f", {summary.failed_count} failed" if summary.failed_count else ""
+    kinds = {"in": usage.input_tokens, "out": usage.output_tokens}
+    kinds |= {"from a cache": usage.cache_read_tokens, "to a cache": usage.cache_write_tokens}
+    split = ", ".join(f"{count:,} {name}" for name, count in kinds.items() if count)
+    tools = f"; {counted(usage.tool_calls, 'tool call')}" if usage.tool_calls else ""
+    return [
+        ("session", printable(f"{summary.role} / {summary.phase}")),
+        ("turns", f"{summary.turn_count:,}{failed}"),
+        ("usage", f"{usage.tokens:,} tokens ({split}){tools}" if usage.tokens else tools.removeprefix("; ")),
+        ("cost", f"{summary.cost_usd:.4f} USD" if summary.cost_usd else ""),
+    ]
 
 
 def _holder(screen: Screen, info: ThreadInfo) -> str:

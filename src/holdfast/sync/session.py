@@ -11,6 +11,7 @@ from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult
 from holdfast.runs.options import StepPolicy
 from holdfast.runtimes.session.options import OnUnstorable
 from holdfast.runtimes.session.orchestrator import Orchestrator as AwaitableOrchestrator
+from holdfast.runtimes.session.orchestrator import read_summary as awaitable_summary
 from holdfast.runtimes.session.session import Session as AwaitableSession
 from holdfast.runtimes.session.session import SessionBlock as AwaitableSessionBlock
 from holdfast.sync.functions import default_store
@@ -193,3 +194,8 @@ class Orchestrator:
     def summary(self, thread_id: str) -> SessionSummary:
         """See `holdfast.Orchestrator.summary`."""
         return run_blocking(self._orchestrator.summary(thread_id))
+
+
+def read_summary(store: Store, thread_id: str) -> SessionSummary:
+    """What the turns of a thread amount to; of one that had none, nothing."""
+    return run_blocking(awaitable_summary(store._store, thread_id))  # noqa: SLF001  one room

@@ -1,7 +1,8 @@
 """The chunks of a user's stream, in both worlds: a plain iterator, or in the awaitable world also an async one."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from types import GeneratorType
 from typing import Any
 
 from holdfast.ports import Ports
@@ -69,7 +70,7 @@ class Source:
         """Let the stream's own code clean up; not if it still runs, abandoned, on a thread of its own."""
         if isinstance(self._stream, AsyncGenerator):
             await self._stream.aclose()
-        elif isinstance(self._stream, Generator) and not self._stream.gi_running:
+        elif isinstance(self._stream, GeneratorType) and not self._stream.gi_running:
             self._stream.close()
 
 
