@@ -91,7 +91,7 @@ async def test_another_task_or_another_agent_on_a_known_thread_is_refused(world:
 
 async def test_without_a_thread_id_a_fresh_one_is_made(world: World) -> None:
     async def worker(task: str) -> str:
-        return task + world.api.current().thread_id
+        return f"{task}{world.api.current().thread_id}"
 
     made = agent(world, worker)
     first, second = await made.start("t"), await made.start("t")
@@ -142,7 +142,7 @@ async def test_a_retry_waits_for_its_delay_also_across_processes(world: World) -
             raise ConnectionError
         return "done"
 
-    policy = holdfast.backoff_and_retry(base=100)
+    policy = holdfast.backoff_and_retry(base=100, longest=100)
     world.dies_asleep = True
     doomed = agent(world, worker, store=doomed_store(world), policy=policy)
     with pytest.raises(Crash):
@@ -190,7 +190,7 @@ async def test_usage_is_summed_over_all_processes_and_kept_before_it_is_refused(
     async def worker(_task: str, *, record_usage: Any, record_step: Any) -> str:
         calls.append(1)
         record_step(Step(action="paid"))
-        record_usage(input_tokens=40, output_tokens=20, cost_usd=0.6)
+        await stored(record_usage(input_tokens=40, output_tokens=20, cost_usd=0.6))
         if len(calls) == 1:
             world.die_at_next_write()
         return "done"

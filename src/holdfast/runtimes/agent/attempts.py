@@ -183,14 +183,7 @@ class Attempts:
     async def _decided(self, context: FailureContext) -> Failure:
         run, earlier = self._run, self._memory().failures
         action = await self._action(context)
-        target = 0
-        if action.kind in {"rollback", "suspend"}:
-            past = Past(run)
-            target = (
-                named_target(run, action.checkpoint_id)
-                if action.checkpoint_id
-                else await run.ports.perform(choose_target, past, context.steps, context.type, earlier)
-            )
+        target = await self._target(action, context, earlier)
         now = run.ports.now()
         return Failure(
             attempt=context.attempt,
@@ -204,6 +197,15 @@ class Attempts:
             due=now + round(action.delay * 1e6),
             at=now,
         )
+
+    async def _target(self, action: RecoveryAction, context: FailureContext, earlier: list[Failure]) -> int:
+        """The checkpoint to go back to, if it comes to that; 0 for the beginning."""
+        run = self._run
+        if action.kind not in {"rollback", "suspend"}:
+            return 0
+        if action.checkpoint_id:
+            return await named_target(run, action.checkpoint_id)
+        return await run.ports.perform(choose_target, Past(run), context.steps, context.type, earlier)
 
     async def _action(self, context: FailureContext) -> RecoveryAction:
         terms, spent = self._terms, self._limit.exceeded()

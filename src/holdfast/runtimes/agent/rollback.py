@@ -54,11 +54,11 @@ class Past:
         found: int | None = decode(metadata).get(TARGET) if metadata else None
         return found
 
-    def at(self, seq: int) -> tuple[Any, Journal]:
+    def at(self, seq: int, life: str = "") -> tuple[Any, Journal]:
         """State and journal at a checkpoint; of the beginning, empty ones."""
-        if seq == BEGINNING:
+        if seq == BEGINNING and not life:
             return {}, Journal()
-        log = self._reader.load_checkpoint(self._thread, seq).log
+        log = self._reader.load_checkpoint(self._thread, seq, life).log
         return read_state(self._binding, log.document), Journal.of(log.document)
 
 
@@ -97,11 +97,12 @@ def _streak(earlier: list[Failure]) -> Iterator[Failure]:
         yield each
 
 
-def named_target(run: Run, checkpoint_id: str) -> int:
-    """The checkpoint that an action names."""
+async def named_target(run: Run, checkpoint_id: str) -> int:
+    """The checkpoint that an action names, which must be one of the thread's."""
     named = CheckpointId.parse(checkpoint_id)
     if named.thread_id != run.thread_id:
         raise ConfigurationError(f"checkpoint {checkpoint_id} is not of thread {run.thread_id!r}")
+    await run.ports.perform(Past(run).at, named.seq, named.life)
     return named.seq
 
 
