@@ -1,6 +1,7 @@
 """From a URL to a store: paths, schemes, the environment, shared backends, and clear refusals."""
 
 import asyncio
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -92,15 +93,18 @@ def test_an_unknown_scheme_says_what_is_known(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "extra"),
+    ("url", "driver", "extra"),
     [
-        ("redis://localhost", "redis"),
-        ("rediss://localhost", "redis"),
-        ("s3://bucket/prefix", "s3"),
+        ("redis://localhost", "redis", "redis"),
+        ("postgresql://localhost", "psycopg", "postgres"),
+        ("s3://bucket/prefix", "obstore", "s3"),
     ],
 )
-def test_a_store_to_come_names_its_extra(url: str, extra: str) -> None:
-    with pytest.raises(sync.ConfigurationError, match=rf"holdfast\[{extra}\]"):
+def test_a_missing_driver_names_its_extra(url: str, driver: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith((f"{driver}.", f"holdfast.stores.{extra}"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, driver, None)
+    with pytest.raises(sync.ConfigurationError, match=rf"pip install 'holdfast\[{extra}\]'"):
         sync.open(url)
 
 

@@ -104,7 +104,7 @@ def _no_retries() -> "RetryConfig":
 
 
 def _given(bucket: Bucket) -> Place:
-    kind = KINDS.get(type(bucket), type(bucket).__name__)
+    kind = next((word for known, word in KINDS.items() if isinstance(bucket, known)), type(bucket).__name__)
     config: dict[str, Any] = getattr(bucket, "config", None) or {}
     name = str(config.get("bucket") or config.get("container_name") or "")
     return Place(
