@@ -10,6 +10,8 @@ from holdfast.records.errors import ConfigurationError, UnstorableValue
 
 W = TypeVar("W", str, str | None)
 
+LONGEST_SECONDS = 1000 * 365 * 86400
+
 
 def whole_number(value: object, name: str, least: int = 0, most: int | None = None) -> int:
     """An int of that range; a bool is none."""
@@ -20,10 +22,10 @@ def whole_number(value: object, name: str, least: int = 0, most: int | None = No
 
 
 def duration_us(value: object, name: str) -> int:
-    """A duration in microseconds, given as timedelta or seconds; not negative."""
+    """A duration in microseconds, given as timedelta or seconds; not negative, and its end is a date."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
-        raise ConfigurationError(f"{name}={value!r}: a timedelta or seconds, not negative")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_SECONDS:
+        raise ConfigurationError(f"{name}={value!r}: a timedelta or seconds, not negative, at most a thousand years")
     return round(seconds * 1_000_000)
 
 

@@ -4,14 +4,18 @@ from collections.abc import Iterator
 
 from holdfast.records.errors import StepFailed
 
+LONGEST_TEXT = 8192
+"""The error of a thread is in its head, which every write replaces."""
+
 
 def text_of(error: BaseException | str) -> str:
-    """The text of an error, as one that can be stored."""
+    """The text of an error, as one that can be stored: its beginning, if it is a very long one."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  a user's __str__ may raise anything
         return "(its text could not be read)"
-    return text.encode(errors="backslashreplace").decode()
+    kept = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text)} characters)"
+    return kept.encode(errors="backslashreplace").decode()
 
 
 def failed_steps(error: object) -> tuple[str, ...]:

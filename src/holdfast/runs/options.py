@@ -65,6 +65,12 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigurationError("on_doubt is for steps with effect=True; others are executed again")
         if type(self.retries) is not int or self.retries < 0:
             raise ConfigurationError(f"retries={self.retries!r}: how many further attempts, 0 or more")
+        if self.retry_on is not Exception and not _are_errors(self.retry_on):
+            raise ConfigurationError(f"retry_on={self.retry_on!r}: an exception class, or a tuple of them")
+        if self.timeout is not None:
+            seconds(self.timeout, "timeout")
+        if self.backoff is not None and not callable(self.backoff):
+            seconds(self.backoff, "backoff")
 
     @property
     def timeout_seconds(self) -> float | None:
@@ -76,6 +82,11 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.backoff is None:
             return float(min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT))
         return seconds(self.backoff(attempt) if callable(self.backoff) else self.backoff, "backoff")
+
+
+def _are_errors(given: object) -> bool:
+    classes = given if isinstance(given, tuple) else (given,)
+    return all(isinstance(each, type) and issubclass(each, BaseException) for each in classes)
 
 
 def seconds(duration: timedelta | float, name: str = "duration") -> float:

@@ -265,13 +265,16 @@ class Claim:
 
     # The lease
 
-    def tend(self, now: int) -> None:
-        """Renew the lease when a third of it is gone, and look whether somebody wants the run to end. Blocking."""
-        self.hears_cancel()
-        if self.gate is None and self.writer.seen.head.expires_at - now < self.lease * 2 // 3:
-            pending = self.amend(self._renewed, repeats=True)
-            self.committer.drive(pending)
-            pending.result()
+    def renew(self, now: int) -> Pending | None:
+        """Queue the renewal of the lease, once a third of it is gone."""
+        if self.gate is not None or self.writer.seen.head.expires_at - now >= self.lease * 2 // 3:
+            return None
+        return self.amend(self._renewed, repeats=True)
+
+    def wait_for(self, pending: Pending) -> None:
+        """Have it written, with all else that waits; raise why it could not be. Blocking."""
+        self.committer.drive(pending)
+        pending.result()
 
     def hears_cancel(self) -> bool:
         """True if somebody wants the run to end. Blocking."""

@@ -1,13 +1,18 @@
 """The one thread of a store that keeps the leases of its live runs, in both worlds, whatever their code does."""
 
 import logging
+from collections.abc import Callable
 from threading import Lock
+from typing import ParamSpec, TypeVar
 
 from holdfast.ports import Ports, Signal, reset_after_fork
 from holdfast.records.errors import StoreClosed
 from holdfast.stores.claim import Claim
 
 logger = logging.getLogger("holdfast")
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SHORTEST_SECONDS = 0.05
 LONGEST_SECONDS = 1.0
@@ -55,17 +60,27 @@ class Heartbeat:
             if not claims:
                 self._beating = False
                 return None
-        for claim in claims:
-            if claim.failure is None:
-                self._tend(claim)
+        self._tend([claim for claim in claims if claim.failure is None])
         shortest = min(claim.lease for claim in claims) / 1e6
         return min(max(shortest / 4, SHORTEST_SECONDS), LONGEST_SECONDS)
 
-    def _tend(self, claim: Claim) -> None:
+    def _tend(self, claims: list[Claim]) -> None:
+        """Renew the leases that are due, in one commit; then look which runs somebody wants to end."""
+        now = self._ports.now()
+        renewals = [(claim, self._tried(claim, claim.renew, now)) for claim in claims]
+        for claim, pending in renewals:
+            if pending is not None:
+                self._tried(claim, claim.wait_for, pending)
+        for claim in claims:
+            self._tried(claim, claim.hears_cancel)
+
+    def _tried(self, claim: Claim, act: Callable[P, T], *args: P.args, **named: P.kwargs) -> T | None:
+        """One claim's trouble must not end the heartbeat of the others."""
         try:
-            claim.tend(self._ports.now())
+            return act(*args, **named)
         except StoreClosed:
             self.remove(claim)
-        except BaseException as error:  # noqa: BLE001  one claim's trouble must not end the heartbeat of the others
+        except BaseException as error:  # noqa: BLE001  whatever it is
             if not claim.given_back:
                 logger.warning("the lease of %r was not renewed: %s", claim.thread_id, error)
+        return None
