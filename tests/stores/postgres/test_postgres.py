@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -21,6 +22,7 @@ from holdfast.stores.postgres.durability import Settings
 from holdfast.testing.conformance import check, check_store
 from servers.pgbouncer import PgBouncer
 from servers.postgres import PostgresServer, new_schema, shared_server
+from stores.damage_scenes import THREADS, answers, fill
 from stores.postgres.scenes import NOT_WAITING
 
 # Durability
@@ -255,6 +257,26 @@ def test_prepared_statements_are_fine_without_a_pooler() -> None:
         for number in range(10):
             store.save("t", {"n": number})
             assert store.latest("t") is not None
+
+
+# Other stores
+
+
+def test_copies_to_and_from_other_stores_are_exact(tmp_path: Path) -> None:
+    with (
+        sync.open(tmp_path / "a.db", durability="process") as first,
+        sync.open(shared_server().url(new_schema())) as second,
+        sync.open(f"file:{tmp_path / 'b'}", durability="process") as third,
+    ):
+        fill(first)
+        right = answers(first)
+        assert first.copy_to(second).threads == second.copy_to(third).threads == len(THREADS)
+        assert second.copy_to(first).skipped == len(THREADS)
+        for store in (second, third):
+            found = answers(store)
+            for name in right:
+                if not name.startswith("threads") and name != "stats":
+                    assert found[name] == right[name], name
 
 
 # Connections
