@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import figures_bytes, figures_commit, figures_cpu, figures_flatness, figures_weight
+from benchmarks import figures_bytes, figures_commit, figures_cpu, figures_flatness, figures_session, figures_weight
 from benchmarks.figure import Figure
 from benchmarks.race import reason
 from benchmarks.scale import Scale
@@ -21,6 +21,8 @@ _MEASUREMENTS: dict[str, Measurement] = {
     "6 after pruning to the last 10": lambda _, directory: figures_bytes.pruned(directory),
     "7 restore / decoding one blob": figures_cpu.restore,
     "8 file append / raw append": figures_commit.append_against_file,
+    "9 session turn": figures_session.turn_against_insert,
+    "9 long session": figures_session.long_session,
     "awaited / blocking save": figures_commit.awaited_against_blocking,
     "weight": lambda _, __: figures_weight.weight(),
 }

@@ -98,7 +98,8 @@ class TurnExecution:
         self._price = self._options.price_of(self._call.model)
         self._options.limits.allow(run.ledger.journal.turns, self._call.key, run.thread_id)
         self._started_at = run.ports.now()
-        await run.ledger.emit("step_started", step=self._name, name=self._shown, attempt=1)
+        if run.ledger.events.wants("step_started"):
+            await run.ledger.emit("step_started", step=self._name, name=self._shown, attempt=1)
         outer = current_frame.get()
         within = (*(outer.within if outer is not None else ()), self._name)
         return Frame(run, Scope(f"{self._name}/"), idempotency_key_of(run, self._name), within=within)
@@ -150,8 +151,9 @@ class TurnExecution:
         else:
             entry = self._entry(encoded, usage)
             await self._commit(entry, "event", {"turn": self._shown})
-            details = {"step": self._name, "name": self._shown, "attempt": 1, "seconds": entry.took / 1e6}
-            await self._run.ledger.emit("step_done", {"result": value}, **details)
+            if self._run.ledger.events.wants("step_done"):
+                details = {"step": self._name, "name": self._shown, "attempt": 1, "seconds": entry.took / 1e6}
+                await self._run.ledger.emit("step_done", {"result": value}, **details)
         if complaint is not None:
             raise complaint
         self._options.limits.judge(self._run.ledger.journal.turns, self._run.thread_id)
