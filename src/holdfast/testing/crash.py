@@ -160,9 +160,9 @@ def _too_often(calm: Case, case: Case) -> Iterator[str]:
         most = max(calm.executions[step], 1) + len(case.crashes)
         if count > most:
             yield f"step {step[1]!r} ran {count} times; at most {most} with {len(case.crashes)} crash(es)"
-    for step, keys in case.keys.items():
+    for (_, name, _), keys in case.keys.items():
         if len(keys) > 1:
-            yield f"step {step[1]!r} ran with {len(keys)} different idempotency keys"
+            yield f"step {name!r} ran with {len(keys)} different idempotency keys"
 
 
 def _different_threads(calm: Case, case: Case) -> Iterator[str]:

@@ -89,7 +89,7 @@ class Case(msgspec.Struct):
     """True if the error is one that a case may end with."""
     executions: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     """How often each step of each thread was executed, and did not fail by itself."""
-    keys: dict[tuple[str, str], set[str]] = {}
+    keys: dict[tuple[str, str, int], set[str]] = {}
     """The idempotency keys that each step was executed with."""
     acknowledged: set[tuple[str, str]] = set()
     threads: dict[str, ThreadView] = {}
@@ -197,9 +197,10 @@ class CaseRunner:
     def executes(self, frame: Frame) -> None:
         """A step is about to be executed: see whether that is in order."""
         step = _step_of(frame)
+        undone = self._undone_count(*step)
         self.case.executions[step] += 1
-        self.case.keys.setdefault(step, set()).add(frame.idempotency_key)
-        if step in self.case.acknowledged:
+        self.case.keys.setdefault((*step, undone), set()).add(frame.idempotency_key)
+        if step in self.case.acknowledged and not undone:
             self.case.problems.append(f"step {step[1]!r} ran again after it was acknowledged")
         if frame.effect and not self._is_intended(*step):
             self.case.problems.append(f"effect {step[1]!r} ran before its intent was stored")
@@ -210,6 +211,10 @@ class CaseRunner:
 
     def _is_intended(self, thread_id: str, key: str) -> bool:
         return isinstance(Journal(_entries(self._outsider, thread_id)).memos.get(key), Begun)
+
+    def _undone_count(self, thread_id: str, key: str) -> int:
+        """How often a rollback undid the step: then it is to be done again, with another key."""
+        return Journal(_entries(self._outsider, thread_id)).epochs.get(key, 0)
 
     def heard(self, event: Any) -> None:
         """Keep the news, and what it acknowledges."""
@@ -268,7 +273,7 @@ def _repeated(entries: list[AnyEntry]) -> Iterator[str]:
     counts: Counter[tuple[str, Any]] = Counter()
     for entry in entries:
         kind = type(entry).__name__
-        if kind == "Forked":
+        if kind in {"Forked", "RolledBack"}:
             counts.clear()
         if kind in ONCE and getattr(entry, ONCE[kind]):
             counts[kind, getattr(entry, ONCE[kind])] += 1

@@ -15,9 +15,12 @@ def _hands() -> Hands:
     return hands
 
 
-def record_step(step: Step) -> Any:
-    """Record a step of the agent this code belongs to. Returns a receipt: await it to know that it is stored."""
-    return _hands().record_step(step)
+def record_step(step: Step, *, compensator: Any = None) -> Any:
+    """Record a step of the agent this code belongs to. Returns a receipt: await it to know that it is stored.
+
+    `compensator`: how to undo it, as for `record_compensator` (a tuple if it takes arguments), stored with the step.
+    """
+    return _hands().record_step(step, compensator=compensator)
 
 
 def update_state(changes: Mapping[str, Any]) -> None:

@@ -70,16 +70,22 @@ class Hands:
 
     # What the function calls
 
-    def record_step(self, step: Step) -> Any:
-        """Record a step. With auto_checkpoint it is handed to the store at once, with the state."""
+    def record_step(self, step: Step, *, compensator: Any = None) -> Any:
+        """Record a step. With auto_checkpoint it is handed to the store at once, with the state.
+
+        `compensator`: how to undo it, as for `record_compensator` (a tuple if it takes arguments), kept with the step.
+        """
         self._run.ledger.check()
-        entry = Recorded("", encode(fields_of(step), path="step"), self._run.ports.now())
+        entries: list[AnyEntry] = [Recorded("", encode(fields_of(step), path="step"), self._run.ports.now())]
+        if compensator is not None:
+            index = self._run.ledger.journal.step_count + len(self._held)
+            entries.append(self._undo(index, *(compensator if isinstance(compensator, tuple) else (compensator,))))
         receipt: Receipt | HeldReceipt
-        if self._auto:
-            receipt = self._write(entry, said={"step": step.action} if step.action else None)
+        if self._auto or compensator is not None:
+            receipt = self._write(*entries, said={"step": step.action} if step.action else None)
         else:
             receipt = HeldReceipt(self)
-            self._held.append((entry, receipt))
+            self._held.append((entries[0], receipt))
         self._tell(step)
         return self._made(receipt)
 
@@ -106,16 +112,26 @@ class Hands:
         return self._made(receipt)
 
     def record_compensator(self, compensator: str | Callable[..., Any], *args: Any) -> Any:
-        """How to undo the step just recorded: a name of `compensators=`, or a function that dies with this process."""
+        """How to undo the step just recorded: a name of `compensators=`, or a function that dies with this process.
+
+        Saying the same of a step again changes nothing.
+        """
         self._run.ledger.check()
         self.checkpoint()
-        step, name = self._run.ledger.journal.step_count - 1, self._compensator_name(compensator)
-        if step < 0:
+        index = self._run.ledger.journal.step_count - 1
+        if index < 0:
             raise ConfigurationError("record_compensator is for the step just recorded, and there is none")
-        rollbacks = len(self._run.ledger.journal.rollbacks)
-        bare = not isinstance(compensator, str)
-        undo = Compensator(name=name, arguments=list(args), step=step, rollbacks=rollbacks, bare=bare)
-        return self._made(self._note(COMPENSATOR, undo))
+        return self._made(self._receipt(self._queued(Intent(journal=True), self._undo(index, compensator, *args))))
+
+    def _undo(self, index: int, compensator: Any, *args: Any) -> AnyEntry:
+        undo = Compensator(
+            name=self._compensator_name(compensator),
+            arguments=list(args),
+            step=index,
+            rollbacks=len(self._run.ledger.journal.rollbacks),
+            bare=not isinstance(compensator, str),
+        )
+        return note(COMPENSATOR, undo, self._run.ports.now())
 
     def checkpoint(self) -> Any:
         """Hand to the store what it does not have yet. Await the receipt to know that it is stored."""

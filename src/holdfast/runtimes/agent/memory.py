@@ -68,7 +68,8 @@ class Memory(msgspec.Struct, frozen=True):
     def of(cls, journal: Journal) -> "Memory":
         """What a journal remembers."""
         failures = [msgspec.convert(each, Failure) for each in contents(journal, FAILURE)]
-        compensators = [msgspec.convert(each, Compensator) for each in contents(journal, COMPENSATOR)]
+        said = dict.fromkeys(each.content for each in journal.notes if each.kind == COMPENSATOR)  # once is enough
+        compensators = [msgspec.convert(decode(content), Compensator) for content in said]
         return cls(failures, compensators, usage_of(journal))
 
 
