@@ -40,10 +40,17 @@ def unprivileged(*command: str) -> list[str]:
     return ["setpriv", "--reuid", USER, "--regid", USER, "--clear-groups", "--pdeathsig", "QUIT", *command]
 
 
+def _initdb(data: Path) -> list[str]:
+    options = ("-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C")
+    return [binary("initdb"), "-D", str(data), *options]
+
+
 class PostgresServer:
     """One server. It can be killed and started again; its port stays the same."""
 
-    def __init__(self, *settings: str, largest_file: int | None = None) -> None:
+    def __init__(
+        self, *settings: str, largest_file: int | None = None, primary: "PostgresServer | None" = None
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="holdfast-postgres-"))
         self.port = free_port()
         self._settings = settings
@@ -53,9 +60,13 @@ class PostgresServer:
         if not os.geteuid():
             entry = pwd.getpwnam(USER)
             os.chown(self.directory, entry.pw_uid, entry.pw_gid)
-        command = unprivileged(binary("initdb"), "-D", str(self._data), "-U", USER, "-A", "trust", "-E", "UTF8")
-        subprocess.run([*command, "--no-sync", "--locale=C"], check=True, stdout=subprocess.DEVNULL)
+        made = _initdb if primary is None else primary._copy
+        subprocess.run(unprivileged(*made(self._data)), check=True, stdout=subprocess.DEVNULL)
         self.start()
+
+    def _copy(self, data: Path) -> list[str]:
+        """The command that makes a standby of this server."""
+        return [binary("pg_basebackup"), "-D", str(data), "-R", "-d", self.conninfo(), "-c", "fast", "--no-sync"]
 
     @property
     def _data(self) -> Path:
