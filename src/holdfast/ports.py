@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Gene
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from threading import Event, Lock, Thread, get_ident
+from threading import Event, Lock, Thread, get_ident, local
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -172,6 +172,10 @@ class Ports(Protocol):
         """Call a user's function, plain or (in the awaitable world) async."""
         ...
 
+    async def notify(self, listener: Callable[[T], Any], event: T) -> None:
+        """Call a listener and wait for it; where plain code cannot wait for an async one, leave it to the loop."""
+        ...
+
     async def invoke(
         self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
     ) -> Any:
@@ -322,6 +326,10 @@ class BlockingPorts(_SystemPorts):
         """Call it; an awaitable in return is an error that names the other world."""
         return _plain_result(function(*args), function)
 
+    async def notify(self, listener: Callable[[T], Any], event: T) -> None:
+        """Call it."""
+        await self.call(listener, event)
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -404,6 +412,15 @@ class AsyncPorts(_SystemPorts):
         """Whoever settles it wakes this task."""
         await self._current_waker().settled(ticket)
 
+    def _last_loop(self) -> "AbstractEventLoop":
+        """The event loop of this thread; on a thread without one, that of the last task seen here."""
+        try:
+            return self._current_waker().loop
+        except RuntimeError:
+            if self._waker is None:
+                raise
+            return self._waker.loop
+
     def _current_waker(self) -> "_Waker":
         from asyncio import get_running_loop
 
@@ -430,12 +447,10 @@ class AsyncPorts(_SystemPorts):
             raise
 
     async def _invoke(self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        from asyncio import get_running_loop
-
         if _is_async(function):
             return await function(*args, **named)
         inner = partial(copy_context().run, _without_stop_iteration, partial(function, *args, **named))
-        result = await get_running_loop().run_in_executor(self._step_threads(), inner)
+        result = await self._current_waker().loop.run_in_executor(self._step_threads(), inner)
         return await result if isinstance(result, Awaitable) else result
 
     async def _invoke_abandonable(
@@ -483,6 +498,18 @@ class AsyncPorts(_SystemPorts):
         """Call it, and await what it returns if that is awaitable."""
         result = function(*args)
         return await result if isinstance(result, Awaitable) else result
+
+    async def notify(self, listener: Callable[[T], Any], event: T) -> None:
+        """Call it. A plain step of an awaitable run emits events too, and stands in nobody's coroutine."""
+        from asyncio import ensure_future
+
+        result = listener(event)
+        if not isinstance(result, Awaitable):
+            return
+        if _stepping.depth:
+            self._last_loop().call_soon_threadsafe(ensure_future, result)
+        else:
+            await result
 
     def close(self) -> None:
         """End the threads once they are idle."""
@@ -602,12 +629,24 @@ class Signal:
         return self._event.wait(seconds)
 
 
+class _Stepping(local):
+    """How many coroutines the thread steps without an event loop."""
+
+    depth = 0
+
+
+_stepping = _Stepping()
+
+
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Step a coroutine over `BlockingPorts` to its end. It never waits, so one step is all it takes."""
+    _stepping.depth += 1
     try:
         coroutine.send(None)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
+    finally:
+        _stepping.depth -= 1
     coroutine.close()
     raise ConfigurationError("this call awaited something that needs an event loop; use the awaitable API of holdfast")
 

@@ -182,3 +182,27 @@ def test_the_document_lists_every_kind_with_its_details() -> None:
         kind: (level, tuple(re.findall(r"`(\w+)`", details))) for kind, level, details in rows
     }
     assert documented == {kind: (levels[sort.level], sort.details) for kind, sort in EVENTS.items()}
+
+
+def test_an_async_listener_hears_of_plain_steps_too() -> None:
+    """A plain step cannot wait for it, wherever it is called: the event loop does."""
+    heard: list[str] = []
+
+    async def listen(event: holdfast.Event) -> None:
+        await asyncio.sleep(0)
+        heard.append(event.kind)
+
+    @holdfast.step
+    def double(number: int) -> int:
+        return 2 * number
+
+    async def scenario() -> None:
+        async with holdfast.MemoryStore() as store:
+            store.on_event(listen)
+            async with store.run("t") as run:
+                assert double(1) == 2
+                assert await run.step("on a thread", lambda: double(2)) == 4
+            await asyncio.sleep(0)
+
+    asyncio.run(scenario())
+    assert heard.count("step_started") == heard.count("step_done") == 3

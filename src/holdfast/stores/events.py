@@ -55,7 +55,7 @@ class Events:
         full = Event(kind=kind, thread_id=thread_id, seq=seq, details=details, content=dict(content or {}))
         for callback, with_content in tuple(self._listeners):
             try:
-                await self._ports.call(callback, full if with_content else event)
+                await self._ports.notify(callback, full if with_content else event)
             except Exception:
                 logger.exception("an event listener failed at %s %s", kind, thread_id)
 

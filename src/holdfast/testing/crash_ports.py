@@ -129,9 +129,14 @@ class CrashPorts:
         await self._inner.wait(ticket)
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Listeners hear of what is done; a death there is one right after it."""
+        """A user's function."""
         self._life.check()
         return await self._inner.call(function, *args)
+
+    async def notify(self, listener: Callable[[T], Any], event: T) -> None:
+        """Listeners hear of what is done; a death there is one right after it."""
+        self._life.check()
+        await self._inner.notify(listener, event)
 
     async def invoke(
         self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
