@@ -25,6 +25,7 @@ from benchmarks import (
 from benchmarks.disk import scratch_directory
 from benchmarks.gates import gates
 from benchmarks.postgres import workloads as postgres
+from benchmarks.redis import workloads as redis
 from benchmarks.report import Results, markdown
 from benchmarks.scale import FULL, QUICK, Scale
 
@@ -39,7 +40,8 @@ WORKLOADS = {
 }
 FIGURES = "figures"
 POSTGRES = "postgres"
-SERVERS = {POSTGRES: postgres}
+REDIS = "redis"
+SERVERS = {REDIS: redis, POSTGRES: postgres}
 """Each with a server of its own, and its own tables."""
 
 _DISK_NEEDED = 15 * 10**9
@@ -62,7 +64,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller sizes, a few minutes; shows the shape only")
     parser.add_argument(
-        "--only", nargs="+", choices=[*WORKLOADS, FIGURES, *SERVERS], metavar="PART", help="W1 to W6, figures, postgres"
+        "--only",
+        nargs="+",
+        choices=[*WORKLOADS, FIGURES, *SERVERS],
+        metavar="PART",
+        help=f"W1 to W6, figures, {', '.join(SERVERS)}",
     )
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="race the peers as well")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")

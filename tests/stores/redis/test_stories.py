@@ -123,11 +123,6 @@ def test_a_process_that_was_stopped_past_its_lease_writes_nothing_more(kind: str
         assert found["steps"] == [["before", "taken over"]] * 5
 
 
-def test_processes_that_recover_at_once_are_given_each_thread_once() -> None:
-    given = play("recoveries", url_in("server", new_prefix()), 12, 3)
-    assert sorted(name for names in given for name in names) == sorted(f"t{number}" for number in range(12))
-
-
 def test_a_forked_child_cannot_use_its_parents_run() -> None:
     found = play("forks", url_in("server", new_prefix()))
     assert "forked from" in found["child"]

@@ -83,6 +83,7 @@ class RedisBackend:
             if not self._is_open:
                 self.guarantee()
                 self._check_format()
+                self._teach()
                 self._is_open = True
 
     def _check_format(self) -> None:
@@ -93,6 +94,12 @@ class RedisBackend:
                 f"what is in Redis under {self.keys.prefix!r} is of format {found!r}, which this version of Holdfast"
                 " does not know; upgrade holdfast, or give another prefix"
             )
+
+    def _teach(self) -> None:
+        """Tell the servers the scripts, so that the first use of each is one round trip too, if that is permitted."""
+        shards = {self.wire.servers.of_shard(shard): shard for shard in range(SHARDS)}
+        loads = [(b"SCRIPT", b"LOAD", script(name).source) for name in ("append", "swap", "rows", "index", "post")]
+        self.wire.attempt([Request(shard, load) for shard in shards.values() for load in loads], writing=False)
 
     def close(self) -> None:
         """See `Backend.close`. A client that was given stays open: its connections were never used."""

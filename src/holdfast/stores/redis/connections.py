@@ -58,6 +58,13 @@ class Connections:
         """Send commands; returns the connection to `receive` their replies from."""
         if not self._free.acquire(timeout=PATIENCE_SECONDS):
             raise NotSent(f"all {self._limit} connections to the server are in use")
+        return self._sent(commands)
+
+    def send_if_free(self, commands: Sequence[Command]) -> Connection | None:
+        """The same, or None if it would have to wait for a connection."""
+        return self._sent(commands) if self._free.acquire(blocking=False) else None
+
+    def _sent(self, commands: Sequence[Command]) -> Connection:
         try:
             connection = self._connected()
         except BaseException:
@@ -66,7 +73,7 @@ class Connections:
         try:
             connection.send_packed_command([packed(commands)], check_health=False)
         except BaseException as error:
-            self._discard(connection)
+            self.discard(connection)
             if isinstance(error, RedisError):
                 raise Lost(str(error)) from error
             raise
@@ -82,7 +89,7 @@ class Connections:
                 except ResponseError as refusal:
                     replies.append(refusal)
         except BaseException as error:
-            self._discard(connection)
+            self.discard(connection)
             if isinstance(error, (ConnectionError, TimeoutError)):
                 raise (NotSent if _is_refusal(error, count) else Lost)(str(error)) from error
             raise
@@ -111,7 +118,8 @@ class Connections:
             raise NotSent(str(error)) from error
         return connection
 
-    def _discard(self, connection: Connection) -> None:
+    def discard(self, connection: Connection) -> None:
+        """Give up a connection whose replies nobody waits for."""
         connection.disconnect()
         self._free.release()
 

@@ -15,6 +15,8 @@ class Servers(Protocol):
     """Where to send commands."""
 
     kind: str
+    is_cluster: bool
+    """True if a command may use keys of one shard only."""
 
     def of_shard(self, shard: int) -> Address | None:
         """The server of a shard; None for the only one there is."""
@@ -29,6 +31,7 @@ class OneServer:
     """The server of the settings."""
 
     kind = "redis"
+    is_cluster = False
 
     def of_shard(self, shard: int) -> Address | None:
         """See `Servers.of_shard`."""
@@ -42,6 +45,7 @@ class Sentinels:
     """The primary of a service. Sentinel is asked at first, and whenever that server fails or is a replica."""
 
     kind = "redis (Sentinel)"
+    is_cluster = False
 
     def __init__(self, settings: Settings) -> None:
         from redis.sentinel import Sentinel
@@ -73,6 +77,7 @@ class Cluster:
     """The nodes of a cluster, by CLUSTER SLOTS."""
 
     kind = "redis (Cluster)"
+    is_cluster = True
 
     def __init__(self, settings: Settings, keys: Keys) -> None:
         self._settings = settings

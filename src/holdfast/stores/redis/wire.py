@@ -1,6 +1,7 @@
 """Requests to the servers of a store: grouped by server, pipelined, and repeated where nothing was done."""
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from time import sleep
 from typing import Any, NamedTuple
 
@@ -14,6 +15,9 @@ from holdfast.stores.redis.settings import Address, Settings
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
 WAIT_MILLISECONDS = 2000
+READ_AT_ONCE = 16_000
+"""So many bytes a server reads from a connection before it turns to the others, and then syncs what it has done."""
+PARTS = 12
 
 
 class Request(NamedTuple):
@@ -94,22 +98,35 @@ class Wire:
         if len(requests) == 1 and not asked and not self._replicas:
             return self._send_one(requests[0])
         replies: list[Any] = [None] * len(requests)
-        sent: list[tuple[_Group, Connection]] = []
-        for group in self._grouped(requests, asked, replies):
-            if writing and self._replicas:
-                group.commands.append((b"WAIT", self._replicas, WAIT_MILLISECONDS))
-            try:
-                sent.append((group, group.pool.send(group.commands)))
-            except (NotSent, Lost) as error:
-                group.fail(replies, error)
-        for group, connection in sent:
-            try:
-                answers = group.pool.receive(connection, len(group.commands))
-            except (NotSent, Lost) as error:
-                group.fail(replies, error)
-            else:
-                group.fill(replies, answers, self._replicas if writing else 0)
+        sent: deque[tuple[_Group, Connection]] = deque()
+        try:
+            for group in self._grouped(
+                requests, asked, replies, is_transaction=writing and not self.servers.is_cluster
+            ):
+                self._send_group(group, sent, replies, self._replicas if writing else 0)
+            while sent:
+                group, connection = sent.popleft()
+                group.receive(connection, replies, self._replicas if writing else 0)
+        except BaseException:
+            for group, connection in sent:
+                group.pool.discard(connection)
+            raise
         return replies
+
+    def _send_group(
+        self, group: "_Group", sent: "deque[tuple[_Group, Connection]]", replies: list[Any], replicas: int
+    ) -> None:
+        """Over several connections, if it is large and they are free; over one in any case."""
+        first, *others = group.parts()
+        for part in others:
+            connection = part.send(replies, replicas, part.pool.send_if_free)
+            if connection is None and not part.has_failed:
+                first.absorb(part)
+            elif connection is not None:
+                sent.append((part, connection))
+        connection = first.send(replies, replicas, first.pool.send)
+        if connection is not None:
+            sent.append((first, connection))
 
     def _send_one(self, request: Request) -> list[Any]:
         """The same, for most."""
@@ -119,7 +136,9 @@ class Wire:
         except (NotSent, Lost) as error:
             return [error]
 
-    def _grouped(self, requests: Sequence[Request], asked: Sequence[Any], replies: list[Any]) -> "list[_Group]":
+    def _grouped(
+        self, requests: Sequence[Request], asked: Sequence[Any], replies: list[Any], *, is_transaction: bool
+    ) -> "list[_Group]":
         """The requests by server, in the same order for all who send, so that none waits for another in a circle."""
         groups: dict[Address | None, _Group] = {}
         for at, request in enumerate(requests):
@@ -130,7 +149,7 @@ class Wire:
                 replies[at] = error
                 continue
             if address not in groups:
-                groups[address] = _Group(self._pool(address))
+                groups[address] = _Group(self._pool(address), is_transaction=is_transaction)
             groups[address].add(at, request.command, asking=ask is not None)
         return [groups[address] for address in sorted(groups, key=repr)] if len(groups) > 1 else [*groups.values()]
 
@@ -144,31 +163,86 @@ class Wire:
 class _Group:
     """Commands for one server, and which of their replies belongs to which request."""
 
-    def __init__(self, pool: Connections) -> None:
+    def __init__(self, pool: Connections, *, is_transaction: bool = False) -> None:
         self.pool = pool
-        self.commands: list[Command] = []
-        self._places: list[tuple[int, int]] = []
+        self.is_transaction = is_transaction
+        """True if a server is to make all of it at once: then it syncs once."""
+        self.has_failed = False
+        self._count = 0
+        self.requests: list[tuple[int, Command, bool]] = []
 
     def add(self, at: int, command: Command, *, asking: bool) -> None:
         """One more request."""
-        if asking:
-            self.commands.append((b"ASKING",))
-        self._places.append((at, len(self.commands)))
-        self.commands.append(command)
+        self.requests.append((at, command, asking))
 
-    def fail(self, replies: list[Any], error: Exception) -> None:
+    def absorb(self, other: "_Group") -> None:
+        """The requests of another one too."""
+        self.requests += other.requests
+
+    def parts(self) -> "list[_Group]":
+        """The requests in parts that a server reads at once: each time that it reads, it syncs."""
+        if self.is_transaction:
+            return [self]
+        parts, size = [_Group(self.pool)], 0
+        for request in self.requests:
+            length = sum([len(word) for word in request[1] if isinstance(word, bytes)])
+            if size and size + length > READ_AT_ONCE and len(parts) < PARTS:
+                parts.append(_Group(self.pool))
+                size = 0
+            size += length
+            parts[-1].requests.append(request)
+        return parts
+
+    def send(
+        self, replies: list[Any], replicas: int, send: "Callable[[list[Command]], Connection | None]"
+    ) -> Connection | None:
+        """The connection it was sent on; None if it was not."""
+        commands: list[Command] = []
+        for _, command, asking in self.requests:
+            commands += ((b"ASKING",), command) if asking else (command,)
+        if self.is_transaction:
+            commands = [(b"MULTI",), *commands, (b"EXEC",)]
+        if replicas:
+            commands.append((b"WAIT", replicas, WAIT_MILLISECONDS))
+        self._count = len(commands)
+        try:
+            return send(commands)
+        except (NotSent, Lost) as error:
+            self._fail(replies, error)
+            return None
+
+    def receive(self, connection: Connection, replies: list[Any], replicas: int) -> None:
+        """Put the replies where they belong; a write that too few replicas have is as good as lost."""
+        try:
+            answers = self.pool.receive(connection, self._count)
+        except (NotSent, Lost) as error:
+            self._fail(replies, error)
+            return
+        lost = None
+        if replicas and (not isinstance(answers[-1], int) or answers[-1] < replicas):
+            lost = Lost(f"{answers[-1]} of {replicas} replicas have it")
+        if self.is_transaction:
+            answers = _executed(answers[1 : len(self.requests) + 2])
+        place = 0
+        for at, _, asking in self.requests:
+            place += 1 if asking else 0
+            replies[at] = answers[place] if lost is None or isinstance(answers[place], Exception) else lost
+            place += 1
+
+    def _fail(self, replies: list[Any], error: Exception) -> None:
         """None of the requests was answered."""
-        for at, _ in self._places:
+        self.has_failed = True
+        for at, *_ in self.requests:
             replies[at] = error
 
-    def fill(self, replies: list[Any], answers: list[Any], replicas: int) -> None:
-        """The answers to the requests; a write that too few replicas have is as good as lost."""
-        for at, place in self._places:
-            replies[at] = answers[place]
-        if replicas and (not isinstance(answers[-1], int) or answers[-1] < replicas):
-            error = Lost(f"{answers[-1]} of {replicas} replicas have it")
-            for at, place in self._places:
-                replies[at] = answers[place] if isinstance(answers[place], Exception) else error
+
+def _executed(answers: list[Any]) -> list[Any]:
+    """The replies to commands that were made as one: what EXEC says, or why there was nothing to execute."""
+    *queued, executed = answers
+    if isinstance(executed, list):
+        return executed
+    # One of them was refused before, and so none was made.
+    return [answer if isinstance(answer, Exception) else NotSent(str(executed)) for answer in queued]
 
 
 def _pauses(patience: float) -> Iterator[float]:
