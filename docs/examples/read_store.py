@@ -25,6 +25,7 @@ KINDS = {1: (0x90, b"\xdd"), 2: (0x80, b"\xdf")}  # list and map: the short head
 LEFT_OUT: tuple[Any, ...] = (0, b"", [], b"")  # since, blobs, their sizes, parent: where a row's header ends early
 LAST = (1 << 28) - 1  # the seq under which a thread's head is kept
 ENTRIES = {"start": " e", "done": "   e", "step": " e", "ask": "   e  e", "answer": "  e", "end": " e", "turn": "  e"}
+ENTRIES |= {"note": " e"}
 """Which items of a journal's entries are encodings, by the entry's kind."""
 HIDDEN = "is deleted, pruned, or never was"
 

@@ -53,7 +53,7 @@ from holdfast.records.errors import (
     UnstorableValue,
 )
 from holdfast.records.event import Event
-from holdfast.records.failure import FailureContext, FailureType, RecoveryContext
+from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
 from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.page import Page
 from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
@@ -134,6 +134,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Aborted",
     "Agent",
+    "AgentSummary",
     "Answer",
     "BudgetExceeded",
     "Cause",

@@ -67,6 +67,28 @@ def test_a_session_is_shown_with_its_turns_usage_and_cost(place: Path, call: Cal
     assert "session" not in call("show", "ticket-1").stdout
 
 
+def test_an_agent_is_shown_with_its_attempts_rollbacks_and_usage(place: Path, call: Call, document: Document) -> None:
+    def worker(_task: str, *, record_step: Any, record_usage: Any, recovery: Any = None) -> str:
+        record_usage(input_tokens=900, output_tokens=100, cost_usd=0.01)
+        if recovery is None:
+            record_step(sync.Step(action="send", error="refused"))
+            raise ConnectionError("refused")
+        return "done"
+
+    with sync.open(place / "holdfast.db") as store:
+        sync.Agent(worker, policy=sync.RecoveryAction.ROLLBACK, store=store).run("task", thread_id="tried")
+    lines = [line.split("  ", 1) for line in call("show", "tried").stdout.splitlines() if "  " in line]
+    facts = {line[0]: line[1].strip() for line in lines}
+    assert facts["agent"].endswith("worker")
+    assert facts["failed"] == "1 attempt: external_fault → rollback"
+    assert facts["rollbacks"] == "1: to the beginning"
+    assert facts["usage"] == "2,000 tokens (1,800 in, 200 out)"
+    assert facts["cost"] == "0.0200 USD"
+    shown = document("show", "tried")["agent"]
+    assert (shown["failures"], shown["rollbacks"], shown["usage"]["input_tokens"]) == (["external_fault"], [0], 1800)
+    assert document("show", "ticket-1")["agent"] is None
+
+
 def test_a_failed_thread_says_why(call: Call) -> None:
     assert "ValueError: boom" in call("show", "broken").stdout
 

@@ -15,10 +15,12 @@ from holdfast.cli.session import Session
 from holdfast.cli.text import printable
 from holdfast.cli.values import inline
 from holdfast.records.checkpoint import CheckpointInfo
+from holdfast.records.failure import AgentSummary
 from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.turn import SessionSummary
 from holdfast.records.words import Status
+from holdfast.sync.agent import read_summary as read_agent_summary
 from holdfast.sync.session import read_summary
 
 THREADS = (
@@ -93,10 +95,13 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     )
     summary = read_summary(store, info.thread_id)
     talked = summary if summary.role else None
-    document = {"thread": info, "session": talked, "requests": requests, "checkpoints": rows}
+    attempts = read_agent_summary(store, info.thread_id)
+    tried = attempts if attempts.agent else None
+    document = {"thread": info, "session": talked, "agent": tried, "requests": requests, "checkpoints": rows}
     step_count = len(newest.steps) if newest is not None else 0
     facts = [("steps", f"{step_count} recorded")] if step_count else []
     facts += _session_facts(talked) if talked is not None else []
+    facts += _agent_facts(tried) if tried is not None else []
     return Answer(document, lambda screen: _shown(screen, info, facts, requests, rows))
 
 
@@ -139,6 +144,20 @@ def _session_facts(summary: SessionSummary) -> list[tuple[str, str]]:
         ("turns", f"{summary.turn_count:,}{failed}"),
         ("usage", f"{usage.tokens:,} tokens ({split}){tools}" if usage.tokens else tools.removeprefix("; ")),
         ("cost", f"{summary.cost_usd:.4f} USD" if summary.cost_usd else ""),
+    ]
+
+
+def _agent_facts(summary: AgentSummary) -> list[tuple[str, str]]:
+    usage = summary.usage
+    failed = [f"{kind.value} → {action}" for kind, action in zip(summary.failures, summary.actions, strict=True)]
+    went = ", ".join(f"to {target}" if target else "to the beginning" for target in summary.rollbacks)
+    split = f"{usage.tokens:,} tokens ({usage.input_tokens:,} in, {usage.output_tokens:,} out)"
+    return [
+        ("agent", printable(summary.agent)),
+        ("failed", f"{counted(len(failed), 'attempt')}: {', '.join(failed)}" if failed else ""),
+        ("rollbacks", f"{len(summary.rollbacks)}: {went}" if went else ""),
+        ("usage", split if usage.tokens else ""),
+        ("cost", f"{usage.cost_usd:.4f} USD" if usage.cost_usd else ""),
     ]
 
 

@@ -88,3 +88,18 @@ class RecoveryContext(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[Step] = []
     delivered: int = 0
     """How many items of its stream were delivered already."""
+
+
+class AgentSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the attempts of an agent's thread amount to, over all processes."""
+
+    thread_id: str
+    agent: str
+    """The agent's function; empty if the thread is none of an agent's."""
+    failures: tuple[FailureType, ...] = ()
+    """One for each attempt that failed, the oldest first."""
+    actions: tuple[str, ...] = ()
+    """What was decided about each."""
+    rollbacks: tuple[int, ...] = ()
+    """The checkpoints that were gone back to; 0 is the beginning."""
+    usage: Usage = Usage()

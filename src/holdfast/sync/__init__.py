@@ -47,7 +47,7 @@ from holdfast.records.errors import (
     UnstorableValue,
 )
 from holdfast.records.event import Event
-from holdfast.records.failure import FailureContext, FailureType, RecoveryContext
+from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
 from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
@@ -97,6 +97,7 @@ from holdfast.sync.store import (
 __all__ = [
     "Aborted",
     "Agent",
+    "AgentSummary",
     "Answer",
     "BudgetExceeded",
     "Cause",

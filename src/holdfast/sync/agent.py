@@ -6,10 +6,11 @@ from typing import Any
 
 from holdfast.ports import run_blocking
 from holdfast.records.checkpoint import Step
-from holdfast.records.failure import FailureContext
+from holdfast.records.failure import AgentSummary, FailureContext
 from holdfast.records.outcome import Outcome
 from holdfast.runtimes.agent.actions import RecoveryAction
 from holdfast.runtimes.agent.agent import AgentCore
+from holdfast.runtimes.agent.memory import read_summary as awaitable_summary
 from holdfast.runtimes.agent.policy import AnyStrategy
 from holdfast.sync.functions import default_store
 from holdfast.sync.run import Receipt
@@ -70,6 +71,10 @@ class Agent:
         """See `holdfast.Agent.start`."""
         return run_blocking(self._core.outcome(task, self._core.thread_id(thread_id), kwargs))
 
+    def summary(self, thread_id: str) -> AgentSummary:
+        """See `holdfast.Agent.summary`."""
+        return run_blocking(self._core.summary_of(thread_id))
+
     def stream(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Iterator[Any]:
         """See `holdfast.Agent.stream`; for a plain generator."""
         items = self._core.items(task, self._core.thread_id(thread_id), kwargs)
@@ -90,3 +95,8 @@ async def _next(items: AsyncGenerator[Any, None]) -> Any:
 def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]:
     """See `holdfast.agent`."""
     return lambda function: Agent(function, **options)
+
+
+def read_summary(store: Store, thread_id: str) -> AgentSummary:
+    """What the attempts of a thread amount to; of one that is none of an agent's, nothing."""
+    return run_blocking(awaitable_summary(store._store, thread_id))  # noqa: SLF001  one room

@@ -10,7 +10,7 @@ from holdfast.history.journal import Started
 from holdfast.records.arguments import function_or_none, whole_number
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError, HoldfastError, KeyReused, RunCancelled, Suspended
-from holdfast.records.failure import FailureContext
+from holdfast.records.failure import AgentSummary, FailureContext
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
 from holdfast.records.words import Status
@@ -19,11 +19,11 @@ from holdfast.runs.block import Terms as RunTerms
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
 from holdfast.runs.scope import fingerprint_of
-from holdfast.runs.store import Store
+from holdfast.runs.store import Store, tools_of
 from holdfast.runtimes.agent.actions import RecoveryAction
 from holdfast.runtimes.agent.attempts import Attempts, Terms
 from holdfast.runtimes.agent.classifier import RulesClassifier
-from holdfast.runtimes.agent.memory import ITEM, contents
+from holdfast.runtimes.agent.memory import AGENT, ITEM, contents, read_summary
 from holdfast.runtimes.agent.policy import AnyStrategy
 from holdfast.runtimes.agent.streaming import Items, items_of
 from holdfast.stores.writer import Intent
@@ -83,8 +83,7 @@ class AgentCore:
 
     def thread_id(self, given: str | None) -> str:
         """The thread to run on: the given one, or a new one."""
-        ports = self._store()._tools.ports  # noqa: SLF001  it is built on runs
-        return f"agent-{ports.entropy(8).hex()}" if given is None else given
+        return f"agent-{tools_of(self._store()).ports.entropy(8).hex()}" if given is None else given
 
     async def result(self, task: Any, thread_id: str, named: Mapping[str, Any]) -> Any:
         """The function's result on a thread; of one that yields, all its items."""
@@ -140,13 +139,17 @@ class AgentCore:
             return Outcome(status=status, thread_id=thread_id, requests=suspended.requests)
         return Outcome(status=Status.COMPLETE, thread_id=thread_id, result=result)
 
+    async def summary_of(self, thread_id: str) -> AgentSummary:
+        """What a thread's attempts amount to."""
+        return await read_summary(self._store(), thread_id)
+
     def _block(self, thread_id: str) -> RunBlock:
-        return self._store()._run_block(thread_id, None, self._run_terms)  # noqa: SLF001  it is built on runs
+        return RunBlock(tools_of(self._store()), thread_id, None, self._run_terms)
 
     async def _started(self, run: Run, task: Any) -> bool:
         """Note what is run, the first time. True if it is finished."""
         packed = encode([task], path="task")
-        entry = Started(f"agent {self.name}", packed, fingerprint_of(packed, "task", ""), run.ports.now())
+        entry = Started(AGENT + self.name, packed, fingerprint_of(packed, "task", ""), run.ports.now())
         known = run.ledger.journal.started
         refusal = self._refusal(run, known, entry)
         if refusal is not None:
@@ -224,6 +227,10 @@ class Agent(AgentCore):
     async def start(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Outcome:
         """As `run`, but says how the thread stands instead of raising `Suspended`."""
         return await self.outcome(task, self.thread_id(thread_id), kwargs)
+
+    async def summary(self, thread_id: str) -> AgentSummary:
+        """How often a thread's attempts failed, what was done about it, and what they used; `NotFound` without one."""
+        return await self.summary_of(thread_id)
 
     def stream(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> AsyncIterator[Any]:
         """What the function yields: first what was delivered before, then the rest. Each item is stored first."""

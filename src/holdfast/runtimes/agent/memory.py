@@ -7,10 +7,13 @@ import msgspec
 
 from holdfast.codec import decode, encode
 from holdfast.history.journal import Journal, Noted, RolledBack
-from holdfast.records.failure import FailureType, Usage
+from holdfast.records.failure import AgentSummary, FailureType, Usage
+from holdfast.runs.store import Store, tools_of
 from holdfast.runtimes.agent.actions import RecoveryAction
 
 FAILURE, USAGE, COMPENSATOR, ITEM = "failure", "usage", "compensator", "item"
+AGENT = "agent "
+"""How the name of the function that a thread runs begins, if an agent runs it."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,3 +90,20 @@ def note(kind: str, content: Any, now: int) -> Noted:
     """A note to be written."""
     plain = msgspec.structs.asdict(content) if isinstance(content, msgspec.Struct) else content
     return Noted(kind, encode(plain, path=kind), now)
+
+
+async def read_summary(store: Store, thread_id: str) -> AgentSummary:
+    """What the attempts of a thread amount to, read without a claim on it."""
+    tools = tools_of(store)
+    await tools.open()
+    loaded = await tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
+    journal = Journal.of(loaded.log.document)
+    memory, started = Memory.of(journal), journal.started.function if journal.started is not None else ""
+    return AgentSummary(
+        thread_id=thread_id,
+        agent=started.removeprefix(AGENT) if started.startswith(AGENT) else "",
+        failures=tuple(each.failure_type for each in memory.failures),
+        actions=tuple(each.decision.kind for each in memory.failures),
+        rollbacks=tuple(each.target for each in journal.rollbacks),
+        usage=memory.usage,
+    )
