@@ -1,5 +1,6 @@
 """Steps with an effect: the intent first, one key for all attempts, and a policy for what is in doubt."""
 
+from threading import Event
 from typing import Any
 
 import pytest
@@ -222,3 +223,40 @@ async def test_a_failed_attempt_is_no_doubt(world: World) -> None:
             await run.step("pay", pay, effect=True)
     async with world.store.run("t") as run:
         assert await run.step("pay", pay, effect=True) == "paid"
+
+
+@pytest.mark.parametrize(("takes_key", "error"), [(True, holdfast.StepTimeout), (False, holdfast.StepInDoubt)])
+async def test_an_effect_that_is_not_in_time_is_in_doubt(world: World, takes_key: bool, error: type[Exception]) -> None:
+    """It was given up, not stopped: called again it may happen twice, so it is only if it takes the key."""
+    sent: list[str] = []
+    never = Event()
+
+    def pay(idempotency_key: str) -> None:
+        sent.append(idempotency_key)
+        never.wait()
+
+    def pay_blindly() -> None:
+        pay("?")
+
+    for _ in range(2):
+        with pytest.raises(error):
+            async with world.store.run("t") as run:
+                await run.step("pay", pay if takes_key else pay_blindly, effect=True, timeout=0.02)
+    never.set()
+    assert len(sent) == (2 if takes_key else 1)
+    assert len(set(sent)) == 1
+
+
+async def test_an_effect_that_is_not_in_time_is_verified(world: World) -> None:
+    never, asked = Event(), list[str]()
+
+    def verify(idempotency_key: str) -> Any:
+        asked.append(idempotency_key)
+        return holdfast.Done(True)
+
+    async with world.store.run("t") as run:
+        policy: dict[str, Any] = {"effect": True, "timeout": 0.02, "on_doubt": "verify", "verify": verify}
+        assert await run.step("pay", never.wait, **policy) is True
+        assert await run.step("pay", never.wait, **policy) is True
+    never.set()
+    assert len(asked) == 1

@@ -42,7 +42,7 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepHandle(msgspec.Struct, frozen=True):
-    """A step begun by hand: to be given to `complete_step` or `fail_step`."""
+    """A step begun by hand: to be given to `complete_step`."""
 
     key: str
     name: str
@@ -147,6 +147,11 @@ async def _recalled_or_executed(run: "Run", call: StepCall) -> Any:
         raise
 
 
+def _is_abandoned(error: Exception) -> bool:
+    """True if a function was given up while it ran: of what it does, nobody knows how far it got, or will get."""
+    return isinstance(error, StepTimeout) and not error.key
+
+
 class _Execution:
     """One step, from its first attempt here to its recorded end."""
 
@@ -185,8 +190,8 @@ class _Execution:
             self._attempt += 1
             if self._call.options.effect:
                 now = self._run.ports.now()
-                begun = Begun(self._call.key, self._call.fingerprint, self._attempt, now)
-                await self._run.ledger.note(self._run.ports, begun)
+                self._memo = Begun(self._call.key, self._call.fingerprint, self._attempt, now)
+                await self._run.ledger.note(self._run.ports, self._memo)
             given = {"arguments": self._call.arguments, "named": dict(self._call.named)}
             await self._tell("step_started", given, attempt=self._attempt)
             transaction = await self._begun()
@@ -197,6 +202,10 @@ class _Execution:
                     await transaction.roll_back(error)
                 if not isinstance(error, Exception) or self._is_ours(error):
                     raise
+                if isinstance(self._memo, Begun) and _is_abandoned(error):
+                    verdict = await self._resolve_doubt(self._memo)
+                    if isinstance(verdict, Done):
+                        return await self._record(verdict.value)
                 await self._failed(error)
                 continue
             return await self._record(value, transaction)

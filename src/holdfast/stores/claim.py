@@ -15,6 +15,7 @@ from holdfast.history.log import Log
 from holdfast.ports import Ports, Ticket
 from holdfast.records.errors import (
     Conflict,
+    Deleted,
     Fenced,
     HoldfastError,
     OutcomeUnknown,
@@ -26,7 +27,7 @@ from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Swap
 from holdfast.records.words import Status
 from holdfast.stores.committer import Committer
-from holdfast.stores.decisions import as_found, claimed, released, renewed
+from holdfast.stores.decisions import as_found, check_not_deleted, claimed, released, renewed
 from holdfast.stores.reader import Reader, Seen
 from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Writer
 
@@ -232,9 +233,17 @@ class Claim:
             return
         landed = self._landed_count(seen.head)
         if landed is None:
-            self._break(Fenced(f"thread {self.thread_id!r} was taken over (token {seen.head.token}, not {self.token})"))
+            self._break(self._loss(seen.head))
             return
         self._resend(seen, landed)
+
+    def _loss(self, head: Head) -> HoldfastError:
+        """Why this claim is no more."""
+        try:
+            check_not_deleted(head, self.thread_id)
+        except Deleted as error:
+            return error
+        return Fenced(f"thread {self.thread_id!r} was taken over (token {head.token}, not {self.token})")
 
     def _landed_count(self, head: Head) -> int | None:
         """How many of the unsettled writes are in this head; None if it is not of this claim's making."""
