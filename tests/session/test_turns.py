@@ -343,3 +343,15 @@ async def test_a_thread_is_one_that_other_runs_can_use(world: World) -> None:
         assert session.resumed
         assert (await session.run_turn(lambda: 2, idempotency_key="k")).value == 1
     assert [info.thread_id for info in await world.store.threads(labels={"user": "ana"})] == ["t"]
+
+
+async def test_pruning_takes_checkpoints_and_leaves_the_results_of_keys(world: World) -> None:
+    model = Model()
+    async with orchestrator(world).session("t") as session:
+        for key in "abcde":
+            await session.run_turn(model.asked(key), idempotency_key=key)
+    await world.store.prune(world.api.Retention(keep_last=1))
+    assert len(await world.store.history("t")) == 1
+    async with orchestrator(world).session("t") as session:
+        assert (await session.run_turn(model.asked("x"), idempotency_key="a")).value == "answer 1 to a"
+        assert len(session.turns) == 5

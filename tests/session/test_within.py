@@ -71,6 +71,25 @@ async def test_parallel_tools_are_steps_and_finished_ones_are_not_called_again(w
     assert sorted(calls) == ["maps", "news", "weather", "weather"]
 
 
+def test_a_step_on_a_thread_that_does_not_know_its_turn_is_refused() -> None:
+    """It would find the results of another turn's step."""
+    from concurrent.futures import ThreadPoolExecutor
+    from contextvars import copy_context
+
+    with (
+        ThreadPoolExecutor(1) as pool,
+        sync.Orchestrator("a", "b", sync.MemoryStore()).session("t") as session,
+    ):
+        with pytest.raises(ConfigurationError, match="copy_context"):
+            session.run_turn(lambda: pool.submit(session.step, "search", str.upper, "x").result(), idempotency_key="k")
+        found = session.run_turn(
+            lambda: pool.submit(copy_context().run, session.step, "search", str.upper, "x").result(),
+            idempotency_key="k",
+        )
+        assert found.value == "X"
+        assert pool.submit(session.step, "search", str.upper, "y").result() == "Y"  # between turns there is no doubt
+
+
 async def test_an_effect_within_a_turn_has_its_policy(world: World) -> None:
     paid: list[str] = []
 

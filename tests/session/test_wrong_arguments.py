@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import ConfigurationError, HoldfastError, InvalidId, UnstorableValue, sync
 from holdfast.sync import ModelPricing, Orchestrator, UsageSnapshot
 
@@ -26,6 +27,7 @@ ORCHESTRATOR = {
     "max_turns": NOT_AN_INT,
     "pricing": (5, "model-a", {"model-a": 3}, [ModelPricing(1, 1)]),
     "on_unstorable": ("ignore", None, 5),
+    "store": ("talks.db", 5, holdfast.MemoryStore()),
     "lease": (*NOT_A_DURATION, 0, None),
     "wait": NOT_A_DURATION,
 }
@@ -93,3 +95,8 @@ def test_a_price_is_a_number(name: str, value: Any) -> None:
 def test_usages_are_added_to_usages_alone() -> None:
     with pytest.raises(TypeError):
         UsageSnapshot() + 1
+
+
+def test_an_awaitable_orchestrator_takes_an_awaitable_store() -> None:
+    with pytest.raises(ConfigurationError, match="a store of holdfast,"):
+        holdfast.Orchestrator("writer", "draft", sync.MemoryStore())  # type: ignore[arg-type]

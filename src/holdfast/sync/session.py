@@ -6,9 +6,11 @@ from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
 from holdfast.ports import iterate_blocking, run_blocking
+from holdfast.records.errors import ConfigurationError
 from holdfast.records.request import Answer
 from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult, UsageSnapshot
 from holdfast.runs.options import StepPolicy
+from holdfast.runs.store import Store as AwaitableStore
 from holdfast.runtimes.session.options import OnUnstorable
 from holdfast.runtimes.session.orchestrator import Orchestrator as AwaitableOrchestrator
 from holdfast.runtimes.session.orchestrator import read_summary as awaitable_summary
@@ -174,7 +176,7 @@ class Orchestrator:
         self._orchestrator = AwaitableOrchestrator(
             role,
             phase,
-            (store or default_store())._store,  # noqa: SLF001  one room
+            _awaitable(store),
             budget_usd=budget_usd,
             budget_tokens=budget_tokens,
             max_turns=max_turns,
@@ -194,6 +196,12 @@ class Orchestrator:
     def summary(self, thread_id: str) -> SessionSummary:
         """See `holdfast.Orchestrator.summary`."""
         return run_blocking(self._orchestrator.summary(thread_id))
+
+
+def _awaitable(store: Store | None) -> AwaitableStore:
+    if store is not None and not isinstance(store, Store):
+        raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
+    return (default_store() if store is None else store)._store  # noqa: SLF001  one room
 
 
 def read_summary(store: Store, thread_id: str) -> SessionSummary:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast import sync
-from holdfast.history.journal import AnyEntry, Begun, Journal, read_entries
+from holdfast.history.journal import AnyEntry, Begun, Journal, Turned, read_entries
 from holdfast.ports import run_blocking
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import NotFound, Suspended
@@ -266,6 +266,7 @@ def _left_behind(store: sync.Store, thread_id: str, owner: str | None) -> Iterat
 
 
 ONCE = {"StepDone": "key", "Marked": "key", "Recorded": "key", "Answered": "number", "Asked": "key", "Slept": "key"}
+ONCE |= {"Turned": "key", "HandedOver": "key"}
 
 
 def _repeated(entries: list[AnyEntry]) -> Iterator[str]:
@@ -275,7 +276,8 @@ def _repeated(entries: list[AnyEntry]) -> Iterator[str]:
         kind = type(entry).__name__
         if kind in {"Forked", "RolledBack"}:
             counts.clear()
-        if kind in ONCE and getattr(entry, ONCE[kind]):
+        may_repeat = isinstance(entry, Turned) and not entry.value  # it failed, and its key may come again
+        if kind in ONCE and not may_repeat and getattr(entry, ONCE[kind]):
             counts[kind, getattr(entry, ONCE[kind])] += 1
     for (kind, name), count in counts.items():
         if count > 1:

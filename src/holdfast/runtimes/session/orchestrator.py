@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from holdfast.history.journal import Journal
 from holdfast.records.arguments import check_labels
+from holdfast.records.errors import ConfigurationError
 from holdfast.records.turn import ModelPricing, SessionSummary
 from holdfast.runs.api import default_store
 from holdfast.runs.block import RunBlock, Terms
@@ -40,6 +41,8 @@ class Orchestrator:
         self._options.check()
         self._terms = Terms(lease, wait)
         self._terms.check()
+        if store is not None and not isinstance(store, Store):
+            raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
         self._store = store
 
     def __repr__(self) -> str:

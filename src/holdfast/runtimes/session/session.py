@@ -9,19 +9,22 @@ from typing import Any, TypeVar, Unpack, overload
 from holdfast.history.journal import HandedOver
 from holdfast.history.turns import Turns
 from holdfast.records.arguments import text_or_none
+from holdfast.records.errors import ConfigurationError
 from holdfast.records.request import Answer
 from holdfast.records.turn import PICODOLLARS, SessionSummary, Turn, TurnResult, UsageSnapshot
 from holdfast.runs.block import RunBlock
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import StepPolicy
 from holdfast.runs.run import Run, check_key
-from holdfast.runs.scope import fingerprint_of
+from holdfast.runs.scope import current_frame, fingerprint_of
 from holdfast.runtimes.session.options import OnUnstorable, SessionOptions, turn_call
 from holdfast.runtimes.session.turns import TurnExecution
 from holdfast.stores.writer import Intent
 
 T = TypeVar("T")
 
+TURN_NAMES = ("turn=", "turn~")
+"""How the names of turns begin: with a key, and without."""
 Usage = UsageSnapshot | Callable[[Any], Any] | None
 
 
@@ -179,9 +182,20 @@ class Session:
     async def step(self, key: str, function: Callable[..., Any], *args: Any, **policy: Unpack[StepPolicy]) -> Any:
         """A step, executed once; see `Run.step`. Within a turn its key is the turn's own: another turn has another.
 
-        So a turn that died halfway, and is executed again, goes on behind its finished steps.
+        So a turn that died halfway, and is executed again, goes on behind its finished steps. Threads that a turn
+        starts need its context: `copy_context().run(session.step, ...)`.
         """
+        self._check_turn_known(key)
         return await self._run.step(self._run.scope.prefix + check_key(key), function, *args, **policy)
+
+    def _check_turn_known(self, key: str) -> None:
+        """Refuse a step that may be part of a turn and does not say of which: another turn would get its result."""
+        frame, ledger = current_frame.get(), self._run.ledger
+        if frame is None and any(name.startswith(TURN_NAMES) for name in tuple(ledger.running)):
+            raise ConfigurationError(
+                f"step {key!r} is called from a thread that does not know its turn;"
+                " start it with contextvars.copy_context().run"
+            )
 
     async def pause_for_input(
         self,
