@@ -16,6 +16,8 @@ from holdfast.stores.objects.map import Hook, ObjectMap
 SPACE = namespace_prefix("")
 THREAD = thread_key(SPACE, "a")
 OTHER = thread_key(SPACE, "b")
+TAIL_BYTES = 0
+"""How many bytes of rows may ride in the heads that a process writes."""
 TOMBSTONE = Head(token=3, deleted=True)
 
 
@@ -68,8 +70,8 @@ def blobs_of(backend: Backend, thread: bytes = THREAD) -> set[tuple[bytes, bytes
 
 
 def process(kept: ObjectMap, hook: Hook | None = None, **options: Any) -> ObjectBackend:
-    """Another process over the same objects."""
-    return ObjectBackend(kept.client(hook), **{"parallel": 1, **options})
+    """Another process over the same objects. Every row is an object of its own, unless TAIL_BYTES says otherwise."""
+    return ObjectBackend(kept.client(hook), **{"parallel": 1, "tail_bytes": TAIL_BYTES, **options})
 
 
 def counted(kept: ObjectMap) -> tuple[ObjectBackend, list[tuple[str, str]]]:

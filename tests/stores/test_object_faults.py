@@ -129,6 +129,7 @@ def tidy(kept: ObjectMap, scene: Scene) -> None:
     assert len(names(kept, "/posts/")) == len(names(clean, "/posts/"))
 
 
+@pytest.mark.usefixtures("tails")
 @pytest.mark.parametrize("name", SCENES)
 def test_a_crash_at_any_call_leaves_the_old_state_or_the_new(name: str) -> None:
     scene = SCENES[name]
@@ -146,6 +147,7 @@ def test_a_crash_at_any_call_leaves_the_old_state_or_the_new(name: str) -> None:
         tidy(kept, scene)
 
 
+@pytest.mark.usefixtures("tails")
 @pytest.mark.parametrize("name", SCENES)
 def test_an_error_at_any_call_is_told_truly_and_the_swap_can_be_repeated(name: str) -> None:
     scene = SCENES[name]

@@ -38,6 +38,8 @@ TUNING = Tuning(
 """Every row and blob costs a request of its own, whatever its size: so few of them, and larger ones."""
 
 PARALLEL = 16
+TAIL_BYTES = 32768
+"""So many bytes of rows may ride in the head object: a put of that size takes hardly longer than a small one."""
 ATTEMPTS = 64
 
 
@@ -54,12 +56,13 @@ class ObjectBackend:
         durability: Durability = Durability.DURABLE,
         tuning: Tuning = TUNING,
         parallel: int = PARALLEL,
+        tail_bytes: int = TAIL_BYTES,
     ) -> None:
         self.tuning = tuning
         self._durability = durability
         self._calls = Calls(objects, parallel)
         self._heads = Heads(self._calls)
-        self._log = ObjectLog(self._calls)
+        self._log = ObjectLog(self._calls, tail_bytes)
         self._finder = Finder(self._calls, self._heads)
         self._is_probed = False
 

@@ -8,7 +8,8 @@ from holdfast.stores.objects.calls import Calls
 from holdfast.stores.objects.names import head_name
 from holdfast.stores.objects.record import NO_LEFTOVERS, Record, decode_record, encode_record
 
-KEPT = 4096
+KEPT = 1024
+"""Some 32 MB at most, with the rows that ride in them."""
 
 
 class Kept(NamedTuple):

@@ -23,6 +23,7 @@ from holdfast.stores.objects.record import (
     linked,
     new_rows,
     next_era,
+    placed,
     swapped,
 )
 
@@ -57,19 +58,24 @@ def post_object(record: Record, name: str) -> str:
 class ObjectLog:
     """The objects below the head objects."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: Calls, tail_bytes: int) -> None:
         self._calls = calls
+        self._tail_bytes = tail_bytes
 
     # Rows
 
     def listed(self, record: Record, start: int, stop: int) -> list[RowName]:
-        """The names of all row objects from seq `start` to before `stop`, in the chain or not."""
+        """The names of all rows from seq `start` to before `stop`, in the chain or not."""
         rows = f"{era_root(record.thread, record.era)}rows/"
         names = map(RowName.parse, self._calls.names(rows, f"{rows}{max(start, 0):012}"))
-        return list(takewhile(lambda name: name.seq < stop, filter(None, names)))
+        listed = takewhile(lambda name: name.seq < stop, filter(None, names))
+        return list(dict.fromkeys([*listed, *(name for name, _ in record.tail if start <= name.seq < stop)]))
 
     def committed(self, record: Record, stretch: Stretch, start: int) -> list[RowName]:
-        """The rows of a stretch from seq `start` on, newest first."""
+        """The rows of a stretch from seq `start` on, newest first. No call if all of them ride in the record."""
+        riding = [name for name, _ in record.tail]
+        if riding and riding[0].seq <= start:
+            return chain(linked(name for name in riding if name.seq >= start), stretch)
         return chain(linked(self.listed(record, start, stretch.last + 1)), stretch)
 
     def _between(self, record: Record, first: int, last: int) -> tuple[list[RowName], dict[int, RowName]]:
@@ -109,12 +115,14 @@ class ObjectLog:
         return [found[0] for found in self._read_objects(record, names) if found]
 
     def _read_objects(self, record: Record, names: Sequence[RowName]) -> list[tuple[Row, tuple[bytes, ...]] | None]:
+        tail = dict(record.tail)
+
         def read(name: RowName) -> tuple[Row, tuple[bytes, ...]] | None:
             whole = row_object(record, name)
-            found = self._calls.get(whole)
+            found = (tail[name], "") if name in tail else self._calls.get(whole)
             return None if found is None else decode_row(whole, name, found[0])
 
-        return self._calls.each(read, names)
+        return [read(name) for name in names] if tail.keys() >= {*names} else self._calls.each(read, names)
 
     # Writing
 
@@ -125,10 +133,12 @@ class ObjectLog:
         new = new_rows(record, swap)
         rows = {name: encode_row(row, () if number else swap.blobs) for number, (name, row) in enumerate(new.items())}
         objects = {blob_object(record, blob): data for blob, data in swap.blobs.items()}
-        objects |= {row_object(record, name): data for name, data in rows.items()}
+        tail = {name: data for name, data in record.tail if record.stretch_of(name.seq)}
+        riding, settled = placed(tail, rows, self._tail_bytes)
+        objects |= {row_object(record, name): data for name, data in settled.items()}
         if kept.tag is None:
             objects[marker_name(swap.thread)] = swap.thread
-        replaced = swapped(record, swap, new.values())
+        replaced = swapped(record, swap, new.values(), riding)
         marks = _new_marks(record, replaced)
         return Change(replaced, rows, objects | dict.fromkeys(marks, b""), marks)
 
@@ -197,6 +207,7 @@ class ObjectLog:
             return [*change.marks]
         _, taken = self._between(record, passed[0].seq, passed[-1].seq)
         rows = [row_object(record, name) for name in passed if taken.get(name.seq) != name]
+        rows = [name for name in rows if name in change.objects]
         blobs = self._dead_blobs(record, swap, passed, taken)
         return [*change.marks, *rows, *(blob_object(record, blob) for blob in blobs)]
 

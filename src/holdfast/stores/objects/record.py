@@ -17,6 +17,8 @@ from holdfast.records.rows import KEEP_ALL, Row, Swap
 from holdfast.stores.objects.marks import mark_name, remarked
 from holdfast.stores.objects.names import RowName, head_name
 
+Rows: TypeAlias = dict[RowName, bytes]
+"""Encoded rows by name, in order."""
 Links: TypeAlias = dict[tuple[int, str], RowName]
 """Row names by seq and digest."""
 
@@ -71,6 +73,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     leftovers: Leftovers = NO_LEFTOVERS
     marks: dict[str, str] = {}
     """For each word that the thread is marked with, the rest of the mark's name (marks.py)."""
+    tail: tuple[tuple[RowName, bytes], ...] = ()
+    """The newest rows, as long as they are few and small: they ride here, and have no objects of their own yet."""
 
     def stretch_of(self, seq: int) -> Stretch | None:
         """The stretch that holds a row; None if there is no such row."""
@@ -164,6 +168,19 @@ def new_rows(record: Record, swap: Swap) -> dict[RowName, Row]:
     return named
 
 
+def placed(tail: Rows, new: Rows, limit: int) -> tuple[Rows, Rows]:
+    """Which rows ride in the record from now on, at most `limit` bytes of them, and which get objects of their own.
+
+    A keyframe sends those before it away, so that a restore of the newest row finds all it needs in the record.
+    """
+    rows = tail | new
+    keyframes = [name.seq for name in new if name.base == name.seq]
+    riding = {name: data for name, data in rows.items() if name.seq >= max(keyframes, default=0)}
+    if sum(map(len, riding.values())) > limit:
+        riding = {}
+    return riding, {name: data for name, data in rows.items() if name not in riding}
+
+
 def next_era(record: Record) -> Record:
     """The record without any row, blob or post."""
     left, era = Leftovers(eras=True, marks=record.leftovers.marks), record.era + 1
@@ -175,7 +192,7 @@ def posted(record: Record, key: str, name: str) -> Record:
     return msgspec.structs.replace(record, version=record.version + 1, posts={**record.posts, key: name})
 
 
-def swapped(record: Record, swap: Swap, rows: Iterable[Row]) -> Record:
+def swapped(record: Record, swap: Swap, rows: Iterable[Row], tail: Rows) -> Record:
     """The record after a swap. Rows are dropped from its stretches already; `rows` are those the swap adds."""
     stretches, last, tip = list(record.stretches), record.last, record.tip
     for row in rows:
@@ -194,6 +211,7 @@ def swapped(record: Record, swap: Swap, rows: Iterable[Row]) -> Record:
         posts={key: name for key, name in record.posts.items() if key not in swap.consumed},
         leftovers=_with_leftovers(record, swap, marks),
         marks=marks,
+        tail=tuple(tail.items()),
     )
 
 

@@ -1,0 +1,90 @@
+"""Rows that ride in the head object: one call for an append, none but the head's for a restore; and how they leave."""
+
+from holdfast import sync
+from holdfast.records.rows import Drop
+from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.objects.map import ObjectMap
+from stores.object_scenes import THREAD, counted, head, make, names, play, process, row, steps, view
+
+TAIL = 32768
+
+
+def rows_only(count: int, start: int = 1) -> list:  # type: ignore[type-arg]
+    return [make(head(seq - 1) if seq > 1 else None, head(seq), row(seq)) for seq in range(start, start + count)]
+
+
+def tailed(kept: ObjectMap) -> tuple[ObjectBackend, list[tuple[str, str]]]:
+    _, calls = counted(kept)
+    return process(kept, lambda call, name: calls.append((call, name)), tail_bytes=TAIL), calls
+
+
+def test_an_append_takes_one_call() -> None:
+    kept = ObjectMap()
+    backend, calls = tailed(kept)
+    play(backend, rows_only(1))
+    calls.clear()
+    play(backend, rows_only(9, start=2))
+    assert [call for call, _ in calls] == ["put_if_match"] * 9
+    assert names(kept, "/rows/") == []
+
+
+def test_a_restore_of_the_newest_takes_the_head_alone() -> None:
+    kept = ObjectMap()
+    play(tailed(kept)[0], rows_only(9))
+    backend, calls = tailed(kept)
+    backend.heads([THREAD])
+    assert [found.seq for found in backend.rows(THREAD, 9)] == list(range(1, 10))
+    assert backend.rows(THREAD, 5)[-1] == row(5)
+    assert [call for call, _ in calls] == ["get"]
+
+
+def test_a_keyframe_sends_the_rows_before_it_away() -> None:
+    kept = ObjectMap()
+    backend, calls = tailed(kept)
+    play(backend, [*rows_only(5), make(head(5), head(6), row(6, base=6))])
+    assert len(names(kept, "/rows/")) == 5
+    calls.clear()
+    assert backend.rows(THREAD, 6) == [row(6, base=6)]
+    assert calls == []
+    assert [found.seq for found in backend.rows(THREAD, 4)] == [1, 2, 3, 4]
+
+
+def test_large_rows_are_objects_of_their_own() -> None:
+    kept = ObjectMap()
+    backend, _ = tailed(kept)
+    large = row(3, "x" * TAIL)
+    play(backend, [*rows_only(2), make(head(2), head(3), large)])
+    assert len(names(kept, "/rows/")) == 3
+    assert backend.rows(THREAD, 3) == process(kept).rows(THREAD, 3) == [row(1), row(2), large]
+    play(backend, rows_only(2, start=4))
+    assert len(names(kept, "/rows/")) == 3
+    assert [found.seq for found in backend.rows(THREAD, 5)] == [1, 2, 3, 4, 5]
+
+
+def test_rows_that_ride_are_dropped_with_the_head_that_drops_them() -> None:
+    kept = ObjectMap()
+    backend, _ = tailed(kept)
+    play(backend, [*rows_only(4), make(head(4), head(5), row(5, "kept"))])
+    play(backend, [make(head(5), head(5, token=1), drop=Drop(rows=((2, 5),), secure=True))])
+    assert [found.seq for found in backend.index(THREAD, None, None)] == [5, 1]
+    assert not any(row(3).header in data for data, _ in kept.kept.values())
+
+
+def test_processes_with_and_without_a_tail_share_a_store() -> None:
+    kept = ObjectMap()
+    with_tail, without = process(kept, tail_bytes=TAIL), process(kept, tail_bytes=0)
+    for number, swap in enumerate(steps(12)):
+        play([with_tail, without][number // 2 % 2], [swap])
+    assert view(with_tail) == view(without) == view(process(kept))
+    assert [found.seq for found in without.rows(THREAD, 12)] == list(range(1, 13))
+
+
+def test_a_store_appends_with_about_one_call() -> None:
+    kept, calls = ObjectMap(), list[str]()
+    kept.hook = lambda call, name: calls.append(call)
+    with sync.Store(ObjectBackend(kept)) as store:
+        store.save("t", {"list": []})
+        calls.clear()
+        for number in range(20):
+            store.append("t", "list", f"item {number}")
+        assert calls == ["put_if_match"] * 20
