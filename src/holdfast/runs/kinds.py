@@ -97,8 +97,8 @@ class PostgresStore(OpenedStore):
     """A store in a schema of a PostgreSQL database, which is made if it is not there.
 
     `source`: a URL, a pool of psycopg_pool (used itself if it blocks; else its settings are), or a psycopg connection
-    (its settings). `prepare_threshold` allows server-side prepared statements after so many uses: not through a pooler
-    that cannot keep them apart. `connections` is the most that are opened to a URL; an outage is borne in silence for
+    (its settings). Statements are prepared after `prepare_threshold` uses, never if it is None, nor through a pooler or
+    on a pool that was given. `connections` is the most that are opened to a URL; an outage is borne in silence for
     `patience` seconds.
     """
 
@@ -108,7 +108,7 @@ class PostgresStore(OpenedStore):
         schema: str | None = None,
         *,
         durability: Durability | str | None = None,
-        prepare_threshold: int | None = None,
+        prepare_threshold: int | None = 5,
         connections: int = 8,
         patience: float = 10.0,
         **options: Unpack[Options],

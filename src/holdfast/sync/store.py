@@ -330,7 +330,7 @@ class PostgresStore(Store):
         schema: str | None = None,
         *,
         durability: Durability | str | None = None,
-        prepare_threshold: int | None = None,
+        prepare_threshold: int | None = 5,
         connections: int = 8,
         patience: float = 10.0,
         **options: Unpack[Options],

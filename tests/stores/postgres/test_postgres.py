@@ -17,7 +17,7 @@ import holdfast
 from holdfast import sync
 from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, StoreUnavailable
 from holdfast.records.words import Durability
-from holdfast.stores.postgres import PostgresBackend
+from holdfast.stores.postgres import PostgresBackend, connections
 from holdfast.stores.postgres.durability import Settings
 from holdfast.testing.conformance import check, check_store
 from servers.pgbouncer import PgBouncer
@@ -245,15 +245,28 @@ def test_through_pgbouncer_in_transaction_mode_every_promise_is_kept(bouncer: Pg
     assert check(lambda: made(new_schema()), lambda backend: made(schemas[backend])) > 100
 
 
-def test_through_pgbouncer_prepared_statements_are_what_fails(bouncer: PgBouncer) -> None:
+def test_through_pgbouncer_prepared_statements_are_what_fails(
+    bouncer: PgBouncer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The test above can fail: with statements that are prepared on one server and used on another."""
+    monkeypatch.setattr(connections, "is_direct", lambda _: True)
     conninfo = shared_server().conninfo(port=bouncer.port)
     with pytest.raises((AssertionError, StoreUnavailable), match="prepared statement"):
         check_store(lambda: PostgresBackend(conninfo, schema=new_schema(), prepare_threshold=0))
 
 
-def test_prepared_statements_are_fine_without_a_pooler() -> None:
-    with sync.PostgresStore(shared_server().conninfo(), new_schema(), prepare_threshold=2) as store:
+def test_a_pooler_is_told_from_a_server(bouncer: PgBouncer) -> None:
+    with (
+        psycopg.connect(shared_server().conninfo()) as direct,
+        psycopg.connect(shared_server().conninfo(port=bouncer.port)) as pooled,
+    ):
+        assert connections.is_direct(direct)
+        assert not connections.is_direct(pooled)
+
+
+@pytest.mark.parametrize("threshold", [0, 2, None])
+def test_prepared_statements_are_fine_without_a_pooler(threshold: int | None) -> None:
+    with sync.PostgresStore(shared_server().conninfo(), new_schema(), prepare_threshold=threshold) as store:
         for number in range(10):
             store.save("t", {"n": number})
             assert store.latest("t") is not None

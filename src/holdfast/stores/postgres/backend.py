@@ -16,7 +16,7 @@ from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing
 from holdfast.stores.postgres.arrays import call_for, key_of, name_of
 from holdfast.stores.postgres.binary import ByteaArray
-from holdfast.stores.postgres.connections import CONNECTIONS, Source, connections_of
+from holdfast.stores.postgres.connections import CONNECTIONS, OwnConnections, Source, connections_of
 from holdfast.stores.postgres.durability import Settings
 from holdfast.stores.postgres.listing import LAST, check_columns, listing_query
 from holdfast.stores.postgres.schema import migrate, quoted, statements_in
@@ -42,7 +42,7 @@ class PostgresBackend:
         durability: Durability | None = None,
         *,
         schema: str = "holdfast",
-        prepare_threshold: int | None = None,
+        prepare_threshold: int | None = 5,
         connections: int = CONNECTIONS,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
@@ -51,7 +51,7 @@ class PostgresBackend:
         self._level = durability or Durability.DURABLE
         self._demanded = self._level in {Durability.DURABLE, Durability.REPLICATED}
         stock = connections_of(source, connections, prepare_threshold)
-        self._statements = Statements(stock, patience, prepares=prepare_threshold is not None)
+        self._statements = Statements(stock, patience, prepares=isinstance(stock, OwnConnections))
         self._sql = statements_in(schema)
         self._id = b""
         self.after_fork()

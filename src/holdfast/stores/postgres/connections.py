@@ -62,12 +62,22 @@ def is_sound(connection: Connection) -> bool:
     return not poll.poll(0)
 
 
+def is_direct(connection: Connection) -> bool:
+    """True if the session is with PostgreSQL itself: a pooler gives its clients process numbers of its own.
+
+    Only there may statements be prepared: behind a pooler the next one may meet another session.
+    """
+    found = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return found is not None and found[0] == connection.info.backend_pid
+
+
 class OwnConnections:
     """At most `limit` connections, opened when they are needed and kept."""
 
-    def __init__(self, conninfo: str, options: dict[str, Any], limit: int) -> None:
+    def __init__(self, conninfo: str, options: dict[str, Any], limit: int, prepare_threshold: int | None) -> None:
         self.conninfo = conninfo
         self._options = options
+        self._prepare_threshold = prepare_threshold
         self._limit = limit
         self._is_closed = False
         self._inherited: list[Connection] = []
@@ -91,10 +101,16 @@ class OwnConnections:
                 if is_sound(connection):
                     return connection
                 connection.close()
-            return psycopg.connect(self.conninfo, autocommit=True, **self._options)
+            return self._connected()
         except BaseException:
             self._free.release()
             raise
+
+    def _connected(self) -> Connection:
+        connection = psycopg.connect(self.conninfo, autocommit=True, prepare_threshold=None, **self._options)
+        if self._prepare_threshold is not None and is_direct(connection):
+            connection.prepare_threshold = self._prepare_threshold
+        return connection
 
     def give(self, connection: Connection) -> None:
         """See `Connections.give`."""
@@ -152,13 +168,12 @@ def connections_of(source: Source, limit: int, prepare_threshold: int | None) ->
     if isinstance(source, ConnectionPool):
         return PooledConnections(source)
     conninfo, options = _settings_of(source)
-    options = {**options, "prepare_threshold": prepare_threshold}
     try:
         given = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as error:
         raise ConfigurationError(f"PostgreSQL cannot be found with this URL: {error}") from error
     missing = {name: value for name, value in DEFAULTS.items() if name not in given and name not in options}
-    return OwnConnections(make_conninfo(conninfo, **missing), options, limit)
+    return OwnConnections(make_conninfo(conninfo, **missing), options, limit, prepare_threshold)
 
 
 def _settings_of(source: object) -> tuple[str, dict[str, Any]]:

@@ -61,14 +61,14 @@ def _migrated(connection: Connection, schema: str, sql: dict[str, str]) -> bytes
     name, lock = quoted(schema), int.from_bytes(sha256(f"holdfast {schema}".encode()).digest()[:8], "big", signed=True)
     with connection.transaction():
         _execute(connection, sql["lock"], (lock,))
-        connection.execute(sql["create_store"].encode())
+        connection.execute(sql["create_store"].encode(), prepare=False)
         found = _execute(connection, sql["read_version"])
         if not found:
             _execute(connection, sql["insert_version"], (token_bytes(16),))
             found = _execute(connection, sql["read_version"])
         version, store = found[0]
         for script in migrations("postgres")[version:]:
-            connection.execute(script.replace("{schema}", name).encode())
+            connection.execute(script.replace("{schema}", name).encode(), prepare=False)
         _execute(connection, sql["update_version"], (max(version, len(migrations("postgres"))),))
     return bytes(store)
 

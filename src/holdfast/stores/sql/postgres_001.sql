@@ -31,6 +31,9 @@ CREATE TABLE {schema}.posts (key bytea NOT NULL, name bytea NOT NULL, value byte
 -- What is stored is compressed or encrypted already: to try again would cost time and win nothing.
 ALTER TABLE {schema}.rows ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE {schema}.blobs ALTER COLUMN data SET STORAGE EXTERNAL;
+-- What fits on a page stays there.
+ALTER TABLE {schema}.rows SET (toast_tuple_target = 8160);
+ALTER TABLE {schema}.blobs SET (toast_tuple_target = 8160);
 
 -- Replace each head that is the expected one, in the order given, which is the same for all who write: so nobody waits
 -- in a circle. Returns the keys, with NULL where the head was refused. Where a session would not wait for the disk, this
