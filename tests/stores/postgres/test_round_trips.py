@@ -31,7 +31,7 @@ def test_an_append_is_one_round_trip(proxy: Proxy) -> None:
             before = proxy.turns
             store.append("t", "steps", {"n": number, "text": "x" * 400})
             turns.append(proxy.turns - before)
-        assert turns == [1] * 4 + [2] + [1] * 15, "the statement is prepared once on each connection"
+        assert sorted(turns) == [1] * 19 + [2], "the statement is prepared once on each connection"
         before = proxy.turns
         store.save("t", {"steps": [], "other": "y" * 9000})
         assert proxy.turns - before == 1, "with a blob too"
