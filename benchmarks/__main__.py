@@ -27,6 +27,7 @@ from benchmarks.gates import gates
 from benchmarks.postgres import workloads as postgres
 from benchmarks.redis import workloads as redis
 from benchmarks.report import Results, markdown
+from benchmarks.s3 import workloads as s3
 from benchmarks.scale import FULL, QUICK, Scale
 
 HERE = Path(__file__).parent
@@ -41,7 +42,8 @@ WORKLOADS = {
 FIGURES = "figures"
 POSTGRES = "postgres"
 REDIS = "redis"
-SERVERS = {REDIS: redis, POSTGRES: postgres}
+S3 = "s3"
+SERVERS = {REDIS: redis, POSTGRES: postgres, S3: s3}
 """Each with a server of its own, and its own tables."""
 
 _DISK_NEEDED = 15 * 10**9

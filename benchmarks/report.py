@@ -28,6 +28,10 @@ _REFERENCE = {
     "W2 PostgreSQL": "Holdfast append, PostgreSQL durable",
     "W3 PostgreSQL": "Holdfast save, PostgreSQL durable",
     "W5 PostgreSQL": "raw INSERT + commit, pool",
+    "W1 S3": "raw PUT",
+    "W2 S3": "raw PUT",
+    "W3 S3": "raw PUT",
+    "W5 S3": "raw PUT, 32 threads",
 }
 _WITH_RATIO = ("p50 us", "s", "MB", "saves/s", "p50 ms", "replay ms")
 

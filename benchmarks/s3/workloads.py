@@ -32,7 +32,7 @@ RESTORE = "restore of the latest of 1,000 steps"
 STEPS = 1000
 
 
-def measure(scale: Scale, scratch: Path, *, peers: bool) -> dict[str, Table]:
+def measure(scale: Scale, scratch: Path, *, peers: bool) -> dict[str, Table]:  # noqa: ARG001  no peer speaks S3
     """Every table, on one server."""
     with Server(scratch / "server").running() as server:
         return {
@@ -96,7 +96,7 @@ def _requests(server: Server, scratch: Path) -> Table:
     return Table(REQUESTS, "what one call costs, keyframes included", [COUNT], rows)
 
 
-def gates(tables: dict[str, Table], scale: Scale) -> list[Figure]:
+def gates(tables: dict[str, Table], scale: Scale) -> list[Figure]:  # noqa: ARG001  the same at every size
     """What has to be reached, of what was run."""
     if REQUESTS not in tables:
         return []
