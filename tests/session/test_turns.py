@@ -355,3 +355,39 @@ async def test_pruning_takes_checkpoints_and_leaves_the_results_of_keys(world: W
     async with orchestrator(world).session("t") as session:
         assert (await session.run_turn(model.asked("x"), idempotency_key="a")).value == "answer 1 to a"
         assert len(session.turns) == 5
+
+
+async def test_a_turn_is_told_as_a_step_without_what_it_said(world: World) -> None:
+    heard: list[Any] = []
+    stop = world.store.on_event(heard.append)
+    async with orchestrator(world).session("t") as session:
+        for _ in range(2):
+            await session.run_turn(lambda: "secret", idempotency_key="k")
+        with pytest.raises(ZeroDivisionError):
+            await session.run_turn(lambda: 1 / 0)
+        with pytest.raises(KeyboardInterrupt):
+            await session.run_turn(interrupted)
+    stop()
+    told = [(event.kind, event.details["name"]) for event in heard if event.kind.startswith("step_")]
+    assert told == [
+        ("step_started", "k"),
+        ("step_done", "k"),
+        ("step_replayed", "k"),
+        ("step_started", "turn"),
+        ("step_failed", "turn"),
+        ("step_started", "turn"),
+        ("step_stopped", "turn"),
+    ]
+    assert "secret" not in str(heard)
+
+
+async def interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+async def test_a_session_says_what_it_is(world: World) -> None:
+    opened = orchestrator(world)
+    assert repr(opened) == "Orchestrator(role='writer', phase='draft')"
+    async with opened.session("t") as session:
+        assert repr(session) == "Session('t', role='writer', phase='draft', turns=0)"
+        assert not session.resumed

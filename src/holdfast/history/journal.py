@@ -439,7 +439,8 @@ class Journal:
     @property
     def is_used(self) -> bool:
         """True if there is any entry that matters to whoever goes on."""
-        return bool(self.memos or self.marks or self.requests or self.timers or self.started or self._shown or self.notes)
+        lasting = (self.memos, self.marks, self.requests, self.timers, self.started, self._shown, self.notes)
+        return any(map(bool, lasting))
 
     @property
     def done_count(self) -> int:

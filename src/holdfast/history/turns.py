@@ -51,9 +51,6 @@ class Turns:
         """True if a turn was taken under this key, whatever came of it."""
         return key in self._taken
 
-    def __len__(self) -> int:
-        return len(self._every)
-
     @property
     def usage(self) -> UsageSnapshot:
         """What all of them used."""
