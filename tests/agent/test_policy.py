@@ -62,7 +62,7 @@ def test_a_strategy_is_an_action_called_or_not_or_a_function_plain_or_async() ->
     assert decided(RETRY) == decided(RETRY()) == RETRY
     assert decided(slowly, failing(ValueError("why"))).hint == "why"
     assert decided(lambda _context: ROLLBACK).kind == "rollback"
-    with pytest.raises(holdfast.ConfigurationError, match="returned 5"):
+    with pytest.raises(holdfast.ConfigurationError, match="returned=5"):
         decided(lambda _context: 5)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.records.arguments import amount, whole_number
 from holdfast.records.checkpoint import Step
 
 
@@ -29,6 +30,11 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     cost_usd: float = 0.0
 
+    def __post_init__(self) -> None:
+        whole_number(self.input_tokens, "input_tokens")
+        whole_number(self.output_tokens, "output_tokens")
+        amount(self.cost_usd, "cost_usd")
+
     @property
     def tokens(self) -> int:
         """Tokens in both directions."""
@@ -38,7 +44,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
-            cost_usd=self.cost_usd + other.cost_usd,
+            cost_usd=round(self.cost_usd + other.cost_usd, 12),
         )
 
 

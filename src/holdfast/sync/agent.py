@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.ports import run_blocking
 from holdfast.records.checkpoint import Step
+from holdfast.records.errors import ConfigurationError
 from holdfast.records.failure import AgentSummary, FailureContext
 from holdfast.records.outcome import Outcome
 from holdfast.runtimes.agent.actions import RecoveryAction
@@ -39,6 +40,8 @@ class Agent:
         lease: timedelta | float = 30,
         wait: timedelta | float | None = None,
     ) -> None:
+        if store is not None and not isinstance(store, Store):
+            raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
         self._core = AgentCore(
             function,
             lambda: (store or default_store())._store,  # noqa: SLF001  one room

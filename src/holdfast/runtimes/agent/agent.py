@@ -7,13 +7,14 @@ from typing import Any
 
 from holdfast.codec import encode
 from holdfast.history.journal import Started
-from holdfast.records.arguments import function_or_none, whole_number
+from holdfast.records.arguments import amount, function_or_none, mapping_or_none, whole_number
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError, HoldfastError, KeyReused, RunCancelled, Suspended
 from holdfast.records.failure import AgentSummary, FailureContext
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
 from holdfast.records.words import Status
+from holdfast.runs.api import default_store
 from holdfast.runs.block import RunBlock
 from holdfast.runs.block import Terms as RunTerms
 from holdfast.runs.options import seconds
@@ -24,7 +25,7 @@ from holdfast.runtimes.agent.actions import RecoveryAction
 from holdfast.runtimes.agent.attempts import Attempts, Terms
 from holdfast.runtimes.agent.classifier import RulesClassifier
 from holdfast.runtimes.agent.memory import AGENT, ITEM, contents, read_summary
-from holdfast.runtimes.agent.policy import AnyStrategy
+from holdfast.runtimes.agent.policy import AnyStrategy, check_strategy
 from holdfast.runtimes.agent.streaming import Items, items_of
 from holdfast.stores.writer import Intent
 
@@ -56,20 +57,24 @@ class AgentCore:
             raise ConfigurationError(f"an agent is a function, not {type(function).__name__}")
         if max_recovery_seconds is not None:
             seconds(max_recovery_seconds, "max_recovery_seconds")
+        if type(auto_checkpoint) is not bool:
+            raise ConfigurationError(f"auto_checkpoint={auto_checkpoint!r}: a bool")
         self._store = store
         self._run_terms = RunTerms(lease, wait)
         self._run_terms.check()
         self.name = f"{importable_module(function)}:{getattr(function, '__qualname__', repr(function))}"
+        policy = RecoveryAction.ESCALATE if policy is None else policy
+        check_strategy(policy, "policy")
         self._terms = Terms(
             function=function,
-            policy=RecoveryAction.ESCALATE if policy is None else policy,
+            policy=policy,
             classifier=function_or_none(classifier, "classifier") or RulesClassifier(),
-            compensators=dict(compensators or {}),
+            compensators=_functions(compensators),
             auto_checkpoint=auto_checkpoint,
             max_recovery_attempts=whole_number(max_recovery_attempts, "max_recovery_attempts"),
             max_recovery_seconds=max_recovery_seconds,
-            max_cost_usd=max_cost_usd,
-            max_tokens=max_tokens,
+            max_cost_usd=None if max_cost_usd is None else amount(max_cost_usd, "max_cost_usd"),
+            max_tokens=None if max_tokens is None else whole_number(max_tokens, "max_tokens"),
             on_step=function_or_none(on_step, "on_step"),
             on_failure=function_or_none(on_failure, "on_failure"),
             on_recovery=function_or_none(on_recovery, "on_recovery"),
@@ -170,6 +175,14 @@ class AgentCore:
         return None
 
 
+def _functions(compensators: object) -> dict[str, Callable[..., Any]]:
+    given = dict(mapping_or_none(compensators, "compensators") or {})
+    for name, function in given.items():
+        if type(name) is not str or not callable(function):
+            raise ConfigurationError(f"compensators={compensators!r}: functions by their names")
+    return given
+
+
 class Agent(AgentCore):
     """A function that is tried again when it fails, as its policy says, and goes on in whatever process runs it next.
 
@@ -197,8 +210,8 @@ class Agent(AgentCore):
         lease: timedelta | float = 30,
         wait: timedelta | float | None = None,
     ) -> None:
-        from holdfast.runs.api import default_store
-
+        if store is not None and not isinstance(store, Store):
+            raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
         super().__init__(
             function,
             default_store if store is None else lambda: store,

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.history.journal import Attempted
-from holdfast.records.errors import Aborted, Escalated, RunCancelled
+from holdfast.records.errors import Aborted, ConfigurationError, Escalated, RunCancelled
 from holdfast.records.failure import FailureContext, FailureType, RecoveryContext
 from holdfast.records.words import Status
 from holdfast.runs.failures import failed_steps, text_of
@@ -177,8 +177,10 @@ class Attempts:
             usage=self._limit.used,
             seconds=(now - failures[0].at) / 1e6 if failures else 0.0,
         )
-        kind = FailureType(await self._run.ports.invoke(self._terms.classifier, (context,), {}, None))
-        return msgspec.structs.replace(context, type=kind)
+        kind = await self._run.ports.invoke(self._terms.classifier, (context,), {}, None)
+        if kind not in set(FailureType):
+            raise ConfigurationError(f"the classifier returned {kind!r}, which is no FailureType")
+        return msgspec.structs.replace(context, type=FailureType(kind))
 
     async def _decided(self, context: FailureContext) -> Failure:
         run, earlier = self._run, self._memory().failures

@@ -23,8 +23,7 @@ class FailurePolicy:
         if unknown := set(by_type) - known:
             raise ConfigurationError(f"{min(unknown)!r} is no type of failure; one of {', '.join(sorted(known))}")
         for name, strategy in {**by_type, "default": default}.items():
-            if not callable(strategy) and not isinstance(strategy, FailurePolicy | Sequence | Chain):
-                raise ConfigurationError(f"{name}={strategy!r}: a RecoveryAction, or a function that returns one")
+            check_strategy(strategy, name)
         self.by_type = by_type
         self.default = default
 
@@ -83,9 +82,17 @@ class Chain:
 AnyStrategy: TypeAlias = "Strategy | FailurePolicy | Sequence | Chain"
 
 
+def check_strategy(strategy: object, name: str) -> None:
+    """`ConfigurationError` for what is no strategy."""
+    if not callable(strategy) and not isinstance(strategy, FailurePolicy | Sequence | Chain):
+        raise ConfigurationError(f"{name}={strategy!r}: a RecoveryAction, or a function that returns one")
+
+
 def _some(several: "tuple[AnyStrategy, ...]", name: str) -> "tuple[AnyStrategy, ...]":
     if not several:
         raise ConfigurationError(f"a {name} needs at least one strategy")
+    for each in several:
+        check_strategy(each, name)
     return several
 
 
@@ -104,8 +111,7 @@ async def decide(strategy: AnyStrategy, context: FailureContext, call: Call) -> 
                 break
         return action
     chosen = await call(strategy, context)
-    if not isinstance(chosen, RecoveryAction | FailurePolicy | Sequence | Chain) and not callable(chosen):
-        raise ConfigurationError(f"a strategy returned {chosen!r}, and not a RecoveryAction")
+    check_strategy(chosen, "what a strategy returned")
     return await decide(chosen, context, call)
 
 
