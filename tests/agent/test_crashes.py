@@ -13,6 +13,8 @@ import pytest
 
 import holdfast
 from holdfast import RecoveryAction, Step, sync
+from holdfast.runs import steps
+from holdfast.runtimes.agent import attempts, rollback
 from holdfast.testing import crash_everywhere
 from rounds import TIMES
 
@@ -105,6 +107,27 @@ def test_an_agent_ends_the_same_wherever_it_is_killed(trip: Callable[..., Any]) 
     report = crash_everywhere(trip, before=outside.clear, after=outside.check, pairs=30 * TIMES)
     assert report.result == [40, "window"]
     assert len(report.points) > 20
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "broken"),
+    [
+        (rollback, "_undone", lambda _journal, _kept: []),
+        (steps, "idempotency_key_of", lambda run, key: f"{run.thread_id}{key}"),
+        (attempts.Attempts, "begin", lambda _self: _nothing()),
+    ],
+    ids=["no compensation", "one key for ever", "a decision is not carried out by the next process"],
+)
+def test_an_engine_that_is_wrong_on_purpose_is_found(
+    monkeypatch: pytest.MonkeyPatch, where: Any, name: str, broken: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(where, name, broken)
+    with pytest.raises(AssertionError):
+        crash_everywhere(blocking_trip, before=outside.clear, after=outside.check, pairs=0)
+
+
+async def _nothing() -> None:
+    """What a broken engine does."""
 
 
 # Real processes

@@ -386,3 +386,52 @@ async def test_the_decorator_makes_an_agent(world: World) -> None:
         plain_agent = sync.agent(policy=FailurePolicy(), store=world.store._inner)(lambda task: task)  # type: ignore[attr-defined]
         assert plain_agent.run("t") == "t"
         assert plain_agent.name.endswith("<lambda>")
+
+
+async def test_a_recovery_goes_on_with_agents_that_were_abandoned(world: World) -> None:
+    calls: list[str] = []
+
+    async def worker(task: str, *, record_step: Any, language: str = "en", recovery: Any = None) -> str:
+        calls.append(task)
+        await stored(record_step(Step(action="looked")))
+        if recovery is None:
+            world.die_at_next_write()
+        return f"{task} {language} {len(recovery.steps) if recovery else 0}"
+
+    with pytest.raises(Crash):
+        await agent(world, worker, store=doomed_store(world)).run("kelp", thread_id="t")
+    world.clock.advance(60)
+    async with world.store.run("another"):
+        pass
+    made = agent(world, worker)
+
+    async def go_on(run: Any) -> None:
+        assert await made.resume(getattr(run, "_inner", run), language="de") == "kelp de 1"
+
+    report = await world.store.recover(go_on, labels={"agent": made.name.rpartition(":")[2]})
+    assert (report.completed, report.skipped) == (("t",), ())
+    assert await made.run("kelp", thread_id="t") == "kelp de 1"
+    assert calls == ["kelp", "kelp"]
+
+
+async def test_listeners_hear_of_failed_attempts_and_rollbacks(world: World) -> None:
+    heard: list[Any] = []
+
+    def listen(event: holdfast.Event) -> None:
+        if event.kind in {"attempt_failed", "rolled_back"}:
+            heard.append((event.kind, event.details))
+
+    async def worker(_task: str, *, record_step: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            record_step(Step(action="send", error="refused"), compensator=len)
+            raise ConnectionError("secret")
+        return "done"
+
+    world.store.on_event(listen)
+    with pytest.raises(holdfast.Escalated):  # len is called without an argument
+        await agent(world, worker, policy=RecoveryAction.ROLLBACK).run("t", thread_id="t")
+    failed = {"attempt": 1, "failure": "external_fault", "action": "rollback", "error": "ConnectionError"}
+    assert heard == [("attempt_failed", failed)]
+    made = agent(world, worker, policy=RecoveryAction.ROLLBACK, compensators={"len": list})
+    assert await made.run("t", thread_id="t") == "done"
+    assert heard[1] == ("rolled_back", {"attempt": 1, "target": 0, "compensated": 1})

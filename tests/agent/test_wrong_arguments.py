@@ -86,7 +86,7 @@ def test_a_classifier_that_names_no_type_is_refused() -> None:
 
 
 def test_both_agents_have_the_same_methods_and_signatures() -> None:
-    for name in ("__init__", "run", "start", "stream", "summary"):
+    for name in ("__init__", "run", "start", "stream", "resume", "summary"):
         awaitable, blocking = (inspect.signature(getattr(each, name)) for each in (holdfast.Agent, sync.Agent))
         assert [(p.name, p.kind, p.default) for p in awaitable.parameters.values()] == [
             (p.name, p.kind, p.default) for p in blocking.parameters.values()

@@ -14,7 +14,7 @@ from holdfast.runtimes.agent.agent import AgentCore
 from holdfast.runtimes.agent.memory import read_summary as awaitable_summary
 from holdfast.runtimes.agent.policy import AnyStrategy
 from holdfast.sync.functions import default_store
-from holdfast.sync.run import Receipt
+from holdfast.sync.run import Receipt, Run
 from holdfast.sync.store import Store
 
 
@@ -73,6 +73,10 @@ class Agent:
     def start(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Outcome:
         """See `holdfast.Agent.start`."""
         return run_blocking(self._core.outcome(task, self._core.thread_id(thread_id), kwargs))
+
+    def resume(self, run: Run, **kwargs: Any) -> Any:
+        """See `holdfast.Agent.resume`."""
+        return run_blocking(self._core.go_on(run._run, kwargs))  # noqa: SLF001  one room
 
     def summary(self, thread_id: str) -> AgentSummary:
         """See `holdfast.Agent.summary`."""

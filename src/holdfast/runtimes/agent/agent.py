@@ -5,7 +5,7 @@ from datetime import timedelta
 from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import Any
 
-from holdfast.codec import encode
+from holdfast.codec import decode, encode
 from holdfast.history.journal import Started
 from holdfast.records.arguments import amount, function_or_none, mapping_or_none, whole_number
 from holdfast.records.checkpoint import Step
@@ -95,18 +95,31 @@ class AgentCore:
         if self.is_stream:
             return [item async for item in self.items(task, thread_id, named)]
         async with self._block(thread_id) as run:
-            if await self._started(run, task):
-                return run.result
-            attempts = Attempts(self._terms, run, task, named)
-            await attempts.begin()
-            while True:
-                try:
-                    result = await attempts.call()
-                    break
-                except Exception as error:  # noqa: BLE001  a policy decides about it
-                    await attempts.recover(error)
-            await run.complete(result)
-            return result
+            return await self.work(run, task, named)
+
+    async def work(self, run: Run, task: Any, named: Mapping[str, Any]) -> Any:
+        """The function's result within a run: stored, or made by as many attempts as it takes."""
+        if await self._started(run, task):
+            return run.result
+        attempts = Attempts(self._terms, run, task, named)
+        await attempts.begin()
+        while True:
+            try:
+                result = await attempts.call()
+                break
+            except Exception as error:  # noqa: BLE001  a policy decides about it
+                await attempts.recover(error)
+        await run.complete(result)
+        return result
+
+    async def go_on(self, run: Run, named: Mapping[str, Any]) -> Any:
+        """Go on with a thread that was claimed by a recovery; its task is recorded."""
+        started = run.ledger.journal.started
+        if started is None or self.is_stream:
+            raise ConfigurationError(
+                f"thread {run.thread_id!r} is none that {self.name} can go on with; run or stream it"
+            )
+        return await self.work(run, decode(started.arguments)[0], named)
 
     async def items(self, task: Any, thread_id: str, named: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """What the function yields on a thread: what was delivered before, then the rest, each item stored first."""
@@ -240,6 +253,10 @@ class Agent(AgentCore):
     async def start(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Outcome:
         """As `run`, but says how the thread stands instead of raising `Suspended`."""
         return await self.outcome(task, self.thread_id(thread_id), kwargs)
+
+    async def resume(self, run: Run, **kwargs: Any) -> Any:
+        """Go on with a claimed thread: `await store.recover(agent.resume, labels={"agent": "my_agent"})`."""
+        return await self.go_on(run, kwargs)
 
     async def summary(self, thread_id: str) -> AgentSummary:
         """How often a thread's attempts failed, what was done about it, and what they used; `NotFound` without one."""

@@ -156,9 +156,9 @@ class Attempts:
         kind, failed = type(error).__name__, failed_steps(error)
         attempted = Attempted(ATTEMPT, b"", failure.attempt, kind, failure.message, failure.due, failure.at, failed)
         said = {"attempt": failure.attempt, "failure": failure.type, "action": failure.decision.kind}
-        await ledger.commit(
-            ports, Intent(journal=True, cause="error", metadata=packed_metadata(said)), attempted, entry
-        )
+        intent = Intent(journal=True, cause="error", metadata=packed_metadata(said))
+        await ledger.commit(ports, intent, attempted, entry)
+        await ledger.emit("attempt_failed", **said, error=kind)
         await self._carry_out(failure, context)
 
     async def _classified(self, error: Exception) -> FailureContext:

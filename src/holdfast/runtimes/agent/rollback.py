@@ -121,6 +121,8 @@ async def roll_back(
     metadata = packed_metadata({TARGET: failure.target, "attempt": failure.attempt})
     entry = RolledBack(then.length, then.step_count, failure.target, run.ports.now())
     await run.ledger.commit(run.ports, Intent(draft=draft, leaves=leaves, cause="error", metadata=metadata), entry)
+    details = {"attempt": failure.attempt, "target": failure.target, "compensated": len(undone)}
+    await run.ledger.emit("rolled_back", **details)
 
 
 def _undone(journal: Journal, kept: int) -> list[Compensator]:
