@@ -16,7 +16,7 @@ from servers.tls import certificates
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RedisCluster]:
     """A cluster of which these tests move slots."""
-    made = RedisCluster(appendfsync="everysec")
+    made = RedisCluster(appendfsync="always")
     yield made
     for node in made.nodes:
         node.remove()

@@ -8,6 +8,7 @@ from typing import Any, TypedDict, Unpack
 from redis.exceptions import ResponseError
 
 from holdfast.history.tuning import Tuning
+from holdfast.ports import reset_after_fork
 from holdfast.records.arguments import duration_us, whole_number
 from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, OutcomeUnknown, StoreUnavailable
 from holdfast.records.reports import Guarantee
@@ -68,14 +69,19 @@ class RedisBackend:
         self._life = _life(named.get("life"))
         connections = whole_number(named.get("connections", 32), "connections", 1)
         patience = duration_us(named.get("patience", 10.0), "patience") / 1e6
-        self.wire = Wire(settings, servers_of(settings, self.keys), self._replicas, connections, patience)
+        self.wire = Wire(servers_of(settings, self.keys), self._replicas, connections, patience)
         self.identity = (settings.identity, self._durability, repr(sorted(named.items())))
         self._swaps = Swaps(self.keys, self._life)
         self._pages = Pages(self.wire.read, self.keys)
         self._rows, self._index = script("rows"), script("index")
-        self._opening = Lock()
         self._is_open = False
         self._is_doubtful = False
+        self.after_fork()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """A forked child has no use for a lock that a thread of its parent may hold."""
+        self._opening = Lock()
 
     def open(self) -> None:
         """See `Backend.open`: one round trip to each server, and one for the format."""

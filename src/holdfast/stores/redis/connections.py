@@ -107,16 +107,13 @@ class Connections:
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = self._make()
-        try:
-            if _is_stale(connection):
-                connection.disconnect()
-            connection.connect()
-        except (ConnectionError, TimeoutError, OSError) as error:
-            connection.disconnect()
-            self.close()
-            raise NotSent(str(error)) from error
-        return connection
+            return self._make()
+        if not _is_stale(connection):
+            return connection
+        # The others will not do any better: a server that comes back has forgotten them all.
+        connection.disconnect()
+        self.close()
+        return self._make()
 
     def discard(self, connection: Connection) -> None:
         """Give up a connection whose replies nobody waits for."""
@@ -124,11 +121,21 @@ class Connections:
         self._free.release()
 
 
+def connected(connection: Connection) -> Connection:
+    """The connection, connected, or `NotSent`."""
+    try:
+        connection.connect()
+    except (ConnectionError, TimeoutError, OSError) as error:
+        connection.disconnect()
+        raise NotSent(str(error)) from error
+    return connection
+
+
 def _is_stale(connection: Connection) -> bool:
     """True if there is something to read on an idle connection: its end, or the rest of what nobody waited for."""
     sock = connection._sock  # noqa: SLF001  redis-py's own test of it costs as much as a whole command
     if sock is None:
-        return False
+        return True
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from holdfast.records.errors import ConfigurationError, StoreUnavailable
 from holdfast.records.words import Durability
+from holdfast.stores.redis.errors import REFUSALS
 
 OLDEST = 6
 SETTINGS = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy")
@@ -37,6 +38,8 @@ def check_server(said: Said, wanted: Durability, replicas: int, assumed: Durabil
     version = info.get("valkey_version") or info.get("redis_version", "0")
     if int(version.partition(".")[0]) < OLDEST:
         raise ConfigurationError(f"Redis {version} is too old; Redis 6 or Valkey is needed")
+    if info.get("role", "master") != "master":
+        raise StoreUnavailable(REFUSALS["READONLY"])
     if info.get("aof_last_write_status", "ok") != "ok":
         raise StoreUnavailable("Redis cannot write its append-only file; see its log, and its disk")
     policy = (said.settings or {}).get("maxmemory-policy", "noeviction")

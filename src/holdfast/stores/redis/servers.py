@@ -6,7 +6,8 @@ from typing import Any, Protocol
 from redis.crc import key_slot
 from redis.exceptions import RedisError
 
-from holdfast.stores.redis.connections import Connections, Lost, NotSent
+from holdfast.ports import reset_after_fork
+from holdfast.stores.redis.connections import Connection, Connections, Lost, NotSent, connected
 from holdfast.stores.redis.keys import SHARDS, Keys
 from holdfast.stores.redis.settings import Address, Settings
 
@@ -22,6 +23,10 @@ class Servers(Protocol):
         """The server of a shard; None for the only one there is."""
         ...
 
+    def connect(self, address: Address | None) -> Connection:
+        """A new connection to a server, connected."""
+        ...
+
     def refresh(self) -> None:
         """Ask again: it was said that things have changed. `NotSent` if nobody answers."""
         ...
@@ -33,16 +38,23 @@ class OneServer:
     kind = "redis"
     is_cluster = False
 
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
     def of_shard(self, shard: int) -> Address | None:
         """See `Servers.of_shard`."""
         return None
+
+    def connect(self, address: Address | None) -> Connection:
+        """See `Servers.connect`."""
+        return connected(self._settings.make(address))
 
     def refresh(self) -> None:
         """Nothing can have changed."""
 
 
 class Sentinels:
-    """The primary of a service. Sentinel is asked at first, and whenever that server fails or is a replica."""
+    """The primary of a service. Sentinel is asked whenever a connection is made: it closes them when it moves."""
 
     kind = "redis (Sentinel)"
     is_cluster = False
@@ -50,27 +62,37 @@ class Sentinels:
     def __init__(self, settings: Settings) -> None:
         from redis.sentinel import Sentinel
 
-        self._service = settings.service
+        self._settings = settings
         timeouts = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
         self._sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
             settings.nodes, sentinel_kwargs={**timeouts, **settings.sentinel_options}
         )
-        self._primary: Address | None = None
 
     def of_shard(self, shard: int) -> Address | None:
-        """See `Servers.of_shard`."""
-        if self._primary is None:
-            self.refresh()
-        return self._primary
+        """See `Servers.of_shard`: whichever is the primary when it is connected to."""
+        return None
+
+    def connect(self, address: Address | None) -> Connection:
+        """See `Servers.connect`. It is asked what it is: sentinels may not know yet of a failover."""
+        service = self._settings.service
+        try:
+            host, port = self._sentinel.discover_master(service)
+        except RedisError as error:
+            raise NotSent(f"no sentinel names a primary of {service!r}: {error}") from error
+        connection = connected(self._settings.make((str(host), int(port))))
+        try:
+            connection.send_command("ROLE")
+            role = connection.read_response(disable_decoding=True)[0]
+        except RedisError as error:
+            connection.disconnect()
+            raise NotSent(str(error)) from error
+        if role != b"master":
+            connection.disconnect()
+            raise NotSent(f"{host}:{port} is not the primary of {service!r} any more")
+        return connection
 
     def refresh(self) -> None:
-        """See `Servers.refresh`."""
-        self._primary = None
-        try:
-            host, port = self._sentinel.discover_master(self._service)
-        except RedisError as error:
-            raise NotSent(f"no sentinel names a primary of {self._service!r}: {error}") from error
-        self._primary = (str(host), int(port))
+        """Nothing is kept that could be out of date but connections."""
 
 
 class Cluster:
@@ -84,6 +106,11 @@ class Cluster:
         self._slots = [key_slot(keys.base(shard)) for shard in range(SHARDS)]
         self._nodes: list[Address] = list(settings.nodes)
         self._shards: list[Address] = []
+        self.after_fork()
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """A forked child has no use for a lock that a thread of its parent may hold."""
         self._lock = Lock()
 
     def of_shard(self, shard: int) -> Address | None:
@@ -91,6 +118,10 @@ class Cluster:
         if not self._shards:
             self.refresh()
         return self._shards[shard]
+
+    def connect(self, address: Address | None) -> Connection:
+        """See `Servers.connect`."""
+        return connected(self._settings.make(address))
 
     def refresh(self) -> None:
         """See `Servers.refresh`: any node that answers will do."""
@@ -106,7 +137,7 @@ class Cluster:
         raise NotSent(f"no node of the cluster tells where its slots are ({'; '.join(failures)})")
 
     def _learn(self, node: Address) -> None:
-        connections = Connections(lambda: self._settings.make(node), 1)
+        connections = Connections(lambda: self.connect(node), 1)
         try:
             (slots,) = connections.receive(connections.send([(b"CLUSTER", b"SLOTS")]), 1)
         finally:
@@ -131,4 +162,4 @@ def servers_of(settings: Settings, keys: Keys) -> Servers:
     """The servers that settings lead to."""
     if settings.service:
         return Sentinels(settings)
-    return Cluster(settings, keys) if settings.nodes else OneServer()
+    return Cluster(settings, keys) if settings.nodes else OneServer(settings)

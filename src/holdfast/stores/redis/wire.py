@@ -10,7 +10,7 @@ from redis.exceptions import AskError, MovedError
 from holdfast.stores.redis.connections import Command, Connection, Connections, Lost, NotSent
 from holdfast.stores.redis.errors import closed, is_passing, is_redirect, needs_source, translated
 from holdfast.stores.redis.servers import Servers
-from holdfast.stores.redis.settings import Address, Settings
+from holdfast.stores.redis.settings import Address
 
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
@@ -31,11 +31,10 @@ class Request(NamedTuple):
 class Wire:
     """All that is said to the servers of one store."""
 
-    def __init__(self, settings: Settings, servers: Servers, replicas: int, connections: int, patience: float) -> None:
+    def __init__(self, servers: Servers, replicas: int, connections: int, patience: float) -> None:
         self.servers = servers
         self._connections = connections
         self._patience = patience
-        self._settings = settings
         self._replicas = replicas
         self._pools: dict[Address | None, Connections] = {}
         self._is_closed = False
@@ -87,6 +86,8 @@ class Wire:
         if not all(is_redirect(reply) or needs_source(reply) for reply in refusals):
             sleep(pause)
         if not all(_is_ask(reply) for reply in refusals):
+            for pool in [*self._pools.values()]:
+                pool.close()
             try:
                 self.servers.refresh()
             except NotSent:
@@ -156,7 +157,9 @@ class Wire:
     def _pool(self, address: Address | None) -> Connections:
         pool = self._pools.get(address)
         if pool is None:
-            pool = self._pools.setdefault(address, Connections(lambda: self._settings.make(address), self._connections))
+            pool = self._pools.setdefault(
+                address, Connections(lambda: self.servers.connect(address), self._connections)
+            )
         return pool
 
 
