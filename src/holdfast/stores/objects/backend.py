@@ -29,11 +29,11 @@ __all__ = ["ObjectBackend", "Objects"]
 
 TUNING = Tuning(
     inline_max=65536,
-    keyframe_rows=32,
+    keyframe_rows=48,
     keyframe_rows_max=256,
     keyframe_bytes=1 << 20,
     pack_max=4 << 20,
-    small_piece=16384,
+    small_piece=32768,
 )
 """Every row and blob costs a request of its own, whatever its size: so few of them, and larger ones."""
 
