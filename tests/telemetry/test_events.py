@@ -86,12 +86,20 @@ def questions(store: sync.Store) -> None:
         run.step("late", pay, "card")
 
 
+def attempts(store: sync.Store) -> None:
+    def once_more(task: str, *, recovery: sync.RecoveryContext | None = None) -> str:
+        return task if recovery is not None else boom()
+
+    sync.Agent(once_more, policy=sync.RecoveryAction.ROLLBACK, store=store).run(SECRET, thread_id="a")
+
+
 def test_every_kind_of_event_is_told_with_its_details(
     memory_store: sync.Store, heard: list[Event], tmp_path: Path
 ) -> None:
     everything(memory_store)
     in_doubt(memory_store)
     questions(memory_store)
+    attempts(memory_store)
     memory_store.export("t", tmp_path / "bundle")
     memory_store.import_(tmp_path / "bundle", to="copy")
     assert set(get_args(EventKind)) - {event.kind for event in heard} == {"taken_over"}  # takes a dead process
