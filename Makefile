@@ -16,7 +16,7 @@ help:  ## what there is
 
 $(STAMP): pyproject.toml requirements/dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt -e '.[crypto,redis,postgres,s3]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt -e '.[crypto,redis,postgres,s3,yaml]'
 	@touch $@
 
 $(BENCH_STAMP): pyproject.toml requirements/bench.txt

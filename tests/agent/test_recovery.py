@@ -435,3 +435,79 @@ async def test_listeners_hear_of_failed_attempts_and_rollbacks(world: World) -> 
     made = agent(world, worker, policy=RecoveryAction.ROLLBACK, compensators={"len": list})
     assert await made.run("t", thread_id="t") == "done"
     assert heard[1] == ("rolled_back", {"attempt": 1, "target": 0, "compensated": 1})
+
+
+async def test_a_fork_goes_on_from_its_checkpoint_with_no_failures_of_its_own(world: World) -> None:
+    told: list[Any] = []
+
+    async def worker(_task: str, *, record_step: Any, update_state: Any, recovery: Any = None) -> int:
+        told.append(recovery)
+        update_state({"n": len(told)})
+        record_step(Step(action=f"try {len(told)}"))
+        if len(told) == 1:
+            raise ConnectionError("down")
+        return len(told)
+
+    made = agent(world, worker, policy=RETRY)
+    assert await made.run("t", thread_id="t") == 2
+    infos = list(await world.store.history("t"))
+    fork = await world.store.fork(infos[-1].id, "f")
+    assert await made.run("t", thread_id=fork) == 3
+    assert (told[2].attempt, told[2].failure, told[2].state) == (0, None, {"n": 1})
+    assert [step.action for step in told[2].steps] == ["try 1"]
+    assert ((await made.summary("f")).failures, len((await made.summary("t")).failures)) == ((), 1)
+
+
+async def test_an_agent_s_thread_is_exported_and_gone_on_with_elsewhere(world: World, tmp_path: Any) -> None:
+    calls: list[Any] = []
+
+    async def worker(_task: str, *, update_state: Any, recovery: Any = None) -> str:
+        calls.append(recovery)
+        update_state({"n": len(calls)})
+        if len(calls) < 3:
+            raise ConnectionError("down")
+        return "done"
+
+    policy = FailurePolicy.sequence(RecoveryAction.REPLAN(hint="other words"), RecoveryAction.ESCALATE)
+    with pytest.raises(holdfast.Escalated):
+        await agent(world, worker, policy=policy).run("t", thread_id="t")
+    await world.store.export("t", tmp_path / "bundle")
+    await world.store.import_(tmp_path / "bundle", to="u")
+    assert await agent(world, worker, policy=policy).run("t", thread_id="u") == "done"
+    assert (calls[1].action, calls[1].hint) == ("replan", "other words")
+    assert (calls[2].attempt, calls[2].action, calls[2].state) == (2, "escalate", {"n": 2})
+
+
+async def test_a_sub_goal_is_told_to_the_next_attempt(world: World) -> None:
+    async def worker(_task: str, *, record_step: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            record_step(Step(action="find", metadata={"subgoal": "find"}))
+            record_step(Step(action="pay", metadata={"subgoal": "buy"}))
+            raise ConnectionError
+        return str(recovery.subgoal)
+
+    made = agent(world, worker, policy=holdfast.resume_from_subgoal())
+    assert await made.run("t", thread_id="t") == "buy"
+
+
+async def test_a_question_that_was_rolled_back_is_asked_again(world: World) -> None:
+    async def worker(_task: str, *, record_step: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            await stored(record_step(Step(action="plan")))
+        answer = await world.api.ask("which?", choices=("a", "b"))
+        record_step(Step(action=str(answer.choice), error="wrong" if answer.choice == "a" else None))
+        if answer.choice == "a":
+            raise ValueError("not a")
+        return str(answer.choice)
+
+    async def to_the_plan(context: holdfast.FailureContext) -> RecoveryAction:
+        infos = list(await world.store.history(context.thread_id))
+        return RecoveryAction.ROLLBACK(checkpoint_id=next(i.id for i in infos if i.metadata.get("step") == "plan"))
+
+    made = agent(world, worker, policy=to_the_plan)
+    for choice in ("a", "b"):
+        outcome = await made.start("t", thread_id="t")
+        assert outcome.status == "input_required"
+        await world.store.answer(outcome.requests[0].id, choice)
+    assert await made.run("t", thread_id="t") == "b"
+    assert list(await world.store.requests()) == []

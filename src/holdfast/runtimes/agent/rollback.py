@@ -120,7 +120,9 @@ async def roll_back(
     draft, leaves = draft_state(state)
     metadata = packed_metadata({TARGET: failure.target, "attempt": failure.attempt})
     entry = RolledBack(then.length, then.step_count, failure.target, run.ports.now())
-    await run.ledger.commit(run.ports, Intent(draft=draft, leaves=leaves, cause="error", metadata=metadata), entry)
+    waiting = tuple(str(number) for number in then.numbers() if number not in run.ledger.journal.answers)
+    intent = Intent(draft=draft, leaves=leaves, cause="error", metadata=metadata, requests=waiting)
+    await run.ledger.commit(run.ports, intent, entry)
     details = {"attempt": failure.attempt, "target": failure.target, "compensated": len(undone)}
     await run.ledger.emit("rolled_back", **details)
 
