@@ -1,11 +1,13 @@
 """The same stories and the same deaths as for the embedded stores: a random walk, killed writers, several processes."""
 
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from holdfast import sync
 from holdfast.codec.keys import KeyRing
 from holdfast.testing.conformance.store_privacy import HOSTILE_IDS
 from holdfast.testing.model import machine_for
@@ -176,3 +178,21 @@ def test_stores_under_different_prefixes_share_nothing() -> None:
         assert [info.thread_id for info in two.threads()] == ["t"]
     with shared_server().client() as client:
         assert all(name.startswith((b"test", first.encode(), second.encode())) for name in client.scan_iter())
+
+
+def test_threads_are_copied_from_a_file_to_a_server_to_a_cluster(tmp_path: Path) -> None:
+    prefix = new_prefix()
+    with (
+        sync.open(tmp_path / "store.db") as first,
+        store_in("server", prefix) as second,
+        store_in("cluster", prefix) as third,
+    ):
+        for number in range(20):
+            first.save(f"t{number}", {"n": number, "large": "x" * 20_000}, labels={"n": str(number % 2)})
+            first.append(f"t{number}", "list", number)
+        assert first.copy_to(second).threads == 20
+        assert second.copy_to(third).threads == 20
+        assert second.copy_to(third).skipped == 20
+        assert third.get("t7", 1).state == first.get("t7", 1).state
+        assert len(third.threads(labels={"n": "1"}).items) == 10
+        assert third.verify().ok
