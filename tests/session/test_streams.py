@@ -198,3 +198,61 @@ def test_an_async_stream_has_one_too() -> None:
         return got
 
     assert asyncio.run(talk()) == [1]
+
+
+async def test_a_turn_that_is_being_streamed_is_refused_and_does_not_wait_for_ever(world: World) -> None:
+    words = Words("a", "b")
+    async with orchestrator(world).session("t") as session:
+        stream = session.run_turn_stream(words.source(world), idempotency_key="k")
+        await anext(stream)
+        with pytest.raises(ConfigurationError, match="is being streamed"):
+            await collected(session.run_turn_stream(words.source(world), idempotency_key="k"))
+        with pytest.raises(ConfigurationError, match="is being streamed"):
+            await session.run_turn(lambda: 1, idempotency_key="k")
+        assert await collected(stream) == ["b"]
+        assert await collected(session.run_turn_stream(words.source(world), idempotency_key="k")) == ["a", "b"]
+
+
+async def test_a_session_can_be_suspended_while_a_stream_is_half_read(world: World) -> None:
+    words = Words("a", "b")
+    streams: list[Any] = []
+
+    async def talk() -> None:
+        async with orchestrator(world).session("t") as session:
+            streams.append(session.run_turn_stream(words.source(world), idempotency_key="k"))
+            await anext(streams[-1])
+            await session.pause_for_input("go on?")
+
+    with pytest.raises(world.api.Suspended):
+        await talk()
+    assert words.closed == 1
+
+
+async def test_an_error_in_the_midst_of_a_stream_closes_it(world: World) -> None:
+    words = Words("a", "b")
+    with pytest.raises(ZeroDivisionError):
+        await half_read(world, words)
+    assert words.closed == 1
+    async with orchestrator(world).session("t") as session:
+        assert await collected(session.run_turn_stream(words.source(world), idempotency_key="k")) == ["a", "b"]
+
+
+async def half_read(world: World, words: Words) -> None:
+    async with orchestrator(world).session("t") as session:
+        async for _ in session.run_turn_stream(words.source(world), idempotency_key="k"):
+            raise ZeroDivisionError
+
+
+async def test_of_two_branches_that_stream_one_key_one_is_refused(world: World) -> None:
+    words = Words("a", "b", "c")
+    async with orchestrator(world).session("t") as session:
+
+        async def branch() -> Any:
+            try:
+                return await collected(session.run_turn_stream(words.source(world), idempotency_key="k"))
+            except ConfigurationError:
+                return "refused"
+
+        results = await world.gather(branch(), branch())
+    assert ["a", "b", "c"] in results
+    assert words.begun == 1

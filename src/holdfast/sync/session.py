@@ -118,6 +118,10 @@ class Session:
             )
         )
 
+    def close_streams(self) -> None:
+        """See `holdfast.Session.close_streams`."""
+        run_blocking(self._session.close_streams())
+
     def step(self, key: str, function: Callable[..., T], *args: Any, **policy: Unpack[StepPolicy]) -> T:
         """See `holdfast.Session.step`."""
         return run_blocking(self._session.step(key, function, *args, **policy))

@@ -18,6 +18,7 @@ from holdfast.runs.options import StepPolicy
 from holdfast.runs.run import Run, check_key
 from holdfast.runs.scope import current_frame, fingerprint_of
 from holdfast.runtimes.session.options import OnUnstorable, SessionOptions, turn_call
+from holdfast.runtimes.session.streams import OpenStreams
 from holdfast.runtimes.session.turns import TurnExecution
 from holdfast.stores.writer import Intent
 
@@ -35,6 +36,7 @@ class Session:
         self._run = run
         self._options = options
         self._unnamed = count(1)
+        self._streams = OpenStreams()
 
     def __repr__(self) -> str:
         return f"Session({self.thread_id!r}, role={self.role!r}, phase={self.phase!r}, turns={self._turns.count})"
@@ -148,10 +150,11 @@ class Session:
     ) -> AsyncGenerator[T, None]:
         """The chunks of a stream, as they come. It is recorded when it ends, and a replay gives the same chunks.
 
-        `usage` may be a function of the list of chunks. A stream that is left before its end is not recorded.
+        `usage` may be a function of the list of chunks. A stream that is left before its end is not recorded, and
+        closed at the end of the session at the latest.
         """
         execution = self._execution(function, model, usage, idempotency_key, fingerprint, timeout, on_unstorable)
-        return execution.chunks()
+        return self._streams.add(execution.chunks())
 
     def _execution(
         self,
@@ -167,7 +170,11 @@ class Session:
         call = turn_call(function, model, usage, idempotency_key, fingerprint, timeout, policy)
         # Without a key, a name that no other claim of the thread ever gives: steps within it are its own.
         name = f"turn={call.key}" if call.key else f"turn~{self._run.ledger.claim.token}.{next(self._unnamed)}"
-        return TurnExecution(self._run, self._options, call, name)
+        return TurnExecution(self._run, self._options, call, name, self._streams)
+
+    async def close_streams(self) -> None:
+        """Close the streams that were left before their end; done when the session's block is left."""
+        await self._streams.close()
 
     # Within and between turns
 
@@ -240,6 +247,7 @@ class SessionBlock:
     def __init__(self, block: RunBlock, options: SessionOptions) -> None:
         self._block = block
         self._options = options
+        self._session: Session | None = None
 
     async def __aenter__(self) -> Session:
         return await self.enter()
@@ -251,8 +259,13 @@ class SessionBlock:
 
     async def enter(self) -> Session:
         """Claim the thread."""
-        return Session(await self._block.enter(), self._options)
+        self._session = Session(await self._block.enter(), self._options)
+        return self._session
 
     async def leave(self, error: BaseException | None) -> None:
         """Give the thread back: idle, or failed with the error that left the block, or waiting."""
-        await self._block.leave(error)
+        try:
+            if self._session is not None:
+                await self._session.close_streams()
+        finally:
+            await self._block.leave(error)

@@ -1,13 +1,16 @@
 """The chunks of a user's stream, in both worlds: a plain iterator, or in the awaitable world also an async one."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from types import GeneratorType
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import AsyncGeneratorType, GeneratorType
+from typing import Any, TypeVar
+from weakref import WeakSet
 
 from holdfast.ports import Ports
 from holdfast.records.errors import ConfigurationError, StepTimeout
 from holdfast.runs.scope import Frame, current_frame
+
+T = TypeVar("T")
 
 END = object()
 
@@ -72,6 +75,41 @@ class Source:
             await self._stream.aclose()
         elif isinstance(self._stream, GeneratorType) and not self._stream.gi_running:
             self._stream.close()
+
+
+class OpenStreams:
+    """The streams of a session that were begun, and are neither read to their end nor closed."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, object] = {}
+        self._streams: WeakSet[AsyncGenerator[Any, None]] = WeakSet()
+
+    def check(self, name: str, shown: str) -> None:
+        """Refuse a turn that is being streamed: whoever waited for the end of it might be the one to read it."""
+        if name in self._names:
+            raise ConfigurationError(f"turn {shown!r} is being streamed; read that stream to its end, or close it")
+
+    @contextmanager
+    def opened(self, name: str, shown: str) -> Iterator[None]:
+        """A turn is being streamed, by one reader."""
+        mine = object()
+        if self._names.setdefault(name, mine) is not mine:
+            self.check(name, shown)
+        try:
+            yield
+        finally:
+            del self._names[name]
+
+    def add(self, stream: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+        """Remember a stream for as long as anybody has it."""
+        self._streams.add(stream)
+        return stream
+
+    async def close(self) -> None:
+        """Close those that nobody is reading."""
+        for stream in tuple(self._streams):
+            if isinstance(stream, AsyncGeneratorType) and not stream.ag_running:
+                await stream.aclose()
 
 
 @asynccontextmanager

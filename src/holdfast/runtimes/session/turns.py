@@ -16,7 +16,7 @@ from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
 from holdfast.runs.steps import begin_alone, end_alone, idempotency_key_of
 from holdfast.runtimes.session.options import SessionOptions, TurnCall
-from holdfast.runtimes.session.streams import END, opened
+from holdfast.runtimes.session.streams import END, OpenStreams, opened
 from holdfast.stores.writer import Intent
 
 logger = logging.getLogger("holdfast")
@@ -27,8 +27,9 @@ NOTHING_USED = UsageSnapshot()
 class TurnExecution:
     """One turn, from its call to its recorded end."""
 
-    def __init__(self, run: Run, options: SessionOptions, call: TurnCall, name: str) -> None:
+    def __init__(self, run: Run, options: SessionOptions, call: TurnCall, name: str, streams: OpenStreams) -> None:
         self._run = run
+        self._streams = streams
         self._options = options
         self._call = call
         self._name = name
@@ -38,6 +39,7 @@ class TurnExecution:
 
     async def result(self) -> TurnResult[Any]:
         """What the turn returned, now or before."""
+        self._streams.check(self._name, self._shown)
         ticket = await begin_alone(self._run, self._name)
         try:
             known = await self._known()
@@ -52,8 +54,9 @@ class TurnExecution:
     async def chunks(self) -> AsyncGenerator[Any, None]:
         """The chunks of the turn's stream, now or before. It is recorded when the stream has ended."""
         self._streamed = True
-        ticket = await begin_alone(self._run, self._name)
-        try:
+        with self._streams.opened(self._name, self._shown):
+            # Not for as long as the stream lasts: one that rests is no step under way, and nobody is to wait for it.
+            end_alone(self._run, self._name, await begin_alone(self._run, self._name))
             known = await self._known()
             if known is not None:
                 for chunk in decode(known.value):
@@ -70,8 +73,6 @@ class TurnExecution:
                     await self._left_by(error)
                     raise
             await self._end(collected)
-        finally:
-            end_alone(self._run, self._name, ticket)
 
     # Before
 
