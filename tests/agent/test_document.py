@@ -123,6 +123,7 @@ async def test_without_auto_checkpoint_checkpoints_are_taken_by_checkpoint_at_fa
         if recovery is not None:
             return task
         held = record_step(Step(action="one"))
+        assert world.name == "blocking" or not held.done
         during.append(len(list(await world.store.history("t"))))
         await stored(held)
         during.append(len(list(await world.store.history("t"))))

@@ -263,15 +263,18 @@ async def test_a_suspended_agent_goes_on_as_it_is_answered_once(world: World, ch
     assert await made.run("t", thread_id="t") == end
 
 
-async def test_a_suspended_agent_can_be_aborted(world: World) -> None:
-    async def worker(_task: str) -> None:
-        raise ConnectionError("refused")
+async def test_a_suspended_agent_can_be_aborted_and_run_again(world: World) -> None:
+    async def worker(_task: str, *, recovery: Any = None) -> str:
+        if recovery is None:
+            raise ConnectionError("refused")
+        return "done"
 
     made = agent(world, worker, policy=RecoveryAction.SUSPEND)
     outcome = await made.start("t", thread_id="t")
     await world.store.answer(outcome.requests[0].id, "abort")
     with pytest.raises(holdfast.Aborted, match="refused"):
         await made.run("t", thread_id="t")
+    assert await made.run("t", thread_id="t") == "done"
 
 
 async def test_an_agent_can_ask_and_its_answer_is_consumed_once(world: World) -> None:

@@ -7,6 +7,7 @@ import pytest
 import holdfast
 from agent.agents import agent, doomed_store, stored
 from holdfast import FailurePolicy, RecoveryAction, Step
+from holdfast.runtimes.agent import rollback
 from holdfast.testing.faults import Crash
 from runs.worlds import World
 
@@ -70,7 +71,11 @@ async def test_a_poisoned_checkpoint_is_left_behind_by_the_second_rollback(world
     assert restored == [None, {"n": 3, "poison": True}, {"n": 2}]
 
 
-async def test_each_rollback_without_progress_goes_one_further_back_until_the_beginning(world: World) -> None:
+@pytest.mark.parametrize("page", [2, rollback.PAGE])
+async def test_each_rollback_without_progress_goes_one_further_back_until_the_beginning(
+    world: World, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollback, "PAGE", page)
     restored: list[Any] = []
 
     async def worker(_task: str, *, record_step: Any, update_state: Any, restored_state: Any = None) -> str:
@@ -333,3 +338,35 @@ async def test_what_was_rolled_back_is_still_in_the_history_and_can_be_forked(wo
     assert (forked.state, [step.action for step in forked.steps]) == ({"a": 1, "b": 2}, ["a", "b"])
     assert [change.path for change in await world.store.diff(undone.id, infos[0].id)] == [("b",)]
     assert (await world.store.verify()).ok
+
+
+async def test_another_type_of_failure_begins_at_the_newest_checkpoint_again(world: World) -> None:
+    restored: list[Any] = []
+
+    async def worker(_task: str, *, record_step: Any, update_state: Any, restored_state: Any = None) -> str:
+        restored.append(restored_state)
+        for number in range((restored_state or {"n": 0})["n"], 3):
+            update_state({"n": number + 1})
+            record_step(Step(action=f"work {number}"))
+        errors: list[Exception] = [ValueError(), ValueError(), TimeoutError(), TimeoutError()]
+        if len(restored) <= len(errors):
+            raise errors[len(restored) - 1]
+        return "done"
+
+    assert await agent(world, worker, policy=ROLLBACK, max_recovery_attempts=9).run("t", thread_id="t") == "done"
+    assert restored == [None, {"n": 3}, {"n": 2}, {"n": 3}, {"n": 2}]
+
+
+async def test_a_checkpoint_that_was_deleted_is_no_target(world: World) -> None:
+    async def worker(_task: str, *, record_step: Any, update_state: Any, recovery: Any = None) -> Any:
+        if recovery is not None:
+            return recovery.state
+        for number in range(3):
+            update_state({"n": number})
+            await stored(record_step(Step(action=str(number))))
+        await stored(record_step(Step(action="send", error="refused")))
+        await world.store.delete_checkpoint(list(await world.store.history("t"))[1].id)
+        raise ValueError
+
+    made = agent(world, worker, policy=ROLLBACK)
+    assert await made.run("t", thread_id="t") == {"n": 1}

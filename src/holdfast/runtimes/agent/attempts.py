@@ -243,10 +243,10 @@ class Attempts:
         """Do what was decided, or the rest of it. A decision that ends the run is told once."""
         run, action = self._run, failure.decision
         kind = action.kind
-        if kind in {"escalate", "abort"} and context.error is None and run.ledger.claim.found.status == Status.FAILED:
-            return
         if kind == "suspend":
             kind = await self._answer(failure, action)
+        if kind in {"escalate", "abort"} and context.error is None and run.ledger.claim.found.status == Status.FAILED:
+            return
         if kind == "escalate":
             raise Escalated(_why(context, action.message), context=context) from context.error
         if kind == "abort":
