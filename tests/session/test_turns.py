@@ -216,6 +216,14 @@ async def test_usage_may_be_a_function_of_the_result(world: World) -> None:
         assert result.usage.output_tokens == session.usage.output_tokens == 4
 
 
+async def test_a_usage_may_be_part_of_the_result(world: World) -> None:
+    used = UsageSnapshot(input_tokens=7)
+    async with orchestrator(world).session("t") as session:
+        for _ in range(2):
+            result = await session.run_turn(lambda: ("text", used), usage=lambda pair: pair[1], idempotency_key="k")
+            assert result == (("text", used), used)
+
+
 async def test_a_usage_that_fails_does_not_lose_the_paid_result(world: World) -> None:
     model = Model()
     async with orchestrator(world).session("t") as session:

@@ -4,12 +4,15 @@ from collections.abc import Iterable
 from operator import add
 from typing import TYPE_CHECKING
 
-from holdfast.codec import decode
+from holdfast.codec import decode, register
 from holdfast.records.times import from_microseconds
 from holdfast.records.turn import PICODOLLARS, SessionSummary, Turn, UsageSnapshot
 
 if TYPE_CHECKING:
     from holdfast.history.journal import HandedOver, Turned
+
+
+register(UsageSnapshot, name="holdfast.UsageSnapshot")  # models' functions return it, so results may hold it
 
 
 class Turns:
