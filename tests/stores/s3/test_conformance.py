@@ -31,7 +31,8 @@ class InS3(Kit):
         return self._made(self.prefixes[backend])
 
 
-class TestS3Backend(InS3, BackendConformance): ...
+class TestS3Backend(InS3, BackendConformance):
+    rounds = 6
 
 
 class TestMotoBackend(InS3, Heads, Swaps, Drops, Posts):

@@ -14,7 +14,6 @@ from holdfast.testing.conformance.samples import Line, blob, head, key, row, row
 
 T = TypeVar("T")
 RACERS = 4
-ROUNDS = 25
 
 
 def race(contestants: list[Callable[[], T]]) -> list[T]:
@@ -36,6 +35,9 @@ def _accepted(backend: Backend, swap: Swap) -> bool:
 class Races(Kit):
     """Every method may be called from any thread."""
 
+    rounds = 25
+    """How often each race is run; fewer for a store whose every call is slow."""
+
     def test_of_swaps_onto_one_head_exactly_one_wins(self) -> None:
         """In every round one is accepted, and the head and the row are the winner's."""
         line = Line(self.opened())
@@ -50,9 +52,8 @@ class Races(Kit):
         other = self.reopened(line.backend)
         self._one_wins(line, [line.backend, other] * (RACERS // 2))
 
-    @staticmethod
-    def _one_wins(line: Line, backends: list[Backend]) -> None:
-        for seq in range(2, ROUNDS + 2):
+    def _one_wins(self, line: Line, backends: list[Backend]) -> None:
+        for seq in range(2, self.rounds + 2):
             swaps = [
                 line.swap(head(seq, token=number), (row(seq, body=b"%d" % number),)) for number in range(len(backends))
             ]
@@ -66,7 +67,7 @@ class Races(Kit):
     def test_of_two_first_swaps_exactly_one_makes_the_thread(self) -> None:
         """Creation is a race like any other."""
         backend = self.opened()
-        for number in range(ROUNDS):
+        for number in range(self.rounds):
             line = Line(backend, key(f"thread {number}"))
             swaps = [line.swap(head(1, token=token), (row(1, body=b"%d" % token),)) for token in range(RACERS)]
             outcomes = race([partial(_accepted, backend, swap) for swap in swaps])
@@ -81,17 +82,17 @@ class Races(Kit):
         lines = [Line(backend, key(f"thread {number}")) for number in range(RACERS)]
 
         def write(line: Line) -> None:
-            for seq in range(1, ROUNDS):
+            for seq in range(1, self.rounds):
                 line.put(head(seq), rows(seq))
 
         race([partial(write, line) for line in lines])
         for line in lines:
-            assert line.seqs == list(range(ROUNDS - 1, 0, -1))
+            assert line.seqs == list(range(self.rounds - 1, 0, -1))
 
     def test_of_messages_of_one_key_exactly_one_stays(self) -> None:
         """One True, and that message is there."""
         backend = self.opened()
-        for number in range(ROUNDS):
+        for number in range(self.rounds):
             name = f"message {number}"
             outcomes = race([partial(backend.post, key(), name, b"%d" % value) for value in range(RACERS)])
             assert outcomes.count(True) == 1
@@ -104,13 +105,13 @@ class Races(Kit):
         backend = line.backend
 
         def write() -> list[int]:
-            for seq in range(2, ROUNDS * 4):
+            for seq in range(2, self.rounds * 4):
                 line.put(head(seq, base=seq), (row(seq, seq),), dict([blob(seq)]))
             return []
 
         def read() -> list[int]:
             seen: list[int] = []
-            while not seen or seen[-1] < ROUNDS * 4 - 1:
+            while not seen or seen[-1] < self.rounds * 4 - 1:
                 encoded = backend.heads([line.key])[0]
                 assert encoded is not None
                 seq = decode_head(line.key, encoded).seq
