@@ -70,11 +70,9 @@ async def test_steps_of_other_branches_are_recorded_before_the_run_waits(world: 
         return await run.step("slow", slow)
 
     async def ask(run: holdfast.Run) -> Any:
-        try:
-            return (await run.ask("refund")).value
-        finally:
-            asked.set()
+        return (await run.ask("refund")).value
 
+    world.store.on_event(lambda event: asked.set() if event.kind == "asked" else None)
     with pytest.raises(holdfast.Suspended) as caught:
         async with world.store.run("t") as run:
             await world.gather(work(run), ask(run))
@@ -82,6 +80,59 @@ async def test_steps_of_other_branches_are_recorded_before_the_run_waits(world: 
     async with world.store.run("t") as run:
         assert await world.gather(work(run), ask(run)) == ["done", "yes"]
     assert calls == [1]
+
+
+def test_a_task_group_does_not_cut_an_effect_when_another_branch_asks() -> None:
+    waits, paid = asyncio.Event(), list[str]()
+
+    async def pay() -> str:
+        paid.append("begun")
+        await waits.wait()
+        await holdfast.record(holdfast.Step(action="noted"))
+        paid.append("done")
+        return "paid"
+
+    async def scenario() -> None:
+        async with holdfast.MemoryStore() as store:
+            with pytest.raises(holdfast.Suspended):
+                async with store.run("t") as run, asyncio.TaskGroup() as group:
+                    group.create_task(run.step("pay", pay, effect=True))
+                    group.create_task(run.ask("refund"))
+                    while run.ledger.suspension is None:
+                        await asyncio.sleep(0)
+                    waits.set()
+                    await run.step("more", lambda: paid.append("more"))
+            async with store.run("t") as run:
+                assert await run.step("pay", pay, effect=True) == "paid"
+
+    asyncio.run(scenario())
+    assert paid == ["begun", "done"]
+
+
+async def test_a_step_that_swallows_its_own_question_is_not_recorded(world: World) -> None:
+    async def decide() -> Any:
+        try:
+            return (await world.api.ask("refund")).value
+        except BaseException:  # noqa: BLE001  what a gather with return_exceptions=True does
+            return "nobody was asked"
+
+    with pytest.raises(holdfast.Suspended) as caught:
+        async with world.store.run("t") as run:
+            await run.step("decide", decide)
+    await world.store.answer(caught.value.requests[0].id, value="yes")
+    async with world.store.run("t") as run:
+        assert await run.step("decide", decide) == "yes"
+
+
+async def test_a_step_begun_by_hand_is_completed_though_the_run_waits(world: World) -> None:
+    with pytest.raises(holdfast.Suspended):
+        async with world.store.run("t") as run:
+            handle = await run.begin_step("pay")
+            with suppress(BaseException):
+                await run.ask("refund")
+            await run.complete_step(handle, "paid")
+    async with world.store.run("t") as run:
+        assert (await run.begin_step("pay")).value == "paid"
 
 
 async def test_an_answer_reaches_a_thread_whose_run_is_alive_in_another_branch(world: World) -> None:

@@ -83,7 +83,7 @@ async def ask(
 ) -> Answer:
     """The answer to a question; the run is suspended until there is one."""
     ledger = run.ledger
-    ledger.check()
+    await ledger.ready(run.ports)
     fingerprint = fingerprint_of([payload, list(choices)], f"request {name!r}", "give a payload that can be stored")
     key = run.scope.key(f"ask:{name}", fingerprint)
     number = ledger.journal.number_of(key)
@@ -92,7 +92,7 @@ async def ask(
         number = await _put(run, key, fingerprint, name, payload, tuple(choices), deadline, default)
     answered = ledger.journal.answers.get(number) or await _collect(run, number)
     if answered is None:
-        raise ledger.suspend()
+        await ledger.suspend(run.ports)
     if answered.expired:
         raise RequestExpired(f"nobody answered request {name!r} of thread {run.thread_id!r} before its deadline")
     return answer_of(answered)

@@ -238,8 +238,7 @@ class RunBlock:
     async def _suspend(self, ledger: Ledger) -> None:
         """Let the other branches record what they are at, then wait for the outside."""
         ports, claim = self._tools.ports, ledger.claim
-        for ticket in list(ledger.running.values()):
-            await ports.wait(ticket)
+        await ledger.wait_for_steps(ports)
         claim.check()
         if await ports.perform(claim.hears_cancel):
             await self._cancel(ledger)

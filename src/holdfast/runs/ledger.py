@@ -4,7 +4,7 @@ Shared by all branches of a run, whatever world they are in; each brings its own
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from holdfast.codec import encode
 from holdfast.history.journal import JOURNAL, Answered, AnyEntry, Asked, Ended, Journal, encode_entry
@@ -12,6 +12,7 @@ from holdfast.ports import Ports, Ticket
 from holdfast.records.errors import Finished, RunCancelled
 from holdfast.records.event import EventKind
 from holdfast.records.words import Status
+from holdfast.runs.scope import current_frame, held
 from holdfast.runs.suspension import Suspension
 from holdfast.stores.backend import Transaction
 from holdfast.stores.claim import CANCEL, FINISHED, Claim, Pending
@@ -38,6 +39,8 @@ class Ledger:
         self.running: dict[str, Ticket] = {}
         """The steps under way, by key."""
         self.suspension: Suspension | None = None
+        self._waiting: set[str] = set()
+        """The steps whose own code waits: they stop with it, while others come to their end."""
         self.over = False
         """True once the block of the run was left."""
         self.untouched = False
@@ -55,7 +58,7 @@ class Ledger:
     def check(self) -> None:
         """Raise why the run cannot go on: its claim is lost, it waits, somebody cancelled it, a write failed."""
         self.claim.check()
-        if self.suspension is not None:
+        if self.suspension is not None and self._stops_here():
             raise self.suspension
         if self.claim.cancelled and not self.finished:
             raise RunCancelled(f"the run of {self.claim.thread_id!r} was cancelled")
@@ -68,10 +71,42 @@ class Ledger:
                 f"thread {self.claim.thread_id!r} is {self.status}, and {what} is new; reopen=True would go on with it"
             )
 
-    def suspend(self) -> Suspension:
-        """What to raise so that the run waits: the same in every branch."""
+    def _stops_here(self) -> bool:
+        """True for the run's body and for steps that wait themselves; a step under way is not cut in the middle."""
+        within = self._within()
+        return not within or not self._waiting.isdisjoint(within)
+
+    def _within(self) -> tuple[str, ...]:
+        frame = current_frame.get()
+        return frame.within if frame is not None and frame.run.ledger is self else ()
+
+    async def ready(self, ports: Ports) -> None:
+        """As `check`, but a suspension is raised once no step is under way: a task group then cancels its branches."""
+        if self.suspension is not None and not self._is_at_a_step():
+            await self.wait_for_steps(ports)
+        self.check()
+
+    def _is_at_a_step(self) -> bool:
+        """True for code that would wait for itself."""
+        return not set(held.get()).isdisjoint(list(self.running.values()))
+
+    async def wait_for_steps(self, ports: Ports) -> None:
+        """Let the branches record what they are at."""
+        while tickets := list(self.running.values()):
+            for ticket in tickets:
+                await ports.wait(ticket)
+
+    async def suspend(self, ports: Ports) -> NoReturn:
+        """The run waits: the same is raised in every branch."""
         self.suspension = self.suspension or Suspension()
-        return self.suspension
+        self._waiting.update(self._within())
+        await self.ready(ports)
+        raise self.suspension
+
+    def check_waits_not(self, key: str) -> None:
+        """Raise the suspension that a step's own code ran into, whatever it made of it."""
+        if self.suspension is not None and key in self._waiting:
+            raise self.suspension
 
     async def commit(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
         """Write a row with these entries. If it cannot be written, nothing can be under this claim any more."""

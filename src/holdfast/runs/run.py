@@ -217,7 +217,7 @@ class Run:
         With `effect` the intent is noted; `StepInDoubt` if that was done before and the step never ended.
         """
         ledger, name = self.ledger, check_key(key)
-        ledger.check()
+        await ledger.ready(self.ports)
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
         memo = known_memo(self, name, fingerprint)
         now, token = self.ports.now(), idempotency_key_of(self, name)
@@ -247,7 +247,7 @@ class Run:
         """Record the result of a step begun by hand."""
         if handle.done:
             return
-        self.ledger.check()
+        self.ledger.claim.check()
         now = self.ports.now()
         encoded = encode(value, path=f"result of step {handle.name!r}")
         took = max(now - handle.started_at, 0)
@@ -281,7 +281,7 @@ class Run:
         key: str | None = None,
     ) -> None:
         """Save the state as the thread's next checkpoint."""
-        self.ledger.check()
+        await self.ledger.ready(self.ports)
         draft, leaves = draft_state(state, self.ledger.claim.log.document)
         name = self._key_for("checkpoint", key, draft_fingerprint(draft) if self._keyed else b"")
         if name in self.ledger.journal.marks:
@@ -299,7 +299,7 @@ class Run:
 
     async def append(self, path: str | Sequence[str], item: Any, key: str | None = None) -> None:
         """Append one item to the list at `path` of the state, at the same cost however long the list is."""
-        self.ledger.check()
+        await self.ledger.ready(self.ports)
         where = (*STATE, *path_of_keys(path))
         if len(where) < 2 or not all(map(is_key, where)):
             raise UnstorableValue(
@@ -364,7 +364,7 @@ class Run:
     async def sleep(self, duration: timedelta | float) -> None:
         """Sleep, durably: what was slept before a crash counts. Longer than the lease, the run is suspended."""
         ledger = self.ledger
-        ledger.check()
+        await ledger.ready(self.ports)
         key = self.scope.ordinal("sleep", fingerprint_of(seconds(duration), "sleep", ""), self.ports.branch())
         due = ledger.journal.timers.get(key)
         if due is None:
@@ -373,7 +373,7 @@ class Run:
             await ledger.note(self.ports, Slept(key, due))
         remaining = due - self.ports.now()
         if remaining > ledger.claim.lease:
-            raise ledger.suspend()
+            await ledger.suspend(self.ports)
         if remaining > 0:
             await self.ports.sleep(remaining / 1e6)
         ledger.check()

@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.codec import encode
+from holdfast.ports import Ticket
 from holdfast.records.errors import UnstorableValue
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ class Frame(NamedTuple):
 
 
 current_frame: ContextVar[Frame | None] = ContextVar("holdfast_frame", default=None)
+
+
+held: ContextVar[tuple[Ticket, ...]] = ContextVar("holdfast_held", default=())
+"""The steps that this code is at, or is part of, as the tickets that others wait for."""
 
 
 def fingerprint_of(arguments: Any, what: str, advice: str) -> bytes:

@@ -16,7 +16,7 @@ from holdfast.records.times import from_microseconds
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import Done, NotDone, StepOptions
-from holdfast.runs.scope import Frame, Scope, current_frame
+from holdfast.runs.scope import Frame, Scope, current_frame, held
 from holdfast.stores.backend import Transacting, Transaction
 from holdfast.stores.writer import Intent
 
@@ -110,16 +110,18 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
 async def begin_alone(run: "Run", key: str) -> Ticket:
     """Wait until no other branch of the run is at this key, and be the one that is, until `end_alone`."""
     ledger, ticket = run.ledger, Ticket()
-    ledger.check()
+    await ledger.ready(run.ports)
     while (under_way := ledger.running.setdefault(key, ticket)) is not ticket:
         _check_not_within(key)
         await run.ports.wait(under_way)
-        ledger.check()
+        await ledger.ready(run.ports)
+    held.set((*held.get(), ticket))
     return ticket
 
 
 def end_alone(run: "Run", key: str, ticket: Ticket) -> None:
     """Let the next branch have the key."""
+    held.set(tuple(each for each in held.get() if each is not ticket))
     del run.ledger.running[key]
     ticket.settle(True)
 
@@ -197,6 +199,7 @@ class _Execution:
             transaction = await self._begun()
             try:
                 value = await self._invoke()
+                self._run.ledger.check_waits_not(self._call.key)
             except BaseException as error:
                 if transaction is not None:
                     await transaction.roll_back(error)
