@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from threading import Event, current_thread
 from typing import Any
 
@@ -171,3 +172,35 @@ def test_a_short_lease_is_kept_beside_a_long_one() -> None:
                 assert woken[0].wait(0) is is_woken
                 woken[0].clear()
     assert len(woken) == 1
+
+
+def test_an_interrupt_in_the_middle_of_a_write_leaves_no_lease() -> None:
+    class Backend(MemoryBackend):
+        strikes = False
+
+        def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+            if self.strikes:
+                self.strikes = False
+                raise KeyboardInterrupt
+            return super().swap(swaps, wait=wait)
+
+    backend = Backend()
+    with sync.Store(backend) as store:
+        with pytest.raises(KeyboardInterrupt), store.run("t") as run:
+            run.step("first", lambda: 1)
+            backend.strikes = True
+            run.step("second", lambda: 2)
+        with store.run("t", wait=0) as run:
+            assert [step.action for step in run.steps] == ["first"]
+
+
+def test_a_closed_store_has_no_file_open(tmp_path: Path) -> None:
+    """Also if its heartbeat was about to look after a lease."""
+    for number in range(40):
+        with sync.FileStore(tmp_path) as store, store.run(str(number)) as run:
+            run.step("work", list)
+    assert [each for each in Path("/proc/self/fd").iterdir() if str(tmp_path) in _target(each)] == []
+
+
+def _target(link: Path) -> str:
+    return str(link.readlink()) if link.is_symlink() else ""

@@ -187,7 +187,7 @@ async def test_upkeep_by_another_does_not_end_a_run(world: World, what: str) -> 
 
 
 async def test_a_deleted_thread_is_lost_to_its_run(world: World) -> None:
-    with pytest.raises(holdfast.Fenced):
+    with pytest.raises(holdfast.Deleted):
         async with world.store.run("t") as run:
             await run.step("one", list)
             await world.open().delete("t")

@@ -223,6 +223,10 @@ class RunBlock:
             if failure is not error:
                 error.add_note(f"holdfast could not record this: {failure}")
             await self._let_go(ledger.claim)
+        except BaseException as failure:
+            if failure is not error:
+                raise
+            await self._let_go(ledger.claim)  # it struck in the middle of a write, which ended the claim
 
     async def _fail(self, ledger: Ledger, error: Exception) -> None:
         ports, kind = self._tools.ports, type(error).__name__

@@ -31,6 +31,12 @@ class Store(Housekeeping):
         heartbeat = Heartbeat(self._ports)
         self._tools = Tools(self._ports, self._reader, self._committer, self._events, heartbeat, self._open)
 
+    async def close(self) -> None:
+        """Let go of the store. What was acknowledged is kept; a run that is still alive lets its lease expire."""
+        if not self._closed:
+            await self._ports.perform(self._tools.heartbeat.stop)
+        await super().close()
+
     # Runs
 
     def run(

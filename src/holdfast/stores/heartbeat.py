@@ -33,6 +33,7 @@ class Heartbeat:
         self._beating = False
         self._lock = Lock()
         self._woken = Signal()
+        self._tending = Lock()
 
     def add(self, claim: Claim) -> None:
         """Keep this claim's lease. If it is the shortest, the next beat, timed for the others, would come too late."""
@@ -49,12 +50,24 @@ class Heartbeat:
         with self._lock:
             self._claims.pop(claim, None)
 
+    def stop(self) -> None:
+        """Keep no lease any more, and touch the backend no more: it is about to be closed. Blocking."""
+        with self._lock:
+            self._claims.clear()
+        with self._tending:
+            self._woken.set()
+
     def find(self, thread: bytes) -> Claim | None:
         """The live claim of this store handle on a thread."""
         with self._lock:
             return next((claim for claim in self._claims if claim.thread == thread), None)
 
     def _tick(self) -> float | None:
+        with self._tending:
+            return self._tended()
+
+    def _tended(self) -> float | None:
+        """Look after all of them; how long that lasts."""
         with self._lock:
             claims = list(self._claims)
             if not claims:
