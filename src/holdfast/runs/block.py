@@ -223,7 +223,7 @@ class RunBlock:
             if failure is not error:
                 error.add_note(f"holdfast could not record this: {failure}")
             await self._let_go(ledger.claim)
-        except BaseException as failure:
+        except ENDS_OF_PROGRAMS as failure:
             if failure is not error:
                 raise
             await self._let_go(ledger.claim)  # it struck in the middle of a write, which ended the claim
