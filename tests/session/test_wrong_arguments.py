@@ -16,7 +16,11 @@ NOT_A_STR: tuple[Any, ...] = (5, "", b"x", [])
 
 
 def cases(table: dict[str, tuple[Any, ...]]) -> list[Any]:
-    return [pytest.param(name, value, id=f"{name}={value!r}") for name, values in table.items() for value in values]
+    return [
+        pytest.param(name, value, id=f"{name}={value!r}".partition(" object at")[0])
+        for name, values in table.items()
+        for value in values
+    ]
 
 
 ORCHESTRATOR = {
