@@ -38,7 +38,7 @@ class Heartbeat:
     def add(self, claim: Claim) -> None:
         """Keep this claim's lease. If it is the shortest, the next beat, timed for the others, would come too late."""
         with self._lock:
-            if all(claim.lease < other.lease for other in self._claims):
+            if self._claims and all(claim.lease < other.lease for other in self._claims):
                 self._woken.set()
             self._claims[claim] = None
             if not self._beating:
