@@ -60,7 +60,7 @@ format: $(STAMP)  ## put the code into shape
 	$(BIN)/ruff format .
 
 faults: $(STAMP) redis postgres  ## the fault tests, many more rounds
-	HOLDFAST_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) -m faults --timeout=3600
+	HOLDFAST_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) -m "faults or slow" --timeout=3600
 
 soak: $(STAMP)  ## many processes on one file for ten minutes
 	$(BIN)/python -m tests.soak --minutes 10

@@ -25,6 +25,7 @@ settings.load_profile("repeatable")
 def pytest_configure(config: pytest.Config) -> None:
     """Say what our marks mean."""
     config.addinivalue_line("markers", "faults: goes round HOLDFAST_ROUNDS times")
+    config.addinivalue_line("markers", "slow: says again, at length, what a quicker test says; run by make faults")
 
 
 @pytest.fixture(params=ON_DISK)

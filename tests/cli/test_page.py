@@ -52,6 +52,7 @@ def test_the_commands_print_what_the_page_says(tmp_path: Path, monkeypatch: pyte
     assert program is not None
     (tmp_path / "agent.py").write_text(program[1])
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "agent", raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("HOLDFAST_STORE", "HOLDFAST_KEY"):

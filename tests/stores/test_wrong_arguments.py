@@ -38,6 +38,7 @@ LABELS = Wrong("labels", NOT_LABELS, UnstorableValue, "label")
 LEASE = Wrong("lease", (*NOT_A_DURATION, None, 0))
 PATH = Wrong("path", NOT_A_PATH)
 KEYS = Wrong("keys", NOT_KEYS)
+PROGRESS = Wrong("progress", (5, "print"))
 TO = Wrong("to", (*NOT_A_STR, "", "\ud800", "x" * 600), InvalidId, "thread id")
 
 METHODS: dict[str, tuple[Wrong, ...]] = {
@@ -85,10 +86,12 @@ METHODS: dict[str, tuple[Wrong, ...]] = {
     "delete_checkpoint": (CHECKPOINT,),
     "pin": (CHECKPOINT,),
     "erase": (THREAD,),
-    "prune": (Wrong("retention", (5, "x", {"keep_last": 1}, timedelta(1), sync.Retention)),),
+    "prune": (Wrong("retention", (5, "x", {"keep_last": 1}, timedelta(1), sync.Retention)), PROGRESS),
     "export": (THREAD, PATH, KEYS),
     "import_": (PATH, TO, KEYS),
     "backup": (PATH,),
+    "copy_to": (Wrong("target", (5, None, "other.db", object())),),
+    "verify": (PROGRESS,),
     "on_event": (Wrong("callback", (None, 5, "print")),),
     "run": (THREAD, LABELS, LEASE, Wrong("wait", NOT_A_DURATION)),
     "recover": (Wrong("handler", (5, "print")), LABELS, Wrong("max_attempts", (*NOT_AN_INT, None, 0)), LEASE),
@@ -103,7 +106,7 @@ METHODS: dict[str, tuple[Wrong, ...]] = {
 OPENING: dict[str, tuple[Wrong, ...]] = {
     "open": (
         Wrong("url", (5, b"a.db", ["x"], object(), "", "nul\0byte")),
-        Wrong("url", ("nonsense:x", "redis:x"), named="store"),
+        Wrong("url", ("nonsense:x",), named="store"),
         Wrong("url", ("file:", "sqlite:"), named="path"),
     ),
     "SQLiteStore": (PATH,),

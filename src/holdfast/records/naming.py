@@ -1,7 +1,7 @@
 """The name under which others would import a class or function."""
 
 import sys
-from pathlib import PurePath
+from os.path import basename, splitext
 from typing import Any
 
 MAIN = "__main__"
@@ -17,4 +17,6 @@ def importable_module(named: Any) -> str:
     if module != MAIN or main is None:
         return module
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    return spec.name if spec is not None else PurePath(file).stem if file else MAIN
+    if spec is not None:
+        return str(spec.name)
+    return splitext(basename(file))[0] if file else MAIN  # noqa: PTH119, PTH122  pathlib is loaded where it is needed

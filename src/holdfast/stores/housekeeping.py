@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.codec.keys import KeyRing
 from holdfast.history.meta import decode_meta
-from holdfast.records.arguments import path_text
+from holdfast.records.arguments import function_or_none, path_text
 from holdfast.records.errors import (
     ConfigurationError,
     Conflict,
@@ -130,6 +130,7 @@ class Housekeeping(Archive):
 
         `progress` is called with how many threads are done, and how many there are.
         """
+        function_or_none(progress, "progress")
         await self._open()
         policy = retention_or_none(retention) or self.retention
         if policy is None:
@@ -153,6 +154,7 @@ class Housekeeping(Archive):
 
         `progress` is called with how many threads are done, and how many there are.
         """
+        function_or_none(progress, "progress")
         await self._open()
         verifier = Verifier(self._reader)
         await self._ports.perform(verifier.check_backend)
@@ -197,11 +199,13 @@ class Housekeeping(Archive):
         Both have the same keys. What was copied is read back and compared. Threads that are there already and equal
         are skipped; those that differ are left as they are, and named in `conflicts`.
         """
+        tell = function_or_none(progress, "progress") or (lambda _done, _total: None)
+        if not isinstance(target, Housekeeping):
+            raise ConfigurationError(f"target={target!r}: another store, of the same world")
         await self._open()
         reader = await target._readable()  # noqa: SLF001  another of this class
         if reader.backend is self._backend:
             raise ConfigurationError("copy_to needs another store than this one")
-        tell = progress or (lambda _done, _total: None)
         return await self._ports.perform(copy_store, self._reader, reader, tell)
 
     async def _readable(self) -> Reader:

@@ -230,7 +230,8 @@ class Store:
 
     def copy_to(self, target: "Store", *, progress: Callable[[int, int], object] | None = None) -> Copied:
         """See `holdfast.Store.copy_to`."""
-        return run_blocking(self._store.copy_to(target._store, progress=progress))  # noqa: SLF001  another of this class
+        other: Any = target
+        return run_blocking(self._store.copy_to(getattr(other, "_store", other), progress=progress))
 
     def rotate(self) -> int:
         """See `holdfast.Store.rotate`."""

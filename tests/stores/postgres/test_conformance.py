@@ -1,5 +1,7 @@
 """PostgreSQL keeps every promise of the interface, and every store over it every promise of the API."""
 
+import pytest
+
 from holdfast.stores.backend import Backend
 from holdfast.testing.conformance import BackendConformance, Kit, StoreConformance
 from servers.postgres import new_schema
@@ -29,5 +31,6 @@ class TestPostgresBackend(InPostgres, BackendConformance): ...
 class TestPostgresStore(InPostgres, StoreConformance): ...
 
 
+@pytest.mark.slow
 class TestAwaitablePostgresStore(InPostgres, StoreConformance):
     awaitable = True

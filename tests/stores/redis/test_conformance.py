@@ -1,5 +1,7 @@
 """Redis, and Redis Cluster, keep every promise of the interface, and every store over them every promise of the API."""
 
+import pytest
+
 from holdfast.stores.backend import Backend
 from holdfast.testing.conformance import BackendConformance, Kit, StoreConformance
 from servers.redis import new_prefix
@@ -41,9 +43,11 @@ class TestRedisStore(InRedis, StoreConformance): ...
 class TestRedisClusterStore(InRedisCluster, StoreConformance): ...
 
 
+@pytest.mark.slow
 class TestAwaitableRedisStore(InRedis, StoreConformance):
     awaitable = True
 
 
+@pytest.mark.slow
 class TestAwaitableRedisClusterStore(InRedisCluster, StoreConformance):
     awaitable = True

@@ -3,6 +3,8 @@
 On SeaweedFS all of them, and those about writing on moto too.
 """
 
+import pytest
+
 from holdfast.stores.backend import Backend
 from holdfast.testing.conformance import BackendConformance, Kit, StoreConformance
 from holdfast.testing.conformance.drops import Drops
@@ -35,6 +37,7 @@ class TestS3Backend(InS3, BackendConformance):
     rounds = 6
 
 
+@pytest.mark.slow
 class TestMotoBackend(InS3, Heads, Swaps, Drops, Posts):
     server = MotoServer
 
@@ -42,5 +45,6 @@ class TestMotoBackend(InS3, Heads, Swaps, Drops, Posts):
 class TestS3Store(InS3, StoreConformance): ...
 
 
+@pytest.mark.slow
 class TestAwaitableS3Store(InS3, StoreConformance):
     awaitable = True

@@ -19,7 +19,7 @@ from servers.proxy import Proxy
 from servers.s3 import SeaweedServer, new_prefix
 from stores.s3.scenes import seaweed, store_at
 
-RESTARTS = 3 * TIMES
+RESTARTS = 2 * TIMES
 
 pytestmark = pytest.mark.faults
 

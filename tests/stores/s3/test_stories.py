@@ -35,6 +35,7 @@ def test_random_restores_are_exact() -> None:
     assert min(crashes, faults) > 3
 
 
+@pytest.mark.slow
 def test_a_walk_beside_a_memory_store_ends_equal() -> None:
     assert Walk(PrefixPlace(), 6, faults=False, twin=True).run(100) > 50
 
