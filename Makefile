@@ -6,7 +6,7 @@ BENCH := .venv-bench
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.current
 BENCH_STAMP := $(BENCH)/.current
-JOBS ?= 2
+JOBS ?= 4
 CORE := src/holdfast/records/*,src/holdfast/codec/*,src/holdfast/history/*,src/holdfast/stores/*,src/holdfast/runs/*
 
 .PHONY: help strace redis postgres demo test lint format cover faults soak bench bench-quick clean

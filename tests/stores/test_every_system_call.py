@@ -80,7 +80,7 @@ def is_old_or_new(kind: str, directory: Path, outcome: str) -> None:
 def chosen(calls: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """Some of the calls, from the first to the last; all of them where many rounds are asked for."""
     step = 1 if TIMES > 1 else len(calls) // SAMPLES + 1
-    return [*calls[::step], calls[-1]]
+    return list(dict.fromkeys([*calls[::step], calls[-1]]))
 
 
 def struck_everywhere(kind: str, strike: str, directory: Path, writer: str = "honest") -> set[str]:
