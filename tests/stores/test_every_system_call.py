@@ -90,7 +90,7 @@ def struck_everywhere(kind: str, strike: str, directory: Path, writer: str = "ho
     calls = calls_of(undisturbed.stderr)
     assert {name for name, _ in calls} & {"fsync", "fdatasync"}, "a durable save syncs"
     outcomes = set()
-    for name, number in chosen(calls) if writer == "honest" else calls:
+    for name, number in calls if writer == "boasting" else chosen(calls):
         place = directory / f"{name} {number}"
         ran = traced(prepared(kind, place), "-e", f"inject={name}:{strike}:when={number}", writer=writer)
         assert ran.stdout in {"", "saved", "StoreUnavailable", "OutcomeUnknown"}, ran.stdout + ran.stderr

@@ -73,6 +73,7 @@ def test_a_zombie_writes_nothing_when_it_wakes_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.faults
+@pytest.mark.slow
 def test_random_restores_are_exact() -> None:
     total = crashes = faults = 0
     for seed in range(3000, 3000 + 6 * TIMES):

@@ -23,6 +23,7 @@ ZOMBIES = 5
 pytestmark = pytest.mark.faults
 
 
+@pytest.mark.slow
 def test_random_restores_are_exact() -> None:
     """Walks with crashes and faults on the way."""
     total = crashes = faults = 0
