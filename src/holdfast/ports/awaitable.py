@@ -1,0 +1,208 @@
+"""The awaitable world: blocking work goes to threads, and waiting never blocks the event loop."""
+
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextvars import copy_context
+from functools import partial
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from holdfast.ports.blocking import BlockingPorts, stepping
+from holdfast.ports.contract import Ports
+from holdfast.ports.system import SystemPorts
+from holdfast.ports.tickets import Driver, Helper, Ticket, late
+from holdfast.ports.waker import Waker
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from concurrent.futures import ThreadPoolExecutor
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class AsyncPorts(SystemPorts):
+    """Blocking work goes to threads that the store owns; waiting never blocks the event loop."""
+
+    blocking = False
+    THREADS = 4
+    STEP_THREADS = 64
+    """For the plain functions of users, which may block for minutes."""
+    AT_ONCE = 16
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+        self._step_executor: ThreadPoolExecutor | None = None
+        self._process = 0
+        self._waker: Waker | None = None
+
+    async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run it on one of the store's own threads, never on the shared default pool."""
+        from asyncio import get_running_loop
+
+        return await get_running_loop().run_in_executor(self._threads(), partial(function, *args, **kwargs))
+
+    async def settle(self, ticket: Ticket, driver: Driver) -> bool:
+        """Let the other tasks of this turn of the loop add their writes, then commit all of them together."""
+        waker = self._current_waker()
+        waker.nudge_soon(driver)
+        await waker.settled(ticket)
+        return ticket.result()
+
+    def dispatch(self, ticket: Ticket, driver: Driver) -> None:
+        """Commit it with the others of this turn of the loop."""
+        try:
+            self._current_waker().nudge_soon(driver)
+        except RuntimeError:  # a plain function, on a thread without a loop
+            driver.nudge()
+
+    async def wait(self, ticket: Ticket) -> None:
+        """Whoever settles it wakes this task."""
+        await self._current_waker().settled(ticket)
+
+    def _last_loop(self) -> "AbstractEventLoop":
+        """The event loop of this thread; on a thread without one, that of the last task seen here."""
+        try:
+            return self._current_waker().loop
+        except RuntimeError:
+            if self._waker is None:
+                raise
+            return self._waker.loop
+
+    def _current_waker(self) -> "Waker":
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
+        waker = self._waker
+        if waker is None or waker.loop is not loop:
+            waker = self._waker = Waker(loop)
+        return waker
+
+    async def invoke(
+        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
+    ) -> Any:
+        """Await it; a plain function runs on a thread of its own, in a copy of the context."""
+        from asyncio import timeout
+
+        if seconds is None:
+            return await self._invoke(function, args, named)
+        try:
+            async with timeout(seconds) as limit:
+                return await self._invoke_abandonable(function, args, named)
+        except TimeoutError:
+            if limit.expired():
+                raise late(seconds) from None
+            raise
+
+    async def _invoke(self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        if _is_async(function):
+            return await function(*args, **named)
+        inner = partial(copy_context().run, _without_stop_iteration, partial(function, *args, **named))
+        result = await self._current_waker().loop.run_in_executor(self._step_threads(), inner)
+        return await result if isinstance(result, Awaitable) else result
+
+    async def _invoke_abandonable(
+        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        if _is_async(function):
+            return await function(*args, **named)
+        helper = Helper(partial(function, *args, **named))
+        await self.wait(helper)
+        result = helper.returned()
+        return await result if isinstance(result, Awaitable) else result
+
+    async def sleep(self, seconds: float) -> None:
+        """Let others work."""
+        from asyncio import sleep
+
+        await sleep(seconds)
+
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """At the same time, but not all of a great many."""
+        from asyncio import Semaphore, gather
+
+        limit = Semaphore(self.AT_ONCE)
+
+        async def limited(coroutine: Coroutine[Any, Any, T]) -> T:
+            async with limit:
+                return await coroutine
+
+        return await gather(*map(limited, coroutines))
+
+    def branch(self) -> int:
+        """The task, outside of any the thread."""
+        from asyncio import current_task
+
+        try:
+            return id(current_task())
+        except RuntimeError:
+            return get_ident()
+
+    def for_plain_code(self) -> Ports:
+        """Blocking ports: whoever cannot await has a thread to block."""
+        return BlockingPorts()
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call it, and await what it returns if that is awaitable."""
+        result = function(*args)
+        return await result if isinstance(result, Awaitable) else result
+
+    async def notify(self, listener: Callable[[T], Any], event: T) -> None:
+        """Call it. A plain step of an awaitable run emits events too, and stands in nobody's coroutine."""
+        from asyncio import ensure_future
+
+        result = listener(event)
+        if not isinstance(result, Awaitable):
+            return
+        if stepping.depth:
+            self._last_loop().call_soon_threadsafe(ensure_future, result)
+        else:
+            await result
+
+    def close(self) -> None:
+        """End the threads once they are idle."""
+        for executor in (self._executor, self._step_executor):
+            if executor is not None:
+                executor.shutdown(wait=False)
+        self._executor = self._step_executor = None
+
+    def _threads(self) -> "ThreadPoolExecutor":
+        self._forget_parents_threads()
+        if self._executor is None:
+            self._executor = _pool(self.THREADS, "holdfast")
+        return self._executor
+
+    def _step_threads(self) -> "ThreadPoolExecutor":
+        self._forget_parents_threads()
+        if self._step_executor is None:
+            self._step_executor = _pool(self.STEP_THREADS, "holdfast-step")
+        return self._step_executor
+
+    def _forget_parents_threads(self) -> None:
+        # A forked child has its parent's executors but none of their threads.
+        if self._process != os.getpid():
+            self._executor = self._step_executor = None
+            self._process = os.getpid()
+
+
+def _without_stop_iteration(function: Callable[[], T]) -> T:
+    """Call it. A StopIteration becomes an error, as in any coroutine: a future refuses it, and who waits would hang."""
+    try:
+        return function()
+    except StopIteration as stop:
+        raise RuntimeError("the function raised StopIteration") from stop
+
+
+def _pool(size: int, name: str) -> "ThreadPoolExecutor":
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(size, thread_name_prefix=name)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    """True for what must be called on the event loop: async functions, wrapped or with an async __call__."""
+    from inspect import iscoroutinefunction
+
+    while isinstance(function, partial):
+        function = function.func
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

@@ -1,0 +1,133 @@
+"""The blocking world: everything inline, and coroutines stepped to their end without an event loop."""
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from functools import partial
+from threading import Event, get_ident, local
+from typing import Any, ParamSpec, TypeVar
+
+from holdfast.ports.contract import Ports
+from holdfast.ports.system import SystemPorts
+from holdfast.ports.tickets import Driver, Helper, Ticket, late
+from holdfast.records.errors import ConfigurationError
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class BlockingPorts(SystemPorts):
+    """Everything inline: no event loop, no thread."""
+
+    blocking = True
+
+    async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call it."""
+        return function(*args, **kwargs)
+
+    async def settle(self, ticket: Ticket, driver: Driver) -> bool:
+        """Commit it here and now, with whatever else waits."""
+        driver.drive(ticket)
+        return ticket.result()
+
+    def dispatch(self, ticket: Ticket, driver: Driver) -> None:
+        """Commit it here and now."""
+        driver.drive(ticket)
+
+    async def wait(self, ticket: Ticket) -> None:
+        """Another thread settles it."""
+        settled = Event()
+        ticket.when_settled(settled.set)
+        settled.wait()
+
+    async def invoke(
+        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
+    ) -> Any:
+        """Call it here; with a timeout on a helper thread, which is abandoned when time is up."""
+        bound = partial(function, *args, **named)
+        if seconds is None:
+            return await self.call(bound)
+        helper, settled = Helper(bound), Event()
+        helper.when_settled(settled.set)
+        if not settled.wait(seconds):
+            raise late(seconds)
+        return _plain_result(helper.returned(), function)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        time.sleep(seconds)  # noqa: ASYNC251  there is no loop
+
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """One after the other."""
+        try:
+            return [await coroutine for coroutine in coroutines]
+        finally:
+            for coroutine in coroutines:
+                coroutine.close()
+
+    def branch(self) -> int:
+        """The thread."""
+        return get_ident()
+
+    def for_plain_code(self) -> Ports:
+        """These."""
+        return self
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call it; an awaitable in return is an error that names the other world."""
+        return _plain_result(function(*args), function)
+
+    async def notify(self, listener: Callable[[T], Any], event: T) -> None:
+        """Call it."""
+        await self.call(listener, event)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _plain_result(result: Any, function: Callable[..., Any]) -> Any:
+    """What a plain function returned; a clear refusal if it was not one."""
+    if not isinstance(result, Awaitable):
+        return result
+    if isinstance(result, Coroutine):
+        result.close()
+    name = getattr(getattr(function, "func", function), "__qualname__", repr(function))
+    raise ConfigurationError(f"{name} is async; holdfast.sync takes plain functions (use holdfast for async ones)")
+
+
+class _Stepping(local):
+    """How many coroutines the thread steps without an event loop."""
+
+    depth = 0
+
+
+stepping = _Stepping()
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Step a coroutine over `BlockingPorts` to its end. It never waits, so one step is all it takes."""
+    stepping.depth += 1
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    finally:
+        stepping.depth -= 1
+    coroutine.close()
+    raise ConfigurationError("this call awaited something that needs an event loop; use the awaitable API of holdfast")
+
+
+def iterate_blocking(stream: AsyncGenerator[T, None]) -> Generator[T, None, None]:
+    """Step an async generator over `BlockingPorts` from item to item. Leaving it early closes it."""
+    try:
+        while True:
+            try:
+                item = run_blocking(_following(stream))
+            except StopAsyncIteration:
+                return
+            yield item
+    finally:
+        run_blocking(stream.aclose())
+
+
+async def _following(stream: AsyncGenerator[T, None]) -> T:
+    return await anext(stream)

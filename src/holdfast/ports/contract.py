@@ -1,0 +1,97 @@
+"""What the rest of the program may ask of the outside world, whichever world it is."""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from holdfast.ports.tickets import Driver, Signal, Ticket
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Ports(Protocol):
+    """What the rest of the program may ask of the outside world."""
+
+    blocking: bool
+    """True if there is no event loop, so that no async function can be called."""
+
+    def now(self) -> int:
+        """Microseconds since 1970. Only ever shown or compared with leases: no order depends on it."""
+        ...
+
+    def entropy(self, count: int) -> bytes:
+        """Random bytes."""
+        ...
+
+    async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run blocking work without blocking the caller's world."""
+        ...
+
+    async def settle(self, ticket: Ticket, driver: Driver) -> bool:
+        """Wait for a ticket. A cancelled wait does not cancel the write."""
+        ...
+
+    def dispatch(self, ticket: Ticket, driver: Driver) -> None:
+        """See that a ticket is settled though nobody waits for it: soon, or in the blocking world at once."""
+        ...
+
+    async def wait(self, ticket: Ticket) -> None:
+        """Wait until somebody else has settled a ticket."""
+        ...
+
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a user's function, plain or (in the awaitable world) async."""
+        ...
+
+    async def notify(self, listener: Callable[[T], Any], event: T) -> None:
+        """Call a listener and wait for it; where plain code cannot wait for an async one, leave it to the loop."""
+        ...
+
+    async def invoke(
+        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
+    ) -> Any:
+        """Call a user's function that may take long, plain or async. `StepTimeout` after so many seconds."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        """Run all to their end: at the same time where the world allows it, in their order elsewhere."""
+        ...
+
+    def owner(self) -> str:
+        """A name for a new claim of this process, which no other claim ever has."""
+        ...
+
+    def is_certainly_dead(self, owner: str) -> bool:
+        """True if the process behind a claim's name surely does not run any more."""
+        ...
+
+    def process(self) -> int:
+        """The number of this process."""
+        ...
+
+    def branch(self) -> int:
+        """The task or thread that asks."""
+        ...
+
+    def beat(self, tick: Callable[[], float | None], woken: "Signal") -> None:
+        """Call `tick` from a thread of its own, again after as many seconds as it returns, until it returns None.
+
+        Sooner if it is woken, by the signal.
+        """
+        ...
+
+    def tell(self, text: str) -> None:
+        """Say something to the person at the terminal, if there is one."""
+        ...
+
+    def for_plain_code(self) -> "Ports":
+        """Ports to the same world for code that cannot await: blocking ones."""
+        ...
+
+    def close(self) -> None:
+        """Let go of threads."""
+        ...
