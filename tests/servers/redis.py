@@ -14,6 +14,7 @@ from typing import Any
 
 import redis
 
+from servers.disks import limit_files
 from servers.ports import free_port
 
 START_SECONDS = 60
@@ -72,8 +73,11 @@ class RedisServer:
             *options,
         ]
         with (self.directory / "log").open("ab") as log:
-            # However this process dies, its server dies with it.
-            self._process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], stdout=log, stderr=log)
+            # However this process dies, its server dies with it. Python ignores the signal of a file that is too large,
+            # and so does its server: it gets the error instead, as from a full disk.
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *command], stdout=log, stderr=log, restore_signals=False
+            )
         self._wait()
 
     def _wait(self) -> None:
@@ -91,6 +95,11 @@ class RedisServer:
                 time.sleep(0.02)
             else:
                 return
+
+    def limit_files(self, size: int | None) -> None:
+        """Let no file grow beyond `size` bytes, as if the disk were full; None for no limit."""
+        assert self._process is not None
+        limit_files(self._process.pid, size)
 
     def listen_with_tls(self) -> int:
         """Take connections over TLS too, with the certificate of the settings; returns the port."""

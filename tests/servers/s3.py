@@ -22,6 +22,7 @@ import boto3  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
 
+from servers.disks import limit_files
 from servers.ports import free_port
 
 KEY, SECRET, REGION, BUCKET = "tests", "secret-of-the-tests", "us-east-1", "holdfast-tests"
@@ -77,7 +78,7 @@ class S3Server:
         """Start it, and wait until its bucket can be written to."""
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*_bound_to_us, *self.command()], stdout=log, stderr=log, cwd=self.directory
+                [*_bound_to_us, *self.command()], stdout=log, stderr=log, cwd=self.directory, restore_signals=False
             )
         ends_at = time.monotonic() + START_SECONDS
         while not self._is_ready():
@@ -100,6 +101,11 @@ class S3Server:
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+
+    def limit_files(self, size: int | None) -> None:
+        """Let no file grow beyond `size` bytes, as if the disk were full; None for no limit."""
+        assert self._process is not None
+        limit_files(self._process.pid, size)
 
     def remove(self) -> None:
         """Stop it and remove what it kept."""

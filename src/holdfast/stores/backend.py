@@ -141,6 +141,18 @@ class Transacting(Protocol):
         ...
 
 
+@runtime_checkable
+class Littering(Protocol):
+    """What a backend offers besides if a swap that was never committed can leave blobs behind."""
+
+    def strays(self, thread: bytes, last: int, known: Collection[bytes]) -> list[bytes]:
+        """The ids of blobs that were written for rows up to `last`, and are not among the known ones.
+
+        If `known` are the blobs of all rows, and `last` is the newest row, nobody can commit them any more.
+        """
+        ...
+
+
 def matches(head: Head, statuses: Collection[str], labels: Sequence[Collection[bytes]]) -> bool:
     """True if a thread belongs into a listing: the filter of `Backend.threads`, for backends without an index."""
     listed = head.listed_as

@@ -16,7 +16,7 @@ from holdfast.records.head import Head, Marks, encode_head
 from holdfast.records.identity import CheckpointId, life_of, thread_id_of
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.rows import KEEP_ALL, Drop, Swap
-from holdfast.stores.backend import Backend
+from holdfast.stores.backend import Backend, Littering
 from holdfast.stores.decisions import deleted, marked, revived
 from holdfast.stores.reader import Reader, Seen
 
@@ -76,6 +76,7 @@ class Upkeep:
             done = dry_run or self._swap(thread, seen, deleted(seen.head, now), Drop(everything=True))
             return freed if done else None
         todo = self._plan(thread, seen.head, headers, retention, now)
+        todo = self._with_strays(thread, seen.head, headers, todo)
         freed = _freed(todo, headers)
         return freed if dry_run or self._carry_out(thread, seen, todo, headers) else None
 
@@ -87,6 +88,13 @@ class Upkeep:
             if header.is_checkpoint and head.marks.shows(header.seq)
         ]
         return plan(headers, head, new_marks(retention, head.marks, visible))
+
+    def _with_strays(self, thread: bytes, head: Head, headers: Sequence[Header], todo: Plan) -> Plan:
+        """The plan, with the blobs of writes that were begun and can no longer be committed."""
+        if not isinstance(self._backend, Littering):
+            return todo
+        strays = self._backend.strays(thread, head.seq, all_blob_ids(headers))
+        return todo._replace(blobs=(*todo.blobs, *strays))
 
     def _carry_out(self, thread: bytes, seen: Seen, todo: Plan, headers: Sequence[Header]) -> bool:
         """In slices, the marks with the first: a crash leaves only what the next prune removes."""
@@ -105,7 +113,7 @@ class Upkeep:
         seen, headers = self._reader.survey(thread)
         if seen.head.seq != seq or seen.head.base != seq:
             return False
-        todo = plan(headers, seen.head, Marks(floor=seq))
+        todo = self._with_strays(thread, seen.head, headers, plan(headers, seen.head, Marks(floor=seq)))
         drop = Drop(todo.rows, todo.blobs, secure=True)
         head = marked(_lighter(seen.head, drop, headers), todo.marks)
         return self._swap(thread, seen, head, drop) is not None
@@ -196,7 +204,7 @@ def _blob_bytes(blobs: Sequence[bytes], headers: Sequence[Header]) -> int:
         if header.blobs
         for blob, size in zip(header.blob_ids, header.blob_sizes, strict=True)
     }
-    return sum(sizes[blob] for blob in blobs)
+    return sum(sizes.get(blob, 0) for blob in blobs)
 
 
 def _lighter(head: Head, drop: Drop, headers: Sequence[Header]) -> Head:
@@ -232,7 +240,7 @@ def _row_slices(ranges: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]
 def _slices(todo: Plan, headers: Sequence[Header]) -> list[Drop]:
     """At least one, which carries the marks. With its rows a slice drops the blobs that only they refer to.
 
-    So a crash between slices leaves no blob behind that no row would ever name again.
+    So a crash between slices leaves no blob behind that no row would ever name again. Blobs of no row come last.
     """
     drops: list[Drop] = []
     remaining = list(headers)
@@ -242,4 +250,7 @@ def _slices(todo: Plan, headers: Sequence[Header]) -> list[Drop]:
         remaining = [header for header in remaining if header.seq not in seqs]
         blobs = all_blob_ids(gone) - all_blob_ids(remaining)
         drops.append(Drop(rows=tuple(ranges), blobs=tuple(sorted(blobs))))
+    rest = set(todo.blobs).difference(*(drop.blobs for drop in drops))
+    if rest:
+        drops.append(Drop(blobs=tuple(sorted(rest))))
     return drops or [KEEP_ALL]

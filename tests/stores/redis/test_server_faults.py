@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
 from threading import Event, Thread
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -228,6 +229,32 @@ def test_a_server_without_memory_refuses_and_forgets_nothing() -> None:
         assert store.save("small", {"kept": "still"}).seq == 2
         assert store.verify().ok
     server.remove()
+
+
+def test_a_server_out_of_disk_refuses_and_forgets_nothing() -> None:
+    server = RedisServer(appendfsync="everysec")
+    with sync.open(server.url("full"), durability="process") as store:
+        server.limit_files(1 << 20)
+        saved = fill_up(store)
+        assert saved > 3
+        with pytest.raises(sync.StoreUnavailable, match="cannot write to its disk"):
+            store.save("new", 1)
+        kept = store.get("t", saved).state
+        assert kept["n"] == Random(saved - 1).randbytes(50_000)
+        server.limit_files(None)
+        wait_for_the_disk(server)
+        assert store.save("t", {"text": "fits again"}).seq == saved + 1
+        assert store.verify().ok
+    server.remove()
+
+
+def wait_for_the_disk(server: RedisServer) -> None:
+    """Redis tries again each second what it could not write."""
+    ends_at = monotonic() + 30
+    with server.client() as client:
+        while client.info("persistence")["aof_last_write_status"] != "ok":
+            assert monotonic() < ends_at
+            sleep(0.1)
 
 
 def test_a_server_with_no_connections_left_is_unavailable_until_there_are() -> None:

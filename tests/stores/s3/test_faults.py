@@ -1,6 +1,7 @@
 """A server that dies in mid-write, and replies that are lost: no acknowledged save is lost, and none is doubled."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from random import Random
 from threading import Event, Thread
@@ -22,6 +23,51 @@ from stores.s3.scenes import seaweed, store_at
 RESTARTS = 2 * TIMES
 
 pytestmark = pytest.mark.faults
+
+
+# A server that is full
+
+
+def state_of(store: sync.Store, thread: str) -> Any:
+    newest = store.latest(thread)
+    assert newest is not None
+    return newest.state
+
+
+def test_a_server_out_of_disk_is_unavailable_and_loses_nothing() -> None:
+    server = SeaweedServer()
+    with sync.S3Store(server.url("full"), patience=0.5) as store:
+        store.save("t", {"n": 0})
+        server.limit_files(1 << 20)
+        saved, failed = 0, None
+        while failed is None and saved < 200:
+            try:
+                store.save("t", {"n": saved + 1, "file": Random(saved + 1).randbytes(100_000)})
+                saved += 1
+            except (StoreUnavailable, OutcomeUnknown) as error:
+                failed = error
+        assert failed is not None
+        assert saved > 3
+        assert state_of(store, "t") == {"n": saved, "file": Random(saved).randbytes(100_000)}
+        server.limit_files(None)
+        assert store.save("t", {"n": "fits again"}).seq >= saved + 2
+        with sync.S3Store(server.url("full")) as reader:
+            assert reader.get("t", saved + 1).state["file"] == Random(saved).randbytes(100_000)
+            assert state_of(reader, "t") == {"n": "fits again"}
+            assert reader.verify().ok
+    server.remove()
+
+
+def test_more_threads_than_requests_at_a_time_wait_for_their_turn() -> None:
+    with sync.S3Store(seaweed().url(new_prefix()), parallel=2) as store:
+
+        def work(number: int) -> int:
+            for turn in range(5):
+                store.save(f"t{number}", {"turn": turn})
+            return int(state_of(store, f"t{number}")["turn"])
+
+        with ThreadPoolExecutor(12) as pool:
+            assert list(pool.map(work, range(12))) == [4] * 12
 
 
 # A server that dies

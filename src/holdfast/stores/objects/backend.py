@@ -192,6 +192,12 @@ class ObjectBackend:
         found = self._calls.each(self._calls.get, [blob_object(record, blob) for blob in wanted])
         return {blob: content[0] for blob, content in zip(wanted, found, strict=True) if content}
 
+    def strays(self, thread: bytes, last: int, known: Collection[bytes]) -> list[bytes]:
+        """See `Littering.strays`. 1 call for the head, and 1 for each thousand blobs."""
+        self._calls.check_open()
+        record = self._heads.fetch(thread).record
+        return [blob for blob in self._log.blob_ids(record, last) if blob not in known]
+
     def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
         """See `Backend.index`. As many calls as rows, which are read whole, and as for `rows`."""
         self._calls.check_open()

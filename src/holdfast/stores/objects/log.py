@@ -12,7 +12,7 @@ from holdfast.records.rows import Row, Swap
 from holdfast.stores.objects.calls import Calls
 from holdfast.stores.objects.heads import Kept
 from holdfast.stores.objects.marks import mark_name
-from holdfast.stores.objects.names import RowName, era_root, head_name, marker_name, root_of
+from holdfast.stores.objects.names import RowName, blob_of, era_root, head_name, marker_name, root_of
 from holdfast.stores.objects.record import (
     NO_LEFTOVERS,
     Record,
@@ -169,6 +169,12 @@ class ObjectLog:
     def put(self, objects: Mapping[str, bytes]) -> None:
         """Put objects side by side. Those that exist are equal, and left."""
         self._calls.each(lambda item: self._calls.put_if_absent(*item), list(objects.items()))
+
+    def blob_ids(self, record: Record, last: int) -> Iterator[bytes]:
+        """The blobs that are there for rows up to `last`, committed or not: an id begins with the seq of its row."""
+        root = f"{era_root(record.thread, record.era)}blobs/"
+        blobs = (blob_of(name.removeprefix(root)) for name in self._calls.names(root))
+        return takewhile(lambda blob: _seq_of(blob) <= last, (blob for blob in blobs if blob))
 
     # Removing
 

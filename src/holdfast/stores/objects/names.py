@@ -17,6 +17,12 @@ SPACES = "spaces/"
 MARKS = "marks/"
 _MARK = re.compile(r"marks/([0-9a-f]{64})/([0-9a-f]{64})-([0-9]{12})-([0-9a-f]+)")
 _ROW = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9a-f]*)-([0-9a-f]*)")
+_BLOB = re.compile(r"[0-9a-f]{32}")
+
+
+def blob_of(name: str) -> bytes | None:
+    """The id in the last part of a blob object's name; None if it is not one of ours."""
+    return bytes.fromhex(name) if _BLOB.fullmatch(name) else None
 
 
 def _root(thread_hash: str) -> str:
