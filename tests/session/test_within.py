@@ -150,6 +150,24 @@ async def test_a_question_within_a_turn_suspends_it_and_it_goes_on_behind_its_st
     assert model.prompts == ["kelp"]
 
 
+async def test_a_turn_that_swallows_its_own_question_is_not_recorded(world: World) -> None:
+    async def talk() -> Any:
+        async with orchestrator(world).session("t") as session:
+
+            async def turn() -> Any:
+                try:
+                    return (await session.pause_for_input("May I?")).value
+                except BaseException:  # noqa: BLE001  what a gather with return_exceptions=True does
+                    return "nobody was asked"
+
+            return (await session.run_turn(turn, idempotency_key="k")).value
+
+    with pytest.raises(Suspended) as paused:
+        await talk()
+    await world.store.answer(paused.value.requests[0].id, value="yes")
+    assert await talk() == "yes"
+
+
 async def test_at_the_deadline_the_default_is_taken(world: World) -> None:
     async def talk() -> Any:
         async with orchestrator(world).session("t") as session:

@@ -111,10 +111,12 @@ class TurnExecution:
 
     async def _executed(self, frame: Frame) -> Any:
         try:
-            return await self._invoked(frame)
+            value = await self._invoked(frame)
+            self._run.ledger.check_waits_not(self._name)
         except BaseException as error:
             await self._left_by(error)
             raise
+        return value
 
     async def _invoked(self, frame: Frame) -> Any:
         token = current_frame.set(frame)
