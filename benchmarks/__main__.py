@@ -26,7 +26,8 @@ from benchmarks.disk import scratch_directory
 from benchmarks.gates import gates
 from benchmarks.postgres import workloads as postgres
 from benchmarks.redis import workloads as redis
-from benchmarks.report import Results, markdown
+from benchmarks.report import Results, markdown, workload
+from benchmarks.result import Table
 from benchmarks.s3 import workloads as s3
 from benchmarks.scale import FULL, QUICK, Scale
 
@@ -98,20 +99,27 @@ def _run(options: argparse.Namespace, scale: Scale, scratch: Path) -> Results:
     wanted = options.only or [*WORKLOADS, FIGURES, *SERVERS]
     for name in (name for name in WORKLOADS if name in wanted):
         _say(f"{name} ...")
-        results.tables[name] = WORKLOADS[name].measure(scale, scratch / name, peers=options.peers)
+        _add(results, {name: WORKLOADS[name].measure(scale, scratch / name, peers=options.peers)})
     if "W2" in wanted:
-        results.tables["W2 long"] = w2_history.measure_long(scale, scratch / "W2-long")
+        _add(results, {"W2 long": w2_history.measure_long(scale, scratch / "W2-long")})
     if "W6" in wanted:
-        results.tables["W6 long"] = w6_replay.measure_long(scale, scratch / "W6-long")
+        _add(results, {"W6 long": w6_replay.measure_long(scale, scratch / "W6-long")})
     if FIGURES in wanted:
         _say("figures ...")
         results.figures += figures.measure(scale, scratch / FIGURES)
     for name in (name for name in SERVERS if name in wanted):
         _say(f"{name} ...")
-        results.tables |= SERVERS[name].measure(scale, scratch / name, peers=options.peers)
+        _add(results, SERVERS[name].measure(scale, scratch / name, peers=options.peers))
         results.figures += SERVERS[name].gates(results.tables, scale)
     results.figures += gates(results.tables, scale)
     return results
+
+
+def _add(results: Results, tables: dict[str, Table]) -> None:
+    """Keep what was measured, and show it at once: the whole takes long."""
+    results.tables |= tables
+    for table in tables.values():
+        _say(workload(table) + "\n")
 
 
 def _command(options: argparse.Namespace) -> str:

@@ -61,7 +61,7 @@ def markdown(results: Results) -> str:
         _facts("Machine", results.machine),
         _facts("zstd-1 ratio of the data itself", results.data),
         LEGEND,
-        *(_workload(table) for table in results.tables.values()),
+        *(workload(table) for table in results.tables.values()),
         _figures(results.figures),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -71,11 +71,13 @@ def _facts(title: str, facts: dict[str, str]) -> str:
     return "\n".join([f"{title}:", "", *(f"- {name}: {value}" for name, value in facts.items())])
 
 
-def _workload(table: Table) -> str:
-    reference = _REFERENCE[table.workload]
+def workload(table: Table) -> str:
+    """The table of one workload, under its heading."""
+    reference = _REFERENCE.get(table.workload)
     columns = [column for column in table.columns for column in _with_ratio(column)]
     lines = [[row.name, row.durability, *_cells(row, table, reference)] for row in table.rows]
-    heading = f"## {table.workload}: {table.description}\n\nRatios are to {reference}.\n\n"
+    heading = f"## {table.workload}: {table.description}\n\n"
+    heading += f"Ratios are to {reference}.\n\n" if reference else ""
     return heading + _grid([["", "dur.", *columns], *lines])
 
 
@@ -83,7 +85,7 @@ def _with_ratio(column: str) -> list[str]:
     return [column, f"{column} ratio"] if column in _WITH_RATIO else [column]
 
 
-def _cells(row: Row, table: Table, reference: str) -> list[str]:
+def _cells(row: Row, table: Table, reference: str | None) -> list[str]:
     if row.failure is not None:
         return [f"failed: {row.failure}"]
     cells = []
@@ -91,7 +93,7 @@ def _cells(row: Row, table: Table, reference: str) -> list[str]:
         value = row.cells.get(column)
         cells.append(number(value))
         if column in _WITH_RATIO:
-            base = table.cell(reference, column)
+            base = table.cell(reference, column) if reference else None
             cells.append(f"{number(value / base)}x" if value is not None and base else "")
     return cells
 
