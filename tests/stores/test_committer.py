@@ -1,5 +1,8 @@
 """Group commit: who shares a batch, who is refused alone, and what happens to those who wait."""
 
+import contextlib
+import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -83,6 +86,80 @@ def test_whatever_a_batch_raises_reaches_everyone_who_waits_for_it() -> None:
     for ticket in tickets:
         with pytest.raises(RuntimeError):
             ticket.result()
+
+
+class Slow(Recording):
+    """Takes a while for each batch, as a disk does."""
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        time.sleep(0.01)
+        return super().swap(swaps, wait=wait)
+
+
+def driven(committer: Committer, count: int) -> list[threading.Thread]:
+    """As many threads, each of which makes five writes of its own and waits for each."""
+
+    def work(name: bytes) -> None:
+        for number in range(5):
+            (ticket,) = submitted(committer, swap(name, b"%d" % number if number else b"", b"%d" % (number + 1)))
+            committer.drive(ticket)
+            assert ticket.result()
+
+    threads = [threading.Thread(target=work, args=(b"\0%d" % number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_threads_that_wait_share_the_next_batch() -> None:
+    backend = Slow()
+    for thread in driven(Committer(backend), 16):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert sum(map(len, backend.batches)) == 80
+    assert len(backend.batches) <= 30, "a batch for each write would be 80"
+
+
+def test_a_waiting_thread_that_is_interrupted_leaves_its_turn_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, leading, interrupted = Recording(), threading.Event(), threading.Event()
+    go_on = threading.Event()
+
+    def slow(swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        leading.set()
+        assert go_on.wait(30)
+        return MemoryBackend.swap(backend, swaps, wait=wait)
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if threading.current_thread().name == "interrupted":
+                while len(committer._followers) < 2:
+                    time.sleep(0.001)
+                go_on.set()
+                super().wait(30)  # its turn came
+                interrupted.set()
+                raise KeyboardInterrupt
+            return super().wait(timeout)
+
+    monkeypatch.setattr(backend, "swap", slow)
+    monkeypatch.setattr(module, "Event", Interrupted)
+    committer = Committer(backend)
+    first, second, third = (swap(name, b"", b"1") for name in (b"\0a", b"\0b", b"\0c"))
+
+    def drive(each: Swap) -> None:
+        (ticket,) = submitted(committer, each)
+        with contextlib.suppress(KeyboardInterrupt):
+            committer.drive(ticket)
+
+    leader = threading.Thread(target=drive, args=(first,))
+    leader.start()
+    assert leading.wait(30)
+    waiting = threading.Thread(target=drive, args=(third,))
+    threading.Thread(target=drive, args=(second,), name="interrupted").start()
+    waiting.start()
+    assert interrupted.wait(30)
+    waiting.join(30)
+    assert not waiting.is_alive()
+    assert backend.heads([b"\0a", b"\0c"]) == [b"1", b"1"]
 
 
 def test_a_lone_small_write_is_committed_at_once_by_a_nudge() -> None:

@@ -1,10 +1,10 @@
-"""The numbers that decide where bytes go: chosen by each backend from what a row and a blob cost it to read."""
+"""What each backend chooses from its own costs: where bytes go, and what is worth a look first."""
 
 from typing import NamedTuple
 
 
 class Tuning(NamedTuple):
-    """When an insert becomes a blob, and when a keyframe is worth it."""
+    """When an insert becomes a blob, when a keyframe is worth it, and whether a new thread is looked for first."""
 
     inline_max: int = 4096
     """Inserts of this size or more go to blobs."""
@@ -18,3 +18,5 @@ class Tuning(NamedTuple):
     """Inline data is packed into blobs of at most this size."""
     small_piece: int = 1024
     """Pieces below this size are packed anew."""
+    assumes_new: bool = False
+    """A refused swap costs no more than reading a head: so a thread that was not seen before is taken for a new one."""

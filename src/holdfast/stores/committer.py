@@ -6,7 +6,9 @@ waits for it does not cancel the write.
 """
 
 from collections import deque
-from threading import Condition, Lock, Thread
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Condition, Event, Lock, Thread
 
 from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import StoreUnavailable
@@ -36,6 +38,7 @@ class Committer:
         self._queue_lock = Lock()
         self._woken = Condition(self._queue_lock)
         self._commit_lock = Lock()
+        self._followers: dict[Ticket, Event] = {}
         self._writing = False
 
     @property
@@ -52,13 +55,57 @@ class Committer:
     def drive(self, ticket: Ticket) -> None:
         """Commit on this thread until the ticket is settled: the first to come commits for all who wait."""
         while not ticket.settled:
-            with self._commit_lock:
-                if not ticket.settled:
-                    self._commit(self._take(), wait=True)
+            if self._commit_lock.acquire(blocking=False):
+                try:
+                    if not ticket.settled:
+                        self._commit(self._take(), wait=True)
+                finally:
+                    self._release()
+            else:
+                self._follow(ticket)
+
+    def _follow(self, ticket: Ticket) -> None:
+        """Wait until another thread has settled the ticket, or has stopped committing: then it is this one's turn.
+
+        All who wait for one lock would be woken one after the other, only to see that they are done.
+        """
+        turn = Event()
+        ticket.when_settled(turn.set)
+        with self._queue_lock:
+            self._followers[ticket] = turn
+        try:
+            if self._commit_lock.locked():
+                turn.wait()
+        except BaseException:
+            self._call_follower()
+            raise
+        finally:
+            with self._queue_lock:
+                self._followers.pop(ticket, None)
+
+    def _release(self) -> None:
+        self._commit_lock.release()
+        if self._followers:
+            self._call_follower()
+
+    def _call_follower(self) -> None:
+        with self._queue_lock:
+            waiting = (turn for ticket, turn in self._followers.items() if not ticket.settled and not turn.is_set())
+            turn = next(waiting, None)
+        if turn is not None:
+            turn.set()
+
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
+        self._commit_lock.acquire()
+        try:
+            yield
+        finally:
+            self._release()
 
     def relieve(self) -> None:
         """Commit one batch on this thread: what a write does before it joins a queue that is full."""
-        with self._commit_lock:
+        with self._committing():
             self._commit(self._take(), wait=True)
 
     def nudge(self) -> None:
@@ -80,7 +127,7 @@ class Committer:
                 self._put_back(batch)
                 return False
         finally:
-            self._commit_lock.release()
+            self._release()
         return True
 
     def wake(self) -> None:
@@ -101,7 +148,7 @@ class Committer:
 
     def _write_until_idle(self) -> None:
         while True:
-            with self._commit_lock:
+            with self._committing():
                 self._commit(self._take(), wait=True)
             with self._queue_lock:
                 if not self._queue and not self._woken.wait(IDLE_SECONDS) and not self._queue:

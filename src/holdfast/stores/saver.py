@@ -12,6 +12,8 @@ from holdfast.stores.writer import Intent, Proposal, Recorded, Writer, Writers
 ATTEMPTS = 50
 """How often a write overtaken by others is tried again: catching up costs little, and somebody gets ahead each time."""
 LARGE_BYTES = 1 << 20
+SMALL_BYTES = 64 << 10
+"""So much may be sent in vain."""
 
 
 class Saver:
@@ -22,13 +24,16 @@ class Saver:
         self._reader = reader
         self._committer = committer
         self._ports = ports
+        self._assumes_new = reader.backend.tuning.assumes_new
 
     async def commit(self, thread: bytes, intent: Intent) -> Proposal | Recorded:
         """Commit one row. A writer that proves stale is brought up to date, and the change found anew."""
         known_fresh = False
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             writer = self.writers.get(thread)
-            if writer is None:
+            if writer is None and attempt == 0 and self._assumes_new and intent.size < SMALL_BYTES:
+                writer = self.writers.assume_new(thread)
+            elif writer is None:
                 writer, known_fresh = await self._writer(thread), True
             if self._committer.is_full:
                 await self._ports.perform(self._committer.relieve)
@@ -68,22 +73,28 @@ class Saver:
             return await self._ports.settle(proposal, self._committer)
         except OutcomeUnknown:
             self.writers.discard(writer)
-            with suppress(StoreUnavailable):  # nobody can say, so it stays unknown
-                if await self._ports.perform(self._landed, writer, proposal):
-                    return True
-            raise
+            landed = None
+            with suppress(StoreUnavailable):
+                landed = await self._ports.perform(self._landed, writer, proposal)
+            if landed is None:
+                raise
+            return landed
         except BaseException:
             # The writer ran ahead of a write that failed, or whose outcome nobody waited for.
             self.writers.discard(writer)
             raise
 
-    def _landed(self, writer: Writer, proposal: Proposal) -> bool:
-        """True if, after a lost reply, our row is there."""
-        rows = self._reader.backend.index(writer.thread, proposal.log.seq + 1, 1)
+    def _landed(self, writer: Writer, proposal: Proposal) -> bool | None:
+        """After a lost reply: True if our row is there, False if it never can be any more, None if nobody can say."""
+        seq, digest = proposal.log.seq, proposal.log.digest
+        rows = self._reader.backend.index(writer.thread, seq + 1, 1)
         seen = self._reader.seen(writer.thread)
-        return (
-            bool(rows) and rows[0].digest == proposal.log.digest and seen is not None and seen.head.seq >= rows[0].seq
-        )
+        if seen is None:
+            return None
+        if not proposal.swap.expected and seen.head.incarnation != proposal.log.binding.incarnation:
+            return False  # there was a thread already, and there always will be
+        is_past = bool(rows) and rows[0].seq == seq and seen.head.seq >= seq
+        return rows[0].digest == digest if is_past else None
 
     async def _refresh(self, writer: Writer, epoch: int) -> bool:
         """Bring a writer up to date, or forget it if its log is not the thread's any more. True if it is fresh now."""

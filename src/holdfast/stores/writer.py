@@ -338,6 +338,11 @@ class Writers:
         log = Log(binding, self._reader.backend.tuning, {})
         return self._keep(Writer(self._reader, thread, seen, log, new_key))
 
+    def assume_new(self, thread: bytes) -> Writer:
+        """A writer for a thread that most likely has no rows. If it has, or is held, the first write is refused."""
+        binding, new_key = self._reader.sealing.new_life(thread)
+        return self._keep(Writer(self._reader, thread, NO_HEAD, Log(binding, self._reader.backend.tuning, {}), new_key))
+
     def open(self, thread: bytes) -> Writer:
         """A writer for a thread, loaded if need be; for a new thread at its beginning."""
         writer = self.begin(thread)

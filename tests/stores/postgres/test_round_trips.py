@@ -38,6 +38,20 @@ def test_an_append_is_one_round_trip(proxy: Proxy) -> None:
     assert proxy.connections == 1
 
 
+def test_the_first_save_of_a_thread_is_one_round_trip(proxy: Proxy) -> None:
+    schema = new_schema()
+    with store_through(proxy, schema) as store:
+        store.save("warm", {"steps": []})
+        before = proxy.turns
+        assert store.save("t", {"steps": [0]}).seq == 1
+        assert proxy.turns - before == 1
+    with store_through(proxy, schema) as store:
+        assert store.append("t", "steps", 1).seq == 2, "one that is there is found out"
+        latest = store.latest("t")
+        assert latest is not None
+        assert latest.state == {"steps": [0, 1]}
+
+
 def test_a_restore_of_a_thousand_steps_is_three_round_trips(proxy: Proxy) -> None:
     schema = new_schema()
     with sync.PostgresStore(shared_server().conninfo(options=NOT_WAITING), schema, durability="process") as store:

@@ -314,6 +314,13 @@ def test_an_append_is_one_round_trip(store: sync.Store, proxy: Proxy) -> None:
     assert proxy.turns - before == 50
 
 
+def test_the_first_save_of_a_thread_is_one_round_trip(store: sync.Store, proxy: Proxy) -> None:
+    store.save("warm", 1)
+    before = proxy.turns
+    assert store.save("t", {"numbers": [0]}).seq == 1
+    assert proxy.turns - before == 1
+
+
 def test_a_new_status_and_new_labels_cost_no_further_round_trip(store: sync.Store, proxy: Proxy) -> None:
     store.save("t", 1)
     before = proxy.turns

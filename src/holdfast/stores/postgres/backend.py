@@ -32,7 +32,7 @@ class PostgresBackend:
     """The interface of `Backend` over a schema of a PostgreSQL database."""
 
     kind = "postgres"
-    tuning = Tuning(keyframe_rows=512, keyframe_bytes=196608)
+    tuning = Tuning(keyframe_rows=512, keyframe_bytes=196608, assumes_new=True)
     """A round trip costs more than a few hundred rows in it: so keyframes may be far apart."""
     inline = False
 

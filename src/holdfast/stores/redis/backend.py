@@ -28,7 +28,7 @@ from holdfast.stores.redis.wire import Request, Wire
 
 FORMAT = 1
 NEEDS_WHOLE = 2
-TUNING = Tuning()
+TUNING = Tuning(assumes_new=True)
 """A row costs what it costs SQLite, and all blobs of a restore come in one reply."""
 
 

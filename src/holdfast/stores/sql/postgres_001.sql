@@ -36,7 +36,8 @@ ALTER TABLE {schema}.rows SET (toast_tuple_target = 8160);
 ALTER TABLE {schema}.blobs SET (toast_tuple_target = 8160);
 
 -- Replace each head that is the expected one, in the order given, which is the same for all who write: so nobody waits
--- in a circle. Returns the keys, with NULL where the head was refused. Where a session would not wait for the disk, this
+-- in a circle. Rows without a head are damage, and nothing is put in its place. Returns the keys, with NULL where the
+-- head was refused. Where a session would not wait for the disk, this
 -- transaction does, if that is demanded.
 CREATE FUNCTION {schema}.replace_heads(
     demanded boolean, keys bytea[], threads bytea[], expected bytea[], heads bytea[], statuses text[],
@@ -52,7 +53,8 @@ BEGIN
     FOR i IN 1 .. cardinality(keys) LOOP
         IF expected[i] = '' THEN
             INSERT INTO {schema}.threads (key, thread, head, status, labels)
-            VALUES (keys[i], threads[i], heads[i], statuses[i], tokens[token_start : token_ends[i]])
+            SELECT keys[i], threads[i], heads[i], statuses[i], tokens[token_start : token_ends[i]]
+             WHERE NOT EXISTS (SELECT 1 FROM {schema}.rows AS r WHERE r.key = keys[i])
             ON CONFLICT (key) DO NOTHING;
         ELSE
             UPDATE {schema}.threads AS t
