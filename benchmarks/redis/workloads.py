@@ -105,12 +105,18 @@ def _of_level(tables: dict[str, Table], level: str, *, whole: bool) -> list[Figu
     if tables[W2].row(peer) is None:
         return figures
     time = _ratio(tables[W2], w2_history.SECONDS, peer, f"Holdfast append, {place}")
+    limit = _ratio(tables[W2], w2_history.SECONDS, peer, raw)
     rate = _ratio(tables[W5], w5_writers.RATE, f"Holdfast save (awaited), {place}", peer)
+    fastest = _ratio(tables[W5], w5_writers.RATE, raw, peer)
     return [
         *figures,
-        Figure(f"W2 time: {peer} / append", time, 50 if whole else None, at_least=True),
-        Figure(f"W5 32 writers / {peer}", rate, 2, at_least=True),
+        Figure(f"W2 time: {peer} / append", time, 50 if whole else None, at_least=True, note=_beside(limit)),
+        Figure(f"W5 32 writers / {peer}", rate, 2, at_least=True, note=_beside(fastest)),
     ]
+
+
+def _beside(limit: float | None) -> str:
+    return f"a bare SET of the new bytes: {limit:.1f}x" if limit is not None else ""
 
 
 def _ratio(table: Table, column: str, above: str, below: str) -> float | None:
