@@ -71,8 +71,11 @@ def _against(
 ) -> list[Figure]:
     if table.row(peer) is None:
         return []
-    whole = _ratio(table, w2_history.SECONDS, peer, _SAVE)
-    note = "" if whole is None else f"{whole:.1f}x against whole-state save"
+    beside = {
+        "whole-state save": _ratio(table, w2_history.SECONDS, peer, _SAVE),
+        "a bare INSERT per step": _ratio(table, w2_history.SECONDS, peer, "raw SQLite FULL"),
+    }
+    note = ", ".join(f"{ratio:.1f}x against {name}" for name, ratio in beside.items() if ratio is not None)
     return [
         Figure(
             f"W2 time: {peer} / append",
