@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +204,13 @@ def test_rules_about_tools_constraints_schemas_and_plans() -> None:
     assert RulesClassifier(schemas={"shell": lambda output: "code" in output})(context) is FailureType.UNKNOWN
     assert RulesClassifier(required_actions=["call", "reply"])(context) is FailureType.PLAN_INCOMPLETE
     assert RulesClassifier(required_actions=["call"])(context) is FailureType.UNKNOWN
+
+
+def test_long_texts_are_compared_for_a_loop_no_longer_than_it_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: Any) -> float:
+        raise AssertionError("this takes minutes for long texts")
+
+    monkeypatch.setattr(SequenceMatcher, "ratio", slow)
+    steps = [Step(action="read", tool_output=letter * 100_000) for letter in "abc"]
+    assert RulesClassifier()(failing(ValueError(), steps=steps)) is FailureType.UNKNOWN
+    assert RulesClassifier(loop_similarity=0.9)(failing(ValueError(), steps=steps)) is FailureType.UNKNOWN

@@ -1,13 +1,15 @@
 """What an attempt is told, what limits there are, and how any process goes on with an agent's thread."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
 import holdfast
 from agent.agents import agent, doomed_store, stored
-from holdfast import FailurePolicy, FailureType, RecoveryAction, Step
+from holdfast import FailurePolicy, FailureType, RecoveryAction, Step, sync
+from holdfast.records.failure import Usage
 from holdfast.testing.faults import Crash
 from runs.worlds import World
 
@@ -514,3 +516,47 @@ async def test_a_question_that_was_rolled_back_is_asked_again(world: World) -> N
         await world.store.answer(outcome.requests[0].id, choice)
     assert await made.run("t", thread_id="t") == "b"
     assert list(await world.store.requests()) == []
+
+
+async def test_a_state_is_what_it_was_when_it_was_given(world: World) -> None:
+    async def worker(_task: str, *, record_step: Any, update_state: Any) -> None:
+        messages: list[Any] = ["first"]
+        update_state({"messages": messages})
+        messages.append(object())
+        record_step(Step(action="one"))
+        update_state({"n": 1})
+
+    await agent(world, worker).run("t", thread_id="t")
+    latest = await world.store.latest("t")
+    assert latest is not None
+    assert latest.state == {"messages": ["first"], "n": 1}
+
+
+class Caller:
+    """An agent that is an object."""
+
+    def __call__(self, task: str, **_: Any) -> str:
+        return task
+
+
+def plain_worker(task: str, *, client: Any = None) -> str:
+    return task
+
+
+def test_an_agent_is_known_by_the_same_name_in_every_process() -> None:
+    with sync.MemoryStore() as store:
+        made = [sync.Agent(function, store=store) for function in (partial(plain_worker, client=1), Caller(), Caller())]
+    here = plain_worker.__module__
+    assert [each.name for each in made] == [f"{here}:plain_worker", f"{here}:Caller", f"{here}:Caller"]
+
+
+def test_sums_of_usage_that_are_beyond_counting_keep_a_thread_usable() -> None:
+    def spender(_task: str, *, record_usage: Any) -> str:
+        for _ in range(3):
+            record_usage(input_tokens=2**63 - 1, cost_usd=10**15)
+        return "done"
+
+    with sync.MemoryStore() as store:
+        made = sync.Agent(spender, store=store)
+        assert made.run("t", thread_id="t") == "done"
+        assert made.summary("t").usage == Usage(input_tokens=2**63 - 1, cost_usd=10**15)

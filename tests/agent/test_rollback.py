@@ -1,12 +1,14 @@
 """A rollback restores state and trajectory for real, leaves what is poisoned behind, and compensates what it undoes."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 import holdfast
 from agent.agents import agent, doomed_store, stored
-from holdfast import FailurePolicy, RecoveryAction, Step
+from holdfast import FailurePolicy, RecoveryAction, Step, sync
 from holdfast.runtimes.agent import rollback
 from holdfast.testing.faults import Crash
 from runs.worlds import World
@@ -370,3 +372,159 @@ async def test_a_checkpoint_that_was_deleted_is_no_target(world: World) -> None:
 
     made = agent(world, worker, policy=ROLLBACK)
     assert await made.run("t", thread_id="t") == {"n": 1}
+
+
+async def test_compensators_of_the_same_name_each_undo_their_own_step(world: World) -> None:
+    undone: list[str] = []
+
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any, recovery: Any = None) -> str:
+        if recovery is not None:
+            return "stayed at home"
+        record_step(Step(action="plan"))
+        record_step(Step(action="flight"))
+        record_compensator(lambda: undone.append("flight"))
+        record_step(Step(action="hotel"))
+        record_compensator(lambda: undone.append("room"))
+        record_compensator(lambda: undone.append("breakfast"))
+        raise ValueError("no visa")
+
+    assert await agent(world, trip, policy=back_to(world, "plan")).run("t", thread_id="t") == "stayed at home"
+    assert undone == ["breakfast", "room", "flight"]
+
+
+async def test_a_function_of_this_process_is_not_taken_for_the_named_one_of_its_name(world: World) -> None:
+    undone: list[str] = []
+
+    def cancel() -> None:
+        undone.append("bare")
+
+    async def trip(_task: str, *, record_step: Any, recovery: Any = None) -> None:
+        if recovery is None:
+            record_step(Step(action="book", error="refused"), compensator=cancel)
+            raise ValueError
+
+    named = {"cancel": lambda: undone.append("named")}
+    await agent(world, trip, policy=ROLLBACK, compensators=named).run("t", thread_id="t")
+    assert undone == ["bare"]
+
+
+async def test_a_compensator_of_another_process_is_not_taken_for_one_of_the_same_name_here(world: World) -> None:
+    undone: list[str] = []
+    lives: list[int] = []
+
+    async def trip(_task: str, *, record_step: Any) -> None:
+        lives.append(len(lives))
+        life = lives[-1]
+        if life == 0:
+            await stored(record_step(Step(action="plan")))
+        await stored(record_step(Step(action=f"book {life}"), compensator=lambda: undone.append(f"by {life}")))
+        if life == 0:
+            world.die_at_next_write()
+            return
+        raise ValueError("no visa")
+
+    policy = back_to(world, "plan")
+    with pytest.raises(Crash):
+        await agent(world, trip, store=doomed_store(world), policy=policy).run("t", thread_id="t")
+    world.clock.advance(60)
+    with pytest.raises(holdfast.Escalated, match="which this process does not know"):
+        await agent(world, trip, policy=policy).run("t", thread_id="t")
+    assert undone == ["by 1"]
+
+
+def test_compensators_that_threads_record_belong_to_their_own_steps() -> None:
+    undone: list[int] = []
+    count = 200
+
+    def cancel(number: int, *, idempotency_key: str) -> None:
+        undone.append(number)
+
+    def trip(_task: str, *, record_step: Any, recovery: Any = None) -> list[int]:
+        if recovery is not None:
+            return [int(step.action) for step in recovery.steps]
+        record_step(Step(action="-1"))
+        with ThreadPoolExecutor(8) as pool:
+            booked = [
+                pool.submit(record_step, Step(action=str(number)), compensator=("cancel", number))
+                for number in range(count)
+            ]
+        assert not any(each.exception() for each in booked)
+        raise ValueError
+
+    def middle(context: holdfast.FailureContext) -> RecoveryAction:
+        return RecoveryAction.ROLLBACK(checkpoint_id=store.get("t", store.latest("t").seq - count // 2).id)  # type: ignore[union-attr]
+
+    interval, store = sys.getswitchinterval(), sync.MemoryStore()
+    sys.setswitchinterval(1e-6)
+    try:
+        made = sync.Agent(trip, policy=middle, store=store, compensators={"cancel": cancel})
+        kept = made.run("t", thread_id="t")
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(kept + undone) == list(range(-1, count))
+
+
+async def test_what_an_attempt_left_running_changes_nothing_that_was_rolled_back(world: World) -> None:
+    refused: list[BaseException] = []
+
+    async def worker(
+        _task: str, *, record_step: Any, update_state: Any, record_usage: Any, recovery: Any = None
+    ) -> str:
+        if recovery is None:
+            update_state({"n": 1})
+            record_step(Step(action="good"))
+            update_state({"bad": True})
+            record_step(Step(action="bad", error="refused"))
+            left.extend([lambda: update_state({"late": True}), lambda: record_step(Step(action="late"))])
+            left_usage.append(record_usage)
+            raise ConnectionError
+        update_state({"second": 2})
+        for late in left:
+            try:
+                late()
+            except holdfast.Finished as error:
+                refused.append(error)
+        left_usage[0](input_tokens=5)
+        record_step(Step(action="second"))
+        return "done"
+
+    left: list[Any] = []
+    left_usage: list[Any] = []
+    made = agent(world, worker, policy=ROLLBACK)
+    await made.run("t", thread_id="t")
+    latest = await world.store.latest("t")
+    assert latest is not None
+    assert latest.state == {"n": 1, "second": 2}
+    assert await actions(world) == ["good", "second"]
+    assert len(refused) == 2
+    assert (await made.summary("t")).usage.tokens == 5  # it was paid for
+
+
+async def test_a_poisoned_checkpoint_is_left_behind_also_with_a_retry_between_two_rollbacks(world: World) -> None:
+    restored: list[Any] = []
+
+    async def worker(_task: str, *, record_step: Any, update_state: Any, restored_state: Any = None) -> None:
+        if restored_state is None:
+            for number in range(4):
+                update_state({"n": number})
+                record_step(Step(action=f"step {number}"))
+        restored.append((restored_state or {}).get("n"))
+        raise ConnectionError
+
+    policy = FailurePolicy.sequence(*[RecoveryAction.ROLLBACK, RecoveryAction.RETRY] * 3)
+    with pytest.raises(holdfast.Escalated):
+        await agent(world, worker, policy=policy, max_recovery_attempts=6).run("t", thread_id="t")
+    assert restored == [None, 3, 3, 2, 2, 1, 1]
+
+
+async def test_many_rollbacks_cost_no_more_each_than_the_first(world: World) -> None:
+    async def worker(_task: str, *, record_step: Any, recovery: Any = None) -> int:
+        attempt = 0 if recovery is None else recovery.attempt
+        record_step(Step(action=f"step {attempt}"))
+        if attempt < 40:
+            raise ConnectionError
+        return len(recovery.steps)
+
+    made = agent(world, worker, policy=ROLLBACK, max_recovery_attempts=100)
+    assert await made.run("t", thread_id="t") == 40  # each with all those before it in its past: 2**40 if folded anew
+    assert len((await made.summary("t")).rollbacks) == 40

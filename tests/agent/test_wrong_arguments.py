@@ -1,6 +1,7 @@
 """An argument of a wrong type or value is refused with an error of ours that names it; both worlds take the same."""
 
 import inspect
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -77,12 +78,23 @@ def test_a_state_and_a_step_that_are_none_are_refused() -> None:
         sync.Agent(careless, store=store).run("t")
 
 
-def test_a_classifier_that_names_no_type_is_refused() -> None:
+@pytest.mark.parametrize("kind", ["bad luck", None, []])
+def test_a_classifier_that_names_no_type_is_refused(kind: Any) -> None:
     def failing(_task: str) -> None:
         raise ValueError
 
-    with sync.MemoryStore() as store, pytest.raises(ConfigurationError, match="'bad luck'"):
-        sync.Agent(failing, store=store, classifier=lambda _context: "bad luck").run("t")
+    with sync.MemoryStore() as store, pytest.raises(ConfigurationError, match=re.escape(f"returned {kind!r}")):
+        sync.Agent(failing, store=store, classifier=lambda _context: kind).run("t")
+
+
+def test_a_compensator_that_is_none_is_refused() -> None:
+    def careless(_task: str, *, record_step: Any, record_compensator: Any) -> None:
+        record_step(holdfast.Step(action="book"))
+        with pytest.raises(ConfigurationError, match="or a function, not 5"):
+            record_compensator(5)
+
+    with sync.MemoryStore() as store:
+        sync.Agent(careless, store=store).run("t")
 
 
 def test_both_agents_have_the_same_methods_and_signatures() -> None:

@@ -261,7 +261,7 @@ def read_entries(document: Document) -> list[AnyEntry]:
 class Journal:
     """The journal, folded: one look-up per question."""
 
-    def __init__(self, entries: Iterable[AnyEntry] = ()) -> None:
+    def __init__(self, entries: Iterable[AnyEntry] = (), pasts: "dict[int, Journal] | None" = None) -> None:
         self.memos: dict[str, Memo] = {}
         self.marks: set[str] = set()
         self.timers: dict[str, int] = {}
@@ -278,6 +278,8 @@ class Journal:
         self.epochs: dict[str, int] = {}
         """How often the result of a step was undone, by its key."""
         self._entries: list[AnyEntry] = []
+        self._pasts = {} if pasts is None else pasts
+        """What it was at the lengths that rollbacks went back to, each folded once: a past has rollbacks of its own."""
         self._asked: dict[str, int] = {}
         self.turns = Turns()
         self._shown: list[Shown] = []
@@ -364,15 +366,21 @@ class Journal:
 
     def _roll_back(self, entry: RolledBack) -> None:
         """What came after is undone. But a step in doubt stays so: nobody knows whether there is anything to undo."""
-        then = Journal(self._entries[: entry.length])
+        then = self._at(entry.length)
         for key, memo in self.memos.items():
             if isinstance(memo, StepDone) and then.memos.get(key) is not memo:
                 self.epochs[key] = self.epochs.get(key, 0) + 1
         doubts = {key: memo for key, memo in self.memos.items() if isinstance(memo, Begun)}
         self.memos = {key: memo for key, memo in then.memos.items() if not isinstance(memo, Begun)} | doubts
-        self.marks, self.timers, self._asked, self._shown = then.marks, then.timers, then._asked, then._shown
+        self.marks, self.timers = set(then.marks), dict(then.timers)
+        self._asked, self._shown = dict(then._asked), list(then._shown)  # noqa: SLF001  its own past
         self.rollbacks.append(entry)
         self.attempts = 0
+
+    def _at(self, length: int) -> "Journal":
+        if length not in self._pasts:
+            self._pasts[length] = Journal(self._entries[:length], self._pasts)
+        return self._pasts[length]
 
     def _fork(self, _entry: Forked) -> None:
         """What was in doubt or open there is not ours: here the step is yet to be executed, and the question asked."""

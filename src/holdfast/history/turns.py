@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.codec import decode, register
 from holdfast.records.times import from_microseconds
-from holdfast.records.turn import PICODOLLARS, SessionSummary, Turn, UsageSnapshot
+from holdfast.records.turn import PICODOLLARS, SessionSummary, Turn, UsageSnapshot, total_usage
 
 if TYPE_CHECKING:
     from holdfast.history.journal import HandedOver, Turned
@@ -57,7 +57,7 @@ class Turns:
     @property
     def usage(self) -> UsageSnapshot:
         """What all of them used."""
-        return UsageSnapshot(*self._used)
+        return total_usage(self._used)
 
     @property
     def tokens(self) -> int:
@@ -85,7 +85,7 @@ class Turns:
 
 
 def _total(entries: "Iterable[Turned]") -> UsageSnapshot:
-    return UsageSnapshot(*map(sum, zip((0,) * 5, *(entry.usage for entry in entries), strict=True)))
+    return total_usage((0,) * 5, *(entry.usage for entry in entries))
 
 
 def _turn(number: int, entry: "Turned") -> Turn:

@@ -1,6 +1,7 @@
 """What the rest of the program may ask of the outside world, whichever world it is."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from holdfast.ports.tickets import Driver, Signal, Ticket
@@ -75,6 +76,10 @@ class Ports(Protocol):
 
     def branch(self) -> int:
         """The task or thread that asks."""
+        ...
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """A lock for one thread at a time, which may take it again."""
         ...
 
     def beat(self, tick: Callable[[], float | None], woken: "Signal") -> None:

@@ -4,7 +4,9 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from threading import Thread
+from contextlib import AbstractContextManager
+from threading import RLock, Thread
+from typing import Any
 
 from holdfast import processes
 from holdfast.ports.tickets import Signal
@@ -37,6 +39,11 @@ class SystemPorts:
     def process() -> int:
         """This process's number."""
         return os.getpid()
+
+    @staticmethod
+    def lock() -> AbstractContextManager[Any]:
+        """One of this process."""
+        return RLock()
 
     @staticmethod
     def beat(tick: Callable[[], float | None], woken: "Signal") -> None:

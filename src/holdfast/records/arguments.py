@@ -1,6 +1,5 @@
 """What a caller hands in, checked before anything is done with it: each refusal names the argument."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from os import PathLike, fspath
@@ -11,6 +10,8 @@ from holdfast.records.errors import ConfigurationError, UnstorableValue
 W = TypeVar("W", str, str | None)
 
 LONGEST_SECONDS = 1000 * 365 * 86400
+LARGEST_COUNT = 2**63 - 1
+LARGEST_AMOUNT = 10**15
 
 
 def whole_number(value: object, name: str, least: int = 0, most: int | None = None) -> int:
@@ -31,16 +32,25 @@ def duration_us(value: object, name: str) -> int:
 
 def amount(value: object, name: str) -> float:
     """A number that is not negative, such as a sum of money; a bool is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ConfigurationError(f"{name}={value!r}: a number, not negative")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST_AMOUNT:
+        raise ConfigurationError(f"{name}={value!r}: a number, not negative, at most 10**15")
     return value
+
+
+def count(value: object, name: str) -> int:
+    """A whole number that is not negative, and that a record can hold."""
+    return whole_number(value, name, most=LARGEST_COUNT)
 
 
 def text_or_none(value: object, name: str) -> str | None:
-    """A str with something in it, or None."""
-    if value is not None and (not isinstance(value, str) or not value):
-        raise ConfigurationError(f"{name}={value!r}: a non-empty str, or None")
+    """A str with something in it that can be stored, or None."""
+    if value is not None and (not isinstance(value, str) or not value or not _is_utf8(value)):
+        raise ConfigurationError(f"{name}={value!r}: a non-empty str without lone surrogates, or None")
     return value
+
+
+def _is_utf8(text: str) -> bool:
+    return text.isascii() or text.encode(errors="replace").decode() == text
 
 
 def mapping_or_none(value: object, name: str) -> Mapping[str, Any] | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.records.arguments import amount, whole_number
+from holdfast.records.arguments import LARGEST_AMOUNT, LARGEST_COUNT, amount, count
 from holdfast.records.checkpoint import Step
 
 
@@ -31,8 +31,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
 
     def __post_init__(self) -> None:
-        whole_number(self.input_tokens, "input_tokens")
-        whole_number(self.output_tokens, "output_tokens")
+        count(self.input_tokens, "input_tokens")
+        count(self.output_tokens, "output_tokens")
         amount(self.cost_usd, "cost_usd")
 
     @property
@@ -42,9 +42,9 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cost_usd=round(self.cost_usd + other.cost_usd, 12),
+            input_tokens=min(self.input_tokens + other.input_tokens, LARGEST_COUNT),
+            output_tokens=min(self.output_tokens + other.output_tokens, LARGEST_COUNT),
+            cost_usd=min(round(self.cost_usd + other.cost_usd, 12), LARGEST_AMOUNT),
         )
 
 

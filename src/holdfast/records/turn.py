@@ -1,11 +1,12 @@
 """Turns of a session: what they used, what that costs, what they amount to. Money is counted in whole picodollars."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from holdfast.records.arguments import amount, whole_number
+from holdfast.records.arguments import LARGEST_COUNT, amount, count
 
 T = TypeVar("T")
 
@@ -24,7 +25,7 @@ class UsageSnapshot(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            whole_number(getattr(self, name), name)
+            count(getattr(self, name), name)
 
     @property
     def tokens(self) -> int:
@@ -34,7 +35,12 @@ class UsageSnapshot(msgspec.Struct, frozen=True):
     def __add__(self, other: object) -> "UsageSnapshot":
         if not isinstance(other, UsageSnapshot):
             return NotImplemented
-        return UsageSnapshot(*map(sum, zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)))
+        return total_usage(msgspec.structs.astuple(self), msgspec.structs.astuple(other))
+
+
+def total_usage(*usages: Iterable[int]) -> UsageSnapshot:
+    """Several together, each as its numbers; what is beyond all counting is counted as that."""
+    return UsageSnapshot(*(min(sum(each), LARGEST_COUNT) for each in zip(*usages, strict=True)))
 
 
 class ModelPricing(msgspec.Struct, frozen=True):
@@ -51,7 +57,7 @@ class ModelPricing(msgspec.Struct, frozen=True):
                 amount(getattr(self, name), name)
 
     def cost(self, usage: UsageSnapshot) -> int:
-        """The price of a usage, in picodollars."""
+        """The price of a usage, in picodollars; nine million dollars at most, to be stored whatever it is."""
         read, write = self.cache_read_per_million, self.cache_write_per_million
         dollars_per_million = (
             usage.input_tokens * self.input_per_million
@@ -59,7 +65,7 @@ class ModelPricing(msgspec.Struct, frozen=True):
             + usage.cache_read_tokens * (self.input_per_million if read is None else read)
             + usage.cache_write_tokens * (self.input_per_million if write is None else write)
         )
-        return round(dollars_per_million * (PICODOLLARS // MILLION))
+        return round(min(dollars_per_million * (PICODOLLARS // MILLION), LARGEST_COUNT))
 
 
 class TurnResult(NamedTuple, Generic[T]):

@@ -8,7 +8,7 @@ runs on another thread, so that the same program has the same points each time.
 from asyncio import AbstractEventLoop, all_tasks, get_running_loop, new_event_loop
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from random import Random
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -180,6 +180,10 @@ class CrashPorts:
     def process(self) -> int:
         """Each life is a process."""
         return self._life.number
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """One of the inner world."""
+        return self._inner.lock()
 
     def branch(self) -> int:
         """The task or thread."""

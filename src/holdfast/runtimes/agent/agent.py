@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import Any
 
@@ -62,7 +63,7 @@ class AgentCore:
         self._store = store
         self._run_terms = RunTerms(lease, wait)
         self._run_terms.check()
-        self.name = f"{importable_module(function)}:{getattr(function, '__qualname__', repr(function))}"
+        self.name = _name_of(function)
         policy = RecoveryAction.ESCALATE if policy is None else policy
         check_strategy(policy, "policy")
         self._terms = Terms(
@@ -186,6 +187,14 @@ class AgentCore:
         if run.status is Status.CANCELLED:
             return RunCancelled(f"thread {run.thread_id!r} was cancelled")
         return None
+
+
+def _name_of(function: Any) -> str:
+    """The same in every process: of a partial, that of its function; of an object that can be called, its class's."""
+    while isinstance(function, partial):
+        function = function.func
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{importable_module(named)}:{named.__qualname__}"
 
 
 def _functions(compensators: object) -> dict[str, Callable[..., Any]]:

@@ -22,7 +22,7 @@ from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
 from holdfast.runtimes.agent.actions import RecoveryAction
-from holdfast.runtimes.agent.hands import Hands, Limit, current_hands
+from holdfast.runtimes.agent.hands import Bare, Hands, Limit, current_hands
 from holdfast.runtimes.agent.memory import FAILURE, ITEM, Failure, Memory, contents, note
 from holdfast.runtimes.agent.policy import decide
 from holdfast.runtimes.agent.rollback import Past, choose_target, named_target, progress_of, roll_back
@@ -60,7 +60,7 @@ class Attempts:
         self._run = run
         self._task = task
         self._named = named
-        self._bare: dict[str, Callable[..., Any]] = {}
+        self._bare = Bare()
         memory = self._memory()
         self._limit = Limit(memory.usage, terms.max_cost_usd, terms.max_tokens, terms.compensators)
 
@@ -95,6 +95,7 @@ class Attempts:
         finally:
             current_frame.set(outer[0])
             current_hands.set(outer[1])
+            hands.close()
             if run.ledger.claim.failure is None:
                 await hands.drain()
 
@@ -178,7 +179,7 @@ class Attempts:
             seconds=(now - failures[0].at) / 1e6 if failures else 0.0,
         )
         kind = await self._run.ports.invoke(self._terms.classifier, (context,), {}, None)
-        if kind not in set(FailureType):
+        if not isinstance(kind, str) or kind not in set(FailureType):
             raise ConfigurationError(f"the classifier returned {kind!r}, which is no FailureType")
         return msgspec.structs.replace(context, type=FailureType(kind))
 
@@ -207,7 +208,8 @@ class Attempts:
             return 0
         if action.checkpoint_id:
             return await named_target(run, action.checkpoint_id)
-        return await run.ports.perform(choose_target, Past(run), context.steps, context.type, earlier)
+        rollbacks = run.ledger.journal.rollbacks
+        return await run.ports.perform(choose_target, Past(run), context.steps, context.type, earlier, rollbacks)
 
     async def _action(self, context: FailureContext) -> RecoveryAction:
         terms, spent = self._terms, self._limit.exceeded()

@@ -97,8 +97,16 @@ def is_loop(steps: Sequence[Step], window: int, similarity: float) -> bool:
     """True if the last `window` steps did the same, or nearly so for a similarity below 1."""
     if window < 2 or len(steps) < window:
         return False
-    texts = list(map(doing, steps[-window:]))
-    return all(SequenceMatcher(None, texts[0], each).ratio() >= similarity for each in texts[1:])
+    first, *others = map(doing, steps[-window:])
+    return all(_is_like(first, each, similarity) for each in others)
+
+
+def _is_like(one: str, other: str, similarity: float) -> bool:
+    """To compare long texts takes long: only if it can matter."""
+    if one == other or similarity >= 1:
+        return one == other
+    matcher = SequenceMatcher(None, one, other)
+    return matcher.quick_ratio() >= similarity and matcher.ratio() >= similarity
 
 
 def doing(step: Step) -> str:

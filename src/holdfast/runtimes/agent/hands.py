@@ -1,14 +1,15 @@
 """What an agent's function is handed to record its work: plain calls, each on its way to the store when it returns."""
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from holdfast.codec import encode
+from holdfast.codec import decode, encode
 from holdfast.history.draft import draft_state
 from holdfast.history.journal import AnyEntry, Recorded
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import ConfigurationError, Escalated
+from holdfast.records.errors import ConfigurationError, Escalated, Finished
 from holdfast.records.failure import Usage
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.run import Receipt, Run, fields_of
@@ -39,18 +40,37 @@ class HeldReceipt:
         await self._hands.drain()
 
 
-class Hands:
-    """One attempt's way to the store.
+class Bare:
+    """The compensators that are functions of this process, each for the step that it undoes."""
 
-    `bare` are the compensators that are functions of this process, by the names they are recorded under. `on_step` is
-    told of each step. `receipt` is what the function's world makes of a receipt.
+    def __init__(self) -> None:
+        self._functions: dict[tuple[str, int, int], Callable[..., Any]] = {}
+
+    def name(self, function: Callable[..., Any], step: int, rollbacks: int) -> str:
+        """What to record it by: its name. Another of the same step and name gets another one."""
+        if not callable(function):
+            raise ConfigurationError(f"a compensator is a name of compensators=, or a function, not {function!r}")
+        name: str = getattr(function, "__name__", type(function).__name__)
+        while self._functions.setdefault((name, step, rollbacks), function) != function:
+            name += "'"
+        return name
+
+    def function(self, recorded: Compensator) -> Callable[..., Any] | None:
+        """The function of a compensator, if it is one of these."""
+        return self._functions.get((recorded.name, recorded.step, recorded.rollbacks)) if recorded.bare else None
+
+
+class Hands:
+    """One attempt's way to the store, until the attempt is over. Its calls may come from several threads.
+
+    `on_step` is told of each step. `receipt` is what the function's world makes of a receipt.
     """
 
     def __init__(
         self,
         run: Run,
         limit: "Limit",
-        bare: dict[str, Callable[..., Any]],
+        bare: Bare,
         *,
         auto: bool,
         on_step: Callable[[Step], Any] | None,
@@ -65,6 +85,8 @@ class Hands:
         self._made = receipt
         self._state: dict[str, Any] = run.state
         self._dirty = False
+        self._over = False
+        self._lock = run.ports.lock()
         self._held: list[tuple[AnyEntry, HeldReceipt]] = []
         self._last: Pending | None = None
 
@@ -75,19 +97,22 @@ class Hands:
 
         `compensator`: how to undo it, as for `record_compensator` (a tuple if it takes arguments), kept with the step.
         """
-        self._run.ledger.check()
-        entries: list[AnyEntry] = [Recorded("", encode(fields_of(step), path="step"), self._run.ports.now())]
-        if compensator is not None:
-            index = self._run.ledger.journal.step_count + len(self._held)
-            entries.append(self._undo(index, *(compensator if isinstance(compensator, tuple) else (compensator,))))
-        receipt: Receipt | HeldReceipt
-        if self._auto or compensator is not None:
-            receipt = self._write(*entries, said={"step": step.action} if step.action else None)
-        else:
-            receipt = HeldReceipt(self)
-            self._held.append((entries[0], receipt))
+        recorded = Recorded("", encode(fields_of(step), path="step"), self._run.ports.now())
+        undo = compensator if isinstance(compensator, tuple) else () if compensator is None else (compensator,)
+        with self._at_work():
+            receipt = self._recorded(recorded, undo, {"step": step.action} if step.action else None)
         self._tell(step)
         return self._made(receipt)
+
+    def _recorded(self, step: Recorded, undo: tuple[Any, ...], said: dict[str, Any] | None) -> "Receipt | HeldReceipt":
+        if undo:
+            index = self._run.ledger.journal.step_count + len(self._held)
+            return self._write(step, self._undo(index, *undo), said=said)
+        if self._auto:
+            return self._write(step, said=said)
+        receipt = HeldReceipt(self)
+        self._held.append((step, receipt))
+        return receipt
 
     def _tell(self, step: Step) -> None:
         told = None if self._on_step is None else self._on_step(step)
@@ -96,19 +121,24 @@ class Hands:
 
     def update_state(self, changes: Mapping[str, Any]) -> None:
         """Merge top-level keys into the state; saved with the next checkpoint."""
-        self.replace_state({**self._state, **_checked(changes)})
+        with self._at_work():
+            self._state, self._dirty = {**self._state, **_copied(changes)}, True
 
     def replace_state(self, state: Mapping[str, Any]) -> None:
         """Put another state in place of the whole; saved with the next checkpoint."""
-        self._run.ledger.check()
-        self._state, self._dirty = dict(_checked(state)), True
+        with self._at_work():
+            self._state, self._dirty = _copied(state), True
 
     def record_usage(self, *, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float = 0.0) -> Any:
-        """Add to what the thread has used. `Escalated` once that is more than the agent may use; it is kept first."""
-        self._run.ledger.check()
+        """Add to what the thread has used. `Escalated` once that is more than the agent may use; it is kept first.
+
+        What was left running by an attempt that is over counts too: it was paid for.
+        """
         used = Usage(input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost_usd)
-        receipt = self._note(USAGE, used)
-        self._limit.check_usage(used)
+        with self._lock:
+            self._run.ledger.check()
+            receipt = self._note(USAGE, used)
+            self._limit.check_usage(used)
         return self._made(receipt)
 
     def record_compensator(self, compensator: str | Callable[..., Any], *args: Any) -> Any:
@@ -116,34 +146,34 @@ class Hands:
 
         Saying the same of a step again changes nothing.
         """
-        self._run.ledger.check()
-        self.checkpoint()
-        index = self._run.ledger.journal.step_count - 1
-        if index < 0:
-            raise ConfigurationError("record_compensator is for the step just recorded, and there is none")
-        return self._made(self._receipt(self._queued(Intent(journal=True), self._undo(index, compensator, *args))))
+        with self._at_work():
+            self.checkpoint()
+            index = self._run.ledger.journal.step_count - 1
+            if index < 0:
+                raise ConfigurationError("record_compensator is for the step just recorded, and there is none")
+            queued = self._queued(Intent(journal=True), self._undo(index, compensator, *args))
+        return self._made(self._receipt(queued))
 
     def _undo(self, index: int, compensator: Any, *args: Any) -> AnyEntry:
-        undo = Compensator(
-            name=self._compensator_name(compensator),
-            arguments=list(args),
-            step=index,
-            rollbacks=len(self._run.ledger.journal.rollbacks),
-            bare=not isinstance(compensator, str),
-        )
+        bare, rollbacks = not isinstance(compensator, str), len(self._run.ledger.journal.rollbacks)
+        known = self._limit.known_compensator
+        name = self._bare.name(compensator, index, rollbacks) if bare else known(compensator)
+        undo = Compensator(name=name, arguments=list(args), step=index, rollbacks=rollbacks, bare=bare)
         return note(COMPENSATOR, undo, self._run.ports.now())
 
     def checkpoint(self) -> Any:
         """Hand to the store what it does not have yet. Await the receipt to know that it is stored."""
-        self._run.ledger.check()
-        return self._made(self._write() if self._held or self._dirty else self._receipt(None))
+        with self._at_work():
+            return self._made(self._write() if self._held or self._dirty else self._receipt(None))
 
-    def _compensator_name(self, compensator: str | Callable[..., Any]) -> str:
-        if isinstance(compensator, str):
-            return self._limit.known_compensator(compensator)
-        name: str = getattr(compensator, "__name__", repr(compensator))
-        self._bare[name] = compensator
-        return name
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """One call at a time, and none once the attempt is over: its state is no longer the thread's."""
+        with self._lock:
+            self._run.ledger.check()
+            if self._over:
+                raise Finished(f"this attempt at {self._run.thread_id!r} is over; what it left running records nothing")
+            yield
 
     # What its runtime calls
 
@@ -159,6 +189,11 @@ class Hands:
     def holds(self, receipt: HeldReceipt) -> bool:
         """True if the step of a receipt was not handed over yet."""
         return any(each is receipt for _, each in self._held)
+
+    def close(self) -> None:
+        """The attempt is over."""
+        with self._lock:
+            self._over = True
 
     async def drain(self) -> None:
         """Wait until everything is stored, the state set last included, and told."""
@@ -226,8 +261,9 @@ class Limit:
         return name
 
 
-def _checked(changes: Any) -> Mapping[str, Any]:
+def _copied(changes: Any) -> dict[str, Any]:
+    """What is given now, whatever is done to it later."""
     if not isinstance(changes, Mapping):
         raise ConfigurationError(f"a state is a dict, not {type(changes).__name__}")
-    encode(dict(changes), path="state")
-    return changes
+    copied: dict[str, Any] = decode(encode(dict(changes), path="state"))
+    return copied

@@ -1,6 +1,7 @@
 """Going back: to which checkpoint, which steps that undoes, how they are compensated, and the restored thread."""
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 from holdfast.codec import decode
@@ -15,6 +16,7 @@ from holdfast.records.identity import CheckpointId
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.run import Run
 from holdfast.runtimes.agent.classifier import doing
+from holdfast.runtimes.agent.hands import Bare
 from holdfast.runtimes.agent.memory import Compensator, Failure, Memory
 from holdfast.stores.writer import Intent
 
@@ -72,10 +74,12 @@ def progress_of(steps: list[Step]) -> int:
     return len(set(map(doing, steps[: good_step_count(steps)])))
 
 
-def choose_target(past: Past, steps: list[Step], failure: FailureType, earlier: list[Failure]) -> int:
+def choose_target(
+    past: Past, steps: list[Step], failure: FailureType, earlier: list[Failure], rollbacks: list[RolledBack]
+) -> int:
     """The newest checkpoint before the failing step; if the last rollback was of no use, the one before its target."""
     good = good_step_count(steps)
-    if (last := _useless_rollback(earlier, failure, progress_of(steps))) is not None:
+    if (last := _useless_rollback(earlier, failure, progress_of(steps), rollbacks)) is not None:
         return next((seq for seq in past.lineage(last.target) if seq < last.target), BEGINNING)
     for seq in past.lineage():
         if past.at(seq)[1].step_count <= good:
@@ -83,18 +87,15 @@ def choose_target(past: Past, steps: list[Step], failure: FailureType, earlier: 
     return BEGINNING
 
 
-def _useless_rollback(earlier: list[Failure], failure: FailureType, progress: int) -> Failure | None:
-    """The last failure, if it was of the same type, ended in a rollback, and nothing new was done since."""
-    if not earlier or earlier[-1].type != failure.value or earlier[-1].decision.kind not in {"rollback", "suspend"}:
+def _useless_rollback(
+    earlier: list[Failure], failure: FailureType, progress: int, rollbacks: list[RolledBack]
+) -> RolledBack | None:
+    """The last rollback, if the failures since then are all of this type, as was its own, and nothing new was done."""
+    streak = list(takewhile(lambda each: each.type == failure.value, reversed(earlier)))
+    if not streak or progress > max(each.progress for each in streak):
         return None
-    return earlier[-1] if progress <= max(each.progress for each in _streak(earlier)) else None
-
-
-def _streak(earlier: list[Failure]) -> Iterator[Failure]:
-    for each in reversed(earlier):
-        if each.type != earlier[-1].type:
-            return
-        yield each
+    since = rollbacks[streak[-1].rollbacks :]
+    return since[-1] if since else None
 
 
 async def named_target(run: Run, checkpoint_id: str) -> int:
@@ -106,9 +107,7 @@ async def named_target(run: Run, checkpoint_id: str) -> int:
     return named.seq
 
 
-async def roll_back(
-    run: Run, failure: Failure, functions: Mapping[str, Callable[..., Any]], bare: Mapping[str, Callable[..., Any]]
-) -> None:
+async def roll_back(run: Run, failure: Failure, functions: Mapping[str, Callable[..., Any]], bare: Bare) -> None:
     """Undo the steps after the target, the newest first, and make the thread what it was there."""
     past = Past(run)
     state, then = await run.ports.perform(past.at, failure.target)
@@ -116,7 +115,7 @@ async def roll_back(
     if failure.decision.strict:
         _check_compensated(run, then.step_count, undone)
     for number, each in enumerate(undone):
-        await _compensate(run, failure, number, each, {**bare, **functions} if each.bare else functions)
+        await _compensate(run, failure, number, each, bare.function(each) or functions.get(each.name))
     draft, leaves = draft_state(state)
     metadata = packed_metadata({TARGET: failure.target, "attempt": failure.attempt})
     entry = RolledBack(then.length, then.step_count, failure.target, run.ports.now())
@@ -140,10 +139,9 @@ def _check_compensated(run: Run, kept: int, undone: list[Compensator]) -> None:
 
 
 async def _compensate(
-    run: Run, failure: Failure, number: int, each: Compensator, functions: Mapping[str, Callable[..., Any]]
+    run: Run, failure: Failure, number: int, each: Compensator, function: Callable[..., Any] | None
 ) -> None:
     """Call a compensator as a step with an effect: once it is recorded it is never called again."""
-    function = functions.get(each.name)
     if function is None:
         raise Escalated(
             f"step {each.step} of {run.thread_id!r} is to be undone by {each.name!r}, which this process does not know;"
