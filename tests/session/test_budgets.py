@@ -1,10 +1,14 @@
 """Budgets and limits: over the whole thread and all processes, judged when what was paid is safe; replays are free."""
 
+import asyncio
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
-from holdfast import BudgetExceeded, ConfigurationError, TurnLimitExceeded, UsageSnapshot
+import holdfast
+from holdfast import BudgetExceeded, ConfigurationError, ModelPricing, TurnLimitExceeded, UsageSnapshot
 from runs.worlds import World
 from session.talks import Model, collected, orchestrator
 
@@ -130,3 +134,68 @@ async def test_a_stream_is_judged_like_any_turn(world: World) -> None:
             await collected(session.run_turn_stream(lambda: iter("ab"), **options), chunks)
         assert chunks == ["a", "b"]
         assert await collected(session.run_turn_stream(lambda: iter("xx"), **options)) == ["a", "b"]
+
+
+async def test_turns_that_are_under_way_are_counted(world: World) -> None:
+    async with orchestrator(world, max_turns=1).session("t") as session:
+
+        async def outer() -> str:
+            with pytest.raises(TurnLimitExceeded):
+                await session.run_turn(lambda: "inner", idempotency_key="inner")
+            return "outer"
+
+        assert (await session.run_turn(outer, idempotency_key="outer")).value == "outer"
+        assert session.summary().turn_count == 1
+
+
+def test_of_turns_at_the_same_time_no_more_are_taken_than_there_may_be() -> None:
+    called: list[int] = []
+
+    async def slow(number: int) -> int:
+        called.append(number)
+        await asyncio.sleep(0)
+        if number == 0:
+            raise ValueError("it failed, and was a turn all the same")
+        return number
+
+    async def main() -> list[Any]:
+        async with holdfast.Orchestrator("r", "p", holdfast.MemoryStore(), max_turns=3).session("t") as session:
+            turns = [session.run_turn(partial(slow, number), idempotency_key=str(number)) for number in range(6)]
+            await asyncio.gather(*turns, return_exceptions=True)
+            assert session.summary().turn_count == 3
+            return [
+                (await session.run_turn(partial(slow, number), idempotency_key=str(number))).value for number in (1, 2)
+            ]
+
+    assert asyncio.run(main()) == [1, 2]
+    assert called == [0, 1, 2]
+
+
+async def test_a_stream_that_is_left_gives_its_place_back(world: World) -> None:
+    async with orchestrator(world, max_turns=1).session("t") as session:
+        stream = session.run_turn_stream(lambda: iter("abc"), idempotency_key="k")
+        assert await anext(stream) == "a"
+        with pytest.raises(TurnLimitExceeded):
+            await session.run_turn(lambda: 1, idempotency_key="other")
+        await stream.aclose()
+        assert (await session.run_turn(lambda: 1, idempotency_key="other")).value == 1
+
+
+@pytest.mark.parametrize(
+    ("usage", "price"),
+    [
+        (lambda _value: UsageSnapshot(input_tokens=2**64), 3),
+        (lambda _value: UsageSnapshot(input_tokens=2**63 - 1, output_tokens=2**63 - 1), 10**15),
+    ],
+)
+async def test_a_paid_result_is_saved_whatever_its_usage_is(world: World, usage: Any, price: float) -> None:
+    model, pricing = Model(), {"m": ModelPricing(price, price)}
+    for _ in range(2):
+        with suppress(ConfigurationError):
+            async with orchestrator(world, pricing=pricing).session("t") as session:
+                await session.run_turn(model.asked("?"), model="m", usage=usage, idempotency_key="k")
+                await session.run_turn(model.asked("!"), model="m", usage=usage, idempotency_key="l")
+    assert model.prompts == ["?", "!"]
+    async with orchestrator(world, pricing=pricing).session("t") as session:
+        assert session.usage.input_tokens in {0, 2**63 - 1}
+        assert session.summary().models["m"] == session.usage

@@ -9,10 +9,10 @@ import holdfast
 from holdfast import ConfigurationError, HoldfastError, InvalidId, UnstorableValue, sync
 from holdfast.sync import ModelPricing, Orchestrator, UsageSnapshot
 
-NOT_A_NUMBER: tuple[Any, ...] = ("1", -1, True, float("nan"), float("inf"), [])
+NOT_A_NUMBER: tuple[Any, ...] = ("1", -1, True, float("nan"), float("inf"), 1e300, 10**16, [])
 NOT_AN_INT: tuple[Any, ...] = ("1", -1, True, 1.5, [])
 NOT_A_DURATION: tuple[Any, ...] = ("x", -1, True, timedelta(-1), float("nan"))
-NOT_A_STR: tuple[Any, ...] = (5, "", b"x", [])
+NOT_A_STR: tuple[Any, ...] = (5, "", b"x", [], "\ud800")
 
 
 def cases(table: dict[str, tuple[Any, ...]]) -> list[Any]:
@@ -82,7 +82,7 @@ def test_a_session_names_the_argument_that_is_wrong(
 
 
 @pytest.mark.parametrize("name", UsageSnapshot.__struct_fields__)
-@pytest.mark.parametrize("value", NOT_AN_INT)
+@pytest.mark.parametrize("value", [*NOT_AN_INT, 2**63])
 def test_a_usage_is_made_of_counts(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=name):
         UsageSnapshot(**{name: value})

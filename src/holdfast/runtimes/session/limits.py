@@ -1,6 +1,7 @@
 """What a thread may use, over all its turns and processes: decided here, before a turn and after it."""
 
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
 
 from holdfast.history.turns import Turns
 from holdfast.records.arguments import amount, whole_number
@@ -23,9 +24,10 @@ class Limits(NamedTuple):
             if getattr(self, name) is not None:
                 whole_number(getattr(self, name), name)
 
-    def allow(self, turns: Turns, key: str, thread_id: str) -> None:
+    def allow(self, turns: Turns, under_way: int, key: str, thread_id: str) -> None:
         """Raise if nothing is left for this turn. One that failed before is the same turn, and costs no further one."""
-        if self.max_turns is not None and turns.count >= self.max_turns and not turns.knows(key):
+        taken = turns.count + under_way
+        if self.max_turns is not None and taken >= self.max_turns and not turns.knows(key):
             raise TurnLimitExceeded(f"thread {thread_id!r} took its {self.max_turns} turns; raise max_turns to go on")
         self._check_money(turns, thread_id, least=0)
         self._check_tokens(turns, thread_id, least=0)
@@ -51,3 +53,22 @@ class Limits(NamedTuple):
             return None
         what = "a turn without model=" if model is None else f"model {model!r}"
         return ConfigurationError(f"{what} has no price in pricing=, and budget_usd={self.budget_usd} needs one")
+
+
+class UnderWay:
+    """The new turns of a session that are under way: each has its place among the turns before it is recorded."""
+
+    def __init__(self, lock: AbstractContextManager[Any]) -> None:
+        self._names: set[str] = set()
+        self._lock = lock
+
+    def begin(self, name: str, limits: Limits, turns: Turns, key: str, thread_id: str) -> None:
+        """Take a place, if there is any."""
+        with self._lock:
+            limits.allow(turns, len(self._names), key, thread_id)
+            if not turns.knows(key):
+                self._names.add(name)
+
+    def end(self, name: str) -> None:
+        """It is recorded, or will not be."""
+        self._names.discard(name)

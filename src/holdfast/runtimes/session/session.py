@@ -17,6 +17,7 @@ from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import StepPolicy
 from holdfast.runs.run import Run, check_key
 from holdfast.runs.scope import current_frame, fingerprint_of
+from holdfast.runtimes.session.limits import UnderWay
 from holdfast.runtimes.session.options import OnUnstorable, SessionOptions, turn_call
 from holdfast.runtimes.session.streams import OpenStreams
 from holdfast.runtimes.session.turns import TurnExecution
@@ -37,6 +38,7 @@ class Session:
         self._options = options
         self._unnamed = count(1)
         self._streams = OpenStreams()
+        self._under_way = UnderWay(run.ports.lock())
 
     def __repr__(self) -> str:
         return f"Session({self.thread_id!r}, role={self.role!r}, phase={self.phase!r}, turns={self._turns.count})"
@@ -170,7 +172,7 @@ class Session:
         call = turn_call(function, model, usage, idempotency_key, fingerprint, timeout, policy)
         # Without a key, a name that no other claim of the thread ever gives: steps within it are its own.
         name = f"turn={call.key}" if call.key else f"turn~{self._run.ledger.claim.token}.{next(self._unnamed)}"
-        return TurnExecution(self._run, self._options, call, name, self._streams)
+        return TurnExecution(self._run, self._options, call, name, self._streams, self._under_way)
 
     async def close_streams(self) -> None:
         """Close the streams that were left before their end; done when the session's block is left."""

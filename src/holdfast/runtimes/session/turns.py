@@ -15,6 +15,7 @@ from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
 from holdfast.runs.steps import begin_alone, end_alone, idempotency_key_of
+from holdfast.runtimes.session.limits import UnderWay
 from holdfast.runtimes.session.options import SessionOptions, TurnCall
 from holdfast.runtimes.session.streams import END, OpenStreams, opened
 from holdfast.stores.writer import Intent
@@ -27,9 +28,18 @@ NOTHING_USED = UsageSnapshot()
 class TurnExecution:
     """One turn, from its call to its recorded end."""
 
-    def __init__(self, run: Run, options: SessionOptions, call: TurnCall, name: str, streams: OpenStreams) -> None:
+    def __init__(
+        self,
+        run: Run,
+        options: SessionOptions,
+        call: TurnCall,
+        name: str,
+        streams: OpenStreams,
+        under_way: UnderWay,
+    ) -> None:
         self._run = run
         self._streams = streams
+        self._under_way = under_way
         self._options = options
         self._call = call
         self._name = name
@@ -49,6 +59,7 @@ class TurnExecution:
             value = await self._executed(frame)
             return TurnResult(value, await self._end(value))
         finally:
+            self._under_way.end(self._name)
             end_alone(self._run, self._name, ticket)
 
     async def chunks(self) -> AsyncGenerator[Any, None]:
@@ -70,6 +81,7 @@ class TurnExecution:
                         collected.append(chunk)
                         yield chunk
                 except BaseException as error:
+                    self._under_way.end(self._name)
                     await self._left_by(error)
                     raise
             await self._end(collected)
@@ -97,7 +109,8 @@ class TurnExecution:
         run = self._run
         run.ledger.check_new(f"turn {self._shown!r}")
         self._price = self._options.price_of(self._call.model)
-        self._options.limits.allow(run.ledger.journal.turns, self._call.key, run.thread_id)
+        turns = run.ledger.journal.turns
+        self._under_way.begin(self._name, self._options.limits, turns, self._call.key, run.thread_id)
         self._started_at = run.ports.now()
         if run.ledger.events.wants("step_started"):
             await run.ledger.emit("step_started", step=self._name, name=self._shown, attempt=1)
@@ -201,4 +214,5 @@ class TurnExecution:
 
     async def _commit(self, entry: Turned, cause: str, metadata: dict[str, str]) -> None:
         intent = Intent(cause=cause, metadata=packed_metadata(metadata))
+        self._under_way.end(self._name)
         await self._run.ledger.commit(self._run.ports, intent, entry)
