@@ -528,3 +528,28 @@ async def test_many_rollbacks_cost_no_more_each_than_the_first(world: World) -> 
     made = agent(world, worker, policy=ROLLBACK, max_recovery_attempts=100)
     assert await made.run("t", thread_id="t") == 40  # each with all those before it in its past: 2**40 if folded anew
     assert len((await made.summary("t")).rollbacks) == 40
+
+
+async def test_a_rollback_whose_target_was_pruned_meanwhile_goes_to_the_newest_before_it(world: World) -> None:
+    async def cancel(*, idempotency_key: str) -> None:
+        world.die_at_next_write()
+
+    async def worker(_task: str, *, record_step: Any, update_state: Any, checkpoint: Any, recovery: Any = None) -> Any:
+        if recovery is not None:
+            return recovery.state
+        for number in range(3):
+            update_state({"n": number})
+            await stored(record_step(Step(action=str(number))))
+        await stored(record_step(Step(action="send", error="refused"), compensator="cancel"))
+        raise ValueError
+
+    doomed = agent(world, worker, store=doomed_store(world), policy=ROLLBACK, compensators={"cancel": cancel})
+    with pytest.raises(Crash):
+        await doomed.run("t", thread_id="t")
+    world.clock.advance(60)
+    oldest = list(await world.store.history("t"))[-1]
+    await world.store.pin(oldest.id)
+    await world.store.prune(holdfast.Retention(keep_last=1))
+    made = agent(world, worker, policy=ROLLBACK, compensators={"cancel": lambda *, idempotency_key: None})
+    assert await made.run("t", thread_id="t") == {"n": 0}
+    assert await actions(world) == ["0"]

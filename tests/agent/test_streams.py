@@ -114,3 +114,15 @@ async def test_an_agent_that_yields_nothing_has_no_stream(world: World) -> None:
 
     with pytest.raises(holdfast.ConfigurationError, match="yields nothing"):
         await consume(streamed(agent(world, worker), "t"), print)
+
+
+async def test_a_stream_that_recorded_nothing_but_its_items_knows_what_was_delivered(world: World) -> None:
+    async def counting(_task: str, *, recovery: Any = None) -> AsyncIterator[int]:
+        for number in range(recovery.delivered if recovery else 0, 4):
+            yield number
+
+    made = agent(world, counting)
+    stream = streamed(made, "t", thread_id="t")
+    assert [await anext(stream), await anext(stream)] == [0, 1]
+    await stream.aclose()  # type: ignore[attr-defined]
+    assert [item async for item in streamed(made, "t", thread_id="t")] == [0, 1, 2, 3]

@@ -119,14 +119,15 @@ class Attempts:
     def _restored(self) -> dict[str, Any]:
         """What an attempt is told of those before it; nothing if it is the first."""
         run, failures = self._run, self._memory().failures
-        if not failures and not run.steps and not run.state:
+        delivered = len(list(contents(run.ledger.journal, ITEM)))
+        if not (failures or delivered or run.steps or run.state):
             return {}
         told = RecoveryContext(
             thread_id=run.thread_id,
             attempt=len(failures),
             state=run.state,
             steps=run.steps,
-            delivered=len(list(contents(run.ledger.journal, ITEM))),
+            delivered=delivered,
         )
         if failures:
             last, action = failures[-1], failures[-1].decision

@@ -10,7 +10,7 @@ from holdfast.history.journal import Journal, RolledBack
 from holdfast.history.meta import decode_meta
 from holdfast.history.restore import read_state
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import ConfigurationError, Escalated, StepFailed, StepInDoubt
+from holdfast.records.errors import ConfigurationError, Escalated, NotFound, StepFailed, StepInDoubt
 from holdfast.records.failure import FailureType
 from holdfast.records.identity import CheckpointId
 from holdfast.runs.ledger import packed_metadata
@@ -63,6 +63,14 @@ class Past:
         log = self._reader.load_checkpoint(self._thread, seq, life).log
         return read_state(self._binding, log.document), Journal.of(log.document)
 
+    def at_latest(self, seq: int) -> tuple[int, Any, Journal]:
+        """A checkpoint with its state and journal; if it was pruned since it was chosen, the newest before it."""
+        try:
+            return seq, *self.at(seq)
+        except NotFound:
+            older = next(self.lineage(seq), BEGINNING)
+            return older, *self.at(older)
+
 
 def good_step_count(steps: list[Step]) -> int:
     """How many steps there are before the failing one: a step recorded with an error is itself that."""
@@ -109,20 +117,19 @@ async def named_target(run: Run, checkpoint_id: str) -> int:
 
 async def roll_back(run: Run, failure: Failure, functions: Mapping[str, Callable[..., Any]], bare: Bare) -> None:
     """Undo the steps after the target, the newest first, and make the thread what it was there."""
-    past = Past(run)
-    state, then = await run.ports.perform(past.at, failure.target)
+    target, state, then = await run.ports.perform(Past(run).at_latest, failure.target)
     undone = _undone(run.ledger.journal, then.step_count)
     if failure.decision.strict:
         _check_compensated(run, then.step_count, undone)
     for number, each in enumerate(undone):
         await _compensate(run, failure, number, each, bare.function(each) or functions.get(each.name))
     draft, leaves = draft_state(state)
-    metadata = packed_metadata({TARGET: failure.target, "attempt": failure.attempt})
-    entry = RolledBack(then.length, then.step_count, failure.target, run.ports.now())
+    metadata = packed_metadata({TARGET: target, "attempt": failure.attempt})
+    entry = RolledBack(then.length, then.step_count, target, run.ports.now())
     waiting = tuple(str(number) for number in then.numbers() if number not in run.ledger.journal.answers)
     intent = Intent(draft=draft, leaves=leaves, cause="error", metadata=metadata, requests=waiting)
     await run.ledger.commit(run.ports, intent, entry)
-    details = {"attempt": failure.attempt, "target": failure.target, "compensated": len(undone)}
+    details = {"attempt": failure.attempt, "target": target, "compensated": len(undone)}
     await run.ledger.emit("rolled_back", **details)
 
 
