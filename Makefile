@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 STAMP := $(VENV)/.current
 BENCH_STAMP := $(BENCH)/.current
 JOBS ?= 4
@@ -14,8 +15,12 @@ CORE := src/holdfast/records/*,src/holdfast/codec/*,src/holdfast/history/*,src/h
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
-$(STAMP): pyproject.toml requirements/dev.txt
+$(INSTALLED): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(STAMP): $(INSTALLED) requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt -e '.[crypto,redis,postgres,s3,yaml]'
 	@touch $@
 
@@ -37,7 +42,7 @@ postgres:
 		|| { echo "installing PostgreSQL"; apt-get -qq update && apt-get -qq install -y postgresql pgbouncer; } \
 		|| { echo "the tests of the PostgreSQL store need postgresql and pgbouncer: install them, then make test"; exit 1; }
 
-demo: $(STAMP)  ## an agent is killed after its payment went out, and goes on: one refund (holdfast demo crash)
+demo: $(INSTALLED)  ## an agent is killed after its payment went out, and goes on: one refund (holdfast demo crash)
 	@$(BIN)/holdfast demo crash
 
 test: $(STAMP) strace redis postgres  ## the whole test suite

@@ -1,9 +1,11 @@
 """`holdfast chaos`: good functions survive it, and each kind of fault is found."""
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from kinds import url_of
 
 PROGRAM = """
 import asyncio
+import os
 import random
 import time
 from pathlib import Path
@@ -84,6 +87,12 @@ def doubtful(number):
 @holdfast.sync.durable
 def timed(number):
     return [look(number), time.time_ns()]
+
+
+@holdfast.sync.durable
+def wayward(number):
+    holdfast.sync.current().step(f"by process {os.getpid()}", look, number)
+    return pay(number)
 
 
 @holdfast.sync.durable
@@ -160,6 +169,23 @@ def test_an_effect_outside_of_a_step_is_found(program: Path) -> None:
     assert "done 2 times, undisturbed 1; put it into a step" in problem
 
 
+def test_another_way_through_the_steps_is_found_though_the_result_is_the_same(program: Path) -> None:
+    document = verdict(program, "app:wayward", "4")
+    assert not document["ok"]
+    assert all(row["result_equal"] for row in document["rows"])
+    assert all(
+        problem.startswith("started again it took other steps, and not by process") for problem in problems_of(document)
+    )
+
+
+def test_what_was_executed_again_without_its_key_is_told(program: Path) -> None:
+    done = chaos(program, "app:good", "4")
+    assert done.returncode == 0
+    assert re.search(r"after executing look +equal +look 2x +none\n", done.stdout)
+    assert re.search(r"after executing pay +equal +pay 2x +same\n", done.stdout)
+    assert "Executed again without an idempotency key: look. Right for what reads or thinks" in done.stdout
+
+
 def test_an_effect_without_an_idempotency_key_is_found_in_doubt(program: Path) -> None:
     done = chaos(program, "app:doubtful", "4", "--max-points", "4")
     assert done.returncode == 1
@@ -201,9 +227,15 @@ def test_what_cannot_be_tried_is_refused_with_a_reason(
 # The judgement
 
 
-def life(*executed: str, key: str = "k", **more: Any) -> Seen:
+def life(*executed: str, key: str = "k", recorded: Iterable[str] = (), **more: Any) -> Seen:
     return Seen(
-        executed=Counter(executed), keys={each: {key} for each in executed}, killed=True, points=["after it"], **more
+        executed=Counter(executed),
+        keys={each: {key} for each in executed},
+        recorded=set(recorded),
+        replayed=set(recorded),
+        killed=True,
+        points=["after it"],
+        **more,
     )
 
 
@@ -226,6 +258,7 @@ def test_a_step_that_was_under_way_may_be_executed_once_more() -> None:
         (life("pay", end=("returned", "8"), shown="8"), "its result is 8, and undisturbed it is 9"),
         (life("pay", end=("raised", "Oops"), shown="Oops"), "it raised Oops"),
         (life("pay", trouble="it hangs"), "it hangs"),
+        (life("pay", **END), "started again it took other steps, and not look"),
         (life("pay", outside=Counter({"mailing": 2}), **END), "outside of any step: mailing, done 2 times"),
     ],
 )
@@ -233,6 +266,12 @@ def test_every_difference_is_a_problem(second: Seen, problem: str) -> None:
     row = judge(7, CALM, life("look", "pay"), second, CALM)
     assert [each for each in row.problems if each.startswith(problem)]
     assert not row.ok
+
+
+def test_steps_within_one_that_is_done_and_steps_of_a_thread_that_is_complete_are_not_come_by() -> None:
+    within = life("look", "look/inner", "pay", **END)
+    assert judge(7, within, within, life("pay", recorded={"look"}, **END), within).ok
+    assert judge(7, CALM, CALM, Seen(recorded={"look", "pay"}, **END), CALM).ok
 
 
 def test_points_are_sampled_at_even_distances_with_both_ends() -> None:

@@ -49,6 +49,17 @@ def test_a_request_is_found_by_its_thread(document: Document) -> None:
     assert document("answer", "tick", "approve")["request"].startswith("ticket-1#1.")
 
 
+def test_a_checkpoint_in_the_place_of_a_thread_is_told(call: Call) -> None:
+    failed = call("show", "user-42@1", code=3)
+    assert "'user-42@1' is a checkpoint, and a thread is needed here: 'user-42'" in failed.stderr
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("list", "threads"), ("shwo", "show"), ("thread", "threads")])
+def test_a_command_that_there_is_not_is_answered_with_the_nearest(call: Call, typed: str, meant: str) -> None:
+    assert f"No such command '{typed}'. Did you mean `holdfast {meant}`?" in call(typed, code=2).stderr
+    assert "Did you mean" not in call("xyzzy", code=2).stderr
+
+
 def test_an_open_request_comes_before_one_that_was_answered(document: Document) -> None:
     with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("ticket-2") as run:
         run.ask("first")

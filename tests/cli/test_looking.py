@@ -1,6 +1,8 @@
 """What the commands that only look say."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,6 +91,39 @@ def test_an_agent_is_shown_with_its_attempts_rollbacks_and_usage(place: Path, ca
     assert document("show", "ticket-1")["agent"] is None
 
 
+DIES = """
+import os
+import holdfast.sync as holdfast
+
+store = holdfast.open("holdfast.db")
+try:
+    with store.run("order-1") as run:
+        raise ValueError("the first time it failed")
+except ValueError:
+    pass
+with store.run("order-1") as run:
+    run.step("pay", lambda idempotency_key: os._exit(9), effect=True)
+"""
+
+
+def test_a_thread_whose_process_died_says_so_and_what_it_was_at(place: Path, call: Call, document: Document) -> None:
+    assert subprocess.run([sys.executable, "-c", DIES], cwd=place, capture_output=True, check=False).returncode == 9
+    shown = call("show", "order-1").stdout
+    assert re.search(r"^held by  process \d+ on \S+, which is gone; its lease ends in \d+ s$", shown, re.MULTILINE)
+    assert re.search(r"^begun    pay, (now|\d+ s ago); its end is not recorded$", shown, re.MULTILINE)
+    assert "the first time it failed" not in shown
+    assert list(document("show", "order-1")["work"]["begun"]) == ["pay"]
+
+
+def test_a_durable_function_is_shown_with_its_call_and_its_result(call: Call, document: Document) -> None:
+    assert "started  shop:refund(40)" in call("show", "ticket-1").stdout
+    call("approve", "ticket-1")
+    call("resume", "ticket-1", "--app", "shop:refund")
+    assert 'result   "paid 40"' in call("show", "ticket-1").stdout
+    work = document("show", "ticket-1")["work"]
+    assert (work["function"], work["arguments"], work["result"]) == ("shop:refund", [40], "paid 40")
+
+
 def test_a_failed_thread_says_why(call: Call) -> None:
     assert "ValueError: boom" in call("show", "broken").stdout
 
@@ -124,7 +159,14 @@ def test_a_diff_says_what_changed_by_path(call: Call, document: Document) -> Non
         ("added", ["messages", 1]),
     ]
     assert call("diff", "user-42@1", "user-42@2").stdout == '+ messages[0]: "hello"\n'
-    assert call("diff", "user-42", "user-42@3").stdout == "no difference\n"
+    assert call("diff", "user-42", "user-42@3").stdout == "no difference in the state\n"
+
+
+def test_a_diff_of_steps_alone_says_how_many_there_are(place: Path, call: Call) -> None:
+    with sync.open(place / "holdfast.db") as store, store.run("counted") as run:
+        for word in ("kelp", "crab", "limpet"):
+            run.step(word, len, word)
+    assert call("diff", "counted@1", "counted@3").stdout == "no difference in the state; 2 steps between them\n"
 
 
 def test_stats_add_up(call: Call, document: Document) -> None:

@@ -78,6 +78,13 @@ def test_a_function_that_fails_is_one_line(call: Call, place: Path) -> None:
     assert said.count("\n") == 1
 
 
+def test_what_the_program_prints_is_no_part_of_the_document(call: Call, document: Document, place: Path) -> None:
+    call("approve", "ticket")
+    source = (place / "shop.py").read_text()
+    (place / "shop.py").write_text(source.replace("    return {", '    print("at work")\n    return {'))
+    assert document("resume", "ticket", "--app", "shop:refund")["result"] == "paid 40"
+
+
 def test_what_was_answered_is_recovered(document: Document, call: Call) -> None:
     assert document("recover", "--app", "shop") == {
         "completed": [],

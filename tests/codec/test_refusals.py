@@ -149,6 +149,11 @@ def test_everything_else_is_refused(value: Any) -> None:
     assert refusal([value]).path == "state[0]"
 
 
+def test_a_refusal_reads_as_a_sentence() -> None:
+    assert "an object cannot be stored" in str(refusal(object()))
+    assert "a range cannot be stored" in str(refusal(range(3)))
+
+
 RAW_OBJECTS: dict[str, Callable[[], object]] = {  # made in the test: while they exist, every value is searched for them
     "ormsgpack.Ext": lambda: ormsgpack.Ext(1, b"\x90"),
     "ormsgpack.Fragment": lambda: ormsgpack.Fragment(b"\x01"),

@@ -1,6 +1,7 @@
 """`holdfast demo`: its processes are real, and so are its promises."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,11 +15,14 @@ from holdfast.demo.children import Child, ChildFailed
 from kinds import ON_DISK, url_of
 
 QUICK = ("--pace", "0.02")
+BARE_PATH = "/usr/bin:/bin"
+"""Of a shell that does not know of the command."""
 
 
 def holdfast(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "holdfast", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=100, check=False)
+    environment = {**os.environ, "PATH": BARE_PATH}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=100, check=False)
 
 
 def summary_of(*arguments: str, cwd: Path) -> dict[str, Any]:
@@ -54,11 +58,16 @@ def test_the_commands_that_a_demo_leaves_work_when_pasted(scene: str, tmp_path: 
     commands = [re.split(r"  +", line)[0] for line in pasted]
     assert len(commands) == 6
     shell = "\n".join(["set -e", *(command for command in commands if "demo" not in command.split()[:2])])
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     ran = subprocess.run(
-        ["sh", "-c", shell], cwd=elsewhere, env={"PATH": path}, capture_output=True, text=True, timeout=100, check=False
+        ["sh", "-c", shell],
+        cwd=elsewhere,
+        env={"PATH": BARE_PATH},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     assert ran.returncode == 0, ran.stderr
     assert "search the order" in ran.stdout
@@ -142,3 +151,13 @@ def test_a_process_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Pat
         pytest.raises(ChildFailed, match=r"exit code 1: .*cannot open"),
     ):
         worker.wait_for("ended")
+
+
+def test_the_help_has_a_line_for_each_scene(tmp_path: Path) -> None:
+    lines = [line.split() for line in holdfast("demo", "--help", cwd=tmp_path).stdout.splitlines()]
+    assert [words[0] for words in lines if words and words[0] in {"crash", "approve", "fork", "chaos"}] == [
+        "crash",
+        "approve",
+        "fork",
+        "chaos",
+    ]

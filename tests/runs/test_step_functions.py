@@ -154,3 +154,20 @@ async def test_a_plain_function_can_be_a_step_in_both_worlds(world: World) -> No
         async with world.store.run("t"):
             assert look("kelp") == "kelp"
     assert calls == ["kelp"]
+
+
+async def test_an_effect_may_require_the_key_that_its_caller_does_not_give(world: World) -> None:
+    keys: list[str] = []
+
+    @world.step(effect=True)
+    async def refund(amount: int, *, idempotency_key: str, currency: str = "EUR") -> str:
+        keys.append(idempotency_key)
+        return f"{amount} {currency}"
+
+    give_back: Any = refund
+    for _ in range(2):
+        async with world.store.run("t"):
+            assert [await give_back(40), await give_back(40, currency="NOK")] == ["40 EUR", "40 NOK"]
+    assert len(set(keys)) == len(keys) == 2
+    with pytest.raises(TypeError, match="idempotency_key"):
+        await give_back(40)

@@ -185,3 +185,11 @@ async def test_outside_of_a_run_there_is_none_to_act_on(world: World) -> None:
     async with world.store.run("t"):
         with pytest.raises(holdfast.ConfigurationError, match="within a step"):
             world.api.idempotency_key()
+
+
+async def test_a_step_takes_a_function_and_not_what_it_returned(world: World) -> None:
+    async with world.store.run("t") as run:
+        not_a_function: Any = len("kelp")
+        with pytest.raises(holdfast.ConfigurationError, match="'count' takes a function to call, not int"):
+            await run.step("count", not_a_function)
+        assert not run.steps

@@ -58,8 +58,8 @@ class RedisServer:
         """A client for the test itself."""
         return redis.Redis(port=self.port, **options)
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
+    def start(self, *, wait: bool = True) -> None:
+        """Start it, and wait until it answers, unless it is to be met before."""
         options = [word for name, value in self._settings.items() for word in (f"--{name}", value)]
         command = [
             binary(),
@@ -78,7 +78,8 @@ class RedisServer:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", *command], stdout=log, stderr=log, restore_signals=False
             )
-        self._wait()
+        if wait:
+            self._wait()
 
     def _wait(self) -> None:
         ends_at = time.monotonic() + START_SECONDS

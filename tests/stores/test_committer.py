@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast.ports import Ticket
-from holdfast.records.errors import StoreUnavailable
+from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.head import Head
 from holdfast.records.rows import Swap
 from holdfast.stores import committer as module
@@ -105,7 +105,7 @@ def driven(committer: Committer, count: int) -> list[threading.Thread]:
             committer.drive(ticket)
             assert ticket.result()
 
-    threads = [threading.Thread(target=work, args=(b"\0%d" % number,)) for number in range(count)]
+    threads = [threading.Thread(target=work, args=(b"\0%d" % number,), daemon=True) for number in range(count)]
     for thread in threads:
         thread.start()
     return threads
@@ -160,6 +160,48 @@ def test_a_waiting_thread_that_is_interrupted_leaves_its_turn_to_another(monkeyp
     waiting.join(30)
     assert not waiting.is_alive()
     assert backend.heads([b"\0a", b"\0c"]) == [b"1", b"1"]
+
+
+def struck(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_is_raised_where_it_struck_and_the_others_are_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    committer = Committer(Recording())
+    tickets = submitted(committer, swap(b"\0a", b"", b"1"), swap(b"\0b", b"", b"1"))
+    monkeypatch.setattr(MemoryBackend, "swap", struck)
+    with pytest.raises(KeyboardInterrupt):
+        committer.drive(tickets[0])
+    for ticket in tickets:
+        with pytest.raises(OutcomeUnknown):
+            ticket.result()
+
+
+def test_an_interrupt_before_a_batch_is_sent_leaves_no_ticket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if another strikes before those who wait are told."""
+    committer = Committer(Recording())
+    tickets = submitted(committer, swap(b"\0a", b"", b"1"), swap(b"\0b", b"", b"1"))
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_merge", struck)
+        patch.setattr(committer, "_give_up", struck)
+        with pytest.raises(KeyboardInterrupt):
+            committer.drive(tickets[0])
+    waiting = threading.Thread(target=committer.drive, args=(tickets[1],), daemon=True)
+    waiting.start()
+    waiting.join(30)
+    assert not waiting.is_alive()
+    with pytest.raises(OutcomeUnknown):
+        tickets[1].result()
+
+
+def test_a_turn_that_was_lost_with_its_thread_delays_the_others_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Slow()
+    monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(Committer, "_call_follower", lambda _: None)
+    for thread in driven(Committer(backend), 8):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert sum(map(len, backend.batches)) == 40
 
 
 def test_a_lone_small_write_is_committed_at_once_by_a_nudge() -> None:

@@ -174,6 +174,22 @@ def test_garbage_that_appears_beside_a_row_whose_successor_was_dropped_is_not_ta
     assert [entry.seq for entry in process(kept).index(THREAD, None, None)] == [6, 3, 2, 1]
 
 
+def test_rows_that_another_has_dropped_meanwhile_are_no_damage() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(6))
+    faster = process(kept)
+    theirs = [make(head(6), head(6, token=9), drop=Drop(rows=((1, 6),)))]
+
+    def be_overtaken(call: str, name: str) -> None:
+        if call == "list" and theirs:
+            play(faster, [theirs.pop()])
+
+    slower = process(kept, be_overtaken)
+    slower.heads([THREAD])
+    assert slower.swap([make(head(6), head(6, token=8), drop=Drop(rows=((3, 5),)))]) == [False]
+    assert view(slower) == view(faster)
+
+
 def test_objects_of_strangers_among_the_rows_are_left_alone() -> None:
     kept = ObjectMap()
     backend = process(kept)

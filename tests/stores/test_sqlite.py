@@ -107,7 +107,7 @@ def test_a_database_of_another_program_is_refused(path: Path) -> None:
 
 def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     path.write_bytes(b"this is not a database, and longer than a header of one " * 20)
-    with pytest.raises(sync.Corrupt), sync.open(path) as store:
+    with pytest.raises(sync.Corrupt, match="no SQLite file"), sync.open(path) as store:
         store.latest("t")
     assert path.read_bytes().startswith(b"this is not")
 

@@ -50,6 +50,17 @@ def test_a_durable_function_with_its_arguments(function: Any) -> None:
     assert report.case_count == 1 + len(report.points) + report.pair_count
 
 
+def test_a_step_that_differs_is_told_by_what_differs() -> None:
+    names = iter("abcdefghijklmnopqrstuvwxyz")
+
+    @sync.durable
+    def wayward() -> None:
+        sync.current().step(next(names), int)
+
+    with pytest.raises(AssertionError, match=r"steps of 'crash-test'\[0\]\.action: 'a' became 'b'$"):
+        crash_everywhere(wayward, pairs=0, limit=1)
+
+
 def test_a_plain_function_of_a_store() -> None:
     def saving(store: sync.Store, count: int) -> Any:
         for number in range(count):

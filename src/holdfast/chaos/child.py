@@ -13,6 +13,7 @@ from holdfast.chaos.outside import watch
 from holdfast.codec import encode
 from holdfast.ports import Ports, run_blocking
 from holdfast.records.errors import ConfigurationError, Suspended
+from holdfast.records.event import Event
 from holdfast.records.request import Request
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.store import Store
@@ -50,10 +51,16 @@ class Child:
         stores = {
             blocking: Store(self._backend, ports=ports, namespace=order.namespace) for blocking, ports in worlds.items()
         }
+        for store in stores.values():
+            store.on_event(self._hear)
         for durable in registry.values():
             durable.use(stores[is_blocking(durable)])
         self._blocking = is_blocking(self._function)
         self._ports, self._store = worlds[self._blocking], stores[self._blocking]
+
+    def _hear(self, event: Event) -> None:
+        if event.kind in {"step_replayed", "step_in_doubt"}:
+            self._life.note("replays", str(event.details["step"]))
 
     def live(self) -> None:
         """Run the function to its end, and write down what that was."""
@@ -91,8 +98,8 @@ class Child:
         if newest is None:
             return THREAD
         for step in newest.steps:
-            if not step.error and "key" in step.metadata:
-                self._life.note("recorded", str(step.metadata["key"]))
+            if "key" in step.metadata:  # the replay of a failure is not told of
+                self._life.note("replays" if step.error else "recorded", str(step.metadata["key"]))
         return await store.fork(newest.id, to=REPLAY) if self._order.replay else THREAD
 
     async def _answer(self, store: Store, request: Request) -> None:

@@ -12,11 +12,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from holdfast.chaos.order import Note
+from holdfast.chaos.order import HANDED, Note
 from holdfast.ports import AsyncPorts, BlockingPorts, Ports
 from holdfast.records.head import decode_head
 from holdfast.records.rows import Swap
 from holdfast.runs.scope import Frame, current_frame
+from holdfast.runs.steps import KEY_NAME
 from holdfast.stores.backend import Backend
 from holdfast.testing.faults import WRITES, FaultyBackend
 
@@ -95,14 +96,14 @@ def name_of(key: str) -> str:
     return " / ".join(part.split(":")[0] for part in key.split("/"))
 
 
-async def _executed(life: Life, invoke: Callable[[], Any]) -> Any:
+async def _executed(life: Life, named: Mapping[str, Any], invoke: Callable[[], Any]) -> Any:
     """Call a user's function; if it is a step's, with a point before and after it."""
     frame = current_frame.get()
     if frame is None or not frame.idempotency_key:
         return await invoke()
     key = _key_of(frame)
     with life.effect(f"executing {name_of(key)}"):
-        life.note("executes", key, frame.idempotency_key)
+        life.note("executes", key, frame.idempotency_key, value=HANDED if KEY_NAME in named else "")
         result = await invoke()
         life.returned = name_of(key)
         return result
@@ -123,7 +124,7 @@ class KillingBlockingPorts(BlockingPorts):
     ) -> Any:
         """A step's function is an effect."""
         call = super().invoke
-        return await _executed(self._life, lambda: call(function, args, named, seconds))
+        return await _executed(self._life, named, lambda: call(function, args, named, seconds))
 
 
 class KillingAsyncPorts(AsyncPorts):
@@ -138,7 +139,7 @@ class KillingAsyncPorts(AsyncPorts):
     ) -> Any:
         """A step's function is an effect."""
         call = super().invoke
-        return await _executed(self._life, lambda: call(function, args, named, seconds))
+        return await _executed(self._life, named, lambda: call(function, args, named, seconds))
 
     def for_plain_code(self) -> Ports:
         """The same life."""

@@ -7,6 +7,7 @@ import msgspec
 
 THREAD = "chaos"
 REPLAY = "chaos-replay"
+HANDED = "handed"
 
 
 class Order(msgspec.Struct, kw_only=True, frozen=True):
@@ -32,12 +33,12 @@ class Note(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """One line of a report."""
 
     kind: str
-    """`point`, `executes`, `outside`, `recorded`, `returned`, `raised` or `unanswered`."""
+    """`point`, `executes`, `replays`, `outside`, `recorded`, `returned`, `raised` or `unanswered`."""
     what: str = ""
     key: str = ""
     """The idempotency key of a step that is executed."""
     value: str = ""
-    """A result, in an encoding that can be compared."""
+    """A result, in an encoding that can be compared; of a step that is executed, whether it was handed its key."""
 
 
 def as_value(text: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.chaos.order import Note, Order
+from holdfast.chaos.order import HANDED, Note, Order
 from holdfast.records.errors import ConfigurationError, HoldfastError
 
 KILLED = -9
@@ -29,6 +29,10 @@ class Seen(msgspec.Struct):
     """How often each step's function was called, by key."""
     keys: dict[str, set[str]] = {}
     """The idempotency keys that each step was executed with."""
+    handed: set[str] = set()
+    """The steps whose functions were given their idempotency key."""
+    replayed: set[str] = set()
+    """The steps that it came by, and found to have an end in the store, or to be in doubt."""
     outside: Counter[str] = msgspec.field(default_factory=Counter)
     """Effects outside of any step."""
     recorded: set[str] = set()
@@ -51,6 +55,10 @@ def seen_in(notes: Iterable[Note]) -> Seen:
         elif note.kind == "executes":
             seen.executed[note.what] += 1
             seen.keys.setdefault(note.what, set()).add(note.key)
+            if note.value == HANDED:
+                seen.handed.add(note.what)
+        elif note.kind == "replays":
+            seen.replayed.add(note.what)
         elif note.kind == "outside":
             seen.outside[note.what] += 1
         elif note.kind == "recorded":

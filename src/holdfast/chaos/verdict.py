@@ -17,6 +17,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     executed_again: dict[str, int]
     """The steps that were executed more often than undisturbed, and how often they were."""
     keys_equal: bool
+    without_key: list[str]
+    """Those among them that were not handed an idempotency key."""
     problems: list[str]
 
     @property
@@ -35,14 +37,17 @@ def judge(point: int, calm: Seen, first: Seen, second: Seen, expected: Seen) -> 
         *_repeated(total, usual, first, second),
         *(f"{name_of(key)} was executed with another idempotency key" for key in changed),
         *_outside(calm, first, second),
+        *_passed_by(first, second),
     ]
+    again = [key for key, count in total.items() if count > usual[key]]
     return Row(
         point=point,
         what=first.points[-1] if first.points else "",
         reached=first.killed,
         result_equal=second.end == expected.end,
-        executed_again={name_of(key): count for key, count in total.items() if count > usual[key]},
+        executed_again={name_of(key): total[key] for key in again},
         keys_equal=not changed,
+        without_key=[name_of(key) for key in again if key not in first.handed | second.handed],
         problems=problems,
     )
 
@@ -74,4 +79,20 @@ def _outside(calm: Seen, first: Seen, second: Seen) -> list[str]:
         f"outside of any step: {what}, done {times} times, undisturbed {calm.outside[what]}; put it into a step"
         for what, times in done.items()
         if times > max(calm.outside[what], 1)
+    ]
+
+
+def _passed_by(first: Seen, second: Seen) -> list[str]:
+    """Whoever is started again comes by the same steps, but for those within one that has a result.
+
+    Where it comes by none, all was done.
+    """
+    met = second.replayed | set(second.executed)
+    if not met or second.end is None or second.end[0] == "raised":
+        return []
+    return [
+        f"started again it took other steps, and not {name_of(key)}: that depends on something outside of its steps,"
+        " such as the time or chance"
+        for key in sorted({*first.executed, *second.recorded} - met)
+        if "/" not in key
     ]

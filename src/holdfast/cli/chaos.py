@@ -24,6 +24,7 @@ COLUMNS: Final = (
     Column("EXECUTED AGAIN"),
     Column("KEYS"),
 )
+KEYLESS: Final = "Right for what reads or thinks; what acts needs effect=True, and to take the key."
 
 
 @command("chaos", runs_code=True)
@@ -73,12 +74,14 @@ def _lines(screen: Screen, verdict: "Verdict") -> Iterator[str]:
         yield f"{len(verdict.rows)} of {verdict.points} points were tried, at even distances (--max-points)."
     for problem, points in _problems(verdict.rows):
         yield f"at {points}: {screen.style(printable(problem), fg='red')}"
+    if keyless := dict.fromkeys(name for row in verdict.rows for name in row.without_key):
+        yield f"Executed again without an idempotency key: {printable(', '.join(keyless))}. {KEYLESS}"
     yield screen.style(verdict.sentence, fg="green" if verdict.ok else "red", bold=True)
 
 
 def _cells(row: "Row") -> tuple[str, ...]:
     again = ", ".join(f"{name} {count}x" for name, count in row.executed_again.items())
-    keys = "CHANGED" if not row.keys_equal else "same" if again else "-"
+    keys = "CHANGED" if not row.keys_equal else "none" if row.without_key else "same" if again else "-"
     what = row.what if row.reached else "(not reached: the order of effects varies)"
     return str(row.point), what, "equal" if row.result_equal else "DIFFERENT", again or "-", keys
 

@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from typing import Any, Final
 
 import click
@@ -64,7 +64,8 @@ class Command(click.Command):
         quiet_logs(debug=session.debug)
         try:
             with nullcontext() if self._runs_code else unknown_as_opaque():
-                answer = super().invoke(ctx)
+                with redirect_stdout(sys.stderr) if self._runs_code and session.as_json else nullcontext():
+                    answer = super().invoke(ctx)  # what the user's code prints is no part of the document
                 if isinstance(answer, Answer):
                     session.print(answer)
                     ctx.exit(answer.exit_code)

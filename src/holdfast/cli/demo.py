@@ -20,7 +20,7 @@ SCENES: Final = ("crash", "approve", "fork", "chaos")
 @click.option("--seed", default=1, show_default=True, help="chaos: of the moments.")
 @click.option("--sabotage", type=click.Choice(("keys", "disk")), help="chaos: break it, and see that this is noticed.")
 def demo(session: Session, scene: str, without: bool, pace: float, **chaos: Any) -> Answer:
-    r"""Watch an agent die and go on. Offline, in seconds.
+    """Watch an agent die and go on. Offline, in seconds.
 
     \b
     crash    killed after its payment went out and before that was saved
@@ -30,7 +30,7 @@ def demo(session: Session, scene: str, without: bool, pace: float, **chaos: Any)
 
     The agent and its payment service are processes of their own. Without --store the store is in a new directory, and
     is left there. The exit code is 1 if a promise was not kept.
-    """
+    """  # noqa: D301  what click needs to keep lines as they are, and not two characters
     from holdfast.demo.play import play
     from holdfast.demo.stage import Stage
 

@@ -38,7 +38,13 @@ def find_thread(store: "Store", text: str) -> str:
     if is_thread(store, text):
         return text
     ids = (info.thread_id for info in every(store.threads(limit=PAGE)))
-    return only_match(text, ids, "thread")
+    try:
+        return only_match(text, ids, "thread")
+    except NotFound as error:
+        start, _, end = text.rpartition("@")
+        if start and PLACE.fullmatch(end) and is_thread(store, start):
+            raise NotFound(f"{text!r} is a checkpoint, and a thread is needed here: {start!r}") from error
+        raise
 
 
 def is_thread(store: "Store", thread_id: str) -> bool:

@@ -1,12 +1,24 @@
 """The group of all commands, each loaded by name when it is called."""
 
+from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from holdfast.cli.catalogue import COMMANDS, SECTIONS
 from holdfast.cli.command import add_common_options
+
+SYNONYMS: Final = {
+    "history": "show",
+    "inbox": "requests",
+    "list": "threads",
+    "log": "show",
+    "ls": "threads",
+    "ps": "threads",
+    "run": "resume",
+}
+"""What other tools call it."""
 
 
 class LazyGroup(click.Group):
@@ -28,6 +40,18 @@ class LazyGroup(click.Group):
         module, _, attribute = entry.target.partition(":")
         command: click.Command = getattr(import_module(f"holdfast.cli.{module}"), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant; for a name that is none, an error that says the nearest."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = SYNONYMS.get(args[0]) or next(iter(get_close_matches(args[0], COMMANDS, 1)), None)
+            if near is None:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean `holdfast {near}`?", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The catalogue, section by section."""

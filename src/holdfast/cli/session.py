@@ -66,12 +66,12 @@ class Session:
         """The store that was asked for; `NotFound` if there is none: looking never makes one."""
         return self.open(self.url)
 
-    def open(self, url: str | None, *, create: bool = False) -> "Store":
+    def open(self, url: str | None, *, create: bool = False, advice: str = "") -> "Store":
         """A store by its URL, closed at the end of the session."""
         import holdfast.sync
 
         if not create:
-            refuse_missing(url)
+            refuse_missing(url, advice)
         opened = holdfast.sync.open(url, keys=self.key, namespace=self.namespace)
         self._opened.append(opened)
         return opened
@@ -90,7 +90,10 @@ class Session:
             click.echo(line)
 
 
-def refuse_missing(url: str | None) -> None:
+CHOOSING = "give --store URL, or set HOLDFAST_STORE"
+
+
+def refuse_missing(url: str | None, advice: str = "") -> None:
     """`NotFound` if opening the URL would make a store: looking never does."""
     from holdfast.stores.opening import is_there, locate
 
@@ -98,4 +101,4 @@ def refuse_missing(url: str | None) -> None:
     if kind == "sqlite" and os.path.isdir(place):  # noqa: PTH112  a plain name is what the user gave
         raise ConfigurationError(f"{place} is a directory; file:{place} names a store in one")
     if not is_there(url):
-        raise NotFound(f"there is no store at {place}; give --store URL, or set HOLDFAST_STORE")
+        raise NotFound(f"there is no store at {place}; {advice or CHOOSING}")

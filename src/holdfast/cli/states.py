@@ -9,7 +9,7 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.arguments import json_value, named_json
 from holdfast.cli.command import command
 from holdfast.cli.find import find_checkpoint, is_thread, newest_checkpoint
-from holdfast.cli.screen import COLOURS, Column, Screen
+from holdfast.cli.screen import COLOURS, Column, Screen, counted
 from holdfast.cli.session import Session
 from holdfast.cli.text import cut, printable, width_of
 from holdfast.cli.values import inline, laid_out, outcome_of, path_of, took
@@ -63,12 +63,14 @@ def diff(session: Session, old: str, new: str) -> Answer:
     before, after = (find_checkpoint(session.store, text) for text in (old, new))
     changes = session.store.diff(before.id, after.id)
     document = {"old": before.id, "new": after.id, "changes": [change._asdict() for change in changes]}
-    return Answer(document, lambda screen: _diff_lines(screen, changes))
+    steps_between = abs(len(after.steps) - len(before.steps))
+    return Answer(document, lambda screen: _diff_lines(screen, changes, steps_between))
 
 
-def _diff_lines(screen: Screen, changes: list[Change]) -> Iterator[str]:
+def _diff_lines(screen: Screen, changes: list[Change], steps_between: int) -> Iterator[str]:
     if not changes:
-        yield "no difference"
+        steps = f"; {counted(steps_between, 'step')} between them" if steps_between else ""
+        yield f"no difference in the state{steps}"
     for change in changes:
         yield screen.style(_change_text(change, screen.width), fg=COLOURS[change.kind])
 

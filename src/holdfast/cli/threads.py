@@ -14,6 +14,8 @@ from holdfast.cli.screen import Column, Screen, counted, size
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
 from holdfast.cli.values import inline
+from holdfast.cli.work import Work, read_work
+from holdfast.processes import Identity, is_certainly_dead
 from holdfast.records.checkpoint import CheckpointInfo
 from holdfast.records.failure import AgentSummary
 from holdfast.records.request import Request
@@ -31,6 +33,7 @@ THREADS = (
     Column("UPDATED"),
     Column("LABELS", gives_way=True),
 )
+ENDED_BADLY = {Status.FAILED, Status.CANCELLED}
 ROWS = (
     Column("SEQ", number=True),
     Column("SAVED"),
@@ -97,22 +100,31 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     talked = summary if summary.role else None
     attempts = read_agent_summary(store, info.thread_id)
     tried = attempts if attempts.agent else None
-    document = {"thread": info, "session": talked, "agent": tried, "requests": requests, "checkpoints": rows}
+    work = read_work(store, info.thread_id)
+    document = {
+        "thread": info,
+        "work": work,
+        "session": talked,
+        "agent": tried,
+        "requests": requests,
+        "checkpoints": rows,
+    }
     step_count = len(newest.steps) if newest is not None else 0
     facts = [("steps", f"{step_count} recorded")] if step_count else []
     facts += _session_facts(talked) if talked is not None else []
     facts += _agent_facts(tried) if tried is not None else []
-    return Answer(document, lambda screen: _shown(screen, info, facts, requests, rows))
+    return Answer(document, lambda screen: _shown(screen, info, work, facts, requests, rows))
 
 
 def _shown(
     screen: Screen,
     info: ThreadInfo,
+    work: Work,
     more: list[tuple[str, str]],
     requests: list[Request],
     rows: list[CheckpointInfo],
 ) -> Iterator[str]:
-    yield from screen.facts([*_facts(screen, info), *more])
+    yield from screen.facts([*_facts(screen, info, work), *more])
     for request in requests:
         yield ""
         yield from request_lines(screen, request)
@@ -121,13 +133,19 @@ def _shown(
         yield from screen.table(ROWS, [_checkpoint_row(screen, row) for row in rows])
 
 
-def _facts(screen: Screen, info: ThreadInfo) -> Iterable[tuple[str, str]]:
+def _facts(screen: Screen, info: ThreadInfo, work: Work) -> Iterable[tuple[str, str]]:
+    room = screen.width - 10
+    error = info.error if info.status in ENDED_BADLY else None
     yield "thread", printable(info.thread_id)
+    yield "started", screen.fit(_call(work), room) if work.function else ""
     yield "status", screen.word(info.status.value)
-    yield "error", screen.style(screen.fit(info.error or "", screen.width - 10), fg="red") if info.error else ""
-    yield "held by", _holder(screen, info)
+    yield "result", screen.fit(inline(work.result), room) if work.result is not None else ""
+    yield "error", screen.style(screen.fit(error, room), fg="red") if error else ""
+    yield "held by", screen.fit(_holder(screen, info), room)
+    for key, begun_at in work.begun.items():
+        yield "begun", screen.fit(f"{key}, {screen.time(begun_at)}; its end is not recorded", room)
     yield "wakes", screen.time(info.wake_at) if info.wake_at else ""
-    yield "labels", screen.fit(" ".join(f"{name}={value}" for name, value in info.labels.items()), screen.width - 10)
+    yield "labels", screen.fit(" ".join(f"{name}={value}" for name, value in info.labels.items()), room)
     yield "created", screen.time(info.created_at)
     yield "updated", screen.time(info.updated_at)
     yield "stored", f"{size(info.stored_bytes)} in {counted(info.row_count, 'row')}"
@@ -161,11 +179,20 @@ def _agent_facts(summary: AgentSummary) -> list[tuple[str, str]]:
     ]
 
 
+def _call(work: Work) -> str:
+    """The call that a durable function was started with."""
+    named = [f"{name}={inline(value)}" for name, value in work.named.items()]
+    return f"{work.function}({', '.join([*map(inline, work.arguments), *named])})"
+
+
 def _holder(screen: Screen, info: ThreadInfo) -> str:
+    """The process that has the thread, whether it is known to be gone, and until when others wait for it."""
     if info.lease is None:
         return ""
-    expired = "expired" if info.lease.expires_at <= screen.now else "until"
-    return f"{printable(info.lease.owner)} ({expired} {screen.time(info.lease.expires_at)})"
+    owner, ends = Identity.parse(info.lease.owner), info.lease.expires_at
+    who = f"process {owner.pid} on {owner.host}" if owner is not None else info.lease.owner
+    gone = ", which is gone" if is_certainly_dead(info.lease.owner) else ""
+    return f"{who}{gone}; its lease {'expired' if ends <= screen.now else 'ends'} {screen.time(ends)}"
 
 
 def _checkpoint_row(screen: Screen, row: CheckpointInfo) -> tuple[str, ...]:

@@ -69,7 +69,8 @@ def copy(session: Session, source: str, target: str) -> Answer:
     What was copied is read back and compared. Threads that are there already and equal are skipped, so a copy that was
     interrupted can be repeated; one that is there and differs is a conflict, and left as it is.
     """
-    old, new = session.open(source), session.open(target, create=True)
+    old = session.open(source, advice="FROM_URL has to name one")
+    new = session.open(target, create=True)
     with progress_bar("copy", quiet=session.as_json) as progress:
         copied = old.copy_to(new, progress=progress)
     document = {"from": without_password(source), "to": without_password(target), "copied": copied}

@@ -82,6 +82,10 @@ def fill_box(code: int, items: Any) -> Any:
     return _FILLERS[code](items)
 
 
+def _a(name: str) -> str:
+    return f"an {name}" if name[0].lower() in "aeiou" else f"a {name}"
+
+
 def _reason(cls: type) -> str:
     """Why a value of this class is refused, with the one line that would help."""
     name = cls.__qualname__
@@ -91,10 +95,10 @@ def _reason(cls: type) -> str:
         )
     for plain in _PLAIN:
         if issubclass(cls, plain):
-            return f"a {name} would not come back as one; convert it with {plain.__name__}(...)"
+            return f"{_a(name)} would not come back as one; convert it with {plain.__name__}(...)"
     if not cls.__flags__ & HEAP_TYPE:
-        return f"a {name} cannot be stored; keep it out of the state, or store what it can be made from"
+        return f"{_a(name)} cannot be stored; keep it out of the state, or store what it can be made from"
     return (
-        f"a {name} cannot be stored; keep it out of the state, or make it a dataclass and decorate the class with "
+        f"{_a(name)} cannot be stored; keep it out of the state, or make it a dataclass and decorate the class with "
         f"@holdfast.storable, or call holdfast.register({name})"
     )

@@ -2,10 +2,12 @@
 
 import os
 import shlex
+import sys
 import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from shutil import which
 from tempfile import mkdtemp
 from typing import Any, TypeAlias
 
@@ -95,13 +97,18 @@ def next_commands(name: str, summary: dict[str, Any]) -> list[tuple[str, str]]:
         "fork": (f"holdfast diff {thread} {thread}-charged-once", "what the other result changed"),
     }
     return [
-        (f"export HOLDFAST_STORE={shlex.quote(_absolute(summary['store']))}", ""),
+        (f"export {_on_the_path()}HOLDFAST_STORE={shlex.quote(_absolute(summary['store']))}", ""),
         (f"holdfast show {thread}", "the thread and its checkpoints"),
         (f"holdfast steps {thread}", "what was done, and how long it took"),
         (f"holdfast state {thread}", "what the agent knows"),
         (f"holdfast fork {thread}@2 --to what-if", "back to before the search, as a thread of its own"),
         more[name],
     ]
+
+
+def _on_the_path() -> str:
+    """What lets a shell find the command, if it does not yet: it stands beside this interpreter."""
+    return "" if which("holdfast") else f"PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH "
 
 
 def _absolute(url: str) -> str:

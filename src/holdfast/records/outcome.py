@@ -15,7 +15,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     thread_id: str
     result: Any = None
     requests: tuple[Request, ...] = ()
-    error: str | None = None
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,7 +32,10 @@ def frame_run() -> Run:
     """The run that this code belongs to."""
     frame = current_frame.get()
     if frame is None:
-        raise ConfigurationError("there is no run here: call this within a durable function or a store.run block")
+        raise ConfigurationError(
+            "there is no run here: call this within a durable function or a store.run block; a thread of a pool needs"
+            " its context, by contextvars.copy_context().run"
+        )
     return frame.run
 
 

@@ -257,8 +257,8 @@ class RunBlock:
         thread_id = ledger.claim.thread_id
         requests = tuple(ledger.journal.open_requests(ledger.claim.log.binding))
         names = ", ".join(request.id for request in requests)
-        what = f"waits for an answer to {names}" if requests else "sleeps"
-        return Suspended(f"thread {thread_id!r} {what}; run it again to go on", thread_id=thread_id, requests=requests)
+        what = f"waits for store.answer to {names}; then run it again" if requests else "sleeps; run it again in time"
+        return Suspended(f"thread {thread_id!r} {what}, or let store.recover", thread_id=thread_id, requests=requests)
 
     def _wake_at(self, journal: Journal) -> int:
         """When to go on without an answer: at the earliest sleep's end or deadline; 0 for never.

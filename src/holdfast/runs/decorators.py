@@ -67,6 +67,7 @@ class _StepFunction:
         self._signature: Signature = signature(function)
         self._places = tuple(self._signature.parameters)
         self._by_place = all(each.kind in _BY_PLACE for each in self._signature.parameters.values())
+        self._handed = {KEY_NAME: ""} if options.effect and KEY_NAME in self._places else {}
         if unknown := set(ignore) - set(self._signature.parameters):
             raise ConfigurationError(f"ignore= names {min(unknown)!r}, which {name} does not take")
         register_result(function)
@@ -105,10 +106,13 @@ class _StepFunction:
         )
 
     def _bound(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-        """The arguments by their names. Nothing has to be bound where each parameter is given by its place."""
+        """The arguments by their names; the key that an effect is handed need not be among them.
+
+        Nothing has to be bound where each parameter is given by its place.
+        """
         if self._by_place and not named and len(args) == len(self._places):
             return zip(self._places, args, strict=True)
-        bound = self._signature.bind(*args, **named)
+        bound = self._signature.bind(*args, **{**self._handed, **named})
         bound.apply_defaults()
         return bound.arguments.items()
 

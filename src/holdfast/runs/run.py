@@ -199,6 +199,7 @@ class Run:
             timeout=timeout,
         )
         name = check_key(key)
+        check_function(function, name)
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
         call = StepCall(
             key=name,
@@ -406,6 +407,13 @@ def check_key(key: object) -> str:
     if not is_key(key) or not key:
         raise ConfigurationError(f"{key!r} is not a key; give a str that is not empty")
     return str(key)
+
+
+def check_function(function: object, key: str) -> None:
+    """A step is given a function, and not what that returned."""
+    if not callable(function):
+        kind = type(function).__name__
+        raise ConfigurationError(f"step {key!r} takes a function to call, not {kind}: run.step(key, function, *args)")
 
 
 def fields_of(step: Step) -> dict[str, Any]:

@@ -6,9 +6,11 @@ Sealed bytes stay sealed: the copy opens with the same keys. Each thread is copi
 import os
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from holdfast.history.format import all_blob_ids, read_header
 from holdfast.records.errors import ConfigurationError, Conflict
-from holdfast.records.head import Head, decode_head
+from holdfast.records.head import Head, decode_head, encode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
@@ -61,24 +63,30 @@ def copy_thread(source: Backend, target: Backend, thread: bytes) -> None:
 
 
 def snapshot(source: Backend, thread: bytes) -> Swap | None:
-    """All of a thread at one moment, as the swap that makes it elsewhere: if its head moves on, begin again."""
+    """All of a thread at one moment, as the swap that makes it elsewhere: if its head moves on, begin again.
+
+    Whoever holds the thread here does not hold the copy.
+    """
     for _ in range(ATTEMPTS):
         encoded = source.heads([thread])[0]
         if encoded is None:
             return None
-        swap = _swap(source, thread, encoded, decode_head(thread, encoded))
+        swap = _swap(source, thread, _unheld(decode_head(thread, encoded)))
         if source.heads([thread])[0] == encoded:
             return swap
     raise Conflict(f"thread {thread_id_of(thread)!r} is being written to all the time; try again")
 
 
-def _swap(source: Backend, thread: bytes, encoded: bytes, head: Head) -> Swap:
+def _unheld(head: Head) -> Head:
+    return replace(head, owner="", expires_at=0) if head.owner else head
+
+
+def _swap(source: Backend, thread: bytes, head: Head) -> Swap:
     rows: dict[int, Row] = {}
     for entry in source.index(thread, None, None):
         if entry.seq <= head.seq and entry.seq not in rows:
             rows.update((row.seq, row) for row in source.rows(thread, entry.seq))
     start, name = crc32(thread + head.incarnation), thread_id_of(thread)
     wanted = all_blob_ids(read_header(row, name, start) for row in rows.values())
-    return Swap(
-        thread, b"", encoded, head, tuple(rows[seq] for seq in sorted(rows)), dict(source.blobs(thread, wanted))
-    )
+    in_order, blobs = tuple(rows[seq] for seq in sorted(rows)), dict(source.blobs(thread, wanted))
+    return Swap(thread, b"", encode_head(thread, head), head, in_order, blobs)

@@ -168,7 +168,7 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
     seen = reader.seen(thread)
     if seen is not None and (seen.head.seq or seen.head.deleted):
         raise Conflict(
-            f"thread {thread_id_of(thread)!r} exists already (or was deleted); import it under another id: to="
+            f"thread {thread_id_of(thread)!r} exists already (or was deleted); import it under another id: to=, or --to"
         )
     try:
         swap = _transcribe(reader, thread, seen, about, frames[1:-1], entropy, same_life=to in {None, source})

@@ -8,6 +8,7 @@ anybody else's, and the claim is lost. A claim never adopts what another wrote.
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock, RLock
+from typing import TypeGuard
 
 from msgspec.structs import replace
 
@@ -197,7 +198,10 @@ class Claim:
             try:
                 landed = proposal.result()
             except OutcomeUnknown as error:
-                self._resolve(error)
+                if _is_interrupt(error.__cause__):
+                    self._fail(pending, error.__cause__)  # the program is about to end: nothing is sent again
+                else:
+                    self._resolve(error)
             except BaseException as error:  # noqa: BLE001  whoever waits for the write raises it
                 self._fail(pending, error)
             else:
@@ -333,6 +337,10 @@ class Taking:
             self._is_abandoned = True
             if self._claim is not None:
                 self._claim.undo()
+
+
+def _is_interrupt(cause: BaseException | None) -> TypeGuard[BaseException]:
+    return cause is not None and not isinstance(cause, Exception)
 
 
 def _not_at_all(ticket: Ticket, swap: Swap) -> None:

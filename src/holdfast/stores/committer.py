@@ -6,12 +6,10 @@ waits for it does not cancel the write.
 """
 
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import Condition, Event, Lock, Thread
 
 from holdfast.ports import Ticket, reset_after_fork
-from holdfast.records.errors import StoreUnavailable
+from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.rows import Swap
 from holdfast.stores.backend import Backend, Busy
 
@@ -20,6 +18,8 @@ BATCH_BYTES = 8 << 20
 INLINE_BYTES = 64 << 10
 BACKLOG_BYTES = 64 << 20
 IDLE_SECONDS = 5.0
+PATIENCE_SECONDS = 1.0
+"""An interrupt can strike anywhere, and take a thread's turn with it: so long others wait before they look again."""
 
 
 class Committer:
@@ -38,7 +38,8 @@ class Committer:
         self._queue_lock = Lock()
         self._woken = Condition(self._queue_lock)
         self._commit_lock = Lock()
-        self._followers: dict[Ticket, Event] = {}
+        self._taken: list[tuple[Ticket, Swap]] = []
+        self._followers: dict[Event, Ticket] = {}
         self._writing = False
 
     @property
@@ -55,14 +56,20 @@ class Committer:
     def drive(self, ticket: Ticket) -> None:
         """Commit on this thread until the ticket is settled: the first to come commits for all who wait."""
         while not ticket.settled:
-            if self._commit_lock.acquire(blocking=False):
-                try:
-                    if not ticket.settled:
-                        self._commit(self._take(), wait=True)
-                finally:
-                    self._release()
-            else:
+            if self._commit_lock.locked():
                 self._follow(ticket)
+            else:
+                self._lead(ticket)
+
+    def _lead(self, ticket: Ticket | None = None) -> None:
+        """Commit one batch, unless another thread has just settled the ticket; then it is the turn of one who waits."""
+        try:
+            with self._commit_lock:
+                if ticket is None or not ticket.settled:
+                    self._commit(wait=True)
+        finally:
+            if self._followers:
+                self._call_follower()
 
     def _follow(self, ticket: Ticket) -> None:
         """Wait until another thread has settled the ticket, or has stopped committing: then it is this one's turn.
@@ -71,42 +78,22 @@ class Committer:
         """
         turn = Event()
         ticket.when_settled(turn.set)
-        with self._queue_lock:
-            self._followers[ticket] = turn
         try:
+            self._followers[turn] = ticket
             if self._commit_lock.locked():
-                turn.wait()
-        except BaseException:
-            self._call_follower()
-            raise
+                turn.wait(PATIENCE_SECONDS)
         finally:
-            with self._queue_lock:
-                self._followers.pop(ticket, None)
-
-    def _release(self) -> None:
-        self._commit_lock.release()
-        if self._followers:
-            self._call_follower()
+            self._followers.pop(turn, None)
 
     def _call_follower(self) -> None:
-        with self._queue_lock:
-            waiting = (turn for ticket, turn in self._followers.items() if not ticket.settled and not turn.is_set())
-            turn = next(waiting, None)
-        if turn is not None:
-            turn.set()
-
-    @contextmanager
-    def _committing(self) -> Iterator[None]:
-        self._commit_lock.acquire()
-        try:
-            yield
-        finally:
-            self._release()
+        for turn, ticket in self._followers.copy().items():
+            if not ticket.settled and not turn.is_set():
+                turn.set()
+                return
 
     def relieve(self) -> None:
         """Commit one batch on this thread: what a write does before it joins a queue that is full."""
-        with self._committing():
-            self._commit(self._take(), wait=True)
+        self._lead()
 
     def nudge(self) -> None:
         """Commit a lone small write at once; leave anything more to the writer thread."""
@@ -120,14 +107,12 @@ class Committer:
         if not self._commit_lock.acquire(blocking=False):
             return False
         try:
-            batch = self._take()
-            try:
-                self._commit(batch, wait=False)
-            except Busy:
-                self._put_back(batch)
-                return False
+            self._commit(wait=False)
+        except Busy:
+            return False
         finally:
-            self._release()
+            self._commit_lock.release()
+            self._call_follower()
         return True
 
     def wake(self) -> None:
@@ -148,8 +133,7 @@ class Committer:
 
     def _write_until_idle(self) -> None:
         while True:
-            with self._committing():
-                self._commit(self._take(), wait=True)
+            self._lead()
             with self._queue_lock:
                 if not self._queue and not self._woken.wait(IDLE_SECONDS) and not self._queue:
                     self._writing = False
@@ -157,56 +141,75 @@ class Committer:
 
     def _take(self) -> list[tuple[Ticket, Swap]]:
         with self._queue_lock:
-            if len(self._queue) == 1:
-                self._queued_bytes = 0
-                return [self._queue.popleft()]
-            batch: list[tuple[Ticket, Swap]] = []
-            size = 0
+            batch, size = self._taken, 0
             while self._queue and len(batch) < BATCH_SWAPS and size < BATCH_BYTES:
-                batch.append(self._queue.popleft())
-                size += batch[-1][1].size
-            self._queued_bytes -= size
+                batch.append(self._queue[0])
+                size += self._queue.popleft()[1].size
+            self._queued_bytes = self._queued_bytes - size if self._queue else 0
             return batch
 
-    def _put_back(self, batch: list[tuple[Ticket, Swap]]) -> None:
+    def _put_back(self) -> None:
         with self._queue_lock:
+            batch, self._taken = [entry for entry in self._taken if not entry[0].settled], []
             self._queue.extendleft(reversed(batch))
             self._queued_bytes += sum(swap.size for _, swap in batch)
 
-    def _commit(self, batch: list[tuple[Ticket, Swap]], *, wait: bool) -> None:
+    def _commit(self, *, wait: bool) -> None:
+        """Commit the next batch. An interrupt is raised here, and leaves no ticket behind: its writes are in doubt."""
+        if self._taken:
+            self._give_up(None)  # another thread was interrupted, and then again before it could do this
+        try:
+            self._send(self._take(), wait=wait)
+        except Busy:
+            self._put_back()
+            raise
+        except BaseException as interrupt:
+            self._give_up(interrupt)
+            raise
+        self._taken = []
+
+    def _give_up(self, interrupt: BaseException | None) -> None:
+        for ticket, _ in self._taken:
+            if not ticket.settled:
+                doubt = OutcomeUnknown("the thread that was writing this was interrupted")
+                doubt.__cause__ = interrupt
+                ticket.settle(doubt)
+        self._taken = []
+
+    def _send(self, batch: list[tuple[Ticket, Swap]], *, wait: bool) -> None:
         if len(batch) == 1:
-            self._commit_one(*batch[0], wait=wait)
+            self._send_one(*batch[0], wait=wait)
             return
         items = _merge(batch)
         swaps = [swap for swap, _ in items]
         try:
-            outcomes: list[bool | BaseException] = list(self._backend.swap(swaps, wait=wait)) if swaps else []
+            outcomes: list[bool | Exception] = list(self._backend.swap(swaps, wait=wait)) if swaps else []
         except Busy:
             raise
         except StoreUnavailable as error:
             outcomes = self._one_by_one(swaps) if len(swaps) > 1 else [error]
-        except BaseException as error:  # noqa: BLE001  every waiting ticket must be settled, and raises it
+        except Exception as error:  # noqa: BLE001  every waiting ticket must be settled, and raises it
             outcomes = [error] * len(swaps)
         for (_, tickets), outcome in zip(items, outcomes, strict=True):
             for ticket in tickets:
                 ticket.settle(outcome)
 
-    def _commit_one(self, ticket: Ticket, swap: Swap, *, wait: bool) -> None:
+    def _send_one(self, ticket: Ticket, swap: Swap, *, wait: bool) -> None:
         try:
-            outcome: bool | BaseException = self._backend.swap((swap,), wait=wait)[0]
+            outcome: bool | Exception = self._backend.swap((swap,), wait=wait)[0]
         except Busy:
             raise
-        except BaseException as error:  # noqa: BLE001  the waiting ticket raises it
+        except Exception as error:  # noqa: BLE001  the waiting ticket raises it
             outcome = error
         ticket.settle(outcome)
 
-    def _one_by_one(self, swaps: list[Swap]) -> list[bool | BaseException]:
+    def _one_by_one(self, swaps: list[Swap]) -> list[bool | Exception]:
         """The batch certainly rolled back: one bad item must not fail the others."""
-        outcomes: list[bool | BaseException] = []
+        outcomes: list[bool | Exception] = []
         for swap in swaps:
             try:
                 outcomes += self._backend.swap([swap])
-            except BaseException as error:  # noqa: BLE001  as above
+            except Exception as error:  # noqa: BLE001  as above
                 outcomes.append(error)
         return outcomes
 

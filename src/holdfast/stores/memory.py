@@ -25,16 +25,16 @@ class _Thread:
         self.posts: dict[str, bytes] = {}
 
     def apply(self, swap: Swap) -> None:
-        self.encoded, self.head = swap.replacement, swap.head
-        self._drop(swap.drop)
-        self.rows.update((row.seq, row) for row in swap.rows)
-        self.blobs.update(swap.blobs)
+        """An interrupt can strike at any call: so the head comes after what it needs, and before what goes."""
+        rows, blobs, posts = ({}, {}, {}) if swap.drop.everything else (self.rows, self.blobs, self.posts.copy())
+        rows.update((row.seq, row) for row in swap.rows)
+        blobs.update(swap.blobs)
         for key in swap.consumed:
-            self.posts.pop(key, None)
+            posts.pop(key, None)
+        self.encoded, self.head, self.rows, self.blobs, self.posts = swap.replacement, swap.head, rows, blobs, posts
+        self._drop(swap.drop)
 
     def _drop(self, drop: Drop) -> None:
-        if drop.everything:
-            self.rows, self.blobs, self.posts = {}, {}, {}
         for start, stop in drop.rows:
             for seq in range(start, stop):
                 self.rows.pop(seq, None)

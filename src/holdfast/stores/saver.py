@@ -48,6 +48,10 @@ class Saver:
                     raise
                 known_fresh = await self._refresh(writer, writer.epoch)
                 continue
+            except BaseException:
+                # Interrupted, it may be out of step with what was queued.
+                self.writers.discard(writer)
+                raise
             pending = proposal if isinstance(proposal, Proposal) else proposal.pending
             if pending is None:
                 if known_fresh:

@@ -36,7 +36,7 @@ SYNCHRONOUS = {Durability.NONE: 0, Durability.PROCESS: 1, Durability.DURABLE: 2}
 CHECKPOINT_PAGES = 250
 PAGE_BYTES = 4096
 MEMORY = ":memory:"
-_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT}
 
 
 logger = logging.getLogger("holdfast")
@@ -52,6 +52,8 @@ ODDITIES = (UnicodeDecodeError, MemoryError, OverflowError, TypeError, ValueErro
 def translated(error: Exception, *, writing: bool = False) -> StoreError:
     """The error of SQLite as one of ours."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return Corrupt("this is no SQLite file, or a damaged one; name another, or restore a backup", record="sqlite")
     if code in _DAMAGE or not isinstance(error, sqlite3.OperationalError):
         return Corrupt(f"the SQLite file is damaged: {error}; restore a backup", record="sqlite")
     if code == sqlite3.SQLITE_IOERR and writing:

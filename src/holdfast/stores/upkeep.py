@@ -4,6 +4,7 @@ Each reads the head, decides, and swaps; if somebody was faster it reads again. 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.history.format import Header, all_blob_ids, encode_header
 from holdfast.history.meta import decode_meta
 from holdfast.history.prune import Dated, Plan, new_marks, plan, thread_expires
-from holdfast.records.errors import Conflict, NotFound
+from holdfast.records.errors import Conflict, NotFound, OutcomeUnknown, StoreUnavailable
 from holdfast.records.head import Head, Marks, encode_head
 from holdfast.records.identity import CheckpointId, life_of, thread_id_of
 from holdfast.records.retention import Freed, Retention
@@ -35,8 +36,19 @@ class Upkeep:
     def _swap(self, thread: bytes, seen: Seen, head: Head, drop: Drop = KEEP_ALL) -> Seen | None:
         """The new head in place of the one seen, or None if somebody was faster."""
         encoded = encode_head(thread, head)
-        swapped = self._backend.swap([Swap(thread, seen.encoded, encoded, head, drop=drop)])[0]
+        try:
+            swapped = self._backend.swap([Swap(thread, seen.encoded, encoded, head, drop=drop)])[0]
+        except OutcomeUnknown:
+            swapped = self._stands(thread, encoded)
+            if not swapped:
+                raise
         return Seen(head, encoded) if swapped else None
+
+    def _stands(self, thread: bytes, encoded: bytes) -> bool:
+        """True if that is the thread's head; False also while nobody can say."""
+        with suppress(StoreUnavailable):
+            return self._backend.heads([thread])[0] == encoded
+        return False
 
     def _until_swapped(self, thread: bytes, attempt: Callable[[], T | None]) -> T:
         for _ in range(ATTEMPTS):

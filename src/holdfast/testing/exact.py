@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 
 def difference(expected: Any, actual: Any, path: str = "state") -> str | None:
     """Where and how two values differ first, in a sentence; None if they are exactly the same."""
@@ -15,6 +17,8 @@ def difference(expected: Any, actual: Any, path: str = "state") -> str | None:
         return _sequences(expected, actual, path)
     if isinstance(expected, set | frozenset):
         return _sets(expected, actual, path)
+    if isinstance(expected, msgspec.Struct):
+        return _structs(expected, actual, path)
     return None if _same_leaf(expected, actual) else f"{path}: {expected!r:.200} became {actual!r:.200}"
 
 
@@ -39,6 +43,12 @@ def _sequences(expected: Any, actual: Any, path: str) -> str | None:
         if found:
             return found
     return None
+
+
+def _structs(expected: msgspec.Struct, actual: msgspec.Struct, path: str) -> str | None:
+    fields = expected.__struct_fields__
+    found = (difference(getattr(expected, name), getattr(actual, name), f"{path}.{name}") for name in fields)
+    return next(filter(None, found), None)
 
 
 def _sets(expected: Any, actual: Any, path: str) -> str | None:

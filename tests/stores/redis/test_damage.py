@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast import sync
+from holdfast.stores.redis.keys import shard_of
+from holdfast.testing.conformance.samples import Line, head, key, rows
 from rounds import TIMES
 from servers.redis import new_prefix, shared_server
 from stores.damage_scenes import answers, fill, judge
@@ -108,3 +110,19 @@ def test_a_key_that_holds_something_else_is_damage(client: Any, prefix: str) -> 
             store.latest("alpha")
         with pytest.raises(sync.Corrupt):
             store.save("alpha", 1)
+
+
+def test_a_damaged_thread_does_not_fail_what_is_saved_beside_it(client: Any) -> None:
+    prefix = new_prefix()
+    backend = backend_in("server", prefix)
+    backend.open()
+    sound, damaged = sorted((Line(backend, key(name)) for name in "ab"), key=lambda line: line.key)
+    client.set(backend.keys.thread(shard_of(damaged.key), damaged.key), "something else")
+    both = [line.swap(head(1), rows(1)) for line in (sound, damaged)]
+    with pytest.raises(sync.OutcomeUnknown):
+        backend.swap(both)
+    assert sound.encoded == both[0].replacement, "it was made, so nobody may say that it was not"
+    client.set(backend.keys.thread(shard_of(sound.key), sound.key), "something else")
+    with pytest.raises(sync.StoreUnavailable):
+        backend.swap(both)
+    backend.close()

@@ -1,7 +1,8 @@
 """Opening: what a server's settings are worth, who is let in, and every way to say where it is."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from time import sleep
@@ -16,7 +17,9 @@ from holdfast import sync
 from holdfast.records.words import Durability
 from holdfast.stores import opening
 from holdfast.stores.redis import RedisBackend
+from holdfast.stores.redis.listing import Pages
 from holdfast.stores.redis.settings import from_client, from_url, options_in
+from holdfast.stores.redis.wire import Request
 from holdfast.testing.conformance.samples import key
 from servers.redis import RedisServer, new_prefix, shared_cluster, shared_server
 
@@ -112,6 +115,61 @@ def test_settings_that_cannot_be_read_are_refused_unless_asserted(server: RedisS
         assert store.save("t", 2).seq == 2
     with pytest.raises(sync.ConfigurationError, match="ACL"):
         sync.RedisStore(url, prefix="other", assume="durable").latest("t")
+
+
+FAMILIES = ["+@hash", "+@sortedset", "+@set", "+@string"]
+COMMANDS = [
+    "+del", "+exists", "+pexpire", "+persist", "+pttl", "+eval", "+evalsha", "+script|load", "+multi", "+exec",
+    "+info", "+ping", "+scan", "+config|get",
+]  # fmt: skip
+"""What docs/redis.md says that a user needs."""
+
+
+def acl_url(server: RedisServer, commands: list[str]) -> str:
+    """The store of a user that may do this and no more."""
+    with server.client() as client:
+        client.acl_setuser(
+            "least", enabled=True, reset=True, passwords=["+pw"], keys=["least:*"], categories=FAMILIES,
+            commands=commands,
+        )  # fmt: skip
+    return f"redis://least:pw@127.0.0.1:{server.port}/0?prefix=least"
+
+
+@pytest.mark.parametrize("expire", [False, True])
+def test_a_user_may_do_everything_with_the_commands_of_the_guide(
+    server: RedisServer, set_to: Any, expire: bool
+) -> None:
+    set_to()
+    url, retention = acl_url(server, COMMANDS), sync.Retention(ttl=3600, keep_last=1)
+    with sync.RedisStore(url, retention=retention, expire=expire) as store:
+        with store.run("t") as run:
+            assert run.step("s", lambda: 1) == 1
+        store.save("t", {"a": 1}, labels={"a": "b"})
+        store.cancel("t")
+        store.prune()
+        store.erase("t")
+        assert [info.thread_id for info in store.threads(labels={"a": "b"})] == ["t"]
+        assert store.verify().ok
+        store.delete("t")
+        store.revive("t")
+
+
+@pytest.mark.parametrize("missing", ["+del", "+exists", "+pexpire", "+persist", "+pttl"])
+def test_what_a_script_needs_at_its_end_is_missed_at_open(server: RedisServer, set_to: Any, missing: str) -> None:
+    set_to()
+    url = acl_url(server, [word for word in COMMANDS if word != missing])
+    with closing(sync.open(url)) as store, pytest.raises(sync.ConfigurationError, match=missing[1:]):
+        store.latest("t")
+
+
+def test_a_command_that_a_script_may_not_use_is_no_damage(server: RedisServer, set_to: Any) -> None:
+    set_to()
+    with sync.open(acl_url(server, COMMANDS)) as store:
+        store.save("t", 1)
+        acl_url(server, [word for word in COMMANDS if word != "+del"])
+        with pytest.raises(sync.ConfigurationError, match="ACL"):
+            store.delete("t")
+        assert store.append("u", "list", 1).seq == 1
 
 
 def test_an_assertion_does_not_outweigh_what_is_read(server: RedisServer, set_to: Any) -> None:
@@ -294,8 +352,8 @@ def test_what_is_no_client_is_refused() -> None:
 # Expiry
 
 
-def post(prefix: str, thread_id: str) -> None:
-    backend = RedisBackend(shared_server().url(prefix), Durability.PROCESS, life=3600)
+def post(prefix: str, thread_id: str, life: float | None = 3600) -> None:
+    backend = RedisBackend(shared_server().url(prefix), Durability.PROCESS, life=life)
     backend.post(key(thread_id), "k", b"v")
     backend.close()
 
@@ -346,6 +404,59 @@ def test_a_writer_without_expiry_makes_a_thread_last() -> None:
         store.save("t", 2)
     with shared_server().client() as client:
         assert client.pttl(next(client.scan_iter(f"{prefix}:*:t*"))) == -1
+
+
+def test_a_message_left_without_expiry_goes_with_its_thread() -> None:
+    prefix = new_prefix()
+    url, retention = shared_server().url(prefix), sync.Retention(ttl=600)
+    with (
+        shared_server().client() as client,
+        sync.RedisStore(url, durability="process", retention=retention, expire=True) as store,
+    ):
+        store.save("t", 1)
+        post(prefix, "t", life=None)
+        thread, posts = (next(client.scan_iter(f"{prefix}:*:{what}*")) for what in "tp")
+        assert abs(client.pttl(thread) - client.pttl(posts)) < 1000
+
+
+def test_a_message_stays_with_a_thread_that_was_made_to_last() -> None:
+    prefix = new_prefix()
+    url, retention = shared_server().url(prefix), sync.Retention(ttl=600)
+    with sync.RedisStore(url, durability="process", retention=retention, expire=True) as store:
+        store.save("t", 1)
+        post(prefix, "t")
+    with sync.RedisStore(url, durability="process") as store:
+        store.save("t", 2, status="failed")
+    with shared_server().client() as client:
+        assert [client.pttl(next(client.scan_iter(f"{prefix}:*:{what}*"))) for what in "tp"] == [-1, -1]
+
+
+def test_a_thread_whose_status_changes_while_it_is_listed_is_not_taken_for_one_that_expired() -> None:
+    prefix = new_prefix()
+    url, retention = shared_server().url(prefix), sync.Retention(ttl=600)
+    with sync.RedisStore(url, durability="process", retention=retention, expire=True) as store:
+        backend = RedisBackend(url, Durability.PROCESS)
+
+        def overtaken(requests: Sequence[Request]) -> list[Any]:
+            """Read, while the thread fails and recovers all the time: before each question, and between two."""
+            words = [request.command[0] for request in requests]
+            if words == [b"HGET"]:
+                store.save("t", 2, status="idle")
+            if words == [b"ZREM"]:
+                store.save("t", 3, status="failed")
+            if words != [b"ZSCORE", b"EXISTS", b"HGET"]:
+                return backend.wire.read(requests)
+            store.save("t", 4, status="failed")
+            found = backend.wire.read(requests[:2])
+            store.save("t", 5, status="idle")
+            return [*found, *backend.wire.read(requests[2:])]
+
+        store.save("t", 1, status="failed")
+        with suppress(sync.Corrupt):  # it never stands still, so nobody can say
+            Pages(overtaken, backend.keys).page(key("t")[:1], ["failed"], [], None, 10)
+        store.save("t", 6, status="failed")
+        assert [info.thread_id for info in store.threads(status="failed")] == ["t"]
+        backend.close()
 
 
 def test_expiry_needs_a_time_to_live() -> None:

@@ -8,11 +8,15 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from holdfast import sync
 from holdfast.records.words import Durability
 from holdfast.stores.redis import RedisBackend
-from holdfast.testing.conformance.samples import Line, head, rows
+from holdfast.stores.redis.scripts import script
+from holdfast.testing.conformance.samples import Line, head, key, rows
 from rounds import TIMES
 from servers.proxy import Proxy
 from servers.redis import RedisServer, new_prefix, shared_server
@@ -160,6 +164,19 @@ def test_a_message_whose_reply_is_lost_is_not_sent_twice(proxy: Proxy, prefix: s
     backend.close()
 
 
+def test_upkeep_bears_lost_replies(store: sync.Store, proxy: Proxy) -> None:
+    checkpoints = [store.save("t", {"a": number}) for number in range(4)]
+    for upkeep in (
+        lambda: store.pin(checkpoints[1].id),
+        lambda: store.prune(sync.Retention(keep_last=1)),
+        lambda: store.delete("t"),
+        lambda: store.revive("t"),
+    ):
+        proxy.swallow_reply(lambda request: any(script(name).digest in request for name in ("append", "swap")))
+        upkeep()
+    assert store.save("t", {"a": 9}).seq == 1
+
+
 def test_a_read_whose_reply_is_lost_is_read_again(store: sync.Store, proxy: Proxy) -> None:
     store.save("t", {"a": 1})
     for question in (lambda: store.latest("t"), store.threads, lambda: store.history("t")):
@@ -271,6 +288,34 @@ def test_a_server_with_no_connections_left_is_unavailable_until_there_are() -> N
     for holder in holders:
         holder.close()
     server.remove()
+
+
+@pytest.mark.timeout(60)
+def test_a_batch_waits_for_a_server_that_is_loading() -> None:
+    server = RedisServer(appendonly="no", key_load_delay="1000", loading_process_events_interval_bytes="1024")
+    with server.client() as client:
+        client.mset({f"key {number}": "x" * 100 for number in range(2000)})
+        client.save()
+    server.kill()
+    server.start(wait=False)
+    while not is_loading(server):
+        sleep(0.01)
+    backend = RedisBackend(server.url("loading"), Durability.NONE)
+    lines = [Line(backend, key(name)) for name in "ab"]
+    assert backend.swap(sorted(line.swap(head(1), rows(1)) for line in lines)) == [True, True]
+    backend.close()
+    server.remove()
+
+
+def is_loading(server: RedisServer) -> bool:
+    try:
+        with server.client(retry=Retry(NoBackoff(), 0)) as client:
+            client.get("key 1")
+    except redis.BusyLoadingError:
+        return True
+    except redis.ConnectionError:
+        return False
+    raise AssertionError("it has loaded too soon to be met at it")
 
 
 def test_more_threads_than_connections_wait_for_their_turn(prefix: str) -> None:

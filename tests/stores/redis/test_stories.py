@@ -196,3 +196,14 @@ def test_threads_are_copied_from_a_file_to_a_server_to_a_cluster(tmp_path: Path)
         assert third.get("t7", 1).state == first.get("t7", 1).state
         assert len(third.threads(labels={"n": "1"}).items) == 10
         assert third.verify().ok
+
+
+def test_a_copy_is_held_by_nobody() -> None:
+    with sync.open("memory:") as here, store_in("server", new_prefix()) as there, here.run("t", lease=3600) as run:
+        assert run.step("s", lambda: 1) == 1
+        assert here.copy_to(there).threads == 1
+        assert here.copy_to(there).skipped == 1
+        assert there.thread("t").lease is None
+        with there.run("t") as other:
+            assert other.step("s", lambda: 2) == 1
+        assert run.step("s2", lambda: 3) == 3

@@ -4,7 +4,7 @@ import asyncio
 import os
 
 import pytest
-from obstore.store import MemoryStore
+from obstore.store import MemoryStore, S3Store
 
 import holdfast
 from holdfast import sync
@@ -100,9 +100,22 @@ def test_the_guarantee_says_what_is_known() -> None:
         assert (found.level, found.store) == (sync.Durability.REPLICATED, kind)
 
 
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+def test_a_store_of_obstore_that_leads_elsewhere_is_not_taken_for_the_cloud(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "https://s3.example.org")
+    found = S3Backend(S3Store("bucket", region="us-east-1")).guarantee()
+    assert found.level is sync.Durability.DURABLE
+    assert "s3.example.org" in found.details["place"]
+
+
 def test_azure_is_opened_with_the_account_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
-    assert S3Backend("az://container/x").guarantee().store == "az"
+    found = S3Backend("az://container/x").guarantee()
+    assert (found.level, found.store) == (sync.Durability.REPLICATED, "az")
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "https://blobs.example.org")
+    assert S3Backend("az://container/x").guarantee().level is sync.Durability.DURABLE
 
 
 def test_a_store_of_obstore_is_taken_as_it_is() -> None:

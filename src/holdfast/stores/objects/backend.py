@@ -140,7 +140,13 @@ class ObjectBackend:
             if kept.record.head != swap.expected:
                 self._take_back(change, swap, kept.record)
                 return False
-            before, change = change, self._log.change(kept, swap)
+            try:
+                before, change = change, self._log.change(kept, swap)
+            except Corrupt:
+                known, kept = kept, self._heads.fetch(swap.thread)
+                if kept.tag == known.tag:
+                    raise
+                continue  # what is missing was dropped with a record that came between
             self._log.put({name: data for name, data in change.objects.items() if name not in before.objects})
             replaced = self._heads.replace(kept, change.record)
             if replaced is None:

@@ -94,12 +94,18 @@ class RedisBackend:
 
     def _check_format(self) -> None:
         place = Request(0, (b"SET", self.keys.format, FORMAT, b"NX")), Request(0, (b"GET", self.keys.format))
-        _, found = self.wire.read(place)
+        _, found, *_ = self.wire.read([*place, *self._trials()])
         if found is None or not found.isdigit() or int(found) > FORMAT:
             raise IncompatibleCheckpoint(
                 f"what is in Redis under {self.keys.prefix!r} is of format {found!r}, which this version of Holdfast"
                 " does not know; upgrade holdfast, or give another prefix"
             )
+
+    def _trials(self) -> list[Request]:
+        """What scripts do late, done to a key that says nothing: a script that an ACL stops there is not undone."""
+        scratch = self.keys.base(0) + b"w"
+        words = [(b"PEXPIRE", scratch, 1), *((word, scratch) for word in (b"PERSIST", b"PTTL", b"EXISTS", b"DEL"))]
+        return [Request(0, word) for word in words]
 
     def _teach(self) -> None:
         """Tell the servers the scripts, so that the first use of each is one round trip too, if that is permitted."""
@@ -158,27 +164,25 @@ class RedisBackend:
 
     def _failure(self, replies: list[Any]) -> Exception:
         """What to raise for several swaps, of which some failed: what is true of all of them."""
+        self._is_doubtful = self._replicas > 0
         failed = [reply for reply in replies if isinstance(reply, Exception)]
         errors = [translated(reply, writing=True) for reply in failed]
-        self._is_doubtful = self._replicas > 0
         for error, reply in zip(errors, failed, strict=True):
             error.__cause__ = reply
-            if not isinstance(error, StoreUnavailable):
-                return error
-        if len(failed) == len(replies):
+        if len(replies) == 1:
             return errors[0]
-        error = OutcomeUnknown(f"of {len(replies)} writes some were made, and some were not: {errors[0]}")
-        error.__cause__ = errors[0]
-        return error
+        unsure = len(errors) < len(replies) or any(isinstance(error, OutcomeUnknown) for error in errors)
+        kind = OutcomeUnknown if unsure else StoreUnavailable
+        failure = kind(f"{len(errors)} of {len(replies)} writes failed; the first: {errors[0]}")
+        failure.__cause__ = errors[0]
+        return failure
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""
         shard = shard_of(thread)
-        posts = self.keys.posts(shard, thread)
-        request = Request(shard, (b"HSETNX", posts, key.encode(), value))
-        if self._life is not None:
-            keys = (self.keys.thread(shard, thread), posts)
-            request = script("post").request(shard, keys, (key.encode(), value, self._life))
+        keys = (self.keys.thread(shard, thread), self.keys.posts(shard, thread))
+        life = b"" if self._life is None else self._life
+        request = script("post").request(shard, keys, (key.encode(), value, life))
         (is_new,) = self.wire.checked(self.wire.attempt([request], writing=True), writing=True)
         return bool(is_new)
 

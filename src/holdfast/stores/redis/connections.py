@@ -85,13 +85,13 @@ class Connections:
         try:
             for _ in range(count):
                 try:
-                    replies.append(connection.read_response(disable_decoding=True))
-                except ResponseError as refusal:
+                    replies.append(connection.read_response(disable_decoding=True, disconnect_on_error=False))
+                except (ResponseError, BusyLoadingError) as refusal:
                     replies.append(refusal)
         except BaseException as error:
             self.discard(connection)
             if isinstance(error, (ConnectionError, TimeoutError)):
-                raise (NotSent if _is_refusal(error, count) else Lost)(str(error)) from error
+                raise (NotSent if TURNED_AWAY in str(error) else Lost)(str(error)) from error
             raise
         self._idle.append(connection)
         self._free.release()
@@ -139,8 +139,3 @@ def _is_stale(connection: Connection) -> bool:
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def _is_refusal(error: RedisError, count: int) -> bool:
-    """Some refusals come as errors of the connection. Of several commands, others may have been taken."""
-    return TURNED_AWAY in str(error) or (count == 1 and isinstance(error, BusyLoadingError))

@@ -9,7 +9,6 @@ from redis.exceptions import (
     NoPermissionError,
     NoScriptError,
     RedisError,
-    ResponseError,
 )
 
 from holdfast.records.errors import (
@@ -24,6 +23,7 @@ from holdfast.stores.redis.connections import Lost, NotSent
 
 PASSING = ("LOADING", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY ", "NOREPLICAS", "UNBLOCKED")
 """Refusals that pass: the server starts, fails over, moves slots, is busy. Nothing was done."""
+FORBIDDEN_TO_SCRIPTS = "The user executing the script can't run"
 REFUSALS = {
     "OOM": "Redis is out of memory (maxmemory): raise it, or prune; nothing was written",
     "MISCONF": "Redis refuses writes because it cannot write to its disk; see its log; nothing was written",
@@ -60,7 +60,7 @@ def is_passing(reply: Any, *, writing: bool) -> bool:
         return not isinstance(reply.__cause__, AuthenticationError)
     if isinstance(reply, Lost):
         return not writing
-    return isinstance(reply, ResponseError) and f"{code_of(reply)} ".startswith(PASSING)
+    return isinstance(reply, RedisError) and f"{code_of(reply)} ".startswith(PASSING)
 
 
 def needs_source(reply: Any) -> bool:
@@ -75,7 +75,7 @@ def translated(error: Exception, *, writing: bool) -> HoldfastError:
     if isinstance(error, Lost):
         return _about_loss(error, writing=writing)
     cause = error.__cause__ or error
-    if isinstance(cause, (AuthenticationError, NoPermissionError)):
+    if isinstance(cause, (AuthenticationError, NoPermissionError)) or FORBIDDEN_TO_SCRIPTS in str(cause):
         return ConfigurationError(f"Redis does not let this user in, or do this: {cause}; see its ACL")
     if isinstance(error, NotSent):
         return StoreUnavailable(f"Redis cannot be reached: {error}")

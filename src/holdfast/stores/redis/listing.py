@@ -153,11 +153,16 @@ class Pages:
                 return encoded, head
             if score is None:
                 return None
-            if is_expiring:
+            if is_expiring and _has_outlived(entry, encoded):
                 self._read([Request(entry.shard, (b"ZREM", entry.listing, entry.member))])
                 return None
         record = f"head of {entry.thread[1:].decode(errors='replace')!r}"
         raise Corrupt("a listing in Redis is damaged: a head is missing, or differs from it", record=record)
+
+
+def _has_outlived(entry: Entry, encoded: bytes | None) -> bool:
+    """True if the thread that was listed is gone for ever: its key is free, or another life has it."""
+    return encoded is None or born(decode_head(entry.thread, encoded)) != entry.member[:8]
 
 
 def _words(statuses: Collection[str], labels: Sequence[Collection[bytes]]) -> list[bytes]:

@@ -22,7 +22,11 @@ Source: TypeAlias = str | Bucket
 
 TIMEOUT_SECONDS = 30.0
 DEFAULT_REGION = "us-east-1"
-ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+ENDPOINT_VARIABLES = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+"""Where obstore looks for an endpoint that it was not told."""
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 KINDS: dict[type, str] = {S3Store: "s3", GCSStore: "gs", AzureStore: "az"}
 OPTIONS = {"endpoint", "region", "allow_http"}
@@ -82,7 +86,7 @@ def _options(url: str, query: str) -> dict[str, str]:
 def _s3(
     bucket: str, prefix: str, endpoint: str | None, region: str | None, client: "ClientConfig", *, allow_http: bool
 ) -> Place:
-    endpoint = (endpoint or _from_environment(ENDPOINT_VARIABLES)).rstrip("/")
+    endpoint = (endpoint or _endpoint_around("s3")).rstrip("/")
     config: S3Config = {"region": region or _from_environment(REGION_VARIABLES) or DEFAULT_REGION}
     if endpoint:
         _check_endpoint(endpoint, allow_http=allow_http)
@@ -95,7 +99,7 @@ def _s3(
 def _other(scheme: str, bucket: str, prefix: str, client: "ClientConfig") -> Place:
     kind = GCSStore if scheme == "gs" else AzureStore
     store = kind(bucket, prefix=prefix or None, client_options=client, retry_config=_no_retries())
-    return Place(store, scheme, _joined(bucket, prefix))
+    return Place(store, scheme, _joined(bucket, prefix), _endpoint_around(scheme))
 
 
 def _no_retries() -> "RetryConfig":
@@ -107,13 +111,16 @@ def _given(bucket: Bucket) -> Place:
     kind = next((word for known, word in KINDS.items() if isinstance(bucket, known)), type(bucket).__name__)
     config: dict[str, Any] = getattr(bucket, "config", None) or {}
     name = str(config.get("bucket") or config.get("container_name") or "")
-    return Place(
-        bucket, kind, _joined(name, str(getattr(bucket, "prefix", None) or "")), str(config.get("endpoint") or "")
-    )
+    endpoint = str(config.get("endpoint") or _endpoint_around(kind))
+    return Place(bucket, kind, _joined(name, str(getattr(bucket, "prefix", None) or "")), endpoint)
 
 
 def _joined(bucket: str, prefix: str) -> str:
     return f"{bucket}/{prefix}" if prefix else bucket
+
+
+def _endpoint_around(kind: str) -> str:
+    return _from_environment(ENDPOINT_VARIABLES.get(kind, ()))
 
 
 def _from_environment(names: tuple[str, ...]) -> str:

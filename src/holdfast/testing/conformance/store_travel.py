@@ -3,12 +3,16 @@
 from typing import Any
 
 from holdfast.records.checkpoint import Change
-from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound
+from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, LeaseHeld, NotFound
 from holdfast.records.retention import Retention
+from holdfast.stores.decisions import claimed
 from holdfast.stores.memory import MemoryBackend
+from holdfast.testing.conformance.samples import Line, key
 from holdfast.testing.conformance.store_kit import EVERYTHING, StoreKit, raises, seqs
 from holdfast.testing.conformance.store_upkeep import grown, state_at
 from holdfast.testing.exact import assert_exact
+
+LEASE = 1 << 50
 
 
 class Forking(StoreKit):
@@ -166,6 +170,21 @@ class Moving(StoreKit):
         """`NotFound`, and no file."""
         raises(NotFound, self.store().export, "never", self.directory / "file")
         assert not (self.directory / "file").exists()
+
+    def test_a_backup_is_held_by_nobody(self) -> None:
+        """Whoever holds a thread here does not hold its copy, which goes on at once."""
+        from holdfast.stores.sqlite import SQLiteBackend
+
+        store, path = self.store(), self.directory / "backup.db"
+        store.save("t", 1)
+        line = Line(self.base, key("t"))
+        line.stored = line.encoded or b""
+        line.put(claimed(line.head, "t", "somebody", LEASE, line.head.updated_at))
+        store.backup(path)
+        copy = self.store(self._keep(SQLiteBackend(str(path))))
+        assert copy.thread("t").lease is None
+        assert copy.save("t", 2).seq == 2
+        raises(LeaseHeld, store.save, "t", 2)
 
     def test_a_backup_is_a_store(self) -> None:
         """Of all namespaces, whole, as a SQLite file; `Conflict` if the file is there."""

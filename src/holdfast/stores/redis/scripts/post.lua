@@ -1,10 +1,10 @@
 -- Leave a message, unless there is one of that key. It lives as long as its thread does.
--- KEYS: the thread, its posts. ARGV: key, value, life in ms ('' for ever).
+-- KEYS: the thread, its posts. ARGV: key, value, how many ms it lives if there is no thread ('' for ever).
 local is_new = redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2])
-if ARGV[3] ~= '' then
-  local left = redis.call('PTTL', KEYS[1])
-  if left ~= -1 then
-    redis.call('PEXPIRE', KEYS[2], left > 0 and left or ARGV[3])
-  end
+local left = redis.call('PTTL', KEYS[1])
+if left >= 0 then
+  redis.call('PEXPIRE', KEYS[2], math.max(left, 1))
+elseif left == -2 and ARGV[3] ~= '' then
+  redis.call('PEXPIRE', KEYS[2], ARGV[3])
 end
 return is_new

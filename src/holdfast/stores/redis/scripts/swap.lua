@@ -2,10 +2,13 @@
 -- KEYS: the thread, its posts, the namespaces of the shard, the sign that threads expire, then the listings that it
 -- leaves, and those that it enters. ARGV: expected head, life in ms ('' for ever), drop, its namespace ('' if it is known),
 -- how many listings it leaves, its member there, its member in the new ones, then fields and values as in `append`.
+-- Returns 2 if it needs the posts: the thread has a time to live, which both are to lose.
 local thread, posts = KEYS[1], KEYS[2]
 local old = redis.call('HMGET', thread, 'h', 't', 'e')
 if (old[1] or '') ~= ARGV[1] then
   return 0
+elseif old[3] and ARGV[2] == '' and posts == thread then
+  return 2
 end
 
 -- All that can fail comes before the first change: a script that fails later is not undone.

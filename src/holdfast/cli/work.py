@@ -1,0 +1,55 @@
+"""The work on a thread, as its journal tells: what was started, what came of it, what was begun and not ended."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.codec import decode
+from holdfast.history.journal import Begun, Journal
+from holdfast.ports import run_blocking
+from holdfast.records.times import from_microseconds
+from holdfast.records.words import Status
+from holdfast.runs.store import tools_of
+from holdfast.runtimes.agent.memory import AGENT
+
+if TYPE_CHECKING:
+    from holdfast.sync import Store
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of a thread, whoever does it."""
+
+    function: str = ""
+    """The durable function that it was started as; empty if it was not."""
+    arguments: tuple[Any, ...] = ()
+    named: dict[str, Any] = {}
+    result: Any = None
+    begun: dict[str, datetime] = {}
+    """The steps with an effect that were begun and have no end yet, and when they were."""
+
+
+def read_work(store: "Store", thread_id: str) -> Work:
+    """The work of a thread, read without a claim on it."""
+    tools = tools_of(store._store)  # noqa: SLF001  the blocking store has nothing of its own
+    load = tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
+    journal = Journal.of(run_blocking(load).log.document)
+    begun = [memo for memo in journal.memos.values() if isinstance(memo, Begun)]
+    return Work(
+        **_started(journal),
+        result=_result(journal),
+        begun={memo.key: from_microseconds(memo.at) for memo in begun},
+    )
+
+
+def _started(journal: Journal) -> dict[str, Any]:
+    started = journal.started
+    if started is None or started.function.startswith(AGENT):
+        return {}
+    arguments, named = decode(started.arguments)
+    return {"function": started.function, "arguments": tuple(arguments), "named": named}
+
+
+def _result(journal: Journal) -> Any:
+    ended = journal.ended
+    return decode(ended.value) if ended is not None and ended.status == Status.COMPLETE.value else None
