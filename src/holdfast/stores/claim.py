@@ -407,7 +407,7 @@ def _give_back(reader: Reader, thread: bytes, token: int, owner: str, now: int, 
 
 def _writer(reader: Reader, thread: bytes, seen: Seen) -> Writer:
     if seen.head.seq:
-        loaded = reader.load_head(thread)
+        loaded = reader.load_head(thread, seen)
         return Writer(reader, thread, loaded.seen, loaded.log)
     binding = reader.sealing.binding(thread, seen.head)
     return Writer(reader, thread, seen, Log(binding, reader.backend.tuning, {}), seen.head.data_key)

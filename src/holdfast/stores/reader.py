@@ -67,9 +67,9 @@ class Reader:
         """What ties this thread's bytes together."""
         return self.sealing.binding(thread, head)
 
-    def load_head(self, thread: bytes) -> Loaded:
-        """The thread as it is now; `NotFound` if there is none."""
-        return self._load(thread, None, "")
+    def load_head(self, thread: bytes, seen: Seen | None = None) -> Loaded:
+        """The thread as it is now, or was when its head was seen; `NotFound` if there is none."""
+        return self._load(thread, None, "", seen)
 
     def load_checkpoint(self, thread: bytes, seq: int, life: str = "") -> Loaded:
         """One checkpoint; `NotFound` if it is gone or never was. `life` must match if given."""
@@ -78,8 +78,8 @@ class Reader:
             raise NotFound(f"row {seq} of thread {thread_id_of(thread)!r} is a journal row, not a checkpoint")
         return loaded
 
-    def _load(self, thread: bytes, seq: int | None, life: str) -> Loaded:
-        seen = self.living(thread)
+    def _load(self, thread: bytes, seq: int | None, life: str, seen: Seen | None = None) -> Loaded:
+        seen = seen or self.living(thread)
         for _ in range(ATTEMPTS):
             self._check_visible(thread, seen.head, seq, life)
             try:

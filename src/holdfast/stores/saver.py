@@ -101,8 +101,11 @@ class Saver:
         return rows[0].digest == digest if is_past else None
 
     async def _refresh(self, writer: Writer, epoch: int) -> bool:
-        """Bring a writer up to date, or forget it if its log is not the thread's any more. True if it is fresh now."""
-        if await self._ports.perform(writer.restart, epoch):
+        """Bring a writer up to date, or forget it if its log is not the thread's any more. True if it is fresh now.
+
+        One that never wrote a row has nothing to build on, and so nothing is asked for its sake.
+        """
+        if writer.settled_log.seq and await self._ports.perform(writer.restart, epoch):
             return True
         self.writers.discard(writer)
         return False

@@ -332,8 +332,9 @@ class Writers:
     def begin(self, thread: bytes) -> Writer | None:
         """A writer for a thread without rows; None if it has some."""
         seen = self._reader.seen(thread) or NO_HEAD
-        if seen.head.seq:
-            return None
+        return None if seen.head.seq else self._begun(thread, seen)
+
+    def _begun(self, thread: bytes, seen: Seen) -> Writer:
         binding, new_key = self._reader.sealing.beginning(thread, seen.head)
         log = Log(binding, self._reader.backend.tuning, {})
         return self._keep(Writer(self._reader, thread, seen, log, new_key))
@@ -345,10 +346,10 @@ class Writers:
 
     def open(self, thread: bytes) -> Writer:
         """A writer for a thread, loaded if need be; for a new thread at its beginning."""
-        writer = self.begin(thread)
-        if writer is not None:
-            return writer
-        loaded = self._reader.load_head(thread)
+        seen = self._reader.seen(thread) or NO_HEAD
+        if not seen.head.seq:
+            return self._begun(thread, seen)
+        loaded = self._reader.load_head(thread, seen)
         return self._keep(Writer(self._reader, thread, loaded.seen, loaded.log))
 
     def _keep(self, writer: Writer) -> Writer:

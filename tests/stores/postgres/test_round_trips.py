@@ -46,7 +46,10 @@ def test_the_first_save_of_a_thread_is_one_round_trip(proxy: Proxy) -> None:
         assert store.save("t", {"steps": [0]}).seq == 1
         assert proxy.turns - before == 1
     with store_through(proxy, schema) as store:
+        store.latest("warm")
+        before = proxy.turns
         assert store.append("t", "steps", 1).seq == 2, "one that is there is found out"
+        assert proxy.turns - before == 4, "refused, head, rows, append"
         latest = store.latest("t")
         assert latest is not None
         assert latest.state == {"steps": [0, 1]}

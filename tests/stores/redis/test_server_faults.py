@@ -366,6 +366,20 @@ def test_the_first_save_of_a_thread_is_one_round_trip(store: sync.Store, proxy: 
     assert proxy.turns - before == 1
 
 
+def test_the_first_append_to_a_thread_of_another_process_is_four_round_trips(
+    store: sync.Store, proxy: Proxy, prefix: str
+) -> None:
+    with sync.open(shared_server().url(prefix), durability="process") as other:
+        other.save("t", {"numbers": [0]})
+        other.save("with a blob", {"numbers": [0], "text": Random(1).randbytes(9000)})
+    store.latest("warm")
+    for thread_id, count in (("t", 4), ("with a blob", 5)):
+        before = proxy.turns
+        store.append(thread_id, "numbers", 1)
+        assert proxy.turns - before == count, "refused, head, rows, blobs, append"
+        assert numbers_in(store, thread_id) == [0, 1]
+
+
 def test_a_new_status_and_new_labels_cost_no_further_round_trip(store: sync.Store, proxy: Proxy) -> None:
     store.save("t", 1)
     before = proxy.turns

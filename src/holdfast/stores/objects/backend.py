@@ -1,8 +1,8 @@
 """Threads in an object store, over five calls (`Objects`): the base of the S3 store, and of stores that users write.
 
 A swap puts new blobs and rows side by side, and then the head object, on the condition that nobody else has: 2 calls
-for a row, 1 for a head alone, and 1 or 2 more if the status changes. A restore costs the head, one listing, and each
-row and blob, side by side.
+for a row, 1 for one that rides in the head or for a head alone, and 1 or 2 more if the status changes. A restore costs
+the head, one listing unless all rows ride in it, and each row and blob, side by side.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -118,8 +118,8 @@ class ObjectBackend:
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`. Never waits for another writer.
 
-        1 call for the head, and 1 for each new row and blob; 1 more for a new thread, or if the thread was last
-        written by another process.
+        1 call for the head, and 1 for each new blob and each row that does not ride in it; 1 more for a new thread, or
+        if the thread was last written by another process.
         """
         self._calls.check_open()
         outcomes = self._calls.each(self._attempted, swaps)
