@@ -1,6 +1,7 @@
 """A store that fails under a run: never swallowed, and what was acknowledged is there."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import holdfast
 from holdfast.testing.broken import NoFencing
 from holdfast.testing.faults import Fault
+from holdfast.testing.handles import blocking_store
 from runs.worlds import SWAPS, World
 
 
@@ -120,6 +122,24 @@ async def test_a_lost_reply_to_any_write_of_a_run_changes_nothing(world: World) 
             break
     assert at > 8
     assert (await world.store.verify()).ok
+
+
+async def test_a_lost_reply_to_the_release_is_found_out_though_others_have_written_since(world: World) -> None:
+    store = world.open()
+    faulty, other = world.faults[-1], blocking_store(world.place.open())
+
+    def overtaken(threads: Sequence[bytes]) -> list[bytes | None]:
+        if faulty.fired:
+            other.save("t", {"by": "another"})
+        return faulty.inner.heads(threads)
+
+    async with store.run("t") as run:
+        await run.step("one", list)
+        faulty.heads = overtaken  # type: ignore[method-assign]
+        faulty.plan = Fault(1, "lost reply", SWAPS)
+    assert faulty.fired
+    assert await steps_of(world) == ["one"]
+    other.close()
 
 
 async def test_a_lost_reply_that_cannot_be_found_out_about_is_raised(world: World) -> None:

@@ -256,9 +256,16 @@ class Claim:
         for count in range(len(proposals), 0, -1):
             if _standing(proposals[count - 1].seen.head) == _standing(head):
                 return count
+        if self._has_released(head):
+            return len(proposals)
         log = self.writer.settled_log
         ours = (self.token, self.owner, False, log.seq, log.digest)
         return 0 if (head.token, head.owner, head.deleted, head.seq, head.digest) == ours else None
+
+    def _has_released(self, head: Head) -> bool:
+        """True if the release was made, though others have written since: whoever takes over raises the token."""
+        is_free = (head.token, head.owner, head.deleted) == (self.token, "", False)
+        return self.given_back and is_free and head.incarnation == self.log.binding.incarnation
 
     def _resend(self, seen: Seen, landed: int) -> None:
         waiting = list(self._unsettled)
