@@ -1,11 +1,14 @@
 """A thread that somebody cancels: while it runs, while it waits, while nobody is at it."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast import sync
+from holdfast.stores.memory import MemoryBackend
 from runs.worlds import World
 
 
@@ -45,6 +48,36 @@ async def test_a_run_of_the_same_handle_stops_at_its_next_step(world: World) -> 
 
 def _never() -> Any:
     raise AssertionError("executed")
+
+
+class Overlooking(MemoryBackend):
+    """Counts how often it is asked for several inboxes, and of one cannot tell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+        self.broken = b""
+
+    def inboxes(self, threads: Sequence[bytes]) -> list[dict[str, bytes]]:
+        self.asked.append(len(threads))
+        if self.broken in threads:
+            raise holdfast.Corrupt("a broken inbox", record="inbox")
+        return [self.inbox(thread) for thread in threads]
+
+
+@pytest.mark.parametrize("is_broken", [False, True], ids=["all well", "one cannot be read"])
+def test_the_heartbeat_looks_into_all_inboxes_at_once(is_broken: bool) -> None:
+    backend = Overlooking()
+    store = sync.Store(backend)
+    backend.broken = store._store._reader.sealing.key("a") if is_broken else b"none"
+    ends_at = time.monotonic() + 30
+    with store.run("a", lease=0.5) as bystander:
+        with pytest.raises(holdfast.RunCancelled), store.run("b", lease=0.5) as run:
+            sync.Store(backend).cancel("b")
+            while time.monotonic() < ends_at:
+                run.step(f"step {len(run.steps)}", time.sleep, 0.01)
+        assert bystander.step("goes on", list) == []
+    assert 2 in backend.asked
 
 
 @pytest.mark.parametrize("ending", ["just ends", "asks"])

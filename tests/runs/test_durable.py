@@ -243,3 +243,39 @@ def test_a_plain_durable_function_is_recovered_in_the_awaitable_world(world: Wor
         assert durable.run("t", 20) == 42
 
     world.play(scenario())
+
+
+@pytest.mark.parametrize("within", ["the body", "a step"])
+async def test_a_function_whose_inner_function_waits_for_a_person_waits_too(world: World, within: str) -> None:
+    searched: list[str] = []
+
+    @world.step()
+    async def search() -> str:
+        searched.append("kelp")
+        return "kelp"
+
+    @world.durable()
+    async def approval(what: str) -> Any:
+        return (await world.api.ask("publish", what)).value
+
+    @world.durable()
+    async def essay() -> str:
+        found = await search()
+        if within == "the body":
+            return f"{found}: {await approval.run('inner', found)}"
+        step = world.step(name="approval")(approval.run)
+        return f"{found}: {await step('inner', found)}"
+
+    with pytest.raises(holdfast.Suspended) as caught:
+        await essay.run("outer")
+    assert [request.name for request in caught.value.requests] == ["publish"]
+    outer = await world.store.thread("outer")
+    assert (outer.status, outer.owner, outer.error) == ("working", None, None)
+    assert outer.wake_at is not None
+    assert (await essay.start("outer")).requests == caught.value.requests
+    await world.store.answer(caught.value.requests[0].id, value="yes")
+    assert (await world.store.recover()).completed == ("inner",)
+    world.clock.advance(31)
+    assert (await world.store.recover()).completed == ("outer",)
+    assert await essay.resume("outer") == "kelp: yes"
+    assert searched == ["kelp"]

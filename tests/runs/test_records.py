@@ -191,3 +191,25 @@ async def test_a_plain_function_on_another_thread_can_record(world: World) -> No
     async with world.store.run("t") as run:
         await run.step("look", looked)
         assert [step.action for step in run.steps] == ["from within", "look"]
+
+
+async def test_the_rows_of_the_journal_say_what_happened(world: World) -> None:
+    store = world.store
+    with pytest.raises(holdfast.Suspended) as caught:
+        async with store.run("t") as run:
+            await run.step("search", list)
+            await run.step("pay", list, effect=True)
+            await run.ask("refund")
+    await store.answer(caught.value.requests[0].id, value="yes")
+    async with store.run("t") as run:
+        await run.ask("refund")
+        await run.complete("done")
+    rows = (await store.history("t", journal=True)).items
+    assert [row.metadata for row in reversed(rows)] == [
+        {"step": "search"},
+        {"begun": "pay"},
+        {"step": "pay"},
+        {"asked": "refund"},
+        {"answered": 1},
+        {"ended": "complete"},
+    ]

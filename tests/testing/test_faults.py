@@ -1,14 +1,17 @@
 """Faults at every call of the backend: whatever was acknowledged is there, and nothing is half done."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from holdfast import sync
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.records.head import Head
 from holdfast.records.retention import Retention
-from holdfast.stores.backend import Backend
+from holdfast.records.rows import Swap
+from holdfast.stores.backend import Backend, Busy
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.conformance.samples import Line, head, rows
 from holdfast.testing.exact import assert_exact
@@ -52,6 +55,25 @@ def test_each_way_to_fail_does_or_does_not_do_it(how: Any, error: type[BaseExcep
     with pytest.raises(error):
         line.put(head(), rows(1))
     assert (line.encoded is not None) is is_done
+
+
+class BusyOnce(MemoryBackend):
+    """Has to wait for another writer, once."""
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        if not wait:
+            raise Busy
+        return super().swap(swaps, wait=wait)
+
+
+def test_a_call_that_found_the_store_busy_is_not_the_one_that_fails() -> None:
+    backend = FaultyBackend(BusyOnce(), Fault(1, "lost reply"))
+    swap = Swap(b"\0a", b"", b"1", Head(status="idle"))
+    with pytest.raises(Busy):
+        backend.swap([swap], wait=False)
+    with pytest.raises(OutcomeUnknown):
+        backend.swap([swap])
+    assert backend.fired
 
 
 def test_a_read_without_a_reply_is_unavailable() -> None:

@@ -85,7 +85,7 @@ def _thread_row(screen: Screen, info: ThreadInfo) -> tuple[str, ...]:
 @command("show")
 @click.argument("thread", metavar="ID")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1), help="At most so many checkpoints.")
-@click.option("--journal", is_flag=True, help="Also the rows that are not checkpoints: claims, questions, ends.")
+@click.option("--journal", is_flag=True, help="Also what was started, begun, asked, answered, ended.")
 def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     """Show a thread: how it stands, what it asks, and its checkpoints, the newest first."""
     store = session.store

@@ -242,6 +242,29 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[AnyEntry]).decode
 
 
+def told(entry: AnyEntry) -> dict[str, object]:
+    """What a listing of rows says of an entry: in a word what happened, and to what. No content."""
+    match entry:
+        case Started():
+            return {"started": entry.function}
+        case Begun():
+            return {"begun": entry.key}
+        case Attempted():
+            return {"failed": entry.key, "attempt": entry.attempt, "error": entry.type}
+        case Asked():
+            return {"asked": entry.name}
+        case Answered():
+            return {"answered": entry.number}
+        case Slept():
+            return {"sleeps": entry.key}
+        case Retaken():
+            return {"recovered": True}
+        case Ended():
+            return {"ended": entry.status}
+        case _:
+            return {}
+
+
 def encode_entry(entry: Entry) -> bytes:
     """An entry as one item of the journal."""
     return _encode(entry)

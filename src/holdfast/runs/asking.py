@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import decode, encode
 from holdfast.history.binding import ANSWER, Binding
-from holdfast.history.journal import Answered, Asked, Journal, answer_of
+from holdfast.history.journal import Answered, Asked, Journal, answer_of, told
 from holdfast.history.log import Log
 from holdfast.records.errors import ConfigurationError, Conflict, InvalidAnswer, NotFound, RequestExpired
 from holdfast.records.head import Head
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
+from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import seconds
 from holdfast.runs.scope import fingerprint_of
 from holdfast.stores.claim import FINISHED
@@ -141,7 +142,9 @@ async def _collect(run: "Run", number: int) -> Answered | None:
         await run.ports.perform(backend.post, thread, message_key(number), last_word)
         inbox = await run.ports.perform(backend.inbox, thread)
     answered = unpack_answer(binding, number, inbox[message_key(number)])
-    await ledger.commit(run.ports, Intent(journal=True, consumed=(message_key(number),)), answered)
+    metadata = packed_metadata(told(answered))
+    intent = Intent(journal=True, metadata=metadata, consumed=(message_key(number),))
+    await ledger.commit(run.ports, intent, answered)
     details = {"request": _request_id(run, number), "name": asked.name, "expired": answered.expired}
     await ledger.emit("answer_received", **details)
     return answered

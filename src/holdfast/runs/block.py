@@ -173,6 +173,8 @@ class RunBlock:
                     raise self._suspended(ledger) from None
             elif error is None:
                 await self._end_well(ledger)
+            elif isinstance(error, Suspended) and not ledger.finished:
+                await self._wait_for_another(ledger)
             else:
                 await self._end_badly(ledger, error)
         except StoreError:
@@ -252,6 +254,12 @@ class RunBlock:
         status = Status.INPUT_REQUIRED.value if requests else Status.WORKING.value
         await self._release(ledger, status, wake_at)
         await ledger.emit("suspended", requests=[request.id for request in requests], wake_at=wake_at)
+
+    async def _wait_for_another(self, ledger: Ledger) -> None:
+        """Its code ran another thread, which waits. When that goes on nobody tells this one: so look again in time."""
+        wake_at = self._tools.ports.now() + microseconds(self._terms.lease)
+        await self._release(ledger, Status.WORKING.value, wake_at)
+        await ledger.emit("suspended", requests=[], wake_at=wake_at)
 
     def _suspended(self, ledger: Ledger) -> Suspended:
         thread_id = ledger.claim.thread_id

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from holdfast.codec import encode
-from holdfast.history.journal import JOURNAL, Answered, AnyEntry, Asked, Ended, Journal, encode_entry
+from holdfast.history.journal import JOURNAL, Answered, AnyEntry, Asked, Ended, Journal, encode_entry, told
 from holdfast.ports import Ports, Ticket
 from holdfast.records.errors import Finished, RunCancelled
 from holdfast.records.event import EventKind
@@ -144,8 +144,8 @@ class Ledger:
         self._carried.append(entry)
 
     async def note(self, ports: Ports, *entries: AnyEntry) -> None:
-        """Write a journal row."""
-        await self.commit(ports, Intent(journal=True), *entries)
+        """Write a journal row, whose metadata says in a word what happened."""
+        await self.commit(ports, Intent(journal=True, metadata=packed_metadata(told(entries[0]))), *entries)
 
     def queue(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
         """Queue a row, and see that it is written though nobody may wait for it."""
@@ -160,6 +160,7 @@ class Ledger:
         error = "" if entry.status == Status.COMPLETE.value else f"{entry.type}: {entry.message}".strip(": ")
         requests = () if entry.status in FINISHED else None
         intent = Intent(journal=True, status=entry.status, error=error, requests=requests, consumed=(CANCEL,))
+        intent.metadata = packed_metadata(told(entry))
         await self.commit(ports, intent, entry)
         self.status = entry.status
         details = {"error": entry.type} if entry.status == Status.FAILED.value else {}

@@ -10,7 +10,15 @@ import msgspec
 from holdfast.codec import decode, encode
 from holdfast.history.journal import Attempted, Begun, Memo, StepDone, StepError
 from holdfast.ports import Ticket
-from holdfast.records.errors import ConfigurationError, KeyReused, RunCancelled, StepFailed, StepInDoubt, StepTimeout
+from holdfast.records.errors import (
+    ConfigurationError,
+    KeyReused,
+    RunCancelled,
+    StepFailed,
+    StepInDoubt,
+    StepTimeout,
+    Suspended,
+)
 from holdfast.records.event import EventKind
 from holdfast.records.times import from_microseconds
 from holdfast.runs.failures import failed_steps, text_of
@@ -225,8 +233,8 @@ class _Execution:
         return transaction
 
     def _is_ours(self, error: Exception) -> bool:
-        """True for what says nothing about the step: the run was cancelled, or its claim lost."""
-        return isinstance(error, RunCancelled) or self._run.ledger.claim.failure is not None
+        """True for what says nothing about the step: the run was cancelled, its claim lost, or another thread waits."""
+        return isinstance(error, RunCancelled | Suspended) or self._run.ledger.claim.failure is not None
 
     async def _invoke(self) -> Any:
         call = self._call

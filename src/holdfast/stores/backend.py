@@ -153,6 +153,22 @@ class Littering(Protocol):
         ...
 
 
+@runtime_checkable
+class Overlooking(Protocol):
+    """What a backend offers besides if to look into many inboxes at once costs less than one by one."""
+
+    def inboxes(self, threads: Sequence[bytes]) -> list[dict[str, bytes]]:
+        """`Backend.inbox` of each thread."""
+        ...
+
+
+def inboxes(backend: Backend, threads: Sequence[bytes]) -> list[dict[str, bytes]]:
+    """The messages left for each of these threads."""
+    if len(threads) > 1 and isinstance(backend, Overlooking):
+        return backend.inboxes(threads)
+    return [backend.inbox(thread) for thread in threads]
+
+
 def matches(head: Head, statuses: Collection[str], labels: Sequence[Collection[bytes]]) -> bool:
     """True if a thread belongs into a listing: the filter of `Backend.threads`, for backends without an index."""
     listed = head.listed_as

@@ -5,7 +5,7 @@ than expected, it is read again: still ours (a pin or a prune came between) and 
 anybody else's, and the claim is lost. A claim never adopts what another wrote.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock, RLock
 from typing import TypeGuard
@@ -27,6 +27,7 @@ from holdfast.records.head import Head, encode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Swap
 from holdfast.records.words import Status
+from holdfast.stores.backend import inboxes
 from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found, check_not_deleted, claimed, released, renewed
 from holdfast.stores.reader import Reader, Seen
@@ -298,8 +299,7 @@ class Claim:
 
     def hears_cancel(self) -> bool:
         """True if somebody wants the run to end. Blocking."""
-        if not self.cancelled and CANCEL in self._reader.backend.inbox(self.thread):
-            self.cancelled = True  # never back to False: somebody else may have set it meanwhile
+        hear_cancels([self])
         return self.cancelled
 
     def _renewed(self, head: Head) -> Head:
@@ -418,3 +418,13 @@ def _writer(reader: Reader, thread: bytes, seen: Seen) -> Writer:
         return Writer(reader, thread, loaded.seen, loaded.log)
     binding = reader.sealing.binding(thread, seen.head)
     return Writer(reader, thread, seen, Log(binding, reader.backend.tuning, {}), seen.head.data_key)
+
+
+def hear_cancels(claims: Sequence[Claim]) -> None:
+    """Tell these claims, all of one store, if somebody wants their runs to end. Blocking."""
+    listening = [claim for claim in claims if not claim.cancelled]
+    if listening:
+        backend = listening[0]._reader.backend  # noqa: SLF001  one file
+        for claim, inbox in zip(listening, inboxes(backend, [claim.thread for claim in listening]), strict=True):
+            if CANCEL in inbox:
+                claim.cancelled = True  # never back to False: somebody else may have set it meanwhile

@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 
 from holdfast.ports import Ports, Signal, reset_after_fork
 from holdfast.records.errors import StoreClosed
-from holdfast.stores.claim import Claim
+from holdfast.stores.claim import Claim, hear_cancels
 
 logger = logging.getLogger("holdfast")
 
@@ -84,8 +84,14 @@ class Heartbeat:
         for claim, pending in renewals:
             if pending is not None:
                 self._tried(claim, claim.wait_for, pending)
-        for claim in claims:
-            self._tried(claim, claim.hears_cancel)
+        self._hear(claims)
+
+    def _hear(self, claims: list[Claim]) -> None:
+        try:
+            hear_cancels(claims)
+        except BaseException:  # noqa: BLE001  one of them has trouble: the others are asked one by one
+            for claim in claims:
+                self._tried(claim, claim.hears_cancel)
 
     def _tried(self, claim: Claim, act: Callable[P, T], *args: P.args, **named: P.kwargs) -> T | None:
         """One claim's trouble must not end the heartbeat of the others."""

@@ -11,7 +11,7 @@ from holdfast.history.tuning import Tuning
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
-from holdfast.stores.backend import Backend, Listing
+from holdfast.stores.backend import Backend, Busy, Listing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,7 +71,11 @@ class FaultyBackend:
             raise Crash(f"before {name}")
         if fault.how == "unavailable" or (fault.how == "lost reply" and name not in WRITES):
             raise StoreUnavailable(f"injected: {name} was not done")
-        result = function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except Busy:
+            self.plan = fault._replace(at=1)  # nothing was done: the call that comes in its place is the one to fail
+            raise
         if fault.how == "lost reply":
             raise OutcomeUnknown(f"injected: the reply to {name} was lost")
         raise Crash(f"after {name}: {result!r:.40}")

@@ -20,7 +20,7 @@ from servers.postgres import PostgresServer, new_schema, shared_server
 from servers.proxy import Proxy
 from stores.postgres.scenes import NOT_WAITING
 
-ROUNDS = 3 if TIMES == 1 else 20
+ROUNDS = 20
 
 
 @pytest.fixture(scope="module")

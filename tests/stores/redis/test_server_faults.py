@@ -21,7 +21,7 @@ from rounds import TIMES
 from servers.proxy import Proxy
 from servers.redis import RedisServer, new_prefix, shared_server
 
-ROUNDS = 3 if TIMES == 1 else 20
+ROUNDS = 20
 
 pytestmark = pytest.mark.faults
 

@@ -163,8 +163,14 @@ class PostgresBackend:
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:
         """See `Backend.inbox`."""
-        found = self._statements.read(self._sql["read_posts"], key_of(thread))
-        return {name.decode("utf-8", "surrogatepass"): value for name, value in found}
+        return self.inboxes([thread])[0]
+
+    def inboxes(self, threads: Sequence[bytes]) -> list[dict[str, bytes]]:
+        """See `Overlooking.inboxes`: one round trip."""
+        found: dict[bytes, dict[str, bytes]] = {key_of(thread): {} for thread in threads}
+        for key, name, value in self._statements.read(self._sql["read_posts"], ByteaArray.of(found)):
+            found[key][name.decode("utf-8", "surrogatepass")] = value
+        return [found[key_of(thread)] for thread in threads]
 
 
 def _check(page: Found) -> None:

@@ -228,9 +228,16 @@ class RedisBackend:
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:
         """See `Backend.inbox`."""
-        shard = shard_of(thread)
-        (found,) = self.wire.read([Request(shard, (b"HGETALL", self.keys.posts(shard, thread)))])
-        return dict(sorted((key.decode(), value) for key, value in zip(found[::2], found[1::2], strict=True)))
+        return self.inboxes([thread])[0]
+
+    def inboxes(self, threads: Sequence[bytes]) -> list[dict[str, bytes]]:
+        """See `Overlooking.inboxes`. One round trip, or one to each node of a cluster."""
+        shards = [(shard_of(thread), thread) for thread in threads]
+        requests = [Request(shard, (b"HGETALL", self.keys.posts(shard, thread))) for shard, thread in shards]
+        return [
+            dict(sorted((key.decode(), value) for key, value in zip(found[::2], found[1::2], strict=True)))
+            for found in self.wire.read(requests)
+        ]
 
     def threads(
         self,

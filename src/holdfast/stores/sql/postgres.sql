@@ -69,4 +69,4 @@ SELECT r.key FROM {schema}.rows AS r WHERE NOT EXISTS (SELECT 1 FROM {schema}.th
 INSERT INTO {schema}.posts (key, name, value) VALUES ($1, $2, $3) ON CONFLICT (key, name) DO NOTHING RETURNING 1
 
 -- name: read_posts
-SELECT name, value FROM {schema}.posts WHERE key = $1 ORDER BY name
+SELECT key, name, value FROM {schema}.posts WHERE key = ANY($1::bytea[]) ORDER BY name

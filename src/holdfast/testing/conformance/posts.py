@@ -1,6 +1,7 @@
 """Messages for a thread: left once, read in order, consumed by a swap."""
 
 from holdfast.records.rows import Drop
+from holdfast.stores.backend import inboxes
 from holdfast.testing.conformance.kit import Kit
 from holdfast.testing.conformance.samples import EVERY_BYTE, Line, head, key, rows
 
@@ -22,6 +23,18 @@ class Posts(Kit):
         assert line.backend.inbox(line.key) == {}
         line.put(head())
         assert line.backend.inbox(line.key) == {}
+
+    def test_many_inboxes_at_once_are_those_of_each(self) -> None:
+        """In the order asked for, also of a thread that never was; where a store cannot, one by one."""
+        backend = self.opened()
+        threads = [key(f"thread {number}") for number in range(20)]
+        for number in range(0, 20, 3):
+            backend.post(threads[number], "b", b"%d" % number)
+            backend.post(threads[number], "a", b"first")
+        found = inboxes(backend, threads)
+        assert found == [backend.inbox(thread) for thread in threads]
+        assert list(found[3]) == ["a", "b"]
+        assert inboxes(backend, []) == []
 
     def test_messages_come_in_the_order_of_their_keys(self) -> None:
         """Whatever order they were left in."""
