@@ -256,3 +256,21 @@ async def test_of_two_branches_that_stream_one_key_one_is_refused(world: World) 
         results = await world.gather(branch(), branch())
     assert ["a", "b", "c"] in results
     assert words.begun == 1
+
+
+async def test_a_stream_that_swallows_its_own_question_is_not_recorded(world: World) -> None:
+    def stream() -> Iterator[Any]:
+        yield "May I?"
+        try:
+            yield sync.current().ask("may I").value
+        except BaseException:  # noqa: BLE001  what careless code does
+            yield "nobody was asked"
+
+    async def talk() -> list[Any]:
+        async with orchestrator(world).session("t") as session:
+            return await collected(session.run_turn_stream(stream, idempotency_key="k"))
+
+    with pytest.raises(holdfast.Suspended) as paused:
+        await talk()
+    await world.store.answer(paused.value.requests[0].id, value="yes")
+    assert await talk() == ["May I?", "yes"]

@@ -1,10 +1,12 @@
 """Turns: keys and fingerprints, failures, time limits, usage and cost, results that cannot be stored."""
 
+import asyncio
 from threading import Event
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import (
     ConfigurationError,
     Finished,
@@ -399,3 +401,25 @@ async def test_a_session_says_what_it_is(world: World) -> None:
     async with opened.session("t") as session:
         assert repr(session) == "Session('t', role='writer', phase='draft', turns=0)"
         assert not session.resumed
+
+
+def test_a_turn_that_is_cancelled_while_its_usage_is_counted_keeps_the_paid_result() -> None:
+    model = Model()
+
+    async def main() -> Any:
+        counting = asyncio.Event()
+
+        async def count(_value: str) -> UsageSnapshot:
+            counting.set()
+            await asyncio.Event().wait()
+            return UsageSnapshot()
+
+        async with holdfast.Orchestrator("writer", "draft", holdfast.MemoryStore()).session("t") as session:
+            turn = asyncio.create_task(session.run_turn(model.asked("a"), usage=count, idempotency_key="k"))
+            await counting.wait()
+            turn.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await turn
+            return (await session.run_turn(model.asked("b"), idempotency_key="k")).value
+
+    assert asyncio.run(main()) == "answer 1 to a"

@@ -80,6 +80,7 @@ class TurnExecution:
                     while (chunk := await source.chunk()) is not END:
                         collected.append(chunk)
                         yield chunk
+                    self._run.ledger.check_waits_not(self._name)
                 except BaseException as error:
                     self._under_way.end(self._name)
                     await self._left_by(error)
@@ -175,12 +176,12 @@ class TurnExecution:
         self._options.limits.judge(self._run.ledger.journal.turns, self._run.thread_id)
         return usage
 
-    async def _used(self, value: Any) -> tuple[UsageSnapshot, Exception | None]:
+    async def _used(self, value: Any) -> tuple[UsageSnapshot, BaseException | None]:
         """What the turn used, and what kept us from knowing it."""
         given = self._call.usage
         try:
             usage = await self._run.ports.call(given, value) if callable(given) else given or NOTHING_USED
-        except Exception as error:  # noqa: BLE001  raised again once the result is safe
+        except BaseException as error:  # noqa: BLE001  also if it was cancelled: raised again once the result is safe
             return NOTHING_USED, error
         if isinstance(usage, UsageSnapshot):
             return usage, None
