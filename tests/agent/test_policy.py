@@ -81,6 +81,11 @@ def test_the_ready_strategies() -> None:
     assert decided(holdfast.resume_from_subgoal()).from_subgoal == ""
 
 
+def test_a_wait_grows_no_longer_than_the_longest_however_often_it_failed() -> None:
+    strategy = holdfast.backoff_and_retry(base=1, longest=30)
+    assert [decided(strategy, attempt=attempt).delay for attempt in (1, 3, 5000)] == [1, 4, 30]
+
+
 def test_a_circuit_breaker_counts_failures_of_one_type_in_a_row() -> None:
     timeout, fault = FailureType.TIMEOUT, FailureType.EXTERNAL_FAULT
     breaker = holdfast.circuit_breaker(RETRY, threshold=3)

@@ -560,3 +560,14 @@ def test_sums_of_usage_that_are_beyond_counting_keep_a_thread_usable() -> None:
         made = sync.Agent(spender, store=store)
         assert made.run("t", thread_id="t") == "done"
         assert made.summary("t").usage == Usage(input_tokens=2**63 - 1, cost_usd=10**15)
+
+
+async def test_a_result_that_cannot_be_stored_is_handed_over_in_the_error(world: World) -> None:
+    result = {"paid": object()}
+
+    async def worker(_task: str) -> Any:
+        return result
+
+    with pytest.raises(holdfast.UnstorableValue) as refused:
+        await agent(world, worker).run("t", thread_id="t")
+    assert refused.value.value is result

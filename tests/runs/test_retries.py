@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.runs.options import StepOptions
 from runs.worlds import World
 
 
@@ -31,6 +32,11 @@ async def test_a_step_is_tried_again_with_growing_waits(world: World) -> None:
         assert await run.step("call", flaky, retries=3) == "up"
     assert flaky.calls == 4
     assert world.slept == pytest.approx([0.2, 0.4, 0.8])
+
+
+def test_a_wait_grows_no_longer_than_the_longest_however_often_it_failed() -> None:
+    options = StepOptions(retries=5000)
+    assert options.wait_after(5000) == options.wait_after(100)
 
 
 @pytest.mark.parametrize(

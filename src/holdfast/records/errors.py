@@ -111,7 +111,7 @@ class CodecError(HoldfastError):
 class UnstorableValue(CodecError):
     """A value that cannot be stored exactly. `path` says where it is, e.g. `state["plan"][3].client`.
 
-    `value` is the whole result of a session's turn, which was paid for; elsewhere None.
+    `value` is the whole result of a session's turn or of an agent, which was paid for; elsewhere None.
     """
 
     def __init__(self, message: str, *, path: str = "", value: object = None) -> None:

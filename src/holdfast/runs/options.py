@@ -80,7 +80,7 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
     def wait_after(self, attempt: int) -> float:
         """Seconds to wait after that many failed attempts."""
         if self.backoff is None:
-            return float(min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT))
+            return float(min(FIRST_WAIT * 2 ** min(attempt - 1, 32), LONGEST_WAIT))
         return seconds(self.backoff(attempt) if callable(self.backoff) else self.backoff, "backoff")
 
 

@@ -10,7 +10,14 @@ from holdfast.codec import decode, encode
 from holdfast.history.journal import Started
 from holdfast.records.arguments import amount, function_or_none, mapping_or_none, whole_number
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import ConfigurationError, HoldfastError, KeyReused, RunCancelled, Suspended
+from holdfast.records.errors import (
+    ConfigurationError,
+    HoldfastError,
+    KeyReused,
+    RunCancelled,
+    Suspended,
+    UnstorableValue,
+)
 from holdfast.records.failure import AgentSummary, FailureContext
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
@@ -99,7 +106,10 @@ class AgentCore:
             return await self.work(run, task, named)
 
     async def work(self, run: Run, task: Any, named: Mapping[str, Any]) -> Any:
-        """The function's result within a run: stored, or made by as many attempts as it takes."""
+        """The function's result within a run: stored, or made by as many attempts as it takes.
+
+        One that cannot be stored is the `value` of the `UnstorableValue` that is raised: it was paid for.
+        """
         if await self._started(run, task):
             return run.result
         attempts = Attempts(self._terms, run, task, named)
@@ -110,7 +120,11 @@ class AgentCore:
                 break
             except Exception as error:  # noqa: BLE001  a policy decides about it
                 await attempts.recover(error)
-        await run.complete(result)
+        try:
+            await run.complete(result)
+        except UnstorableValue as error:
+            error.value = result
+            raise
         return result
 
     async def go_on(self, run: Run, named: Mapping[str, Any]) -> Any:

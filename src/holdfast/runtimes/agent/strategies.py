@@ -13,9 +13,16 @@ def backoff_and_retry(base: float = 1.0, factor: float = 2.0, longest: float = 6
     """Try again after a while, each time after a longer one."""
 
     def choose(context: FailureContext) -> RecoveryAction:
-        return RecoveryAction.RETRY(delay=min(base * factor ** (context.attempt - 1), longest), hint=hint)
+        return RecoveryAction.RETRY(delay=_grown(base, factor, context.attempt - 1, longest), hint=hint)
 
     return choose
+
+
+def _grown(base: float, factor: float, times: int, longest: float) -> float:
+    try:
+        return min(base * factor**times, longest)
+    except OverflowError:
+        return longest
 
 
 def retry_with_hint(hint: str | Callable[[FailureContext], str]) -> Choice:
