@@ -32,14 +32,16 @@ class _Thread:
         for key in swap.consumed:
             posts.pop(key, None)
         self.encoded, self.head, self.rows, self.blobs, self.posts = swap.replacement, swap.head, rows, blobs, posts
-        self._drop(swap.drop)
+        self._drop(swap.drop, {row.seq for row in swap.rows}, swap.blobs)
 
-    def _drop(self, drop: Drop) -> None:
+    def _drop(self, drop: Drop, new_rows: Collection[int], new_blobs: Collection[bytes]) -> None:
         for start, stop in drop.rows:
             for seq in range(start, stop):
-                self.rows.pop(seq, None)
+                if seq not in new_rows:
+                    self.rows.pop(seq, None)
         for blob in drop.blobs:
-            self.blobs.pop(blob, None)
+            if blob not in new_blobs:
+                self.blobs.pop(blob, None)
 
 
 class MemoryBackend:

@@ -64,6 +64,13 @@ class Drops(Kit):
         assert line.seqs == [10]
         assert line.backend.blobs(line.key, list(blobs(1, 2, 3, 4))) == blobs(4)
 
+    def test_a_drop_does_not_reach_what_comes_with_it(self) -> None:
+        """Rows and blobs that the same swap adds are there, whatever it drops."""
+        line = self._nine()
+        line.put(head(10, base=10), (row(10, 10),), blobs(4), drop=Drop(((1, 50),), tuple(blobs(1, 2, 3, 4))))
+        assert line.seqs == [10]
+        assert line.backend.blobs(line.key, list(blobs(1, 2, 3, 4))) == blobs(4)
+
     def test_a_secure_drop_drops_the_same(self) -> None:
         """`secure` changes how, not what."""
         line = self._nine()
