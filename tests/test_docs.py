@@ -319,7 +319,7 @@ def test_the_sqlite_schema_is_in_the_document(tmp_path: Path) -> None:
 def test_every_entry_of_the_journal_is_in_the_document() -> None:
     from typing import get_args
 
-    from holdfast.history.journal import AnyEntry
+    from holdfast.history.entries import AnyEntry
 
     text = (ROOT / "docs" / "storage-format.md").read_text()
     for entry in get_args(AnyEntry):

@@ -1,14 +1,13 @@
 """What a rollback in the journal undoes, and what it leaves as it is."""
 
 from holdfast.codec import decode, encode
-from holdfast.history.journal import (
+from holdfast.history.entries import (
     Answered,
     Asked,
     Begun,
     Ended,
     Entry,
     Forked,
-    Journal,
     Marked,
     Noted,
     Recorded,
@@ -18,6 +17,7 @@ from holdfast.history.journal import (
     StepError,
     encode_entry,
 )
+from holdfast.history.journal import Journal
 
 NONE = encode(None)
 

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import ModelPricing, UsageSnapshot, sync
-from holdfast.history.journal import AnyEntry, Turned
+from holdfast.history.entries import AnyEntry, Turned
 from holdfast.runs.ledger import Ledger
 from holdfast.testing import CrashReport, crash_everywhere
 from kinds import ON_DISK, new_place

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.codec import decode
-from holdfast.history.journal import Begun, Journal
+from holdfast.history.entries import Begun
+from holdfast.history.journal import Journal
 from holdfast.ports import run_blocking
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status

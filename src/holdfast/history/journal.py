@@ -1,284 +1,48 @@
-"""The journal of a thread: what its runs did, asked and were told, as one append-only list beside the state.
+"""The journal of a thread, one append-only list beside the state, folded into the thread's memory.
 
-An entry is a small msgpack array that begins with its kind. Values within it (results, payloads) are encodings of their
-own, so that reading a journal decodes no value that nobody asks for. Folding the entries gives the thread's memory:
-which steps are done, which were begun and are in doubt, what is asked and answered.
+Which steps are done, which were begun and are in doubt, what is asked and answered: all of it follows from the entries.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import msgspec
 
 from holdfast.codec import decode, encode
 from holdfast.history.binding import Binding
-from holdfast.history.cells import Document, Path
+from holdfast.history.cells import Document
+from holdfast.history.entries import (
+    Answered,
+    AnyEntry,
+    Asked,
+    Attempted,
+    Begun,
+    Ended,
+    Entry,
+    Forked,
+    HandedOver,
+    Marked,
+    Memo,
+    Noted,
+    Recorded,
+    Retaken,
+    RolledBack,
+    Shown,
+    Slept,
+    Started,
+    StepDone,
+    StepError,
+    Traced,
+    Turned,
+    read_entries,
+)
 from holdfast.history.turns import Turns, error_of
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import Corrupt, NotFound
+from holdfast.records.errors import NotFound
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.records.times import from_microseconds
 from holdfast.records.turn import PICODOLLARS, UsageSnapshot
-
-JOURNAL: Path = ("journal",)
-NOTHING = encode(None)
-
-
-class Entry(msgspec.Struct, array_like=True, frozen=True, tag_field="entry"):
-    """One line of the journal. Times are microseconds since 1970."""
-
-
-class Started(Entry, frozen=True, tag="start"):
-    """A durable function was started: its registered name, and its arguments as an encoding."""
-
-    function: str
-    arguments: bytes
-    fingerprint: bytes
-    at: int
-
-
-class Begun(Entry, frozen=True, tag="begin"):
-    """A step with an effect is about to be executed: from here on, until it ends, it is in doubt."""
-
-    key: str
-    fingerprint: bytes
-    attempt: int
-    at: int
-
-
-class Attempted(Entry, frozen=True, tag="try"):
-    """An attempt failed, and the next is due at `due`."""
-
-    key: str
-    fingerprint: bytes
-    attempt: int
-    type: str
-    message: str
-    due: int
-    at: int
-    failed: tuple[str, ...] = ()
-    """The steps within it whose errors ended the attempt; the next attempt executes them again."""
-
-
-class StepDone(Entry, frozen=True, tag="done"):
-    """A step's result, recorded: it is never executed again."""
-
-    key: str
-    fingerprint: bytes
-    name: str
-    value: bytes
-    at: int
-    took: int
-    """Microseconds it took, attempts and waits included: what a replay saves."""
-
-
-class StepError(Entry, frozen=True, tag="fail"):
-    """A step that failed for good."""
-
-    key: str
-    fingerprint: bytes
-    name: str
-    type: str
-    message: str
-    attempts: int
-    at: int
-
-
-class Recorded(Entry, frozen=True, tag="step"):
-    """A step the user recorded: the fields of a `Step` as an encoding."""
-
-    key: str
-    fields: bytes
-    at: int
-
-
-class Marked(Entry, frozen=True, tag="mark"):
-    """A checkpoint or an append was made under this key."""
-
-    key: str
-
-
-class Asked(Entry, frozen=True, tag="ask"):
-    """A request to the outside. Requests are numbered in their order, from 1."""
-
-    key: str
-    fingerprint: bytes
-    name: str
-    payload: bytes
-    choices: tuple[str, ...]
-    deadline: int
-    default: bytes
-    """The encoded answer at the deadline; empty if there is none."""
-    at: int
-
-
-class Answered(Entry, frozen=True, tag="answer"):
-    """The one answer to request `number`, consumed. `expired`: nobody answered, and there was no default."""
-
-    number: int
-    choice: str | None
-    value: bytes
-    by: str
-    comment: str
-    at: int
-    expired: bool = False
-
-
-class Slept(Entry, frozen=True, tag="sleep"):
-    """A durable sleep until `due`."""
-
-    key: str
-    due: int
-
-
-class Retaken(Entry, frozen=True, tag="recover"):
-    """A recovery claimed the thread because whoever ran it was gone."""
-
-    at: int
-
-
-class Ended(Entry, frozen=True, tag="end"):
-    """A run came to its end: with a result, or with an error that left it, or cancelled by somebody."""
-
-    status: str
-    value: bytes
-    type: str
-    message: str
-    failed: tuple[str, ...]
-    """The failed steps whose errors left the run; they are executed again by the next run."""
-    at: int
-
-
-class Turned(Entry, frozen=True, tag="turn"):
-    """A turn of a session came to its end. One with a key and a value is never executed again."""
-
-    key: str
-    """Empty if it has none."""
-    fingerprint: bytes
-    """Of what the caller says the turn is about; empty if nothing was said."""
-    value: bytes
-    """What it returned, or of a stream the list of its chunks; empty if it failed."""
-    role: str
-    phase: str
-    model: str
-    usage: tuple[int, int, int, int, int]
-    """Tokens: input, output, read from a cache, written to one; then tool calls."""
-    cost: int | None
-    """In picodollars; None if the model has no price."""
-    at: int
-    took: int
-    type: str = ""
-    message: str = ""
-    failed: tuple[str, ...] = ()
-    """The steps within it whose errors ended it; when it comes again they are executed again."""
-    streamed: bool = False
-
-
-class HandedOver(Entry, frozen=True, tag="hand"):
-    """A session went into other hands."""
-
-    key: str
-    role: str
-    phase: str
-    at: int
-
-
-class Traced(Entry, frozen=True, tag="trace"):
-    """The trace that a run belonged to, as a W3C `traceparent`: the next run is linked to it."""
-
-    context: str
-
-
-class Noted(Entry, frozen=True, tag="note"):
-    """What a runtime keeps about its work (a failure, usage, a turn): of which kind, and its content as an encoding."""
-
-    kind: str
-    content: bytes
-    at: int
-
-
-class RolledBack(Entry, frozen=True, tag="rollback"):
-    """The thread is again as it was when its journal had `length` entries; what was noted and answered stays known."""
-
-    length: int
-    kept: int
-    """How many of the recorded steps are left."""
-    target: int
-    """The checkpoint whose state this is; 0 for the beginning."""
-    at: int
-
-
-class Forked(Entry, frozen=True, tag="fork"):
-    """Everything before this was done by the thread it was forked from."""
-
-    origin: str
-
-
-AnyEntry: TypeAlias = (
-    Started
-    | Begun
-    | Attempted
-    | StepDone
-    | StepError
-    | Recorded
-    | Marked
-    | Asked
-    | Answered
-    | Slept
-    | Retaken
-    | Ended
-    | Turned
-    | HandedOver
-    | Traced
-    | Noted
-    | RolledBack
-    | Forked
-)
-Memo: TypeAlias = Begun | Attempted | StepDone | StepError
-Shown: TypeAlias = StepDone | StepError | Recorded | Turned | HandedOver
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[AnyEntry]).decode
-
-
-def told(entry: AnyEntry) -> dict[str, object]:
-    """What a listing of rows says of an entry: in a word what happened, and to what. No content."""
-    match entry:
-        case Started():
-            return {"started": entry.function}
-        case Begun():
-            return {"begun": entry.key}
-        case Attempted():
-            return {"failed": entry.key, "attempt": entry.attempt, "error": entry.type}
-        case Asked():
-            return {"asked": entry.name}
-        case Answered():
-            return {"answered": entry.number}
-        case Slept():
-            return {"sleeps": entry.key}
-        case Retaken():
-            return {"recovered": True}
-        case Ended():
-            return {"ended": entry.status}
-        case _:
-            return {}
-
-
-def encode_entry(entry: Entry) -> bytes:
-    """An entry as one item of the journal."""
-    return _encode(entry)
-
-
-def read_entries(document: Document) -> list[AnyEntry]:
-    """The entries in a document, in their order."""
-    cell = document.get(JOURNAL)
-    if cell is None:
-        return []
-    try:
-        return _decode(cell.encoded())
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Corrupt(f"the journal cannot be read: {error}", record="journal") from error
 
 
 class Journal:

@@ -9,7 +9,7 @@ from holdfast.records.times import from_microseconds
 from holdfast.records.turn import PICODOLLARS, SessionSummary, Turn, UsageSnapshot, total_usage
 
 if TYPE_CHECKING:
-    from holdfast.history.journal import HandedOver, Turned
+    from holdfast.history.entries import HandedOver, Turned
 
 
 register(UsageSnapshot, name="holdfast.UsageSnapshot")  # models' functions return it, so results may hold it

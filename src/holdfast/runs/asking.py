@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import decode, encode
 from holdfast.history.binding import ANSWER, Binding
-from holdfast.history.journal import Answered, Asked, Journal, answer_of, told
+from holdfast.history.entries import Answered, Asked, told
+from holdfast.history.journal import Journal, answer_of
 from holdfast.history.log import Log
 from holdfast.records.errors import ConfigurationError, Conflict, InvalidAnswer, NotFound, RequestExpired
 from holdfast.records.head import Head

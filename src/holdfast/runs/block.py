@@ -6,7 +6,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from holdfast.codec import encode
-from holdfast.history.journal import Ended, Journal, Traced
+from holdfast.history.entries import Ended, Traced
+from holdfast.history.journal import Journal
 from holdfast.ports import Ports
 from holdfast.records.errors import (
     ConfigurationError,

@@ -6,7 +6,7 @@ from inspect import iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from holdfast.codec import decode, encode
-from holdfast.history.journal import Started
+from holdfast.history.entries import Started
 from holdfast.ports import Ports, run_blocking
 from holdfast.records.errors import HoldfastError, KeyReused, NotFound, RunCancelled, Suspended
 from holdfast.records.naming import importable_module

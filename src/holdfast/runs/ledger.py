@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from holdfast.codec import encode
-from holdfast.history.journal import JOURNAL, Answered, AnyEntry, Asked, Ended, Journal, encode_entry, told
+from holdfast.history.entries import JOURNAL, Answered, AnyEntry, Asked, Ended, encode_entry, told
+from holdfast.history.journal import Journal
 from holdfast.ports import Ports, Ticket
 from holdfast.records.errors import Finished, RunCancelled
 from holdfast.records.event import EventKind

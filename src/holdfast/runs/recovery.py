@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.codec import encode
-from holdfast.history.journal import Ended, Journal, Retaken
+from holdfast.history.entries import Ended, Retaken
+from holdfast.history.journal import Journal
 from holdfast.records.errors import Conflict, Deleted, LeaseHeld, NotFound, Suspended
 from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import thread_id_of

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 from holdfast.codec import decode, encode
 from holdfast.history.draft import STATE, draft_state
 from holdfast.history.draft import fingerprint as draft_fingerprint
-from holdfast.history.journal import Begun, Ended, Marked, Recorded, Slept, StepDone, StepError
+from holdfast.history.entries import Begun, Ended, Marked, Recorded, Slept, StepDone, StepError
 from holdfast.history.opening import is_key, with_appended
 from holdfast.history.restore import read_state
 from holdfast.ports import Ports

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.codec import decode, encode
-from holdfast.history.journal import Attempted, Begun, Memo, StepDone, StepError
+from holdfast.history.entries import Attempted, Begun, Memo, StepDone, StepError
 from holdfast.ports import Ticket
 from holdfast.records.errors import (
     ConfigurationError,

@@ -8,7 +8,8 @@ from holdfast.codec.keys import KeyRing
 from holdfast.history.cells import Document, Path
 from holdfast.history.diff import diff
 from holdfast.history.draft import STATE, Draft, draft_state, fingerprint
-from holdfast.history.journal import JOURNAL, Journal, encode_entry, forked
+from holdfast.history.entries import JOURNAL, encode_entry
+from holdfast.history.journal import Journal, forked
 from holdfast.history.log import Log, Revision
 from holdfast.history.meta import Meta, decode_meta, describe
 from holdfast.history.opening import is_key, with_appended

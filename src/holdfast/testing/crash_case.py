@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from holdfast import sync
-from holdfast.history.journal import AnyEntry, Begun, Journal, Turned, read_entries
+from holdfast.history.entries import AnyEntry, Begun, Turned, read_entries
+from holdfast.history.journal import Journal
 from holdfast.ports import run_blocking
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import NotFound, Suspended

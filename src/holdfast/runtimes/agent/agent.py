@@ -7,7 +7,7 @@ from inspect import isasyncgenfunction, isgeneratorfunction
 from typing import Any
 
 from holdfast.codec import decode, encode
-from holdfast.history.journal import Started
+from holdfast.history.entries import Started
 from holdfast.records.arguments import amount, function_or_none, mapping_or_none, whole_number
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.history.journal import Attempted
+from holdfast.history.entries import Attempted
 from holdfast.records.errors import Aborted, ConfigurationError, Escalated, RunCancelled
 from holdfast.records.failure import FailureContext, FailureType, RecoveryContext
 from holdfast.records.words import Status

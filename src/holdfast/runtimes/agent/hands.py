@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.codec import decode, encode
 from holdfast.history.draft import draft_state
-from holdfast.history.journal import AnyEntry, Recorded
+from holdfast.history.entries import AnyEntry, Recorded
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError, Escalated, Finished
 from holdfast.records.failure import Usage

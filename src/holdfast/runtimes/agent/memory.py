@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from holdfast.codec import decode, encode
-from holdfast.history.journal import Journal, Noted, RolledBack
+from holdfast.history.entries import Noted, RolledBack
+from holdfast.history.journal import Journal
 from holdfast.records.failure import AgentSummary, FailureType, Usage
 from holdfast.runs.store import Store, tools_of
 from holdfast.runtimes.agent.actions import RecoveryAction

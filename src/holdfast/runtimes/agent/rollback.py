@@ -6,7 +6,8 @@ from typing import Any
 
 from holdfast.codec import decode
 from holdfast.history.draft import draft_state
-from holdfast.history.journal import Journal, RolledBack
+from holdfast.history.entries import RolledBack
+from holdfast.history.journal import Journal
 from holdfast.history.meta import decode_meta
 from holdfast.history.restore import read_state
 from holdfast.records.checkpoint import Step

@@ -6,7 +6,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
-from holdfast.history.journal import HandedOver
+from holdfast.history.entries import HandedOver
 from holdfast.history.turns import Turns
 from holdfast.records.arguments import text_or_none
 from holdfast.records.errors import ConfigurationError

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.codec import decode, encode
-from holdfast.history.journal import Turned
+from holdfast.history.entries import Turned
 from holdfast.records.errors import ConfigurationError, KeyReused, LimitExceeded, RunCancelled, UnstorableValue
 from holdfast.records.turn import ModelPricing, TurnResult, UsageSnapshot
 from holdfast.runs.failures import failed_steps, text_of
