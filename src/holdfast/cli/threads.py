@@ -22,7 +22,7 @@ from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.turn import SessionSummary
 from holdfast.records.words import Status
-from holdfast.sync.agent import read_summary as read_agent_summary
+from holdfast.sync.agents import read_summary as read_agent_summary
 from holdfast.sync.session import read_summary
 
 THREADS = (

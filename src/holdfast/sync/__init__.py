@@ -4,6 +4,9 @@ Every method is one line: the awaitable one, stepped to its end over `BlockingPo
 objects as in `holdfast`.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from holdfast import __version__, codec
 from holdfast.codec import migration, register, storable
 from holdfast.codec.keys import KeyRing
@@ -59,29 +62,8 @@ from holdfast.runs.api import idempotency_key
 from holdfast.runs.decorators import step
 from holdfast.runs.options import Done, NotDone
 from holdfast.runs.steps import StepHandle
-from holdfast.runtimes.agent.actions import RecoveryAction
-from holdfast.runtimes.agent.classifier import RulesClassifier
-from holdfast.runtimes.agent.context import (
-    record_compensator,
-    record_step,
-    record_usage,
-    replace_state,
-    update_state,
-)
-from holdfast.runtimes.agent.policy import FailurePolicy
-from holdfast.runtimes.agent.strategies import (
-    backoff_and_retry,
-    circuit_breaker,
-    compensating_rollback,
-    replan,
-    resume_from_subgoal,
-    retry_with_hint,
-    rollback_to_checkpoint,
-)
-from holdfast.sync.agent import Agent, agent
 from holdfast.sync.functions import append, ask, checkpoint, confirm, current, durable, record, sleep
 from holdfast.sync.run import Receipt, Run
-from holdfast.sync.session import Orchestrator, Session
 from holdfast.sync.store import (
     FileStore,
     MemoryStore,
@@ -93,6 +75,61 @@ from holdfast.sync.store import (
     Store,
     open,  # noqa: A004  the public name
 )
+
+if TYPE_CHECKING:
+    from holdfast.runtimes.agent.actions import RecoveryAction
+    from holdfast.runtimes.agent.classifier import RulesClassifier
+    from holdfast.runtimes.agent.context import (
+        record_compensator,
+        record_step,
+        record_usage,
+        replace_state,
+        update_state,
+    )
+    from holdfast.runtimes.agent.policy import FailurePolicy
+    from holdfast.runtimes.agent.strategies import (
+        backoff_and_retry,
+        circuit_breaker,
+        compensating_rollback,
+        replan,
+        resume_from_subgoal,
+        retry_with_hint,
+        rollback_to_checkpoint,
+    )
+    from holdfast.sync.agents import Agent, agent
+    from holdfast.sync.session import Orchestrator, Session
+
+_LATER = {
+    "Agent": "holdfast.sync.agents",
+    "FailurePolicy": "holdfast.runtimes.agent.policy",
+    "Orchestrator": "holdfast.sync.session",
+    "RecoveryAction": "holdfast.runtimes.agent.actions",
+    "RulesClassifier": "holdfast.runtimes.agent.classifier",
+    "Session": "holdfast.sync.session",
+    "agent": "holdfast.sync.agents",
+    "backoff_and_retry": "holdfast.runtimes.agent.strategies",
+    "circuit_breaker": "holdfast.runtimes.agent.strategies",
+    "compensating_rollback": "holdfast.runtimes.agent.strategies",
+    "record_compensator": "holdfast.runtimes.agent.context",
+    "record_step": "holdfast.runtimes.agent.context",
+    "record_usage": "holdfast.runtimes.agent.context",
+    "replace_state": "holdfast.runtimes.agent.context",
+    "replan": "holdfast.runtimes.agent.strategies",
+    "resume_from_subgoal": "holdfast.runtimes.agent.strategies",
+    "retry_with_hint": "holdfast.runtimes.agent.strategies",
+    "rollback_to_checkpoint": "holdfast.runtimes.agent.strategies",
+    "update_state": "holdfast.runtimes.agent.context",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the runtimes at their first use: a program without agents and sessions starts without them."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'holdfast.sync' has no attribute {name!r}")
+    value = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "Aborted",
