@@ -86,7 +86,8 @@ def _is_all_there(store: sync.Store, thread_id: str, saved: int, kept: int) -> N
         if seq > 0:
             assert_exact(state_at(seq), store.get(thread_id, seq).state, f"checkpoint {seq}")
     if newest:
-        assert store.append(thread_id, "log", "after the crash").seq == newest + 1
+        # What a client sent before it died may still be made by its server, but only once.
+        assert newest + 1 <= store.append(thread_id, "log", "after the crash").seq <= saved + 2
 
 
 @pytest.mark.timeout(180 * TIMES)
