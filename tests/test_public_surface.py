@@ -1,5 +1,6 @@
 """The public surface: the same names and signatures in both worlds, typed, and light to import."""
 
+import ast
 import inspect
 import os
 import subprocess
@@ -7,12 +8,13 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import sync
+from holdfast import sync, testing
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = sorted((ROOT / "tests" / "programs").glob("*.py"))
@@ -269,3 +271,12 @@ def test_typical_programs_pass_pyright_strict() -> None:
 
 def test_the_package_says_that_it_is_typed() -> None:
     assert Path(holdfast.__file__).with_name("py.typed").exists()
+
+
+@pytest.mark.parametrize("module", [holdfast, sync, testing])
+def test_what_is_loaded_later_is_no_stranger_to_type_checkers(module: ModuleType) -> None:
+    """They read the imports below `if TYPE_CHECKING`; a name that is only in the table would be Any to them."""
+    tree = ast.parse(Path(str(module.__file__)).read_text())
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    imports = [each for block in blocks for each in block.body if isinstance(each, ast.ImportFrom)]
+    assert {name.name: each.module for each in imports for name in each.names} == module._LATER

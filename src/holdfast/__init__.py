@@ -71,6 +71,26 @@ if TYPE_CHECKING:
     from holdfast.runs.run import Receipt, Run
     from holdfast.runs.steps import StepHandle
     from holdfast.runs.store import Store
+    from holdfast.runtimes.agent.actions import RecoveryAction
+    from holdfast.runtimes.agent.agent import Agent, agent
+    from holdfast.runtimes.agent.classifier import RulesClassifier
+    from holdfast.runtimes.agent.context import (
+        record_compensator,
+        record_step,
+        record_usage,
+        replace_state,
+        update_state,
+    )
+    from holdfast.runtimes.agent.policy import FailurePolicy
+    from holdfast.runtimes.agent.strategies import (
+        backoff_and_retry,
+        circuit_breaker,
+        compensating_rollback,
+        replan,
+        resume_from_subgoal,
+        retry_with_hint,
+        rollback_to_checkpoint,
+    )
     from holdfast.runtimes.session.orchestrator import Orchestrator
     from holdfast.runtimes.session.session import Session
 

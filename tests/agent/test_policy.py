@@ -143,7 +143,7 @@ def test_wrong_options_are_refused() -> None:
     with pytest.raises(holdfast.ConfigurationError, match="delay"):
         RETRY(delay=-1)
     with pytest.raises(holdfast.ConfigurationError, match="timeout='soon'"):
-        FailurePolicy(timeout="soon")
+        FailurePolicy(timeout="soon")  # type: ignore[arg-type]
     assert repr(RETRY(hint="h")) == "RecoveryAction.RETRY(hint='h')"
 
 
