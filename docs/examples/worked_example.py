@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import holdfast
 from holdfast.codec import container, split
-from holdfast.ports import AsyncPorts
+from holdfast.ports.awaitable import AsyncPorts
 from holdfast.stores.sqlite import SQLiteBackend
 
 HEAD = [

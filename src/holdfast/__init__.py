@@ -53,7 +53,6 @@ from holdfast.records.errors import (
     UnstorableValue,
 )
 from holdfast.records.event import Event
-from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
 from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.page import Page
 from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
@@ -64,6 +63,7 @@ from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult
 from holdfast.records.words import Cause, Durability, Phase, Status
 
 if TYPE_CHECKING:
+    from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
     from holdfast.runs.api import append, ask, checkpoint, confirm, current, durable, idempotency_key, record, sleep
     from holdfast.runs.decorators import step
     from holdfast.runs.kinds import FileStore, MemoryStore, PostgresStore, RedisStore, S3Store, SQLiteStore, open  # noqa: A004  the public name
@@ -98,8 +98,11 @@ __version__ = "0.1.0"
 
 _LATER = {
     "Agent": "holdfast.runtimes.agent.agent",
+    "AgentSummary": "holdfast.records.failure",
     "Done": "holdfast.runs.options",
+    "FailureContext": "holdfast.records.failure",
     "FailurePolicy": "holdfast.runtimes.agent.policy",
+    "FailureType": "holdfast.records.failure",
     "FileStore": "holdfast.runs.kinds",
     "MemoryStore": "holdfast.runs.kinds",
     "NotDone": "holdfast.runs.options",
@@ -107,6 +110,7 @@ _LATER = {
     "PostgresStore": "holdfast.runs.kinds",
     "Receipt": "holdfast.runs.run",
     "RecoveryAction": "holdfast.runtimes.agent.actions",
+    "RecoveryContext": "holdfast.records.failure",
     "RedisStore": "holdfast.runs.kinds",
     "RulesClassifier": "holdfast.runtimes.agent.classifier",
     "Run": "holdfast.runs.run",

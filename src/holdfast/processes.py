@@ -5,15 +5,15 @@ doubt (another host, another container, a system without /proc) an owner counts 
 """
 
 import os
-from pathlib import Path
-from typing import NamedTuple
 
-_PROC = Path("/proc")
+import msgspec
+
+_PROC = "/proc"
 _START_FIELD = 22
 _ZOMBIE = "Z"
 
 
-class Identity(NamedTuple):
+class Identity(msgspec.Struct, frozen=True):
     """One process of one boot of one host. An empty `boot` or `space` means that nothing is certain."""
 
     host: str
@@ -34,24 +34,25 @@ class Identity(NamedTuple):
         return cls(parts[0], int(parts[1]), *parts[2:5])
 
 
-def _read(path: Path) -> str:
+def _read(path: str) -> str:
     try:
-        return path.read_text().strip()
+        with open(f"{_PROC}/{path}") as file:
+            return file.read().strip()
     except OSError:
         return ""
 
 
 def _state_and_start(pid: int) -> tuple[str, str]:
     """The state of a process and when it began; the name before them is in parentheses and may hold anything."""
-    fields = _read(_PROC / str(pid) / "stat").rpartition(")")[2].split()
+    fields = _read(f"{pid}/stat").rpartition(")")[2].split()
     return (fields[0], fields[_START_FIELD - 3]) if len(fields) > _START_FIELD - 3 else ("", "")
 
 
 def identity() -> Identity:
     """This process."""
-    boot = _read(_PROC / "sys/kernel/random/boot_id")[:8]
+    boot = _read("sys/kernel/random/boot_id")[:8]
     try:
-        space = str(Path("/proc/self/ns/pid").readlink()).partition("[")[2].rstrip("]")
+        space = os.readlink(f"{_PROC}/self/ns/pid").partition("[")[2].rstrip("]")
     except OSError:
         space = ""
     pid = os.getpid()

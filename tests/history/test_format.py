@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from history.scenes import Thread, binding
 from holdfast.history.binding import place_of
@@ -75,7 +76,7 @@ def test_a_flipped_bit_of_a_header_is_found_out(header: Header, at: int, bit: in
     damaged = bytearray(row.header)
     damaged[at % len(damaged)] ^= 1 << bit
     with pytest.raises(Corrupt, match="row 7 of 't'"):
-        decode_header(BOUND, row._replace(header=bytes(damaged)))
+        decode_header(BOUND, replace(row, header=bytes(damaged)))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_flipped_bit_of_a_header_is_found_out(header: Header, at: int, bit: in
 )
 def test_a_header_belongs_to_its_place(seq: int, base: int) -> None:
     with pytest.raises(Corrupt, match="checksum"):
-        decode_header(BOUND, row_of(Header(DELTA_FLAGS, 4, b""))._replace(seq=seq, base=base))
+        decode_header(BOUND, replace(row_of(Header(DELTA_FLAGS, 4, b"")), seq=seq, base=base))
 
 
 @pytest.mark.parametrize("other", [binding("other"), binding("t", b"j" * 16)], ids=["thread", "life"])

@@ -4,6 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from history.scenes import TIGHT, Thread, binding
 from holdfast.history.binding import BODY, place_of
@@ -128,7 +129,7 @@ def test_a_changed_row_is_found_out(part: str) -> None:
     for seq in thread.rows:
         rows = thread.leading_to(seq)
         data = getattr(rows[-1], part)
-        changed = rows[-1]._replace(**{part: bytes((data[0] ^ 1,)) + data[1:]})
+        changed = replace(rows[-1], **{part: bytes((data[0] ^ 1,)) + data[1:]})
         with pytest.raises(Corrupt):
             refold(thread, [*rows[:-1], changed], seq)
 

@@ -30,7 +30,8 @@ def test_keys_of_threads_are_injective(one: str, thread: str, other: str, anothe
 
 @given(ids, st.integers(0, 1 << 40), st.sampled_from(["1f9a3c2e", "0"]))
 def test_ids_of_checkpoints_come_apart_as_they_were_put_together(thread_id: str, seq: int, life: str) -> None:
-    assert CheckpointId.parse(str(CheckpointId(thread_id, seq, life))) == (thread_id, seq, life)
+    checkpoint = CheckpointId(thread_id, seq, life)
+    assert CheckpointId.parse(str(checkpoint)) == checkpoint
 
 
 @pytest.mark.parametrize("text", ["", "t", "t@", "t@1", "t@.x", "t@-1.x", "t@1.", "t@٣.x", "t@1x.y"])

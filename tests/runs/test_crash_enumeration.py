@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import holdfast
 from holdfast import StepInDoubt, sync
@@ -217,7 +218,7 @@ def test_finished_steps_that_are_executed_again_are_caught(
 def test_an_answer_that_is_consumed_twice_is_caught(agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     class Keeping(MemoryBackend):
         def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
-            return super().swap([swap._replace(consumed=()) for swap in swaps], wait=wait)
+            return super().swap([replace(swap, consumed=()) for swap in swaps], wait=wait)
 
         def close(self) -> None:
             """The place keeps it."""

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import sync
-from holdfast.ports import AsyncPorts
+from holdfast.ports.awaitable import AsyncPorts
 from holdfast.records.rows import Swap
 from holdfast.runs.store import Store
 from holdfast.stores import committer

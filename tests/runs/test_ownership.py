@@ -13,6 +13,7 @@ from threading import Barrier, Thread
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import holdfast
 from holdfast import processes, sync
@@ -135,7 +136,7 @@ NOBODY = 2**22 + 1
 
 
 def someone(**changes: Any) -> str:
-    return str(processes.identity()._replace(**changes))
+    return str(replace(processes.identity(), **changes))
 
 
 def can_take(kind: str, directory: Path, owner: str) -> bool:
@@ -176,7 +177,7 @@ def test_with_any_doubt_an_owner_is_not_taken_for_dead(kind: str, tmp_path: Path
 def test_where_nothing_is_certain_nobody_is_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = someone(pid=NOBODY) + ":00000000"
     assert processes.is_certainly_dead(dead)
-    monkeypatch.setattr(processes, "_PROC", Path("/nowhere"))
+    monkeypatch.setattr(processes, "_PROC", "/nowhere")
     assert not processes.is_certainly_dead(dead)
 
 

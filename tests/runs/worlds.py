@@ -18,7 +18,8 @@ from typing import Any, TypeVar, cast
 import holdfast
 from holdfast import sync
 from holdfast.codec.keys import KeyRing
-from holdfast.ports import AsyncPorts, BlockingPorts, Ports, run_blocking
+from holdfast.ports import BlockingPorts, Ports, run_blocking
+from holdfast.ports.awaitable import AsyncPorts
 from holdfast.runs.store import Store
 from holdfast.stores.backend import Backend
 from holdfast.testing.clock import Clock

@@ -15,6 +15,7 @@ from holdfast.records.head import Head
 from holdfast.records.identity import namespace_prefix, thread_key
 from holdfast.records.rows import KEEP_ALL, Drop, Swap
 from holdfast.records.words import Durability
+from holdfast.stores.backend import Listing
 from holdfast.stores.file import FileBackend
 from holdfast.stores.memory import MemoryBackend
 from stores.file_scenes import (
@@ -86,7 +87,7 @@ class TestReplacing:
         store.post(THREAD, "key", b"secret post")
         gone = Swap(THREAD, head(1), head(1, deleted=True), Head(), drop=Drop(everything=True))
         assert store.swap([gone]) == [True]
-        assert everything(store) == [[head(1, deleted=True)], [], {}, [], {}, ([], None)]
+        assert everything(store) == [[head(1, deleted=True)], [], {}, [], {}, Listing([], None)]
         data = log_of(root).read_bytes()
         assert b"secret" not in data
         assert b"body" not in data

@@ -15,6 +15,7 @@ from holdfast.records.errors import (
     StoreUnavailable,
 )
 from holdfast.stores import file_log
+from holdfast.stores.backend import Listing
 from holdfast.stores.file import FileBackend
 from holdfast.stores.file_log import DIGEST_BYTES, SECTOR, Envelope, Index, last_frame
 from stores.file_scenes import OTHER, THREAD, everything, fill, frames_of, head, lent, log_of, rewrite, step
@@ -60,7 +61,7 @@ class TestTornTail:
         new = log_of(root).read_bytes()
         for cut in range(len(new)):
             rewrite(store, log_of(root), new[:cut])
-            assert everything(store) == [[None], [], {}, [], {}, ([], None)]
+            assert everything(store) == [[None], [], {}, [], {}, Listing([], None)]
             assert store.swap([step(1)]) == [True]
             assert store.heads([THREAD]) == [head(1)]
 

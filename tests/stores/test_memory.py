@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.records.head import Head
 from holdfast.records.rows import Row, Swap
@@ -24,5 +25,5 @@ def test_an_interrupted_swap_changes_nothing_that_can_be_seen() -> None:
     with pytest.raises(KeyboardInterrupt):
         backend.swap([swap])
     assert backend.heads([b"\0t"]) == [None]
-    assert backend.swap([swap._replace(consumed=())]) == [True]
+    assert backend.swap([replace(swap, consumed=())]) == [True]
     assert backend.rows(b"\0t", 1) == [row]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.records.errors import (
     ConfigurationError,
@@ -48,10 +49,10 @@ from stores.object_scenes import (
 def test_a_commit_takes_two_calls_and_a_new_thread_three() -> None:
     backend, calls = counted(ObjectMap())
     first, second = steps(2)
-    backend.swap([first._replace(blobs={})])
+    backend.swap([replace(first, blobs={})])
     assert [call for call, _ in calls] == ["put_if_absent"] * 3
     calls.clear()
-    backend.swap([second._replace(blobs={})])
+    backend.swap([replace(second, blobs={})])
     assert [call for call, _ in calls] == ["put_if_absent", "put_if_match"]
     calls.clear()
     backend.swap([make(head(2), head(2, token=1))])
@@ -96,7 +97,7 @@ def batch(count: int) -> list[Swap]:
 
 def test_a_large_batch_runs_on_few_threads_without_waiting_for_itself() -> None:
     backend = ObjectBackend(ObjectMap(), parallel=2)
-    swaps = [swap._replace(blobs=dict(blob(1, b"%d" % number) for number in range(5))) for swap in batch(40)]
+    swaps = [replace(swap, blobs=dict(blob(1, b"%d" % number) for number in range(5))) for swap in batch(40)]
     assert backend.swap(swaps) == [True] * 40
     assert None not in backend.heads([swap.thread for swap in swaps])
     backend.close()
@@ -182,12 +183,12 @@ def test_two_processes_over_one_object_store_are_like_one_memory_store(seed: int
 
 def test_rows_far_below_the_newest_and_far_above_their_base_are_found() -> None:
     kept = ObjectMap()
-    backend = process(kept, tuning=object_backend.TUNING._replace(keyframe_rows_max=4))
+    backend = process(kept, tuning=replace(object_backend.TUNING, keyframe_rows_max=4))
     rows = [row(seq, base=1 if seq < 1500 else 1500) for seq in range(1, 2101)]
     play(backend, [make(None, head(2100), *rows)])
     for seq in (1, 3, 1200, 1499, 1500, 1503, 2100):
         assert backend.rows(THREAD, seq) == [entry for entry in rows[:seq] if entry.seq >= rows[seq - 1].base]
-    assert backend.index(THREAD, 1002, 2) == [rows[1000]._replace(body=b""), rows[999]._replace(body=b"")]
+    assert backend.index(THREAD, 1002, 2) == [replace(rows[1000], body=b""), replace(rows[999], body=b"")]
     play(backend, [make(head(2100), head(2100, token=1), drop=Drop(rows=((5, 2099),)))])
     assert len(names(kept, "/rows/")) == 6
 

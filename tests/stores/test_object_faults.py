@@ -5,6 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.records.errors import (
     ConfigurationError,
@@ -49,7 +50,7 @@ class Scene(NamedTuple):
 PRUNE = Drop(rows=((2, 4), (6, 8)), blobs=(IDS[1], IDS[2], IDS[5]))
 SCENES = {
     "first row": Scene([], {}, steps(1)[0]),
-    "first row after a post": Scene([], {"k": b"v"}, steps(1)[0]._replace(consumed=("k",))),
+    "first row after a post": Scene([], {"k": b"v"}, replace(steps(1)[0], consumed=("k",))),
     "next rows": Scene(
         steps(2), {}, make(head(2), head(4), row(3), row(4), blobs=dict([blob(3, b"3"), blob(4, b"4")]))
     ),

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.records.head import encode_head
 from holdfast.records.identity import thread_key
+from holdfast.stores.backend import Listing
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects.map import ObjectMap
 from stores.object_scenes import (
@@ -96,5 +97,5 @@ def test_a_marker_without_a_thread_lists_nothing() -> None:
     with pytest.raises(Crashed):
         process(kept, Fault(Crashed(), lambda it: it.endswith("/head"))).swap(steps(1))
     assert names(kept, "spaces/")
-    assert process(kept).threads(SPACE, (), (), None, 9) == ([], None)
+    assert process(kept).threads(SPACE, (), (), None, 9) == Listing([], None)
     assert process(kept).check() == []

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.records.errors import Corrupt
 from holdfast.records.rows import Row
@@ -41,7 +42,7 @@ class Tampered(FaultyBackend):
 
     def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
         found = (self.row(thread, row) for row in self.inner.index(thread, before, limit))
-        return [row._replace(body=b"") for row in found if row]
+        return [replace(row, body=b"") for row in found if row]
 
     def blobs(self, thread: bytes, ids: Collection[bytes]) -> Mapping[bytes, bytes]:
         found = {name: self.blob(thread, name, data) for name, data in self.inner.blobs(thread, ids).items()}
@@ -115,7 +116,7 @@ def test_two_rows_of_a_thread_that_changed_places_are_found_out(scene: Scene, on
         if thread != ALPHA or row.seq not in places:
             return row
         taken = scene.backend.stored_row(thread, places[row.seq])
-        return taken._replace(seq=row.seq, base=row.base)
+        return replace(taken, seq=row.seq, base=row.base)
 
     scene.backend.row = swapped
     assert scene.refused() >= 1
@@ -123,7 +124,7 @@ def test_two_rows_of_a_thread_that_changed_places_are_found_out(scene: Scene, on
 
 def test_a_row_that_is_there_twice_is_found_out(scene: Scene) -> None:
     def doubled(thread: bytes, row: Row) -> Row:
-        return scene.backend.stored_row(thread, 5)._replace(seq=6) if thread == ALPHA and row.seq == 6 else row
+        return replace(scene.backend.stored_row(thread, 5), seq=6) if thread == ALPHA and row.seq == 6 else row
 
     scene.backend.row = doubled
     assert scene.refused() >= 1
@@ -139,7 +140,7 @@ def test_a_missing_row_is_damage(scene: Scene, seq: int) -> None:
 @pytest.mark.parametrize("part", ["header", "body", "digest"])
 def test_a_row_cut_short_is_found_out(scene: Scene, part: str, keep: int) -> None:
     def cut(thread: bytes, row: Row) -> Row:
-        return row._replace(**{part: getattr(row, part)[:keep]}) if thread == ALPHA and row.seq == 5 else row
+        return replace(row, **{part: getattr(row, part)[:keep]}) if thread == ALPHA and row.seq == 5 else row
 
     scene.backend.row = cut
     assert scene.refused() >= 1
@@ -148,7 +149,7 @@ def test_a_row_cut_short_is_found_out(scene: Scene, part: str, keep: int) -> Non
 @pytest.mark.parametrize("field", ["seq", "base"])
 def test_a_row_that_says_it_is_another_is_found_out(scene: Scene, field: str) -> None:
     def renumbered(thread: bytes, row: Row) -> Row:
-        return row._replace(**{field: getattr(row, field) + 1}) if thread == ALPHA and row.seq == 5 else row
+        return replace(row, **{field: getattr(row, field) + 1}) if thread == ALPHA and row.seq == 5 else row
 
     scene.backend.row = renumbered
     assert scene.refused() >= 1
@@ -191,7 +192,7 @@ def test_an_encrypted_row_moved_with_all_its_numbers_is_found_out() -> None:
     other = scene.backend.stored_row(BETA, 4)
 
     def moved(thread: bytes, row: Row) -> Row:
-        return row._replace(body=other.body) if thread == ALPHA and row.seq == 4 else row
+        return replace(row, body=other.body) if thread == ALPHA and row.seq == 4 else row
 
     scene.backend.row = moved
     store = blocking_store(scene.backend, keys=scene.keys, closes=False)
@@ -200,7 +201,7 @@ def test_an_encrypted_row_moved_with_all_its_numbers_is_found_out() -> None:
 
 
 def test_errors_name_the_record(scene: Scene) -> None:
-    scene.backend.row = lambda thread, row: row._replace(body=row.body[:-1]) if row.seq == 5 else row
+    scene.backend.row = lambda thread, row: replace(row, body=row.body[:-1]) if row.seq == 5 else row
     store = blocking_store(scene.backend, keys=scene.keys, closes=False)
     with pytest.raises(Corrupt) as caught:
         store.get("alpha", 5)

@@ -44,7 +44,7 @@ TO = Wrong("to", (*NOT_A_STR, "", "\ud800", "x" * 600), InvalidId, "thread id")
 METHODS: dict[str, tuple[Wrong, ...]] = {
     "save": (
         THREAD,
-        Wrong("state", (object(), {"a": object()}, {1, object()}), UnstorableValue),
+        Wrong("state", (object(), {"a": object()}, {object()}), UnstorableValue),
         Wrong("metadata", (*NOT_A_MAPPING, {1: "a"}, {"a": object()}), UnstorableValue),
         LABELS,
         Wrong("phase", (*NOT_A_STR, "nonsense")),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.records.rows import Row, Swap
 from holdfast.stores.backend import Backend, Listing
@@ -68,7 +69,7 @@ class DropsTooMuch(FaultyBackend):
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         wider = [
-            swap._replace(drop=swap.drop._replace(rows=tuple((start, stop + 1) for start, stop in swap.drop.rows)))
+            replace(swap, drop=replace(swap.drop, rows=tuple((start, stop + 1) for start, stop in swap.drop.rows)))
             for swap in swaps
         ]
         return self.inner.swap(wider, wait=wait)
@@ -102,7 +103,7 @@ class ForgetsBodies(FaultyBackend):
     """Reads rows as if only their index had been asked for."""
 
     def rows(self, thread: bytes, seq: int) -> list[Row]:
-        return [row._replace(body=b"") for row in self.inner.rows(thread, seq)]
+        return [replace(row, body=b"") for row in self.inner.rows(thread, seq)]
 
 
 class OverwritesMessages(FaultyBackend):

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.codec import decode
 from holdfast.history import edits, prune, restore, splice
@@ -102,7 +103,7 @@ def test_a_prune_that_drops_a_referenced_blob_is_caught(monkeypatch: pytest.Monk
         found = sound(headers, head, marks)
         gone = {seq for start, stop in found.rows for seq in range(start, stop)}
         referenced = [blob for header in headers if header.seq not in gone for blob in header.blob_ids]
-        return found._replace(blobs=(*found.blobs, *referenced[:1]))
+        return replace(found, blobs=(*found.blobs, *referenced[:1]))
 
     monkeypatch.setattr(upkeep, "plan", greedy)
     is_caught()
@@ -113,7 +114,7 @@ def test_a_prune_that_drops_a_needed_row_is_caught(monkeypatch: pytest.MonkeyPat
 
     def greedy(headers: Any, head: Any, marks: Any) -> Plan:
         found = sound(headers, head, marks)
-        return found._replace(rows=tuple((start, min(stop + 1, head.seq)) for start, stop in found.rows))
+        return replace(found, rows=tuple((start, min(stop + 1, head.seq)) for start, stop in found.rows))
 
     monkeypatch.setattr(upkeep, "plan", greedy)
     is_caught()

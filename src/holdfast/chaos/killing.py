@@ -13,7 +13,8 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from holdfast.chaos.order import HANDED, Note
-from holdfast.ports import AsyncPorts, BlockingPorts, Ports
+from holdfast.ports import BlockingPorts, Ports
+from holdfast.ports.awaitable import AsyncPorts
 from holdfast.records.head import decode_head
 from holdfast.records.rows import Swap
 from holdfast.runs.scope import Frame, current_frame

@@ -39,7 +39,8 @@ def load(app: str) -> Any:
 
 def in_world_of(session: "Session", act: "Callable[[Store], Awaitable[T]]", *, blocking: bool) -> T:
     """Act on the session's store without an event loop, or in one."""
-    from holdfast.ports import AsyncPorts, BlockingPorts, run_blocking
+    from holdfast.ports import BlockingPorts, run_blocking
+    from holdfast.ports.awaitable import AsyncPorts
     from holdfast.runs.kinds import OpenedStore
     from holdfast.stores.opening import resolve
 

@@ -4,7 +4,9 @@ The body of a cell is its encoding without the container's header, so an append 
 It is known twice: as `chunks` (bytes in memory, to compare with) and as `pieces` (where those bytes are stored).
 """
 
-from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
 
 from holdfast.codec.limits import DEFAULT
 from holdfast.codec.pieces import container_header
@@ -15,7 +17,7 @@ Kind: TypeAlias = Literal["value", "list", "map"]
 T = TypeVar("T")
 
 
-class Ref(NamedTuple):
+class Ref(msgspec.Struct, frozen=True):
     """A part of a blob: `length` bytes at `offset` of the blob `blob`.
 
     The whole blob is `size` bytes long before sealing, and `stored` bytes as it is kept.

@@ -1,21 +1,22 @@
 """What can go: which checkpoints a retention keeps, which rows they need, and which rows and blobs nobody needs."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.history.format import Header, all_blob_ids
 from holdfast.records.head import Head, Marks
 from holdfast.records.retention import Retention
 
 
-class Dated(NamedTuple):
+class Dated(msgspec.Struct, frozen=True):
     """A visible checkpoint and its age in microseconds."""
 
     seq: int
     age: int
 
 
-class Plan(NamedTuple):
+class Plan(msgspec.Struct, frozen=True):
     """The marks after pruning, and the rows (as half-open ranges) and blobs that nothing refers to any more."""
 
     marks: Marks

@@ -4,7 +4,7 @@ In two halves, so that the caller can fetch blobs between them: `fold` applies t
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -24,7 +24,7 @@ Pieces: TypeAlias = tuple[Kind, int, list[Piece]]
 """A cell without its bytes: kind, count, and where its body is."""
 
 
-class Folded(NamedTuple):
+class Folded(msgspec.Struct, frozen=True):
     """A log whose cells still lack their bytes."""
 
     binding: Binding

@@ -3,6 +3,8 @@
 from bisect import bisect_right
 from itertools import accumulate
 
+from msgspec.structs import replace
+
 from holdfast.history.cells import Piece, Ref, Rope, piece_length
 from holdfast.history.format import Stored
 
@@ -10,7 +12,7 @@ from holdfast.history.format import Stored
 def cut(piece: Piece, start: int, stop: int) -> Piece:
     """A part of a piece."""
     if isinstance(piece, Ref):
-        return piece._replace(offset=piece.offset + start, length=stop - start)
+        return replace(piece, offset=piece.offset + start, length=stop - start)
     return piece[start:stop]
 
 

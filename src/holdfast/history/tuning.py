@@ -1,9 +1,9 @@
 """What each backend chooses from its own costs: where bytes go, and what is worth a look first."""
 
-from typing import NamedTuple
+import msgspec
 
 
-class Tuning(NamedTuple):
+class Tuning(msgspec.Struct, frozen=True):
     """When an insert becomes a blob, when a keyframe is worth it, and whether a new thread is looked for first."""
 
     inline_max: int = 4096

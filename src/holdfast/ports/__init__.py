@@ -1,24 +1,26 @@
 """The only door to the event loop, threads, the clock and randomness.
 
-What is written once as `async def` over `Ports` runs in both worlds: `AsyncPorts` awaits, `BlockingPorts` calls inline
-and `run_blocking` steps the coroutine to its end without an event loop.
+What is written once as `async def` over `Ports` runs in both worlds: `BlockingPorts` calls inline, and `run_blocking`
+steps the coroutine to its end without an event loop; `AsyncPorts` awaits, and is loaded (`holdfast.ports.awaitable`)
+where somebody does.
 """
 
-from holdfast.ports.awaitable import AsyncPorts
 from holdfast.ports.blocking import BlockingPorts, iterate_blocking, run_blocking
 from holdfast.ports.contract import Ports
 from holdfast.ports.forks import hold_during_fork, reset_after_fork
+from holdfast.ports.logs import is_heard, logger
 from holdfast.ports.tickets import Driver, Signal, Ticket
 
 __all__ = [
-    "AsyncPorts",
     "BlockingPorts",
     "Driver",
     "Ports",
     "Signal",
     "Ticket",
     "hold_during_fork",
+    "is_heard",
     "iterate_blocking",
+    "logger",
     "reset_after_fork",
     "run_blocking",
 ]

@@ -45,7 +45,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.id
 
 
-class Content(NamedTuple):
+class Content(msgspec.Struct, frozen=True):
     """What a checkpoint holds, decoded."""
 
     state: Any

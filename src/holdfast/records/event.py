@@ -4,7 +4,7 @@ Details are names, numbers and ids, never what a user stored. Content (arguments
 listeners that asked for it.
 """
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -45,7 +45,7 @@ DEBUG, INFO, WARNING = 10, 20, 30
 """The levels of the standard library's `logging`."""
 
 
-class Sort(NamedTuple):
+class Sort(msgspec.Struct, frozen=True):
     """What is known of a kind of event beforehand."""
 
     level: int

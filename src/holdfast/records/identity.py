@@ -1,7 +1,8 @@
 """Ids: what a thread may be called, the key a backend keeps it under, and the ids of checkpoints."""
 
 from functools import lru_cache
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.records.errors import InvalidId, NotFound
 
@@ -54,7 +55,7 @@ def checkpoint_id(thread_id: str, seq: int, life: str) -> str:
     return f"{thread_id}@{seq}.{life}"
 
 
-class CheckpointId(NamedTuple):
+class CheckpointId(msgspec.Struct, frozen=True):
     """`thread@seq.life`: which row of which thread, in which of the lives that thread id has had."""
 
     thread_id: str
@@ -62,7 +63,7 @@ class CheckpointId(NamedTuple):
     life: str
 
     def __str__(self) -> str:
-        return checkpoint_id(*self)
+        return checkpoint_id(self.thread_id, self.seq, self.life)
 
     @classmethod
     def parse(cls, text: str) -> "CheckpointId":
@@ -76,7 +77,7 @@ class CheckpointId(NamedTuple):
         return cls(thread_id, int(seq), life)
 
 
-class RequestId(NamedTuple):
+class RequestId(msgspec.Struct, frozen=True):
     """`thread#number.life`: which request of which thread, in which of its lives."""
 
     thread_id: str

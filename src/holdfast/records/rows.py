@@ -1,12 +1,13 @@
 """Rows and blobs as a backend keeps them, and the one change it can be asked to make: a swap."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.records.head import Head
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, frozen=True):
     """One row of a thread's log. Immutable once written; `body` is empty where only the index was asked for.
 
     Rows `base` to `seq` are exactly what a restore of `seq` reads.
@@ -19,7 +20,7 @@ class Row(NamedTuple):
     body: bytes
 
 
-class Drop(NamedTuple):
+class Drop(msgspec.Struct, frozen=True):
     """What a swap removes, after the head was replaced: rows by half-open ranges of seq, and blobs by id.
 
     `everything` removes all rows, blobs and posts that the same swap does not add. `secure` asks the store to overwrite
@@ -35,7 +36,7 @@ class Drop(NamedTuple):
 KEEP_ALL = Drop()
 
 
-class Swap(NamedTuple):
+class Swap(msgspec.Struct, frozen=True):
     """Replace a thread's head, if its bytes are still `expected` (empty: there is none), and with it change the log.
 
     All or nothing: rows and blobs are added, posts consumed and old rows dropped only if the head was replaced.

@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.codec import encode
 from holdfast.history.entries import Ended, Traced
@@ -40,7 +41,7 @@ ENDS_OF_PROGRAMS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 """What no suspension may replace, when it leaves a block."""
 
 
-class Tools(NamedTuple):
+class Tools(msgspec.Struct, frozen=True):
     """What a run needs of its store."""
 
     ports: Ports
@@ -51,7 +52,7 @@ class Tools(NamedTuple):
     open: Callable[[], Awaitable[None]]
 
 
-class Terms(NamedTuple):
+class Terms(msgspec.Struct, frozen=True):
     """How a thread is claimed."""
 
     lease: timedelta | float = 30

@@ -5,6 +5,8 @@ from functools import update_wrapper
 from inspect import iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
+from msgspec.structs import replace
+
 from holdfast.codec import decode, encode
 from holdfast.history.entries import Started
 from holdfast.ports import Ports, run_blocking
@@ -41,7 +43,7 @@ class Durable(Generic[P, T]):
         self.name = f"{importable_module(function)}:{function.__qualname__}"
         self._signature = signature(function)
         self._store = store
-        self._terms = terms._replace(keyed=True)
+        self._terms = replace(terms, keyed=True)
         self._labels = labels
         update_wrapper(cast("Callable[..., Any]", self), function)
         register_result(function)

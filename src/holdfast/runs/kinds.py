@@ -11,12 +11,12 @@ from holdfast.records.words import Durability
 from holdfast.runs.store import Store
 from holdfast.stores import opening
 from holdfast.stores.opening import Options, Shared
-from holdfast.stores.sweeper import Sweeper
 
 if TYPE_CHECKING:
     from holdfast.stores.postgres.connections import Source as PostgresSource
     from holdfast.stores.redis.settings import Source as RedisSource
     from holdfast.stores.s3.places import Source as BucketSource
+    from holdfast.stores.sweeper import Sweeper
 
 
 class OpenedStore(Store):
@@ -45,10 +45,16 @@ class OpenedStore(Store):
                 namespace=namespace,
                 on_close=lambda: self._release(shared),
             )
-            self._sweeper = None if sweep is None else Sweeper(self._upkeep, self._listings, retention, sweep)
+            if sweep is not None:
+                self._sweeper = self._sweeping(sweep)
         except BaseException:
             shared.release()
             raise
+
+    def _sweeping(self, interval: timedelta | float) -> "Sweeper":
+        from holdfast.stores.sweeper import Sweeper
+
+        return Sweeper(self._upkeep, self._listings, self.retention, interval)
 
     def _release(self, shared: Shared) -> None:
         if self._sweeper is not None:

@@ -7,7 +7,9 @@ depend on the order in which parallel branches get to their calls.
 from contextvars import ContextVar
 from hashlib import sha256
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from holdfast.codec import encode
 from holdfast.ports import Ticket
@@ -40,7 +42,7 @@ class Scope:
         return f"{name}:{next(self._counts.setdefault(name, count(1)))}"
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True):
     """What the code that runs now belongs to."""
 
     run: "Run"

@@ -108,11 +108,23 @@ def failure_of(memo: StepError) -> StepFailed:
 
 async def perform_step(run: "Run", call: StepCall) -> Any:
     """The step's result: from the record if there is one, else by executing it, and then recorded."""
+    ledger = run.ledger
+    await ledger.ready(run.ports)
+    if call.key not in ledger.running:
+        memo = known_memo(run, call.key, call.fingerprint)
+        if isinstance(memo, StepDone):
+            return await _recalled(run, call, memo)
     ticket = await begin_alone(run, call.key)
     try:
         return await _recalled_or_executed(run, call)
     finally:
         end_alone(run, call.key, ticket)
+
+
+async def _recalled(run: "Run", call: StepCall, memo: StepDone) -> Any:
+    if run.ledger.events.wants("step_replayed"):
+        await run.ledger.emit("step_replayed", step=call.key, name=call.name, seconds_saved=memo.took / 1e6)
+    return decode(memo.value)
 
 
 async def begin_alone(run: "Run", key: str) -> Ticket:
@@ -143,9 +155,7 @@ def _check_not_within(key: str) -> None:
 async def _recalled_or_executed(run: "Run", call: StepCall) -> Any:
     ledger, memo = run.ledger, known_memo(run, call.key, call.fingerprint)
     if isinstance(memo, StepDone):
-        if ledger.events.wants("step_replayed"):
-            await ledger.emit("step_replayed", step=call.key, name=call.name, seconds_saved=memo.took / 1e6)
-        return decode(memo.value)
+        return await _recalled(run, call, memo)
     if isinstance(memo, StepError):
         raise failure_of(memo)
     ledger.check_new(f"step {call.key!r}")

@@ -11,9 +11,7 @@ from holdfast.records.identity import RequestId
 from holdfast.records.outcome import Recovery
 from holdfast.records.request import Request
 from holdfast.records.words import Status
-from holdfast.runs.asking import leave_answer, take_in_answers
 from holdfast.runs.block import RunBlock, Terms, Tools
-from holdfast.runs.recovery import Recoverer
 from holdfast.runs.run import Run
 from holdfast.stores.claim import CANCEL, FINISHED
 from holdfast.stores.heartbeat import Heartbeat
@@ -74,6 +72,8 @@ class Store(Housekeeping):
         with a `handler`, that is called with the claimed run instead. A thread whose process dies `max_attempts` times
         without getting anywhere ends as failed.
         """
+        from holdfast.runs.recovery import Recoverer
+
         await self._open()
         whole_number(max_attempts, "max_attempts", least=1)
         terms = Terms(lease, wait=0, keyed=function_or_none(handler, "handler") is None)
@@ -140,6 +140,8 @@ class Store(Housekeeping):
                 return found, cursor
 
     def _requests_of(self, thread_id: str, status: str | None) -> list[Request]:
+        from holdfast.runs.asking import take_in_answers
+
         thread = self._reader.sealing.key(thread_id)
         try:
             seen = self._reader.living(thread)
@@ -163,6 +165,8 @@ class Store(Housekeeping):
 
         The thread goes on when it is run again, or by `recover`.
         """
+        from holdfast.runs.asking import leave_answer
+
         await self._open()
         now = self._ports.now()
         parsed = RequestId.parse(request_id)

@@ -1,12 +1,12 @@
 """Threads of checkpoints: saving, loading, listing and time travel. The way of one save begins here."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.codec import encode
 from holdfast.codec.keys import KeyRing
 from holdfast.history.cells import Document, Path
-from holdfast.history.diff import diff
 from holdfast.history.draft import STATE, Draft, draft_state, fingerprint
 from holdfast.history.entries import JOURNAL, encode_entry
 from holdfast.history.journal import Journal, forked
@@ -14,7 +14,7 @@ from holdfast.history.log import Log, Revision
 from holdfast.history.meta import Meta, decode_meta, describe
 from holdfast.history.opening import is_key, with_appended
 from holdfast.history.restore import read_state
-from holdfast.ports import AsyncPorts, Ports
+from holdfast.ports import Ports
 from holdfast.records.arguments import (
     check_idempotency_key,
     check_labels,
@@ -40,13 +40,15 @@ from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, STATUS_WORDS, Cause
 from holdfast.stores.backend import Backend
 from holdfast.stores.committer import Committer
 from holdfast.stores.events import Events
-from holdfast.stores.listing import Listings, thread_info
 from holdfast.stores.pages import AsyncPage
 from holdfast.stores.reader import Loaded, Reader
 from holdfast.stores.saver import Saver
 from holdfast.stores.sealing import Sealing
-from holdfast.stores.upkeep import Upkeep
 from holdfast.stores.writer import KEYS, Intent, NotACell, Recorded
+
+if TYPE_CHECKING:
+    from holdfast.stores.listing import Listings
+    from holdfast.stores.upkeep import Upkeep
 
 ATTEMPTS = 8
 
@@ -70,19 +72,29 @@ class Archive:
         inline: bool = True,
         on_close: Callable[[], None] | None = None,
     ) -> None:
-        self._ports: Ports = ports or AsyncPorts()
+        self._ports = ports or _awaitable()
         ring = None if keys is None else KeyRing.of(keys)
         self._backend = backend
         self._committer = committer or Committer(backend, inline=inline)
         self._reader = Reader(backend, Sealing(namespace, ring, self._ports.entropy, compress=compress))
         self._saver = Saver(self._reader, self._committer, self._ports)
-        self._listings = Listings(self._reader)
-        self._upkeep = Upkeep(self._reader)
         self._events = Events(self._ports)
         self._on_close = on_close or backend.close
         self._ready = False
         self._closed = False
         self.retention = retention_or_none(retention)
+
+    @cached_property
+    def _listings(self) -> "Listings":
+        from holdfast.stores.listing import Listings
+
+        return Listings(self._reader)
+
+    @cached_property
+    def _upkeep(self) -> "Upkeep":
+        from holdfast.stores.upkeep import Upkeep
+
+        return Upkeep(self._reader)
 
     # Life
 
@@ -293,10 +305,7 @@ class Archive:
         """The thread's standing: status, newest checkpoint, labels, sizes, owner. `NotFound` if there is none."""
         await self._open()
         thread = self._reader.sealing.key(thread_id)
-        return await self._ports.perform(self._thread_info, thread)
-
-    def _thread_info(self, thread: bytes) -> ThreadInfo:
-        return thread_info(self._reader, thread, self._reader.listed(thread).head)
+        return await self._ports.perform(self._listings.info, thread)
 
     # Time travel
 
@@ -342,8 +351,16 @@ class Archive:
 
     async def diff(self, checkpoint_id_a: str, checkpoint_id_b: str) -> list[Change]:
         """What differs from the first checkpoint's state to the second's, by path."""
+        from holdfast.history.diff import diff
+
         old, new = await self.load(checkpoint_id_a), await self.load(checkpoint_id_b)
         return diff(old.state, new.state)
+
+
+def _awaitable() -> Ports:
+    from holdfast.ports.awaitable import AsyncPorts
+
+    return AsyncPorts()
 
 
 def _start_of(thread_id: str) -> str:

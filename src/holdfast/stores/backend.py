@@ -10,7 +10,9 @@ raises: `StoreUnavailable` if certainly nothing was written, `OutcomeUnknown` if
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from holdfast.history.tuning import Tuning
 from holdfast.ports import Ports
@@ -23,7 +25,7 @@ class Busy(Exception):
     """`swap(wait=False)` would have had to wait for another writer. Nothing was done."""
 
 
-class Listing(NamedTuple):
+class Listing(msgspec.Struct, frozen=True):
     """Threads with their heads, and a cursor for those that follow, or None."""
 
     heads: list[tuple[bytes, bytes]]

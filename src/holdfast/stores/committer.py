@@ -8,6 +8,8 @@ waits for it does not cancel the write.
 from collections import deque
 from threading import Condition, Event, Lock, Thread
 
+from msgspec.structs import replace
+
 from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.rows import Swap
@@ -216,7 +218,8 @@ class Committer:
 
 def _follow(first: Swap, second: Swap) -> Swap:
     """Two swaps of one thread, the second built on the first, as one."""
-    return second._replace(
+    return replace(
+        second,
         expected=first.expected,
         rows=first.rows + second.rows,
         blobs={**first.blobs, **second.blobs},

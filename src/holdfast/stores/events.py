@@ -1,15 +1,12 @@
 """Telling whoever listens, and the log, what happened. A listener that fails is logged, and changes nothing."""
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.ports import Ports
+from holdfast.ports import Ports, is_heard, logger
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.event import EVENTS, Event, EventKind
 from holdfast.records.retention import Freed
-
-logger = logging.getLogger("holdfast")
 
 
 class Events:
@@ -36,7 +33,7 @@ class Events:
 
     def wants(self, kind: EventKind) -> bool:
         """False if an event of this kind would reach nobody."""
-        return bool(self._listeners) or logger.isEnabledFor(EVENTS[kind].level)
+        return bool(self._listeners) or is_heard(EVENTS[kind].level)
 
     async def emit(
         self,
@@ -56,17 +53,17 @@ class Events:
         for callback, with_content in tuple(self._listeners):
             try:
                 await self._ports.notify(callback, full if with_content else event)
-            except Exception:
-                logger.exception("an event listener failed at %s %s", kind, thread_id)
+            except Exception:  # noqa: BLE001  whatever a listener does is logged, and changes nothing
+                logger().exception("an event listener failed at %s %s", kind, thread_id)
 
 
 def log_event(kind: EventKind, thread_id: str, seq: int, details: Mapping[str, object]) -> None:
     """One record of the logger `holdfast`, with the fields `event`, `thread_id`, `seq` and `details`."""
     level = EVENTS[kind].level
-    if logger.isEnabledFor(level):
+    if is_heard(level):
         words = "".join(f" {name}={value}" for name, value in details.items() if value not in ("", None))
         fields = {"event": kind, "thread_id": thread_id, "seq": seq, "details": dict(details)}
-        logger.log(level, "%s %s@%d%s", kind, thread_id, seq, words, extra=fields)
+        logger().log(level, "%s %s@%d%s", kind, thread_id, seq, words, extra=fields)
 
 
 def pruned_details(freed: Freed, *, dry_run: bool) -> dict[str, object]:

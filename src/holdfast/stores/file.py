@@ -23,7 +23,7 @@ from holdfast.records.errors import (
 )
 from holdfast.records.head import decode_head
 from holdfast.records.reports import Guarantee
-from holdfast.records.rows import Row, Swap
+from holdfast.records.rows import KEEP_ALL, Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing, matches
 from holdfast.stores.file_log import Envelope, Index, change_of, end_of_data, last_frame
@@ -224,7 +224,7 @@ class FileBackend:
             index = log.for_writing(wait=wait, create=not swap.expected)
             if index.head != swap.expected:
                 return False
-            left = index.without(swap.drop) if any(swap.drop) else None
+            left = index.without(swap.drop) if swap.drop != KEEP_ALL else None
             if left and (swap.drop.everything or left.count < index.count):
                 self._replace(log, left, swap)
             else:

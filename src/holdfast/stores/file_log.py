@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from struct import Struct
-from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -60,7 +59,7 @@ Place = tuple[int, int, int, int]
 """Where a row is: offset, base, the length of its description, and that of description and body."""
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True):
     """A frame with its bytes, which end with its digest."""
 
     envelope: Envelope
@@ -318,10 +317,10 @@ def _blank_count(data: bytes, offset: int) -> int:
 def change_of(swap: Swap) -> tuple[Envelope, list[bytes]]:
     """What a swap adds, as an envelope and the bytes it names."""
     envelope, content = Envelope(swap.replacement, consumed=swap.consumed), list[bytes]()
-    for seq, base, digest, header, body in swap.rows:
-        description = _encode((seq, base, digest, header))
-        envelope.rows.append((seq, base, len(description), len(body)))
-        content += (description, body)
+    for row in swap.rows:
+        description = _encode((row.seq, row.base, row.digest, row.header))
+        envelope.rows.append((row.seq, row.base, len(description), len(row.body)))
+        content += (description, row.body)
     for blob, data in swap.blobs.items():
         envelope.blobs.append((blob, len(data)))
         content.append(data)

@@ -1,15 +1,12 @@
 """The one thread of a store that keeps the leases of its live runs, in both worlds, whatever their code does."""
 
-import logging
 from collections.abc import Callable
 from threading import Lock
 from typing import ParamSpec, TypeVar
 
-from holdfast.ports import Ports, Signal, reset_after_fork
+from holdfast.ports import Ports, Signal, logger, reset_after_fork
 from holdfast.records.errors import StoreClosed
 from holdfast.stores.claim import Claim, hear_cancels
-
-logger = logging.getLogger("holdfast")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,5 +98,5 @@ class Heartbeat:
             self.remove(claim)
         except BaseException as error:  # noqa: BLE001  whatever it is
             if not claim.given_back:
-                logger.warning("the lease of %r was not renewed: %s", claim.thread_id, error)
+                logger().warning("the lease of %r was not renewed: %s", claim.thread_id, error)
         return None

@@ -1,4 +1,7 @@
-"""What keeps a store in order: deletion, pins, erasure, pruning, checks, bundles, copies, keys."""
+"""What keeps a store in order: deletion, pins, erasure, pruning, checks, bundles, copies, keys.
+
+A program that only goes on with its threads needs none of it, so each part is loaded at its first use.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -17,14 +20,8 @@ from holdfast.records.identity import CheckpointId
 from holdfast.records.reports import Copied, Guarantee, Report, Stats
 from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.stores.archive import ATTEMPTS, Archive, redraft
-from holdfast.stores.backup import back_up
-from holdfast.stores.bundle import export_thread, import_thread
-from holdfast.stores.copying import copy_store
 from holdfast.stores.events import pruned_details
 from holdfast.stores.reader import Reader
-from holdfast.stores.upkeep import hidden, unpinned
-from holdfast.stores.upkeep import pinned as pinned_mark
-from holdfast.stores.verify import Verifier
 from holdfast.stores.writer import Intent, Proposal
 
 
@@ -50,6 +47,8 @@ class Housekeeping(Archive):
 
         If it is the newest, the thread's state becomes that of the checkpoint before it; `Conflict` if there is none.
         """
+        from holdfast.stores.upkeep import hidden
+
         await self._open()
         checkpoint = CheckpointId.parse(checkpoint_id)
         thread = self._reader.sealing.key(checkpoint.thread_id)
@@ -87,10 +86,13 @@ class Housekeeping(Archive):
 
         One that only its pin has kept goes with the next prune.
         """
+        from holdfast.stores import upkeep
+
         await self._open()
         checkpoint = CheckpointId.parse(checkpoint_id)
         thread = self._reader.sealing.key(checkpoint.thread_id)
-        await self._ports.perform(self._upkeep.mark, thread, checkpoint, pinned_mark if pinned else unpinned)
+        change = upkeep.pinned if pinned else upkeep.unpinned
+        await self._ports.perform(self._upkeep.mark, thread, checkpoint, change)
         await self._events.emit("pinned" if pinned else "unpinned", checkpoint.thread_id, checkpoint.seq)
 
     async def erase(self, thread_id: str) -> None:
@@ -154,6 +156,8 @@ class Housekeeping(Archive):
 
         `progress` is called with how many threads are done, and how many there are.
         """
+        from holdfast.stores.verify import Verifier
+
         function_or_none(progress, "progress")
         await self._open()
         verifier = Verifier(self._reader)
@@ -171,6 +175,8 @@ class Housekeeping(Archive):
         self, thread_id: str, path: str | os.PathLike[str], *, keys: KeyRing | bytes | None = None
     ) -> None:
         """Write the thread with its whole history to a portable file; plain unless `keys` are given."""
+        from holdfast.stores.bundle import export_thread
+
         await self._open()
         thread = self._reader.sealing.key(thread_id)
         ring = None if keys is None else KeyRing.of(keys)
@@ -180,6 +186,8 @@ class Housekeeping(Archive):
         self, path: str | os.PathLike[str], to: str | None = None, *, keys: KeyRing | bytes | None = None
     ) -> str:
         """Read a thread from a file that `export` wrote, and return its id. `Conflict` if the thread exists."""
+        from holdfast.stores.bundle import import_thread
+
         await self._open()
         ring = None if keys is None else KeyRing.of(keys)
         thread_id = await self._ports.perform(
@@ -190,6 +198,8 @@ class Housekeeping(Archive):
 
     async def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the whole store, every namespace, into a new SQLite file that `holdfast.open` can open."""
+        from holdfast.stores.backup import back_up
+
         await self._open()
         await self._ports.perform(back_up, self._backend, path_text(path))
 
@@ -199,6 +209,8 @@ class Housekeeping(Archive):
         Both have the same keys. What was copied is read back and compared. Threads that are there already and equal
         are skipped; those that differ are left as they are, and named in `conflicts`.
         """
+        from holdfast.stores.copying import copy_store
+
         tell = function_or_none(progress, "progress") or (lambda _done, _total: None)
         if not isinstance(target, Housekeeping):
             raise ConfigurationError(f"target={target!r}: another store, of the same world")

@@ -59,6 +59,10 @@ class Listings:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
+    def info(self, thread: bytes) -> ThreadInfo:
+        """One thread; `NotFound` if there is none."""
+        return thread_info(self._reader, thread, self._reader.listed(thread).head)
+
     def history(
         self, thread: bytes, cursor: str | int | None, limit: int, where: Mapping[str, Any] | None, *, journal: bool
     ) -> tuple[list[CheckpointInfo], str | None]:

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from threading import Lock
 
+from msgspec.structs import replace
+
 from holdfast.history.tuning import Tuning
 from holdfast.ports import reset_after_fork
 from holdfast.records.errors import ConfigurationError, StoreClosed
@@ -115,7 +117,7 @@ class MemoryBackend:
         with self._lock:
             kept = self._found(thread)
             seqs = sorted((seq for seq in kept.rows if before is None or seq < before), reverse=True) if kept else []
-            return [kept.rows[seq]._replace(body=b"") for seq in seqs[:limit]] if kept else []
+            return [replace(kept.rows[seq], body=b"") for seq in seqs[:limit]] if kept else []
 
     def threads(
         self,

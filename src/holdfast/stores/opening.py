@@ -14,7 +14,6 @@ from holdfast.records.retention import Retention
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Backend
 from holdfast.stores.committer import Committer
-from holdfast.stores.memory import MemoryBackend
 
 if TYPE_CHECKING:
     from holdfast.stores.postgres.connections import Source as PostgresSource
@@ -121,6 +120,8 @@ def level_of(durability: Durability | str | None) -> Durability | None:
 
 def memory(durability: Durability | None, *, inline: bool) -> Shared:
     """A new memory backend."""
+    from holdfast.stores.memory import MemoryBackend
+
     return share(None, lambda: MemoryBackend(durability or Durability.NONE), inline=inline)
 
 

@@ -5,7 +5,8 @@ the answer is NotFound; under an unchanged head it is damage.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from holdfast.history.advance import advance
 from holdfast.history.binding import Binding
@@ -22,14 +23,14 @@ from holdfast.stores.sealing import Sealing
 ATTEMPTS = 8
 
 
-class Seen(NamedTuple):
+class Seen(msgspec.Struct, frozen=True):
     """A head as it was read: decoded, and its exact bytes to compare with."""
 
     head: Head
     encoded: bytes
 
 
-class Loaded(NamedTuple):
+class Loaded(msgspec.Struct, frozen=True):
     """A thread restored at one seq."""
 
     seen: Seen

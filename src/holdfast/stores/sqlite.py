@@ -1,6 +1,5 @@
 """Threads in one SQLite file: the default store. A swap is one transaction; many processes may share the file."""
 
-import logging
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from hashlib import sha256
 import msgspec
 
 from holdfast.history.tuning import Tuning
+from holdfast.ports import logger
 from holdfast.records.errors import ConfigurationError, Corrupt, StoreError, StoreUnavailable
 from holdfast.records.head import Head, decode_head
 from holdfast.records.reports import Guarantee
@@ -18,8 +18,6 @@ from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing
 from holdfast.stores.sql import statements
 from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, roll_back, translated
-
-logger = logging.getLogger("holdfast")
 
 SEQ_BITS = 28
 NUMBER_BITS = 28
@@ -105,14 +103,13 @@ class SQLiteBackend:
         number = self._numbers.get(swap.thread)
         if number is None or len(swap.rows) != 1 or swap.blobs or swap.consumed or swap.drop is not KEEP_ALL:
             return False
-        seq, base, digest, header, body = swap.rows[0]
-        if seq >= HEAD_SEQ:
+        row = swap.rows[0]
+        if row.seq >= HEAD_SEQ:
             return False
         head = swap.head
         columns = (number, swap.expected, swap.replacement, _packed(head.labels), head.listed_as)
-        row = (number << SEQ_BITS | seq, seq - base, digest, header, body)
         try:
-            connection.execute(self._swap_one, columns + row)
+            connection.execute(self._swap_one, columns + _columns(number, row))
         except sqlite3.IntegrityError:
             return False
         except sqlite3.Error as error:
@@ -171,10 +168,10 @@ class SQLiteBackend:
         connection.execute(self._sql["update_head"], (swap.replacement, _head_id(number)))
 
     def _add(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
-        for seq, base, digest, header, body in swap.rows:
-            if seq >= HEAD_SEQ:
+        for row in swap.rows:
+            if row.seq >= HEAD_SEQ:
                 raise StoreError(f"a thread in SQLite has at most {HEAD_SEQ - 1} rows; fork it, and go on there")
-            connection.execute(self._sql["insert_row"], (number << SEQ_BITS | seq, seq - base, digest, header, body))
+            connection.execute(self._sql["insert_row"], _columns(number, row))
         for blob, data in swap.blobs.items():
             connection.execute(self._sql["insert_blob"], (number, blob, data))
 
@@ -199,7 +196,7 @@ class SQLiteBackend:
             connection.executescript("PRAGMA incremental_vacuum")
             is_empty = self._file.checkpoint("TRUNCATE" if is_secure else "PASSIVE")
         except sqlite3.Error as error:
-            logger.warning("SQLite could not give back pages: %s", error)
+            logger().warning("SQLite could not give back pages: %s", error)
             is_empty = False
         if is_secure and not is_empty:
             raise StoreUnavailable("the past is dropped, but a reader kept SQLite from emptying its log; erase again")
@@ -375,6 +372,10 @@ def _check_columns(thread: bytes, encoded: bytes | None, status: str, packed: by
         raise Corrupt(
             "the SQLite file is damaged: a head is missing, or differs from its index", record=f"head of {thread!r}"
         )
+
+
+def _columns(number: int, row: Row) -> tuple[int, int, bytes, bytes, bytes]:
+    return number << SEQ_BITS | row.seq, row.seq - row.base, row.digest, row.header, row.body
 
 
 def _packed(tokens: tuple[bytes, ...]) -> bytes:

@@ -7,15 +7,13 @@ and makes waiting fair instead of a poll.
 """
 
 import fcntl
-import logging
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import RLock
 
-from holdfast.ports import hold_during_fork, reset_after_fork
+from holdfast.ports import hold_during_fork, logger, reset_after_fork
 from holdfast.records.errors import (
     ConfigurationError,
     Corrupt,
@@ -39,7 +37,6 @@ MEMORY = ":memory:"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT}
 
 
-logger = logging.getLogger("holdfast")
 _inherited: list[object] = []
 """Connections of a parent process: referred to, so that the child never closes them."""
 _not_ours: set[str] = set()
@@ -96,7 +93,7 @@ class SQLiteFile:
         if not self.in_memory:
             self._at_rest = is_quiet and not self._writing and self._disconnect()
             if not self._at_rest:
-                logger.warning("%s is in use while this process forks; the child cannot use it", self.path)
+                logger().warning("%s is in use while this process forks; the child cannot use it", self.path)
         return True
 
     def _disconnect(self) -> bool:
@@ -104,7 +101,7 @@ class SQLiteFile:
             with self._passing():
                 self._close_all()
         except (sqlite3.Error, OSError) as error:
-            logger.warning("SQLite could not close %s: %s", self.path, error)
+            logger().warning("SQLite could not close %s: %s", self.path, error)
             return False
         self._close_gate()
         self._process = 0
@@ -152,7 +149,7 @@ class SQLiteFile:
             self._process = os.getpid()
 
     def _create(self) -> None:
-        is_new = not self.in_memory and not Path(self.path).exists()
+        is_new = not self.in_memory and not os.path.exists(self.path)
         if not self.in_memory:
             self._gate = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -162,7 +159,7 @@ class SQLiteFile:
             self._close_gate()
             raise
         if is_new:
-            _sync_directory(Path(self.path).parent)
+            _sync_directory(os.path.dirname(self.path) or os.curdir)
 
     def _prepare(self, *, is_new: bool) -> sqlite3.Connection:
         if not is_new and not self.in_memory:
@@ -182,11 +179,11 @@ class SQLiteFile:
 
     def _look(self) -> None:
         """Refuse what is not ours, or not whole, by a connection that changes nothing, not even as it closes."""
-        if Path(f"{self.path}-journal").exists():
+        if os.path.exists(f"{self.path}-journal"):
             return  # it was just being made: SQLite has to take that back first
         if has_log(self.path) and not size_of(self.path):
             raise Corrupt(f"{self.path} was emptied; restore a backup", record="sqlite")
-        connection = sqlite3.connect(f"{Path(self.path).as_uri()}?mode=ro", uri=True)
+        connection = sqlite3.connect(f"file://{_quoted(self.path)}?mode=ro", uri=True)
         try:
             self._check_length(connection)
             refuse_foreign(connection, self.path)
@@ -252,7 +249,7 @@ class SQLiteFile:
                 self._pages = 0
                 self.checkpoint("PASSIVE")
         except sqlite3.Error as error:
-            logger.warning("SQLite could not checkpoint: %s; it is tried again later", error)
+            logger().warning("SQLite could not checkpoint: %s; it is tried again later", error)
         finally:
             self._writing -= 1
             if self._gate >= 0:
@@ -373,7 +370,12 @@ def migrate(connection: sqlite3.Connection, scripts: list[str], path: str) -> No
         )
 
 
-def _sync_directory(path: Path) -> None:
+def _quoted(path: str) -> str:
+    """A path within a URI of SQLite."""
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _sync_directory(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

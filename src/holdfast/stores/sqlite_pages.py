@@ -7,7 +7,6 @@ would drop the locks that SQLite has on it in this process.
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 LOG_HEADER_BYTES = 32
@@ -19,7 +18,7 @@ LOCK_BYTE = 1 << 30
 def size_of(path: str) -> int:
     """How long a file is; 0 if it is not there."""
     try:
-        return Path(path).stat().st_size
+        return os.stat(path).st_size
     except FileNotFoundError:
         return 0
 
@@ -47,7 +46,7 @@ def is_cut_short(path: str, page_count: int, page_bytes: int) -> bool:
 def logged_pages(path: str) -> Iterator[int]:
     """The pages in the write-ahead log, and perhaps some more, of a write that was cut off."""
     if has_log(path):
-        with Path(f"{path}-wal").open("rb") as log:
+        with open(f"{path}-wal", "rb") as log:
             yield from _frames(log)
 
 

@@ -1,19 +1,16 @@
 """A background thread that applies a store's retention from time to time."""
 
-import logging
 import time
 from datetime import timedelta
 from threading import Thread
 
-from holdfast.ports import Signal
+from holdfast.ports import Signal, logger
 from holdfast.records.arguments import duration_us
 from holdfast.records.errors import ConfigurationError, HoldfastError
 from holdfast.records.retention import Freed, Retention
 from holdfast.stores.events import log_event, pruned_details
 from holdfast.stores.listing import Listings
 from holdfast.stores.upkeep import Upkeep
-
-logger = logging.getLogger("holdfast")
 
 
 class Sweeper:
@@ -44,7 +41,7 @@ class Sweeper:
             try:
                 self.sweep()
             except HoldfastError:
-                logger.exception("a sweep failed; it is tried again in %s s", self._seconds)
+                logger().exception("a sweep failed; it is tried again in %s s", self._seconds)
 
     def sweep(self) -> Freed:
         """Prune every thread once."""

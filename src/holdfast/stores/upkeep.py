@@ -68,7 +68,7 @@ class Upkeep:
             if change is hidden and seen.head.checkpoint == checkpoint.seq:
                 return False
             marks = change(seen.head.marks, checkpoint.seq)
-            return marks == seen.head.marks or (self._swap(thread, seen, marked(seen.head, marks)) and True)
+            return marks == seen.head.marks or self._swap(thread, seen, marked(seen.head, marks)) is not None or None
 
         return self._until_swapped(thread, attempt)
 
@@ -106,7 +106,7 @@ class Upkeep:
         if not isinstance(self._backend, Littering):
             return todo
         strays = self._backend.strays(thread, head.seq, all_blob_ids(headers))
-        return todo._replace(blobs=(*todo.blobs, *strays))
+        return replace(todo, blobs=(*todo.blobs, *strays))
 
     def _carry_out(self, thread: bytes, seen: Seen, todo: Plan, headers: Sequence[Header]) -> bool:
         """In slices, the marks with the first: a crash leaves only what the next prune removes."""
@@ -139,7 +139,7 @@ class Upkeep:
             seen = self._reader.seen(thread)
             if seen is None or seen.head.deleted:
                 return True
-            return self._swap(thread, seen, deleted(seen.head, now), Drop(everything=True)) and True
+            return self._swap(thread, seen, deleted(seen.head, now), Drop(everything=True)) is not None or None
 
         self._until_swapped(thread, attempt)
 
@@ -168,7 +168,7 @@ class Upkeep:
             )
             if wrapped == seen.head.data_key and labels == seen.head.labels:
                 return False
-            return self._swap(thread, seen, replace(seen.head, data_key=wrapped, labels=labels)) and True
+            return self._swap(thread, seen, replace(seen.head, data_key=wrapped, labels=labels)) is not None or None
 
         return self._until_swapped(thread, attempt)
 

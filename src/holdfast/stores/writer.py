@@ -7,9 +7,9 @@ commit compares the head, so a stale writer can only be refused.
 
 from collections.abc import Callable
 from threading import Lock
-from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.codec import encode
 from holdfast.history.binding import Binding
@@ -74,7 +74,7 @@ class Intent(msgspec.Struct, kw_only=True):
         return self.draft is None and len(self.appends) == 1 and self.key is None and not self.fresh
 
 
-class Recorded(NamedTuple):
+class Recorded(msgspec.Struct, frozen=True):
     """What stands under an idempotency key, and the write itself while it is still on its way."""
 
     seq: int
@@ -148,7 +148,7 @@ class Writer:
         with self._lock:
             head = self.seen.head
             if intent.key is not None and not head.deleted and (recorded := self._recorded(intent)) is not None:
-                return recorded._replace(binding=self.log.binding)  # nothing to write: so also while a run holds it
+                return replace(recorded, binding=self.log.binding)  # nothing to write: so also while a run holds it
             if head.deleted or head.owner or intent.token is not None:
                 check_may_write(head, self.log.binding.thread_id, intent.token, now)
             if intent.expect_seq is not None:

@@ -50,7 +50,6 @@ from holdfast.records.errors import (
     UnstorableValue,
 )
 from holdfast.records.event import Event
-from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
 from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
@@ -77,6 +76,7 @@ from holdfast.sync.store import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
     from holdfast.runtimes.agent.actions import RecoveryAction
     from holdfast.runtimes.agent.classifier import RulesClassifier
     from holdfast.runtimes.agent.context import (
@@ -101,9 +101,13 @@ if TYPE_CHECKING:
 
 _LATER = {
     "Agent": "holdfast.sync.agents",
+    "AgentSummary": "holdfast.records.failure",
+    "FailureContext": "holdfast.records.failure",
     "FailurePolicy": "holdfast.runtimes.agent.policy",
+    "FailureType": "holdfast.records.failure",
     "Orchestrator": "holdfast.sync.session",
     "RecoveryAction": "holdfast.runtimes.agent.actions",
+    "RecoveryContext": "holdfast.records.failure",
     "RulesClassifier": "holdfast.runtimes.agent.classifier",
     "Session": "holdfast.sync.session",
     "agent": "holdfast.sync.agents",

@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from random import Random
 
+from msgspec.structs import replace
+
 from holdfast.records.head import decode_head
 from holdfast.records.rows import Row, Swap
 from holdfast.stores.backend import Backend
@@ -17,7 +19,7 @@ class NoFencing(FaultyBackend):
         """Never refuses."""
         present = self.inner.heads([swap.thread for swap in swaps])
         return self.inner.swap(
-            [swap._replace(expected=head or b"") for swap, head in zip(swaps, present, strict=True)], wait=wait
+            [replace(swap, expected=head or b"") for swap, head in zip(swaps, present, strict=True)], wait=wait
         )
 
 
@@ -33,7 +35,7 @@ class SeqOnly(FaultyBackend):
 def _loosened(swap: Swap, present: bytes | None) -> Swap:
     expected = decode_head(swap.thread, swap.expected).seq if swap.expected else 0
     found = decode_head(swap.thread, present).seq if present else 0
-    return swap._replace(expected=present or b"") if expected == found else swap
+    return replace(swap, expected=present or b"") if expected == found else swap
 
 
 class Lossy(FaultyBackend):
@@ -89,4 +91,4 @@ class FlipsBits(FaultyBackend):
         return {blob: self._flip(data) for blob, data in self.inner.blobs(thread, ids).items()}
 
     def _flipped(self, row: Row) -> Row:
-        return row._replace(digest=self._flip(row.digest), header=self._flip(row.header), body=self._flip(row.body))
+        return replace(row, digest=self._flip(row.digest), header=self._flip(row.header), body=self._flip(row.body))

@@ -1,6 +1,7 @@
 """A clock that goes as a test wants it to, and ports that tell its time."""
 
-from holdfast.ports import AsyncPorts, BlockingPorts, Ports
+from holdfast.ports import BlockingPorts, Ports
+from holdfast.ports.awaitable import AsyncPorts
 
 
 class Clock:

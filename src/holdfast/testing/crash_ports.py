@@ -13,7 +13,8 @@ from functools import partial
 from random import Random
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-from holdfast.ports import AsyncPorts, BlockingPorts, Driver, Ports, Signal, Ticket
+from holdfast.ports import BlockingPorts, Driver, Ports, Signal, Ticket
+from holdfast.ports.awaitable import AsyncPorts
 from holdfast.records.head import Head, decode_head
 from holdfast.records.rows import Swap
 from holdfast.runs.scope import Frame, current_frame

@@ -302,7 +302,10 @@ def test_a_batch_waits_for_a_server_that_is_loading() -> None:
         sleep(0.01)
     backend = RedisBackend(server.url("loading"), Durability.NONE)
     lines = [Line(backend, key(name)) for name in "ab"]
-    assert backend.swap(sorted(line.swap(head(1), rows(1)) for line in lines)) == [True, True]
+    assert backend.swap([line.swap(head(1), rows(1)) for line in sorted(lines, key=lambda line: line.key)]) == [
+        True,
+        True,
+    ]
     backend.close()
     server.remove()
 

@@ -1,6 +1,5 @@
 """Executing a turn: from its record if it has one; else within the limits, recorded, and only then judged."""
 
-import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -8,6 +7,7 @@ import msgspec
 
 from holdfast.codec import decode, encode
 from holdfast.history.entries import Turned
+from holdfast.ports import logger
 from holdfast.records.errors import ConfigurationError, KeyReused, LimitExceeded, RunCancelled, UnstorableValue
 from holdfast.records.turn import ModelPricing, TurnResult, UsageSnapshot
 from holdfast.runs.failures import failed_steps, text_of
@@ -19,8 +19,6 @@ from holdfast.runtimes.session.limits import UnderWay
 from holdfast.runtimes.session.options import SessionOptions, TurnCall
 from holdfast.runtimes.session.streams import END, OpenStreams, opened
 from holdfast.stores.writer import Intent
-
-logger = logging.getLogger("holdfast")
 
 NOTHING_USED = UsageSnapshot()
 
@@ -195,7 +193,7 @@ class TurnExecution:
                 path=path,
                 value=value,
             ) from error
-        logger.warning("turn %r of thread %r is not kept: %s", self._shown, self._run.thread_id, error)
+        logger().warning("turn %r of thread %r is not kept: %s", self._shown, self._run.thread_id, error)
 
     def _entry(self, value: bytes, usage: UsageSnapshot) -> Turned:
         now, options, call = self._run.ports.now(), self._options, self._call

@@ -10,6 +10,8 @@ from contextlib import suppress
 from secrets import randbelow, token_hex
 from time import sleep
 
+from msgspec.structs import replace
+
 from holdfast.history.tuning import Tuning
 from holdfast.records.errors import Corrupt, HoldfastError, OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.records.reports import Guarantee
@@ -209,7 +211,7 @@ class ObjectBackend:
         self._calls.check_open()
         record = self._heads.fetch(thread).record
         rows = self._log.read(record, self._log.newest(record, before, limit))
-        return [row._replace(body=b"") for row in rows]
+        return [replace(row, body=b"") for row in rows]
 
     # Threads
 

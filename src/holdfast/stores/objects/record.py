@@ -122,7 +122,7 @@ def decode_record(name: str, data: bytes) -> Record:
 
 def encode_row(row: Row, blobs: Iterable[bytes]) -> bytes:
     """The content of a row object. `blobs` are those that its swap wrote, if it is the first row of it."""
-    return _encode((*row, tuple(blobs)))
+    return _encode((*msgspec.structs.astuple(row), tuple(blobs)))
 
 
 def decode_row(name: str, expected: RowName, data: bytes) -> tuple[Row, tuple[bytes, ...]]:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
+from msgspec.structs import astuple
+
 from holdfast.records.rows import KEEP_ALL, Swap
 from holdfast.stores.postgres.binary import BigintArray, ByteaArray, IntegerArray, TextArray
 
@@ -37,7 +39,7 @@ def is_lone_row(swap: Swap) -> bool:
 def _lone_row(swap: Swap, *, demanded: bool) -> Sequence[Any]:
     head, row, thread = swap.head, swap.rows[0], swap.thread
     labels = ByteaArray.of(head.labels) if head.labels else []
-    return demanded, key_of(thread), thread, swap.expected, swap.replacement, head.listed_as, labels, *row
+    return demanded, key_of(thread), thread, swap.expected, swap.replacement, head.listed_as, labels, *astuple(row)
 
 
 def _heads(swaps: Sequence[Swap]) -> list[bytes]:

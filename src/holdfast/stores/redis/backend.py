@@ -5,6 +5,7 @@ from datetime import timedelta
 from threading import Lock
 from typing import Any, TypedDict, Unpack
 
+from msgspec.structs import replace
 from redis.exceptions import ResponseError
 
 from holdfast.history.tuning import Tuning
@@ -224,7 +225,7 @@ class RedisBackend:
         shard = shard_of(thread)
         bounds = tuple(b"" if bound is None else b"%d" % bound for bound in (before, limit))
         (found,) = self.wire.read([self._index.request(shard, (self.keys.thread(shard, thread),), bounds)])
-        return [unpack_row(seq, data)._replace(body=b"") for seq, data in zip(found[::2], found[1::2], strict=True)]
+        return [replace(unpack_row(seq, data), body=b"") for seq, data in zip(found[::2], found[1::2], strict=True)]
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:
         """See `Backend.inbox`."""

@@ -1,16 +1,16 @@
 """SQL in named, described statements, and numbered migrations; one family of files per database."""
 
+import os
 from functools import cache
-from pathlib import Path
 
-HERE = Path(__file__).parent
+HERE = os.path.dirname(__file__)
 """Plain files, not `importlib.resources`: loading that takes longer than opening a store."""
 
 
 @cache
 def statements(database: str) -> dict[str, str]:
     """The statements of `<database>.sql`, by name."""
-    text = (HERE / f"{database}.sql").read_text(encoding="utf-8")
+    text = _read(f"{database}.sql")
     found: dict[str, str] = {}
     for block in text.split("-- name: ")[1:]:
         name, _, rest = block.partition("\n")
@@ -22,4 +22,9 @@ def statements(database: str) -> dict[str, str]:
 @cache
 def migrations(database: str) -> list[str]:
     """The scripts `<database>_NNN.sql`, in their order: the n-th leads to schema version n."""
-    return [path.read_text(encoding="utf-8") for path in sorted(HERE.glob(f"{database}_*.sql"))]
+    return [_read(name) for name in sorted(os.listdir(HERE)) if name.startswith(f"{database}_")]
+
+
+def _read(name: str) -> str:
+    with open(f"{HERE}/{name}", encoding="utf-8") as file:
+        return file.read()

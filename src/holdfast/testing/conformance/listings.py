@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from holdfast.records.head import decode_head
 from holdfast.records.identity import namespace_prefix
-from holdfast.stores.backend import Backend
+from holdfast.stores.backend import Backend, Listing
 from holdfast.testing.conformance.kit import Kit
 from holdfast.testing.conformance.samples import Line, head, key, rows
 
@@ -42,7 +42,7 @@ class Listings(Kit):
 
     def test_an_empty_store_lists_nothing(self) -> None:
         """No thread, no next page."""
-        assert self.opened().threads(b"", (), (), None, 10) == ([], None)
+        assert self.opened().threads(b"", (), (), None, 10) == Listing([], None)
 
     def test_a_listing_shows_each_thread_with_its_head(self) -> None:
         """Every thread once, with the head that `heads` gives."""

@@ -1,5 +1,7 @@
 """Reading rows, blobs and the index: exactly what is asked for, and nothing of another thread."""
 
+from msgspec.structs import replace
+
 from holdfast.testing.conformance.kit import Kit
 from holdfast.testing.conformance.samples import EVERY_BYTE, Line, blob, blobs, head, key, row, rows
 
@@ -105,7 +107,7 @@ class Indexes(Kit):
     def test_the_index_is_newest_first_with_empty_bodies(self) -> None:
         """Everything of a row but its body."""
         line = self._twelve()
-        wanted = [entry._replace(body=b"") for entry in reversed(rows(*range(1, 13)))]
+        wanted = [replace(entry, body=b"") for entry in reversed(rows(*range(1, 13)))]
         assert line.backend.index(line.key, None, None) == wanted
 
     def test_before_is_not_included(self) -> None:

@@ -1,5 +1,7 @@
 """Heads and the one atomic operation: all or nothing, and only onto the very head that was expected."""
 
+from msgspec.structs import replace
+
 from holdfast.records.rows import Drop
 from holdfast.testing.conformance.kit import Kit
 from holdfast.testing.conformance.samples import Line, blobs, head, key, row, rows
@@ -58,7 +60,7 @@ class Swaps(Kit):
         """With nothing expected an existing head is left alone."""
         line = Line(self.opened())
         line.put(head(1), rows(1))
-        line.refused(line.swap(head(2), rows(2))._replace(expected=b""))
+        line.refused(replace(line.swap(head(2), rows(2)), expected=b""))
         assert (line.encoded, line.seqs) == (line.stored, [1])
 
     def test_a_head_expected_where_none_is_is_refused(self) -> None:
@@ -66,7 +68,7 @@ class Swaps(Kit):
         backend = self.opened()
         line, other = Line(backend), Line(backend, key("other"))
         other.put(head())
-        line.refused(line.swap(head(2), rows(2), blobs(2))._replace(expected=other.stored))
+        line.refused(replace(line.swap(head(2), rows(2), blobs(2)), expected=other.stored))
         assert line.encoded is None
         assert line.seqs == []
         assert backend.blobs(line.key, list(blobs(2))) == {}
@@ -95,7 +97,7 @@ class Swaps(Kit):
         line.backend.post(line.key, "kept", b"message")
         for drop in (Drop(everything=True), Drop(((0, 9),), tuple(blobs(1)), secure=True)):
             swap = line.swap(head(2), rows(2), blobs(2), ("kept",), drop)
-            line.refused(swap._replace(expected=swap.replacement))
+            line.refused(replace(swap, expected=swap.replacement))
         assert (line.encoded, line.seqs) == (line.stored, [1])
         assert line.backend.blobs(line.key, list(blobs(1, 2))) == blobs(1)
         assert line.backend.inbox(line.key) == {"kept": b"message"}
@@ -124,7 +126,7 @@ class Swaps(Kit):
             line.put(head(1), rows(1))
         swaps = [line.swap(head(2), rows(2), blobs(2)) for line in lines]
         wanted = [number not in {1, 4} for number in range(5)]
-        batch = [swap if good else swap._replace(expected=b"?") for swap, good in zip(swaps, wanted, strict=True)]
+        batch = [swap if good else replace(swap, expected=b"?") for swap, good in zip(swaps, wanted, strict=True)]
         assert backend.swap(batch) == wanted
         for line, swap, good in zip(lines, swaps, wanted, strict=True):
             assert line.encoded == (swap.replacement if good else line.stored)
@@ -142,7 +144,7 @@ class Swaps(Kit):
         """Whoever lost the reply may send the very same swap again: its head is there, once."""
         line = Line(self.opened())
         for swap in (line.swap(head(1), rows(1), blobs(1)), line.swap(head(2), rows(2), blobs(2))):
-            current = swap._replace(expected=line.stored)
+            current = replace(swap, expected=line.stored)
             assert line.backend.swap([current]) == [True]
             line.stored = swap.replacement
             line.refused(current)
