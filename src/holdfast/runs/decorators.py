@@ -6,12 +6,13 @@ from functools import wraps
 from inspect import Parameter, Signature, iscoroutinefunction, signature
 from typing import Any, ParamSpec, TypeVar, overload
 
+from holdfast.codec import decode
 from holdfast.ports import run_blocking
 from holdfast.records.errors import ConfigurationError, UnstorableValue
 from holdfast.runs.annotations import register_result
 from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions
-from holdfast.runs.scope import Frame, current_frame, fingerprint_of
-from holdfast.runs.steps import KEY_NAME, StepCall, perform_step
+from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of
+from holdfast.runs.steps import KEY_NAME, StepCall, perform_step, recalled
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,8 +88,10 @@ class _StepFunction:
             frame = current_frame.get()
             if frame is None:
                 return self._function(*args, **named)
-            run = frame.run.over(frame.run.ports.for_plain_code())
-            return run_blocking(perform_step(run, self._call(frame, args, named)))
+            call = self._call(frame, args, named)
+            if (memo := recalled(frame.run, call)) is not None:
+                return decode(memo.value)
+            return run_blocking(perform_step(frame.run.over(frame.run.ports.for_plain_code()), call))
 
         return awaitable if iscoroutinefunction(self._function) else blocking
 
@@ -118,9 +121,9 @@ class _StepFunction:
 
     def _fingerprint(self, compared: Mapping[str, Any]) -> bytes:
         try:
-            return fingerprint_of(compared, f"step {self._name!r}", "")
-        except UnstorableValue:
+            return digest_of(compared)
+        except UnstorableValue as error:
             for each, value in compared.items():
                 advice = f"if it does not matter, leave it out: @holdfast.step(ignore=({each!r},))"
                 fingerprint_of(value, f"argument {each!r} of step {self._name!r}", advice)
-            raise
+            raise UnstorableValue(f"step {self._name!r}: {error}", path=error.path) from error

@@ -61,9 +61,14 @@ held: ContextVar[tuple[Ticket, ...]] = ContextVar("holdfast_held", default=())
 """The steps that this code is at, or is part of, as the tickets that others wait for."""
 
 
+def digest_of(arguments: Any) -> bytes:
+    """A digest of arguments; `UnstorableValue` if they cannot be compared."""
+    return sha256(encode(arguments, path="arguments")).digest()[:FINGERPRINT_BYTES]
+
+
 def fingerprint_of(arguments: Any, what: str, advice: str) -> bytes:
     """A digest of arguments; a clear refusal of what cannot be compared."""
     try:
-        return sha256(encode(arguments, path="arguments")).digest()[:FINGERPRINT_BYTES]
+        return digest_of(arguments)
     except UnstorableValue as error:
         raise UnstorableValue(f"{what}: {error}; {advice}", path=error.path) from error

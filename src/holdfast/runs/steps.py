@@ -108,12 +108,8 @@ def failure_of(memo: StepError) -> StepFailed:
 
 async def perform_step(run: "Run", call: StepCall) -> Any:
     """The step's result: from the record if there is one, else by executing it, and then recorded."""
-    ledger = run.ledger
-    await ledger.ready(run.ports)
-    if call.key not in ledger.running:
-        memo = known_memo(run, call.key, call.fingerprint)
-        if isinstance(memo, StepDone):
-            return await _recalled(run, call, memo)
+    if (memo := recalled(run, call)) is not None:
+        return decode(memo.value)
     ticket = await begin_alone(run, call.key)
     try:
         return await _recalled_or_executed(run, call)
@@ -121,10 +117,14 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
         end_alone(run, call.key, ticket)
 
 
-async def _recalled(run: "Run", call: StepCall, memo: StepDone) -> Any:
-    if run.ledger.events.wants("step_replayed"):
-        await run.ledger.emit("step_replayed", step=call.key, name=call.name, seconds_saved=memo.took / 1e6)
-    return decode(memo.value)
+def recalled(run: "Run", call: StepCall) -> StepDone | None:
+    """The record of a finished step, if its value may be returned at once: the run goes on, and nobody listens."""
+    ledger = run.ledger
+    if ledger.suspension is not None or call.key in ledger.running or ledger.events.wants("step_replayed"):
+        return None
+    ledger.check()
+    memo = known_memo(run, call.key, call.fingerprint)
+    return memo if isinstance(memo, StepDone) else None
 
 
 async def begin_alone(run: "Run", key: str) -> Ticket:
@@ -155,7 +155,9 @@ def _check_not_within(key: str) -> None:
 async def _recalled_or_executed(run: "Run", call: StepCall) -> Any:
     ledger, memo = run.ledger, known_memo(run, call.key, call.fingerprint)
     if isinstance(memo, StepDone):
-        return await _recalled(run, call, memo)
+        if ledger.events.wants("step_replayed"):
+            await ledger.emit("step_replayed", step=call.key, name=call.name, seconds_saved=memo.took / 1e6)
+        return decode(memo.value)
     if isinstance(memo, StepError):
         raise failure_of(memo)
     ledger.check_new(f"step {call.key!r}")
