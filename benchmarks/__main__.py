@@ -10,42 +10,15 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import (
-    data_facts,
-    figures,
-    machine,
-    plot,
-    w1_saves,
-    w2_history,
-    w3_wide,
-    w4_resume,
-    w5_writers,
-    w6_replay,
-)
+from benchmarks import data_facts, machine, plot
 from benchmarks.disk import scratch_directory
 from benchmarks.gates import gates
-from benchmarks.postgres import workloads as postgres
-from benchmarks.redis import workloads as redis
+from benchmarks.parts import FIGURES, SERVERS, WORKLOADS, measured, parts_of
 from benchmarks.report import Results, markdown, workload
 from benchmarks.result import Table
-from benchmarks.s3 import workloads as s3
 from benchmarks.scale import FULL, QUICK, Scale
 
 HERE = Path(__file__).parent
-WORKLOADS = {
-    "W1": w1_saves,
-    "W2": w2_history,
-    "W3": w3_wide,
-    "W4": w4_resume,
-    "W5": w5_writers,
-    "W6": w6_replay,
-}
-FIGURES = "figures"
-POSTGRES = "postgres"
-REDIS = "redis"
-S3 = "s3"
-SERVERS = {REDIS: redis, POSTGRES: postgres, S3: s3}
-"""Each with a server of its own, and its own tables."""
 
 _DISK_NEEDED = 15 * 10**9
 _MEMORY_NEEDED = 10 * 10**9
@@ -96,21 +69,13 @@ def _check_room(options: argparse.Namespace, scale: Scale, scratch: Path) -> Non
 
 def _run(options: argparse.Namespace, scale: Scale, scratch: Path) -> Results:
     results = Results(_command(options), scale.name, machine.facts(scratch), data_facts.facts())
-    wanted = options.only or [*WORKLOADS, FIGURES, *SERVERS]
-    for name in (name for name in WORKLOADS if name in wanted):
-        _say(f"{name} ...")
-        _add(results, {name: WORKLOADS[name].measure(scale, scratch / name, peers=options.peers)})
-    if "W2" in wanted:
-        _add(results, {"W2 long": w2_history.measure_long(scale, scratch / "W2-long")})
-    if "W6" in wanted:
-        _add(results, {"W6 long": w6_replay.measure_long(scale, scratch / "W6-long")})
-    if FIGURES in wanted:
-        _say("figures ...")
-        results.figures += figures.measure(scale, scratch / FIGURES)
-    for name in (name for name in SERVERS if name in wanted):
-        _say(f"{name} ...")
-        _add(results, SERVERS[name].measure(scale, scratch / name, peers=options.peers))
-        results.figures += SERVERS[name].gates(results.tables, scale)
+    for part in parts_of(options.only or [*WORKLOADS, FIGURES, *SERVERS]):
+        _say(f"{' and '.join(part)} ...")
+        tables, found = measured(part, scale, scratch, peers=options.peers)
+        _add(results, tables)
+        results.figures += found
+        for name in SERVERS.keys() & set(part):
+            results.figures += SERVERS[name].gates(results.tables, scale)
     results.figures += gates(results.tables, scale)
     return results
 
