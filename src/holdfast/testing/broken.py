@@ -5,6 +5,7 @@ from random import Random
 
 from msgspec.structs import replace
 
+from holdfast.records.errors import StoreError
 from holdfast.records.head import decode_head
 from holdfast.records.rows import Row, Swap
 from holdfast.stores.backend import Backend
@@ -56,6 +57,17 @@ class Lossy(FaultyBackend):
             self.disk.swap([swap])
         self._pending = [swap for swap, done in zip(swaps, outcomes, strict=True) if done]
         return outcomes
+
+
+class Deaf(FaultyBackend):
+    """Takes every refusal of its server for a success, as one that never reads the reply."""
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        """Never raises."""
+        try:
+            return self.inner.swap(swaps, wait=wait)
+        except StoreError:
+            return [True] * len(swaps)
 
 
 class FlipsBits(FaultyBackend):

@@ -11,9 +11,10 @@ import pytest
 
 import holdfast
 from holdfast import sync
-from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.records.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.records.words import Durability
 from holdfast.stores.postgres import PostgresBackend
+from holdfast.testing.broken import Deaf
 from holdfast.testing.conformance.samples import Line, head, rows
 from rounds import TIMES
 from servers.postgres import PostgresServer, new_schema, shared_server
@@ -45,6 +46,8 @@ class Writer:
         self.acknowledged: list[int] = []
         self.unknown: set[int] = set()
         self.refused = 0
+        self.found: HoldfastError | None = None
+        """Anything but an outage: then it wrote no more."""
         self._store = store
         self._thread_id = thread_id
         self._stop = Event()
@@ -63,6 +66,10 @@ class Writer:
                 self.unknown.add(number)
             except StoreUnavailable:
                 self.refused += 1
+            except HoldfastError as error:
+                self.found = error
+                self.has_written.set()
+                return
             else:
                 self.acknowledged.append(number)
                 self.has_written.set()
@@ -73,6 +80,7 @@ class Writer:
 
     def check(self) -> None:
         """Everything acknowledged is there, once, in its order; and nothing that was refused."""
+        assert self.found is None, f"what it built on is lost: {self.found!r}"
         latest = self._store.latest(self._thread_id)
         assert latest is not None
         found = latest.state["list"]
@@ -334,22 +342,35 @@ def test_a_statement_that_takes_too_long_was_not_made(mortal: PostgresServer) ->
         assert store.save("t", {"n": 3}).seq == 2
 
 
-def test_a_server_out_of_disk_is_unavailable_and_loses_nothing() -> None:
+def survive_a_full_disk(store: sync.Store) -> None:
+    with pytest.raises(StoreUnavailable, match="could not"):
+        save_all(store, 40, b"")
+    kept = store.stats().threads
+    assert kept > 3
+    for each in range(kept):
+        latest = store.latest(f"t{each}")
+        assert latest is not None
+        assert latest.state == Random(each).randbytes(1 << 20)
+    assert store.latest(f"t{kept}") is None
+    assert store.verify().ok
+
+
+@pytest.fixture
+def small_server() -> Iterator[PostgresServer]:
     server = PostgresServer("shared_buffers=1MB", largest_file=16 << 20)
-    try:
-        with sync.PostgresStore(server.conninfo(), patience=0.2, compress=False) as store:
-            with pytest.raises(StoreUnavailable, match="could not"):
-                save_all(store, 100, b"")
-            kept = store.stats().threads
-            assert kept > 3
-            for each in range(kept):
-                latest = store.latest(f"t{each}")
-                assert latest is not None
-                assert latest.state == Random(each).randbytes(1 << 20)
-            assert store.latest(f"t{kept}") is None
-            assert store.verify().ok
-    finally:
-        server.remove()
+    yield server
+    server.remove()
+
+
+def test_a_server_out_of_disk_is_unavailable_and_loses_nothing(small_server: PostgresServer) -> None:
+    with sync.PostgresStore(small_server.conninfo(), patience=0.2, compress=False) as store:
+        survive_a_full_disk(store)
+
+
+def test_a_store_that_does_not_hear_its_server_is_found_out_when_the_disk_is_full(small_server: PostgresServer) -> None:
+    deaf = Deaf(PostgresBackend(small_server.conninfo(), Durability.DURABLE, patience=0.2))
+    with sync.Store(deaf, compress=False) as store, pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        survive_a_full_disk(store)
 
 
 def test_a_wrong_address_is_told_at_once() -> None:

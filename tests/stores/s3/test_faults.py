@@ -13,8 +13,10 @@ from obstore.store import MemoryStore
 
 from holdfast import sync
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
+from holdfast.stores.s3 import S3Backend
 from holdfast.stores.s3.client import Client
 from holdfast.stores.s3.places import place_of
+from holdfast.testing.broken import Deaf
 from rounds import TIMES
 from servers.proxy import Proxy
 from servers.s3 import SeaweedServer, new_prefix
@@ -34,27 +36,45 @@ def state_of(store: sync.Store, thread: str) -> Any:
     return newest.state
 
 
+def fill_up(store: sync.Store) -> int:
+    """Save until the store refuses; how often it did not."""
+    for saved in range(200):
+        try:
+            store.save("t", {"n": saved, "file": Random(saved).randbytes(100_000)})
+        except (StoreUnavailable, OutcomeUnknown):
+            return saved
+    raise AssertionError("the server never was full")
+
+
+def survive_a_full_disk(server: SeaweedServer, store: sync.Store) -> None:
+    store.save("t", {"n": "first"})
+    server.limit_files(1 << 20)
+    saved = fill_up(store)
+    assert saved > 3
+    last = {"n": saved - 1, "file": Random(saved - 1).randbytes(100_000)}
+    assert state_of(store, "t") == last
+    server.limit_files(None)
+    assert store.save("t", {"n": "fits again"}).seq >= saved + 2
+    with sync.S3Store(server.url("full")) as reader:
+        assert reader.get("t", saved + 1).state == last
+        assert state_of(reader, "t") == {"n": "fits again"}
+        assert reader.verify().ok
+
+
 def test_a_server_out_of_disk_is_unavailable_and_loses_nothing() -> None:
     server = SeaweedServer()
     with sync.S3Store(server.url("full"), patience=0.5) as store:
-        store.save("t", {"n": 0})
-        server.limit_files(1 << 20)
-        saved, failed = 0, None
-        while failed is None and saved < 200:
-            try:
-                store.save("t", {"n": saved + 1, "file": Random(saved + 1).randbytes(100_000)})
-                saved += 1
-            except (StoreUnavailable, OutcomeUnknown) as error:
-                failed = error
-        assert failed is not None
-        assert saved > 3
-        assert state_of(store, "t") == {"n": saved, "file": Random(saved).randbytes(100_000)}
-        server.limit_files(None)
-        assert store.save("t", {"n": "fits again"}).seq >= saved + 2
-        with sync.S3Store(server.url("full")) as reader:
-            assert reader.get("t", saved + 1).state["file"] == Random(saved).randbytes(100_000)
-            assert state_of(reader, "t") == {"n": "fits again"}
-            assert reader.verify().ok
+        survive_a_full_disk(server, store)
+    server.remove()
+
+
+def test_a_store_that_does_not_hear_its_server_is_found_out_when_the_disk_is_full() -> None:
+    server = SeaweedServer()
+    with (
+        sync.Store(Deaf(S3Backend(server.url("full"), patience=0.1))) as store,
+        pytest.raises(AssertionError, match="never was full"),
+    ):
+        survive_a_full_disk(server, store)
     server.remove()
 
 
