@@ -77,7 +77,10 @@ _CONTAINERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 _SHORT_BYTES: Final = 4096
 _LONGEST: Final[dict[type, int]] = {str: _SHORT_BYTES, bytes: _SHORT_BYTES, list: 16, dict: 16}
 _UNSIZED: Final = frozenset({type(None), bool, int, float})
-_NESTING: Final = frozenset({list, dict})
+_SCALARS: Final = _UNSIZED | {str, bytes}
+_FLAT_ITEMS: Final = 32
+_FLAT_BYTES: Final = 1 << 20
+"""Far below every limit."""
 
 
 def pack_short(value: Any, room: int) -> bytes | None:
@@ -85,16 +88,29 @@ def pack_short(value: Any, room: int) -> bytes | None:
 
     Whether it nests too deep is told from the bytes: there cannot be more levels than bytes that look like containers.
     """
-    if not _looks_short(value):
+    is_flat = _is_flat(value)
+    if not is_flat and not _looks_short(value):
         return None
     try:
         data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
     except TypeError:
         return None
-    if len(data) <= room or type(value) not in _NESTING:
+    if is_flat:
+        return data if len(data) <= _FLAT_BYTES else None
+    if len(data) <= room:
         return data
     is_shallow = len(data) <= _SHORT_BYTES and len(data) - len(data.translate(None, _CONTAINERS)) <= room
     return data if is_shallow else None
+
+
+def _is_flat(value: Any) -> bool:
+    """True for a single plain value, and for a short container of such: surely no deeper than one level."""
+    cls = type(value)
+    if cls is dict:
+        return len(value) <= _FLAT_ITEMS and _SCALARS.issuperset(map(type, value.values()))
+    if cls is list:
+        return len(value) <= _FLAT_ITEMS and _SCALARS.issuperset(map(type, value))
+    return cls in _SCALARS
 
 
 def _looks_short(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """Threads of checkpoints: saving, loading, listing and time travel. The way of one save begins here."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.codec import encode
@@ -167,11 +167,7 @@ class Archive:
         The list is made if it is not there. The thread keeps its status. Otherwise as `save`.
         """
         thread = self._reader.sealing.key(thread_id)
-        where = (*STATE, *path_of_keys(path))
-        if len(where) < 2 or not all(map(is_key, where)):
-            raise UnstorableValue(
-                f"append to {path!r}: a path is one str, or several, such as 'messages'", path="state"
-            )
+        where = _place_of(path) if type(path) is str else _where(path)
         intent = Intent(appends=((where, encode(item, path="item")),))
         for _ in range(ATTEMPTS):
             try:
@@ -361,6 +357,17 @@ def _awaitable() -> Ports:
     from holdfast.ports.awaitable import AsyncPorts
 
     return AsyncPorts()
+
+
+def _where(path: object) -> Path:
+    """A path within the state, as one of cells; a clear refusal of what is none."""
+    where = (*STATE, *path_of_keys(path))
+    if len(where) < 2 or not all(map(is_key, where)):
+        raise UnstorableValue(f"append to {path!r}: a path is one str, or several, such as 'messages'", path="state")
+    return where
+
+
+_place_of = lru_cache(1024)(_where)
 
 
 def _start_of(thread_id: str) -> str:

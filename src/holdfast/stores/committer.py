@@ -144,6 +144,10 @@ class Committer:
     def _take(self) -> list[tuple[Ticket, Swap]]:
         with self._queue_lock:
             batch, size = self._taken, 0
+            if len(self._queue) == 1:
+                batch.append(self._queue.popleft())
+                self._queued_bytes = 0
+                return batch
             while self._queue and len(batch) < BATCH_SWAPS and size < BATCH_BYTES:
                 batch.append(self._queue[0])
                 size += self._queue.popleft()[1].size

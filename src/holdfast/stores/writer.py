@@ -156,7 +156,9 @@ class Writer:
             status = intent.status or head.status or "idle"
             back = self.log.seq + 1 - self.log.checkpoint if self.log.checkpoint else 0
             meta = Meta(now, back, status, intent.cause, intent.phase, intent.metadata, intent.origin)
-            done = self._revise(intent, meta)
+            flat = self._append_flat(intent, meta) if intent.is_flat else None
+            done = flat or self._revise(intent, meta)
+            self.held_bytes = self._weight(done) if flat is None else self.held_bytes + len(flat.row.body)
             proposal = self._proposal(intent, done, meta, now)
             self.log, self.seen = done.log, proposal.seen
             submit(proposal, proposal.swap)
@@ -180,12 +182,11 @@ class Writer:
             )
         return found
 
+    def _append_flat(self, intent: Intent, meta: Meta) -> Written | None:
+        path, item = intent.appends[0]
+        return append_flat(self.log, path, item, encode_meta(meta), self._checkpoint_of(intent))
+
     def _revise(self, intent: Intent, meta: Meta) -> Written:
-        if intent.is_flat:
-            path, item = intent.appends[0]
-            flat = append_flat(self.log, path, item, encode_meta(meta), self._checkpoint_of(intent))
-            if flat is not None:
-                return flat
         revision = Revision(self.log)
         if intent.adopted is not None:
             revision.adopt(intent.adopted)
@@ -208,16 +209,13 @@ class Writer:
         size = len(row.header) + len(row.body)
         if done.blobs:
             size += sum(map(len, done.blobs.values()))
-        self.held_bytes = self._weight(done, intent)
         head = written(self.seen.head, done.log, now, size, intent.token, **self._changes(intent, meta, now))
         encoded = encode_head(thread, head)
         swap = Swap(thread, self.seen.encoded, encoded, head, (row,), done.blobs, intent.consumed, KEEP_ALL, size)
         return Proposal(self, done.log, Seen(head, encoded), swap, meta)
 
-    def _weight(self, done: Written, intent: Intent) -> int:
+    def _weight(self, done: Written) -> int:
         """Bytes of encodings held once this is written."""
-        if intent.is_flat:
-            return self.held_bytes + len(done.row.body)
         return OVERHEAD_BYTES + sum(cell.size for cell in done.log.document.values())
 
     def _changes(self, intent: Intent, meta: Meta, now: int) -> dict[str, object]:
