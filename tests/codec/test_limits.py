@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codec.samples import EVERYTHING, Note, Pair
-from holdfast.codec import DEFAULT, Limits, decode, encode, scan
+from holdfast.codec import DEFAULT, Limits, decode, encode, packing, scan
 from holdfast.records.errors import CodecError, ConfigurationError, LimitExceeded
 
 Wrap = Callable[[Any], Any]
@@ -206,3 +206,9 @@ def test_bytes_that_are_no_encoding_are_refused_while_counting(data: bytes) -> N
 def test_many_shallow_containers_are_not_taken_for_deep_ones() -> None:
     rows = [[[[1]] * 16] * 16] * 16
     assert decode(encode(rows)) == rows
+
+
+@pytest.mark.parametrize("levels", [100, 255, 300])
+def test_another_version_of_the_c_encoder_may_pack_less_or_more(levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_packs", lambda nest: len(nest) <= levels)
+    assert packing._deepest() == levels

@@ -57,11 +57,6 @@ from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult, UsageSnapshot
 from holdfast.records.words import Cause, Durability, Phase, Status
-from holdfast.runs.api import idempotency_key
-from holdfast.runs.decorators import step
-from holdfast.runs.options import Done, NotDone
-from holdfast.runs.steps import StepHandle
-from holdfast.sync.functions import append, ask, checkpoint, confirm, current, durable, record, sleep
 from holdfast.sync.run import Receipt, Run
 from holdfast.sync.store import (
     FileStore,
@@ -77,6 +72,10 @@ from holdfast.sync.store import (
 
 if TYPE_CHECKING:
     from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
+    from holdfast.runs.api import idempotency_key
+    from holdfast.runs.decorators import step
+    from holdfast.runs.options import Done, NotDone
+    from holdfast.runs.steps import StepHandle
     from holdfast.runtimes.agent.actions import RecoveryAction
     from holdfast.runtimes.agent.classifier import RulesClassifier
     from holdfast.runtimes.agent.context import (
@@ -97,23 +96,35 @@ if TYPE_CHECKING:
         rollback_to_checkpoint,
     )
     from holdfast.sync.agents import Agent, agent
+    from holdfast.sync.functions import append, ask, checkpoint, confirm, current, durable, record, sleep
     from holdfast.sync.session import Orchestrator, Session
 
 _LATER = {
     "Agent": "holdfast.sync.agents",
     "AgentSummary": "holdfast.records.failure",
+    "Done": "holdfast.runs.options",
     "FailureContext": "holdfast.records.failure",
     "FailurePolicy": "holdfast.runtimes.agent.policy",
     "FailureType": "holdfast.records.failure",
+    "NotDone": "holdfast.runs.options",
     "Orchestrator": "holdfast.sync.session",
     "RecoveryAction": "holdfast.runtimes.agent.actions",
     "RecoveryContext": "holdfast.records.failure",
     "RulesClassifier": "holdfast.runtimes.agent.classifier",
     "Session": "holdfast.sync.session",
+    "StepHandle": "holdfast.runs.steps",
     "agent": "holdfast.sync.agents",
+    "append": "holdfast.sync.functions",
+    "ask": "holdfast.sync.functions",
     "backoff_and_retry": "holdfast.runtimes.agent.strategies",
+    "checkpoint": "holdfast.sync.functions",
     "circuit_breaker": "holdfast.runtimes.agent.strategies",
     "compensating_rollback": "holdfast.runtimes.agent.strategies",
+    "confirm": "holdfast.sync.functions",
+    "current": "holdfast.sync.functions",
+    "durable": "holdfast.sync.functions",
+    "idempotency_key": "holdfast.runs.api",
+    "record": "holdfast.sync.functions",
     "record_compensator": "holdfast.runtimes.agent.context",
     "record_step": "holdfast.runtimes.agent.context",
     "record_usage": "holdfast.runtimes.agent.context",
@@ -122,12 +133,14 @@ _LATER = {
     "resume_from_subgoal": "holdfast.runtimes.agent.strategies",
     "retry_with_hint": "holdfast.runtimes.agent.strategies",
     "rollback_to_checkpoint": "holdfast.runtimes.agent.strategies",
+    "sleep": "holdfast.sync.functions",
+    "step": "holdfast.runs.decorators",
     "update_state": "holdfast.runtimes.agent.context",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load the runtimes at their first use: a program without agents and sessions starts without them."""
+    """Load what a program may do without at its first use: it starts sooner."""
     if name not in _LATER:
         raise AttributeError(f"module 'holdfast.sync' has no attribute {name!r}")
     value = getattr(import_module(_LATER[name]), name)
