@@ -39,6 +39,7 @@ CALLS: dict[str, list[str]] = {
     "verify": [],
     "doctor": [],
     "gc": ["--keep-last", "1"],
+    "delete": ["evil"],
     "export": ["evil", "bundle\x1b[2J"],
     "import": ["bundle", "--to", "new\x1b[2J"],
     "backup": ["backup\x1b[2J"],

@@ -44,6 +44,25 @@ def test_gc_applies_the_retention_of_the_program(document: Document, call: Call)
     call("gc", "--app", "shop:refund", code=2)
 
 
+def test_deleting_a_thread_is_a_dry_run_first(call: Call, document: Document) -> None:
+    planned = document("delete", "user-42")
+    assert (planned["thread_id"], planned["dry_run"], planned["rows"] > 0) == ("user-42", True, True)
+    assert "nothing was deleted" in call("delete", "user-42").stdout
+    assert "user-42" in {thread["thread_id"] for thread in document("threads")}
+    assert document("delete", "user-42", "--yes")["dry_run"] is False
+    assert "user-42" not in {thread["thread_id"] for thread in document("threads")}
+    call("delete", "user-42", "--yes", code=3)
+
+
+def test_one_checkpoint_can_be_deleted(call: Call, document: Document) -> None:
+    first = document("delete", "user-42@1")["checkpoint_id"]
+    assert first.startswith("user-42@1.")
+    call("state", "user-42@1")
+    assert "deleted user-42@1." in call("delete", first, "--yes").stdout
+    call("state", "user-42@1", code=3)
+    call("delete", "user-42@99", "--yes", code=3)
+
+
 def test_a_whole_store_is_verified(call: Call, document: Document) -> None:
     assert document("verify")["ok"] is True
     assert call("verify").stdout.startswith("ok: ")

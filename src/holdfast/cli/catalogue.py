@@ -42,6 +42,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "gc": Entry("upkeep:gc", "Remove what need not be kept."),
         "export": Entry("transfer:export", "Write a thread to a file."),
         "import": Entry("transfer:import_", "Read a thread from a file."),
+        "delete": Entry("upkeep:delete", "Remove a thread, or one checkpoint."),
         "backup": Entry("transfer:backup", "Copy the whole store into a new SQLite file."),
         "copy": Entry("transfer:copy", "Copy all threads to another store."),
     },

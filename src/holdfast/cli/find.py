@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 MOST_NAMED = 10
-PLACE = re.compile(r"(\d{1,15})(?:\.([0-9a-f]+))?")
+PLACE = re.compile(r"\d{1,15}(?:\.[0-9a-f]+)?")
 T = TypeVar("T")
 
 
@@ -58,13 +58,18 @@ def is_thread(store: "Store", thread_id: str) -> bool:
 
 def find_checkpoint(store: "Store", text: str) -> Checkpoint:
     """The checkpoint that is meant: `ID@SEQ`, its full id, or a thread's id for its newest."""
-    start, _, end = text.rpartition("@")
-    place = PLACE.fullmatch(end)
-    if not start or place is None or is_thread(store, text):
+    if not names_checkpoint(store, text):
         return newest_checkpoint(store, find_thread(store, text))
+    start, _, end = text.rpartition("@")
     thread_id = find_thread(store, start)
-    seq, life = int(place[1]), place[2]
-    return store.load(f"{thread_id}@{seq}.{life}") if life else store.get(thread_id, seq)
+    seq, _, life = end.partition(".")
+    return store.load(f"{thread_id}@{seq}.{life}") if life else store.get(thread_id, int(seq))
+
+
+def names_checkpoint(store: "Store", text: str) -> bool:
+    """True if one checkpoint is meant, and not a thread: `ID@SEQ`, or a full id."""
+    start, _, end = text.rpartition("@")
+    return bool(start) and PLACE.fullmatch(end) is not None and not is_thread(store, text)
 
 
 def newest_checkpoint(store: "Store", thread_id: str) -> Checkpoint:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,13 +11,19 @@ from holdfast.cli.apps import load
 from holdfast.cli.arguments import duration
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_ERROR
+from holdfast.cli.find import find_checkpoint, find_thread, names_checkpoint, standing
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.screen import Screen, counted, size
 from holdfast.cli.session import Session
+from holdfast.cli.text import printable
+from holdfast.records.checkpoint import Checkpoint
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.reports import Report
 from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.records.words import Status
+
+if TYPE_CHECKING:
+    from holdfast.sync import Store
 
 
 @command("gc")
@@ -75,6 +82,46 @@ def _freed_lines(screen: Screen, freed: Freed, *, yes: bool) -> Iterator[str]:
     yield f"{'removed' if yes else 'would remove'} {', '.join(parts)}: {size(freed.bytes)}"
     if not yes:
         yield screen.faint("nothing was removed; --yes does it")
+
+
+@command("delete")
+@click.argument("what", metavar="ID[@SEQ]")
+@click.option("--yes", is_flag=True, help="Do it. Without this, only say what would go.")
+def delete(session: Session, what: str, yes: bool) -> Answer:
+    """Remove a thread, or one checkpoint of it. A dry run unless --yes.
+
+    The thread's id stays taken: what still writes to it is refused. The bytes of a single checkpoint go with the next
+    gc.
+    """
+    store = session.store
+    if names_checkpoint(store, what):
+        return _delete_checkpoint(store, find_checkpoint(store, what), yes=yes)
+    info = store.thread(find_thread(store, what))
+    if yes:
+        store.delete(info.thread_id)
+    document = {
+        "thread_id": info.thread_id,
+        "checkpoint_id": None,
+        "rows": info.row_count,
+        "bytes": info.stored_bytes,
+        "dry_run": not yes,
+    }
+    held = f", held by {printable(info.owner)}" if info.owner else ""
+    content = f"({standing(info)}, {counted(info.row_count, 'row')}, {size(info.stored_bytes)}{held})"
+    return Answer(document, lambda screen: _deleted_lines(screen, f"{printable(info.thread_id)} {content}", yes=yes))
+
+
+def _delete_checkpoint(store: "Store", checkpoint: Checkpoint, *, yes: bool) -> Answer:
+    if yes:
+        store.delete_checkpoint(checkpoint.id)
+    document = {"thread_id": checkpoint.thread_id, "checkpoint_id": checkpoint.id, "dry_run": not yes}
+    return Answer(document, lambda screen: _deleted_lines(screen, printable(checkpoint.id), yes=yes))
+
+
+def _deleted_lines(screen: Screen, what: str, *, yes: bool) -> Iterator[str]:
+    yield f"{'deleted' if yes else 'would delete'} {what}"
+    if not yes:
+        yield screen.faint("nothing was deleted; --yes does it")
 
 
 @command("verify")
