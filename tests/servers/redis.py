@@ -47,7 +47,8 @@ class RedisServer:
     def sentinel(cls, directory: Path, service: str, port: int) -> "RedisServer":
         """A sentinel that watches a server on its own."""
         settings = directory / "sentinel.conf"
-        settings.write_text(f"sentinel monitor {service} 127.0.0.1 {port} 1\n")
+        watched = f"sentinel monitor {service} 127.0.0.1 {port} 1\nsentinel down-after-milliseconds {service} 500\n"
+        settings.write_text(watched)
         return cls(str(settings), "--sentinel")
 
     def url(self, prefix: str, port: int | None = None) -> str:
