@@ -1,8 +1,7 @@
 """Threads in an object store, over five calls (`Objects`): the base of the S3 store, and of stores that users write.
 
-A swap puts new blobs and rows side by side, and then the head object, on the condition that nobody else has. Small
-rows ride in the head and get objects later, one beside each commit: so an append is 1 call for the first few dozen rows
-of a thread, and 2 side by side from then on; and there are 1 or 2 more if the status changes. A restore costs
+A swap puts new blobs and rows side by side, and then the head object, on the condition that nobody else has: 2 calls
+for a row, 1 for one that rides in the head or for a head alone, and 1 or 2 more if the status changes. A restore costs
 the head, one listing unless all rows ride in it, and each row and blob, side by side.
 """
 
@@ -121,8 +120,8 @@ class ObjectBackend:
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`. Never waits for another writer.
 
-        1 call for the head, and 1 for each new blob, or else for a row that leaves the head; 1 more for a new thread,
-        or if the thread was last written by another process.
+        1 call for the head, and 1 for each new blob and each row that does not ride in it; 1 more for a new thread, or
+        if the thread was last written by another process.
         """
         self._calls.check_open()
         outcomes = self._calls.each(self._attempted, swaps)
@@ -151,7 +150,7 @@ class ObjectBackend:
                     raise
                 continue  # what is missing was dropped with a record that came between
             self._log.put({name: data for name, data in change.objects.items() if name not in before.objects})
-            replaced = self._commit(kept, change)
+            replaced = self._heads.replace(kept, change.record)
             if replaced is None:
                 _pause(attempt)
                 kept = self._heads.fetch(swap.thread)
@@ -160,17 +159,6 @@ class ObjectBackend:
                 self._sweep(replaced or kept)
                 return True
         raise _always_written(swap.thread)
-
-    def _commit(self, kept: Kept, change: Change) -> Kept | None:
-        """Replace the head, and beside that let rows settle that need not ride in it much longer."""
-
-        def replace_head() -> Kept | None:
-            return self._heads.replace(kept, change.record, settled=change.settled)
-
-        if not change.beside:
-            return replace_head()
-        replaced, settled = self._calls.both(replace_head, lambda: self._log.put_beside(change))
-        return self._heads.settled(replaced, change.settled + len(change.beside)) if replaced and settled else replaced
 
     def _present(self, swap: Swap) -> Kept:
         """The record to begin with. One seen before needs no call if its head is as expected, nor does none."""
@@ -261,14 +249,10 @@ class ObjectBackend:
                 self._withdraw(placed)
                 self._put_post(kept, place, value)
                 placed = place
-            if self._replaced_by(kept, posted(kept.record, key, name)):
+            if self._heads.replace(kept, posted(kept.record, key, name), is_swept=kept.is_swept):
                 return True
             _pause(attempt)
         raise _always_written(thread)
-
-    def _replaced_by(self, kept: Kept, record: Record) -> Kept | None:
-        """Replace a head by one with the same rows."""
-        return self._heads.replace(kept, record, is_swept=kept.is_swept, settled=kept.settled)
 
     def _put_post(self, kept: Kept, place: str, value: bytes) -> None:
         marker = {marker_name(kept.record.thread): kept.record.thread} if kept.tag is None else {}

@@ -126,17 +126,6 @@ class Calls:
         except Exception as error:
             raise OutcomeUnknown(f"the object store failed while it replaced {name}: {error!r}") from error
 
-    def both(self, first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
-        """Two calls side by side; within the pool, or if nothing is to be, one after the other."""
-        if self._parallel == 1 or getattr(self._here, "is_pool", False):
-            return first(), second()
-        other = self._running_pool().submit(self._in_pool, lambda _: second(), None)
-        try:
-            result = first()
-        finally:
-            wait([other])
-        return result, other.result()
-
     def each(self, function: Callable[[T], U], items: Sequence[T]) -> list[U]:
         """`function` of every item, side by side; if one fails, that is raised once all are done."""
         if len(items) < 2 or getattr(self._here, "is_pool", False):

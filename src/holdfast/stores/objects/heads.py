@@ -19,8 +19,6 @@ class Kept(NamedTuple):
     tag: str | None = None
     is_swept: bool = False
     """True if this process has removed the record's leftovers."""
-    settled: int = 0
-    """So many of the rows that ride in the record, from the oldest on, are known to have objects."""
 
 
 class Heads:
@@ -50,18 +48,14 @@ class Heads:
         found = self._calls.get(name)
         return None if found is None else Kept(decode_record(name, found[0]), found[1])
 
-    def replace(self, old: Kept, record: Record, *, is_swept: bool = False, settled: int = 0) -> Kept | None:
+    def replace(self, old: Kept, record: Record, *, is_swept: bool = False) -> Kept | None:
         """Put a record in place of an old one; None if that is not the present one any more."""
         tag = self._calls.replace(head_name(record.thread), encode_record(record), old.tag)
-        return None if tag is None else self._remember(Kept(record, tag, is_swept, settled))
+        return None if tag is None else self._remember(Kept(record, tag, is_swept))
 
     def swept(self, kept: Kept) -> None:
         """Note that the leftovers of a record are gone: the next record need not carry them."""
         self._remember(kept._replace(is_swept=True))
-
-    def settled(self, kept: Kept, count: int) -> Kept:
-        """Note how many of the rows in a record have objects: they may leave with the next record."""
-        return self._remember(kept._replace(settled=count))
 
     def _remember(self, kept: Kept) -> Kept:
         """Keep a record unless a newer one is kept: a slow reply must not bring back an old one."""
@@ -70,7 +64,7 @@ class Heads:
             other = self._kept.pop(record.thread, kept)
             if other.record.version == record.version:
                 is_swept = kept.is_swept or other.is_swept or record.leftovers == NO_LEFTOVERS
-                other = kept = kept._replace(is_swept=is_swept, settled=max(kept.settled, other.settled))
+                other = kept = kept._replace(is_swept=is_swept)
             self._kept[record.thread] = max(other, kept, key=lambda each: each.record.version)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)

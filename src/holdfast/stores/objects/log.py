@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
+from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from holdfast.history.binding import SEQ_BYTES
-from holdfast.records.errors import Corrupt, StoreError
+from holdfast.records.errors import Corrupt
 from holdfast.records.rows import Row, Swap
 from holdfast.stores.objects.calls import Calls
 from holdfast.stores.objects.heads import Kept
@@ -15,9 +15,7 @@ from holdfast.stores.objects.marks import mark_name
 from holdfast.stores.objects.names import RowName, blob_of, era_root, head_name, marker_name, root_of
 from holdfast.stores.objects.record import (
     NO_LEFTOVERS,
-    Placement,
     Record,
-    Rows,
     Stretch,
     chain,
     decode_row,
@@ -30,17 +28,13 @@ from holdfast.stores.objects.record import (
 )
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(NamedTuple):
     """What a swap puts: the objects that come first, and the record that makes them count."""
 
     record: Record
     rows: dict[RowName, bytes]
     objects: dict[str, bytes]
     marks: tuple[str, ...] = ()
-    settled: int = 0
-    """So many of the rows that ride in the record, from the oldest on, have objects."""
-    beside: dict[RowName, bytes] = {}
-    """The next of them, to be put beside the record."""
 
 
 NO_CHANGE = Change(Record(b""), {}, {})
@@ -139,27 +133,14 @@ class ObjectLog:
         new = new_rows(record, swap)
         rows = {name: encode_row(row, () if number else swap.blobs) for number, (name, row) in enumerate(new.items())}
         objects = {blob_object(record, blob): data for blob, data in swap.blobs.items()}
-        place = self._placed(kept, record, rows, len(rows) - len(objects))
-        objects |= {row_object(record, name): data for name, data in place.before.items()}
+        tail = {name: data for name, data in record.tail if record.stretch_of(name.seq)}
+        riding, settled = placed(tail, rows, self._tail_bytes)
+        objects |= {row_object(record, name): data for name, data in settled.items()}
         if kept.tag is None:
             objects[marker_name(swap.thread)] = swap.thread
-        replaced = swapped(record, swap, new.values(), place.riding)
+        replaced = swapped(record, swap, new.values(), riding)
         marks = _new_marks(record, replaced)
-        return Change(replaced, rows, objects | dict.fromkeys(marks, b""), marks, place.settled, place.beside)
-
-    def _placed(self, kept: Kept, record: Record, rows: Rows, spare: int) -> Placement:
-        """Where the rows go that are left of the tail, and the new ones."""
-        tail = {name: data for name, data in record.tail if record.stretch_of(name.seq)}
-        settled = sum(name in tail for name, _ in record.tail[: kept.settled])
-        return placed(tail, settled, rows, self._tail_bytes, spare)
-
-    def put_beside(self, change: Change) -> bool:
-        """Give rows that ride in a record objects of their own; False if they have to ride on."""
-        try:
-            self.put({row_object(change.record, name): data for name, data in change.beside.items()})
-        except StoreError:
-            return False
-        return True
+        return Change(replaced, rows, objects | dict.fromkeys(marks, b""), marks)
 
     def _without(self, record: Record, swap: Swap) -> tuple[Stretch, ...]:
         stretches: Iterable[Stretch] = record.stretches
@@ -225,17 +206,16 @@ class ObjectLog:
 
         A row above the last may still be committed: by another process that writes an equal one and finds it there.
         """
-        beside = [row_object(change.record, name) for name in change.beside if not _holds(record, change, name)]
         if change.record.era < record.era:
-            return [*beside, *(name for name in change.objects if name != marker_name(swap.thread))]
+            return [name for name in change.objects if name != marker_name(swap.thread)]
         passed = [name for name in change.rows if name.seq <= record.last]
         if not passed or change.record.era > record.era:
-            return [*change.marks, *beside]
+            return [*change.marks]
         _, taken = self._between(record, passed[0].seq, passed[-1].seq)
         rows = [row_object(record, name) for name in passed if taken.get(name.seq) != name]
         rows = [name for name in rows if name in change.objects]
         blobs = self._dead_blobs(record, swap, passed, taken)
-        return [*change.marks, *beside, *rows, *(blob_object(record, blob) for blob in blobs)]
+        return [*change.marks, *rows, *(blob_object(record, blob) for blob in blobs)]
 
     def _dead_blobs(
         self, record: Record, swap: Swap, passed: Sequence[RowName], taken: Mapping[int, RowName]
@@ -252,10 +232,6 @@ class ObjectLog:
             return []
         written = {blob for found in objects if found for blob in found[1]}
         return [blob for blob in swap.blobs if _seq_of(blob) <= record.last and blob not in written]
-
-
-def _holds(record: Record, change: Change, name: RowName) -> bool:
-    return record.era == change.record.era and record.stretch_of(name.seq) is not None
 
 
 def _new_marks(old: Record, new: Record) -> tuple[str, ...]:

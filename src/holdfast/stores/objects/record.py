@@ -7,7 +7,6 @@ Pure: no calls here.
 
 from collections.abc import Iterable
 from hashlib import sha256
-from itertools import islice
 from secrets import token_bytes
 from typing import TypeAlias
 
@@ -75,7 +74,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     marks: dict[str, str] = {}
     """For each word that the thread is marked with, the rest of the mark's name (marks.py)."""
     tail: tuple[tuple[RowName, bytes], ...] = ()
-    """The newest rows, as long as they are few and small: they ride here. The oldest of them may be objects too."""
+    """The newest rows, as long as they are few and small: they ride here, and have no objects of their own yet."""
 
     def stretch_of(self, seq: int) -> Stretch | None:
         """The stretch that holds a row; None if there is no such row."""
@@ -169,39 +168,17 @@ def new_rows(record: Record, swap: Swap) -> dict[RowName, Row]:
     return named
 
 
-class Placement(msgspec.Struct, frozen=True):
-    """Where rows are from now on: in the record, in objects that come before it, or in both."""
+def placed(tail: Rows, new: Rows, limit: int) -> tuple[Rows, Rows]:
+    """Which rows ride in the record from now on, at most `limit` bytes of them, and which get objects of their own.
 
-    riding: Rows
-    settled: int
-    """So many of the riding, from the oldest on, have objects already."""
-    before: Rows
-    """They leave the record, so their objects come first."""
-    beside: Rows
-    """They ride on for once while they get objects: then they can leave without anybody waiting for it."""
-
-
-def placed(tail: Rows, settled: int, new: Rows, limit: int, spare: int) -> Placement:
-    """Where to put the rows of the tail, the first `settled` of which have objects, and the new ones.
-
-    At most `limit` bytes of rows ride, and if possible all that a restore of the newest needs. Others get objects, at
-    most `spare` at a time: as they come one by one they leave one by one, and no write pays for many others.
+    A keyframe sends those before it away, so that a restore of the newest row finds all it needs in the record.
     """
     rows = tail | new
-    names, size = list(rows), sum(map(len, rows.values()))
-    base = names[-1].base if names else 0
-    gone = 0
-    while gone < len(names) and (size > limit or (gone < settled and names[gone].seq < base)):
-        size -= len(rows[names[gone]])
-        gone += 1
-    before, riding, settled = names[settled:gone], names[gone:], max(settled - gone, 0)
-    waiting = (name for name in riding[settled:] if name not in new and (name.seq < base or size > limit // 2))
-    beside = list(islice(waiting, max(spare - len(before), 0)))
-    return Placement(_some(rows, riding), settled, _some(rows, before), _some(rows, beside))
-
-
-def _some(rows: Rows, names: Iterable[RowName]) -> Rows:
-    return {name: rows[name] for name in names}
+    keyframes = [name.seq for name in new if name.base == name.seq]
+    riding = {name: data for name, data in rows.items() if name.seq >= max(keyframes, default=0)}
+    if sum(map(len, riding.values())) > limit:
+        riding = {}
+    return riding, {name: data for name, data in rows.items() if name not in riding}
 
 
 def next_era(record: Record) -> Record:
