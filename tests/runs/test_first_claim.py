@@ -29,8 +29,10 @@ def test_a_claimed_thread_without_rows_is_rotated_too() -> None:
     def store(ring: KeyRing) -> sync.Store:
         return blocking_store(backend, ports=clock.ports(), keys=ring, closes=False)
 
-    run = copy_context().run(store(KeyRing({"old": old}, write="old")).run("t").__enter__)
+    dying = store(KeyRing({"old": old}, write="old"))
+    run = copy_context().run(dying.run("t").__enter__)
     first = run.begin_step("first", effect=False).idempotency_key
+    dying._store._tools.heartbeat.after_fork()  # nobody renews its lease
     store(KeyRing({"old": old, "new": new}, write="new")).rotate()
     clock.advance(60)
     assert key_of_first_step(store(KeyRing({"new": new}, write="new"))) == first

@@ -1,11 +1,19 @@
 """Steps by key: executed once, and then remembered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from threading import Event, Thread, current_thread
+from time import sleep
 from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast.records.rows import Swap
+from holdfast.runs import steps
+from holdfast.runs.steps import known_memo
+from holdfast.stores.memory import MemoryBackend
+from holdfast.testing.handles import blocking_store
 from runs.worlds import World
 
 
@@ -193,3 +201,50 @@ async def test_a_step_takes_a_function_and_not_what_it_returned(world: World) ->
         with pytest.raises(holdfast.ConfigurationError, match="'count' takes a function to call, not int"):
             await run.step("count", not_a_function)
         assert not run.steps
+
+
+class Gated(MemoryBackend):
+    """Rows wait at the gate while there is one."""
+
+    gate: Event | None = None
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        if self.gate is not None and swaps[0].rows:
+            self.gate.wait(20)
+        return super().swap(swaps, wait=wait)
+
+
+def test_a_result_that_is_not_stored_yet_is_not_returned_to_another_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, looks, goes_on = Gated(), Event(), Event()
+
+    def slowly(run: Any, key: str, fingerprint: bytes) -> Any:
+        if current_thread().name == "second" and not looks.is_set():
+            looks.set()
+            goes_on.wait(20)
+        return known_memo(run, key, fingerprint)
+
+    monkeypatch.setattr(steps, "known_memo", slowly)
+    returned: dict[str, int] = {}
+    with blocking_store(backend).run("t") as run:
+
+        def branch(name: str, value: int) -> Thread:
+            def work() -> None:
+                returned[name] = run.step("key", lambda: value)
+
+            thread = Thread(target=copy_context().run, args=(work,), name=name)
+            thread.start()
+            return thread
+
+        second = branch("second", 2)
+        assert looks.wait(20)
+        backend.gate = Event()
+        first = branch("first", 1)
+        while not run._run.ledger.journal.memos:
+            sleep(0.001)
+        goes_on.set()
+        second.join(0.2)
+        assert second.is_alive(), "it waits for the record of the first"
+        backend.gate.set()
+        first.join()
+        second.join()
+    assert returned == {"first": 1, "second": 1}

@@ -256,3 +256,29 @@ def test_a_slow_removal_of_one_life_does_not_touch_the_next() -> None:
     assert not again
     assert slow.rows(THREAD, 1) == process(kept).rows(THREAD, 1) == [row(1, "again")]
     assert dict(slow.blobs(THREAD, IDS)) == dict([blob(1, b"1")])
+
+
+def test_a_refused_repeat_removes_no_committed_row_while_a_prune_is_under_way() -> None:
+    kept, swaps = ObjectMap(), steps(9)
+    play(process(kept), swaps[:4])
+    lost = Fault(OSError("lost"), lambda it: it.startswith("put_if_match"), late=True)
+    pruning = [make(head(9), head(9, token=1), drop=Drop(rows=((6, 9),)))]
+
+    outage = [OSError("still out")]
+
+    def hook(call: str, name: str) -> BaseException | None:
+        if call == "list" and pruning:
+            play(process(kept), [pruning.pop()])
+        if lost.struck and outage:
+            raise outage.pop()
+        return lost(call, name)
+
+    writer = process(kept, hook)
+    writer.heads([THREAD])
+    with pytest.raises(OutcomeUnknown):
+        writer.swap([swaps[4]])
+    assert not outage
+    play(process(kept), swaps[5:9])
+    assert writer.swap([swaps[4]]) == [False]
+    assert not pruning
+    assert [found.seq for found in process(kept).index(THREAD, None, None)] == [9, 5, 4, 3, 2, 1]

@@ -1,10 +1,17 @@
 """Rows that ride in the head object: one call for an append, none but the head's for a restore; and how they leave."""
 
+import os
+import subprocess
+import sys
+
+import pytest
+
 from holdfast import sync
+from holdfast.records.errors import OutcomeUnknown
 from holdfast.records.rows import Drop
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects.map import ObjectMap
-from stores.object_scenes import THREAD, counted, head, make, names, play, process, row, steps, view
+from stores.object_scenes import THREAD, Fault, counted, head, make, names, play, process, row, steps, view
 
 TAIL = 32768
 
@@ -88,3 +95,62 @@ def test_a_store_appends_with_about_one_call() -> None:
         for number in range(20):
             store.append("t", "list", f"item {number}")
         assert calls == ["put_if_match"] * 20
+
+
+def erased_behind_its_back(kept: ObjectMap) -> sync.Store:
+    """A store whose cached head carries 20 rows that another process has erased since."""
+    stale, other = (sync.Store(ObjectBackend(kept.client())) for _ in range(2))
+    stale.save("t", {"list": []})
+    for number in range(20):
+        stale.append("t", "list", f"SECRET {number}")
+    stale.save("t", {"list": ["clean"]})
+    other.erase("t")
+    other.append("t", "list", "after")
+    assert not secrets_in(kept)
+    return stale
+
+
+def secrets_in(kept: ObjectMap) -> list[str]:
+    return [name for name, (data, _) in kept.kept.items() if b"SECRET" in data]
+
+
+def test_a_refused_write_puts_nothing_back_that_was_erased_meanwhile() -> None:
+    kept = ObjectMap()
+    stale = erased_behind_its_back(kept)
+    stale.append("t", "list", os.urandom(TAIL).hex())  # so large that the rows in the head have to leave it
+    assert not secrets_in(kept)
+
+
+def test_nor_does_one_of_which_nobody_knows_what_became() -> None:
+    kept = ObjectMap()
+    play(process(kept, tail_bytes=TAIL), rows_only(5))
+    stale = process(kept, Fault(OSError("reset"), lambda it: it.startswith("put_if_match")), tail_bytes=TAIL)
+    stale.heads([THREAD])
+    play(process(kept), [make(head(5), head(5, token=1), drop=Drop(rows=((1, 5),), secure=True))])
+    with pytest.raises(OutcomeUnknown):
+        stale.swap([make(head(5), head(6), row(6, base=6))])
+    assert not any(row(2).header in data for data, _ in kept.kept.values())
+
+
+LATE = """
+import threading
+from holdfast import sync
+from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.objects.map import ObjectMap
+
+store = sync.Store(ObjectBackend(ObjectMap()))
+store.append("t", "list", 0)
+
+def work():
+    threading.main_thread().join()
+    for number in range(1, 120):
+        store.append("t", "list", number)
+    print(store.latest("t").state["list"] == list(range(120)))
+
+threading.Thread(target=work).start()
+"""
+
+
+def test_a_thread_that_outlives_the_main_one_can_still_write() -> None:
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60, check=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")

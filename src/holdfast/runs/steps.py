@@ -120,11 +120,12 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
 def recalled(run: "Run", call: StepCall) -> StepDone | None:
     """The record of a finished step, if its value may be returned at once: the run goes on, and nobody listens."""
     ledger = run.ledger
-    if ledger.suspension is not None or call.key in ledger.running or ledger.events.wants("step_replayed"):
+    if ledger.suspension is not None or ledger.events.wants("step_replayed"):
         return None
     ledger.check()
     memo = known_memo(run, call.key, call.fingerprint)
-    return memo if isinstance(memo, StepDone) else None
+    # In this order: a record of another branch may not be stored yet, but then that branch is still at the step.
+    return memo if isinstance(memo, StepDone) and call.key not in ledger.running else None
 
 
 async def begin_alone(run: "Run", key: str) -> Ticket:

@@ -150,7 +150,7 @@ class ObjectBackend:
                     raise
                 continue  # what is missing was dropped with a record that came between
             self._log.put({name: data for name, data in change.objects.items() if name not in before.objects})
-            replaced = self._heads.replace(kept, change.record)
+            replaced = self._replaced(kept, change, swap)
             if replaced is None:
                 _pause(attempt)
                 kept = self._heads.fetch(swap.thread)
@@ -159,6 +159,17 @@ class ObjectBackend:
                 self._sweep(replaced or kept)
                 return True
         raise _always_written(swap.thread)
+
+    def _replaced(self, kept: Kept, change: Change, swap: Swap) -> Kept | None:
+        """Replace the head. If nobody knows whether it was, and it can no longer be, what was put for it is removed."""
+        try:
+            return self._heads.replace(kept, change.record)
+        except OutcomeUnknown:
+            with suppress(StoreError):
+                found = self._heads.fetch(swap.thread)
+                if found.tag != kept.tag and found.record.head not in {swap.expected, swap.replacement}:
+                    self._take_back(change, swap, found.record)
+            raise
 
     def _present(self, swap: Swap) -> Kept:
         """The record to begin with. One seen before needs no call if its head is as expected, nor does none."""

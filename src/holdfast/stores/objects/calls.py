@@ -6,7 +6,8 @@ knows. Calls that do not depend on each other run side by side, on a few threads
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from threading import Lock, local
 from typing import ParamSpec, Protocol, TypeAlias, TypeVar
 
@@ -130,10 +131,20 @@ class Calls:
         """`function` of every item, side by side; if one fails, that is raised once all are done."""
         if len(items) < 2 or getattr(self._here, "is_pool", False):
             return [function(item) for item in items]
-        pool = self._running_pool()
-        futures = [pool.submit(self._in_pool, function, item) for item in items]
-        wait(futures)
-        return [future.result() for future in futures]
+        futures = self._submitted(function, items)
+        try:
+            last = [function(item) for item in items[len(futures) :]]
+        finally:
+            wait(futures)
+        return [*(future.result() for future in futures), *last]
+
+    def _submitted(self, function: Callable[[T], U], items: Sequence[T]) -> list[Future[U]]:
+        """As many of the calls as the pool takes: none any more once Python is ending."""
+        pool, futures = self._running_pool(), list[Future[U]]()
+        with suppress(RuntimeError):
+            for item in items:
+                futures.append(pool.submit(self._in_pool, function, item))
+        return futures
 
     def _in_pool(self, function: Callable[[T], U], item: T) -> U:
         # Work within the pool must not wait for the pool: it would wait for itself once all threads do.

@@ -35,6 +35,8 @@ class Change(NamedTuple):
     rows: dict[RowName, bytes]
     objects: dict[str, bytes]
     marks: tuple[str, ...] = ()
+    left: tuple[RowName, ...] = ()
+    """Committed rows that rode in the head until now, and are among the objects."""
 
 
 NO_CHANGE = Change(Record(b""), {}, {})
@@ -136,11 +138,12 @@ class ObjectLog:
         tail = {name: data for name, data in record.tail if record.stretch_of(name.seq)}
         riding, settled = placed(tail, rows, self._tail_bytes)
         objects |= {row_object(record, name): data for name, data in settled.items()}
+        left = tuple(name for name in settled if name in tail)
         if kept.tag is None:
             objects[marker_name(swap.thread)] = swap.thread
         replaced = swapped(record, swap, new.values(), riding)
         marks = _new_marks(record, replaced)
-        return Change(replaced, rows, objects | dict.fromkeys(marks, b""), marks)
+        return Change(replaced, rows, objects | dict.fromkeys(marks, b""), marks, left)
 
     def _without(self, record: Record, swap: Swap) -> tuple[Stretch, ...]:
         stretches: Iterable[Stretch] = record.stretches
@@ -196,10 +199,13 @@ class ObjectLog:
         return names
 
     def _dead_rows(self, record: Record, below: int) -> list[str]:
-        """Rows in no stretch, and rows beside the one of their seq. Where that one is missing, nothing goes."""
+        """Rows below a seq that can go."""
         listed, taken = self._between(record, 0, below - 1)
-        dead = (name for name in listed if not record.stretch_of(name.seq) or taken.get(name.seq, name) != name)
-        return [row_object(record, name) for name in dead]
+        return [row_object(record, name) for name in listed if self._is_dead(record, name, taken)]
+
+    def _is_dead(self, record: Record, name: RowName, taken: Mapping[int, RowName]) -> bool:
+        """True for a row in no stretch, and for one beside the one of its seq. Where that is missing, nobody knows."""
+        return record.stretch_of(name.seq) is None or taken.get(name.seq, name) != name
 
     def garbage(self, change: Change, swap: Swap, record: Record) -> list[str]:
         """What a refused swap may take away again: objects that are certainly not in the log under `record`.
@@ -208,14 +214,17 @@ class ObjectLog:
         """
         if change.record.era < record.era:
             return [name for name in change.objects if name != marker_name(swap.thread)]
-        passed = [name for name in change.rows if name.seq <= record.last]
-        if not passed or change.record.era > record.era:
+        if change.record.era > record.era:
             return [*change.marks]
+        dropped = [row_object(record, name) for name in change.left if record.stretch_of(name.seq) is None]
+        passed = [name for name in change.rows if name.seq <= record.last]
+        if not passed:
+            return [*change.marks, *dropped]
         _, taken = self._between(record, passed[0].seq, passed[-1].seq)
-        rows = [row_object(record, name) for name in passed if taken.get(name.seq) != name]
+        rows = [row_object(record, name) for name in passed if self._is_dead(record, name, taken)]
         rows = [name for name in rows if name in change.objects]
         blobs = self._dead_blobs(record, swap, passed, taken)
-        return [*change.marks, *rows, *(blob_object(record, blob) for blob in blobs)]
+        return [*change.marks, *dropped, *rows, *(blob_object(record, blob) for blob in blobs)]
 
     def _dead_blobs(
         self, record: Record, swap: Swap, passed: Sequence[RowName], taken: Mapping[int, RowName]
