@@ -105,6 +105,7 @@ class PostgresServer:
     def kill(self) -> None:
         """SIGKILL to the server and every process of it, as if the machine had failed."""
         assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)  # no more children from here on
         found = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(self._process.pid)], check=False, capture_output=True, text=True
         )
