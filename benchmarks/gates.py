@@ -110,22 +110,15 @@ REPLAY_US = 15
 
 
 def _resumes(table: Table) -> list[Figure]:
-    """From the start of the process: the median of the rounds, and beside it the least.
-
-    A durable function also replays its steps, which have a bound of their own.
-    """
-    replay_ms = REPLAY_US * w4_resume.CHECKPOINT_COUNT / 1e3
-    bounds = {
-        "Holdfast run, SQLite durable": RESUME_MS,
-        "Holdfast durable function, SQLite durable": RESUME_MS + replay_ms,
-    }
-    return [_resume(table, name, bound) for name, bound in bounds.items() if table.row(name)]
+    """From the start of the process: the median of the rounds, and beside it the least."""
+    names = ("Holdfast run, SQLite durable", "Holdfast durable function, SQLite durable")
+    return [_resume(table, name) for name in names if table.row(name)]
 
 
-def _resume(table: Table, name: str, bound: float) -> Figure:
+def _resume(table: Table, name: str) -> Figure:
     least, bare = table.cell(name, w4_resume.LEAST), table.cell("raw SQLite FULL", w4_resume.MEDIAN)
     note = "" if least is None or bare is None else f"the least of the rounds {least:.0f} ms; Python itself {bare:.0f}"
-    return Figure(f"W4 cold resume, {name}", table.cell(name, w4_resume.MEDIAN), bound, unit="ms", note=note)
+    return Figure(f"W4 cold resume, {name}", table.cell(name, w4_resume.MEDIAN), RESUME_MS, unit="ms", note=note)
 
 
 def _replays(table: Table) -> list[Figure]:
