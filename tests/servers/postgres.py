@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from itertools import count
@@ -43,6 +44,15 @@ def unprivileged(*command: str) -> list[str]:
 def _initdb(data: Path) -> list[str]:
     options = ("-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C")
     return [binary("initdb"), "-D", str(data), *options]
+
+
+def _is_alive(process: int) -> bool:
+    """True for a process that has not ended; one that nobody has waited for yet has."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
 
 
 class PostgresServer:
@@ -94,10 +104,11 @@ class PostgresServer:
         while True:
             try:
                 psycopg.connect(self.conninfo(connect_timeout=5)).close()
-            except psycopg.OperationalError:
+            except psycopg.OperationalError as error:
                 assert self._process is not None
                 if self._process.poll() is not None or time.monotonic() > ends_at:
-                    raise
+                    log = (self.directory / "log").read_text(errors="replace")[-2000:]
+                    raise RuntimeError(f"PostgreSQL does not start; its log ends with\n{log}") from error
                 time.sleep(0.02)
             else:
                 return
@@ -109,12 +120,13 @@ class PostgresServer:
         found = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(self._process.pid)], check=False, capture_output=True, text=True
         )
-        for process in [self._process.pid, *map(int, found.stdout.split())]:
-            try:
+        children = [int(process) for process in found.stdout.split()]
+        for process in [self._process.pid, *children]:
+            with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         self._process.wait()
+        while any(map(_is_alive, children)):
+            time.sleep(0.001)  # one that is still dying may hold the port
         (self._data / "postmaster.pid").unlink(missing_ok=True)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:

@@ -28,6 +28,7 @@ from holdfast.stores.backend import Busy
 from holdfast.stores.resting import Pool
 from holdfast.stores.sql import migrations
 from holdfast.stores.sqlite_pages import has_log, is_cut_short, size_of
+from holdfast.stores.sqlite_room import LogRoom
 
 APPLICATION_ID = 0x484F4C44
 SYNCHRONOUS = {Durability.NONE: 0, Durability.PROCESS: 1, Durability.DURABLE: 2}
@@ -68,6 +69,7 @@ class SQLiteFile:
         self._lock = RLock()
         self._readers = Pool(self._connect_reader)
         self._writer: sqlite3.Connection | None = None
+        self._room = LogRoom(self.path) if durability == Durability.DURABLE else None
         self._gate = -1
         self._process = 0
         self._pages = 0
@@ -122,6 +124,8 @@ class SQLiteFile:
             _inherited.append((self._readers, self._writer))
             _not_ours.add(self.path)
         self._readers, self._writer, self._process = Pool(self._connect_reader), None, 0
+        if self._room is not None:
+            self._room.close()
         self._close_gate()
 
     @property
@@ -283,8 +287,10 @@ class SQLiteFile:
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def wrote(self, size: int) -> None:
-        """Count pages towards the next checkpoint."""
+        """Count pages towards the next checkpoint, and keep room for the next commit. Call only while `writing`."""
         self._pages += 1 + size // PAGE_BYTES
+        if self._room is not None and self._writer is not None:
+            self._room.keep(self._writer)
 
     def checkpoint(self, mode: str) -> bool:
         """Move the write-ahead log into the database; True if nothing was in the way. Call only while `writing`."""
@@ -330,6 +336,8 @@ class SQLiteFile:
             # On a damaged file or a full disk the log stays beside the file, and the next open reads it.
             self._writer.close()
             self._writer = None
+        if self._room is not None:
+            self._room.close()
 
     def _check_open(self) -> None:
         if self._closed:
