@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.codec import container, decode, encode
-from holdfast.history.cells import Cell, Rope
+from holdfast.history.cells import Cell, rope
 from holdfast.history.edits import COPY_ALL, MAX_OPERATIONS, Operation, common_prefix, common_suffix, edit
 from holdfast.history.splice import splice
 
@@ -24,7 +24,7 @@ def cell_of(value: Any) -> Cell:
     encoded = encode(value)
     kind, count, header = container(encoded)
     body = encoded[header:]
-    return Cell(kind, count, len(body), Rope([body] if body else []), Rope([body]))
+    return Cell(kind, count, len(body), rope([body] if body else []), rope([body]))
 
 
 def operations(old: Cell, value: Any) -> list[Operation] | None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from history.scenes import TIGHT, Thread, binding
 from holdfast.history.binding import BODY, place_of
+from holdfast.history.cells import rope
 from holdfast.history.format import APPEND_FLAGS, DELTA_FLAGS, Header, Script, encode_header, encode_script
 from holdfast.history.keyframes import is_due, live_bytes, repack
 from holdfast.history.log import Log
@@ -200,7 +201,7 @@ def test_a_state_that_cannot_be_decoded_is_damage() -> None:
     thread = Thread()
     thread.save({"n": 1})
     cell = thread.log.document["state", "n"]
-    cell.chunks = type(cell.chunks)([b"\xc1"])
+    cell.chunks = rope([b"\xc1"])
     with pytest.raises(Corrupt, match="cannot be decoded"):
         read_state(thread.log.binding, thread.log.document)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.history.cells import Cell, Piece, Ref, Rope, piece_length
+from holdfast.history.cells import Cell, Piece, Ref, Rope, piece_length, rope
 from holdfast.history.splice import cut, splice
 
 BLOB = bytes(range(250))
@@ -27,7 +27,7 @@ pieces = st.lists(
 
 @given(pieces, st.data())
 def test_a_splice_of_pieces_is_a_splice_of_bytes(given_pieces: list[Piece], data: Any) -> None:
-    old = Rope(list(given_pieces))
+    old = rope(list(given_pieces))
     body = read(old)
     spans = st.tuples(st.integers(0, len(body)), st.integers(0, len(body))).map(
         lambda ends: (min(ends), max(ends) - min(ends))
@@ -55,7 +55,7 @@ def test_a_splice_of_pieces_is_a_splice_of_bytes(given_pieces: list[Piece], data
 @pytest.mark.parametrize("span", [(0, 6), (5, 1), (6, 0), (-1, 2), (2, -1), (3, 1 << 40)])
 def test_a_copy_beyond_the_body_is_an_error(span: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="copies"):
-        splice(Rope([b"abcd", b"e"]), [span])
+        splice(rope([b"abcd", b"e"]), [span])
 
 
 def test_a_part_of_a_reference_is_a_reference() -> None:
@@ -65,7 +65,7 @@ def test_a_part_of_a_reference_is_a_reference() -> None:
 
 
 def test_a_rope_shares_its_list_until_two_grow_from_one_place() -> None:
-    first = Rope([1, 2])
+    first = rope([1, 2])
     second, third = first.plus(3), first.plus(4)
     assert (first.all(), second.all(), third.all()) == ([1, 2], [1, 2, 3], [1, 2, 4])
     assert second.plus(5).all() == [1, 2, 3, 5]
@@ -73,7 +73,7 @@ def test_a_rope_shares_its_list_until_two_grow_from_one_place() -> None:
 
 
 def test_a_cell_joins_its_chunks_once() -> None:
-    cell = Cell("list", 3, 3, Rope([b"\x01", b"\x02", b"\x03"]), Rope([b"\x01", memoryview(b"\x02"), b"\x03"]))
+    cell = Cell("list", 3, 3, rope([b"\x01", b"\x02", b"\x03"]), rope([b"\x01", memoryview(b"\x02"), b"\x03"]))
     assert cell.body() == b"\x01\x02\x03"
     assert cell.body() is cell.body()
     assert cell.encoded() == b"\x93\x01\x02\x03"

@@ -28,6 +28,10 @@ def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> byte
     its type. Raises UnstorableValue, with the path below `path` to what cannot be stored exactly, and LimitExceeded
     beyond the limits.
     """
+    if limits is DEFAULT:
+        flat = packing.pack_flat(value)
+        if flat is not None:
+            return flat
     is_suspicious = raw.may_exist()
     if limits is DEFAULT and not is_suspicious:
         short = packing.pack_short(value, limits.depth)

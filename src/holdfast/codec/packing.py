@@ -85,34 +85,42 @@ _FLAT_BYTES: Final = 1 << 20
 """Far below every limit."""
 
 
-def pack_short(value: Any, room: int) -> bytes | None:
-    """The encoding of a short, plain value such as one message; None for anything else, which `pack` will do.
+def pack_flat(value: Any) -> bytes | None:
+    """The encoding of a single plain value, or of a short list or dict of such; None for anything else, or longer.
 
-    Whether it nests too deep is told from the bytes: there cannot be more levels than bytes that look like containers.
+    It nests no deeper than one level, and there is nothing in it that has not been looked at.
     """
-    is_flat = _is_flat(value)
-    if not is_flat and not _looks_short(value):
+    cls = type(value)
+    if cls is dict:
+        is_flat = len(value) <= _FLAT_ITEMS and _SCALARS.issuperset(map(type, value.values()))
+    elif cls is list:
+        is_flat = len(value) <= _FLAT_ITEMS and _SCALARS.issuperset(map(type, value))
+    else:
+        is_flat = cls in _SCALARS
+    if not is_flat:
         return None
     try:
         data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
     except TypeError:
         return None
-    if is_flat:
-        return data if len(data) <= _FLAT_BYTES else None
+    return data if len(data) <= _FLAT_BYTES else None
+
+
+def pack_short(value: Any, room: int) -> bytes | None:
+    """The encoding of a short, plain value such as one message; None for anything else, which `pack` will do.
+
+    Whether it nests too deep is told from the bytes: there cannot be more levels than bytes that look like containers.
+    """
+    if not _looks_short(value):
+        return None
+    try:
+        data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
+    except TypeError:
+        return None
     if len(data) <= room:
         return data
     is_shallow = len(data) <= _SHORT_BYTES and len(data) - len(data.translate(None, _CONTAINERS)) <= room
     return data if is_shallow else None
-
-
-def _is_flat(value: Any) -> bool:
-    """True for a single plain value, and for a short container of such: surely no deeper than one level."""
-    cls = type(value)
-    if cls is dict:
-        return len(value) <= _FLAT_ITEMS and _SCALARS.issuperset(map(type, value.values()))
-    if cls is list:
-        return len(value) <= _FLAT_ITEMS and _SCALARS.issuperset(map(type, value))
-    return cls in _SCALARS
 
 
 def _looks_short(value: Any) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from holdfast.history.binding import BODY
-from holdfast.history.cells import Cell, Chunk, Document, Kind, Ref, Rope
+from holdfast.history.cells import Cell, Chunk, Document, Kind, Ref, rope
 from holdfast.history.format import APPEND, Header, Script, Stored, damaged, decode_append, decode_script, verify_row
 from holdfast.history.log import Log
 from holdfast.history.splice import splice
@@ -46,10 +46,10 @@ def _apply(log: Log, script: Script, blobs: Mapping[bytes, bytes]) -> Document:
 
 
 def _edited(old: Cell | None, kind: Kind, count: int, operations: list[Stored], blobs: Mapping[bytes, bytes]) -> Cell:
-    cell = old or Cell(kind, 0, 0, Rope([]), Rope([]))
+    cell = old or Cell(kind, 0, 0, rope([]), rope([]))
     pieces = splice(cell.pieces, operations)
     found = [chunk for operation in operations for chunk in _chunks(cell, operation, blobs)]
-    return Cell(kind, count, sum(map(len, found)), pieces, Rope(found))
+    return Cell(kind, count, sum(map(len, found)), pieces, rope(found))
 
 
 def _chunks(old: Cell, operation: Stored, blobs: Mapping[bytes, bytes]) -> list[Chunk]:

@@ -39,54 +39,52 @@ def piece_length(piece: Piece) -> int:
     return piece.length if isinstance(piece, Ref) else len(piece)
 
 
-class Rope(Generic[T]):
-    """An immutable sequence that shares its list with its successors, so that growing it by one is flat.
+class Rope(msgspec.Struct, Generic[T], eq=False):
+    """The first `length` items of a list, which it shares with its successors, so that growing it by one is flat.
 
-    Only the longest of the ropes on one list may grow in place; any other copies first.
+    Immutable as a value: only the longest of the ropes on one list may grow in place; any other copies first.
     """
 
-    __slots__ = ("_items", "_length")
-
-    def __init__(self, items: list[T], length: int | None = None) -> None:
-        self._items = items
-        self._length = len(items) if length is None else length
+    items: list[T]
+    length: int
 
     def plus(self, item: T) -> "Rope[T]":
         """This rope and one more item."""
-        items = self._items if len(self._items) == self._length else self.all()
+        items = self.items if len(self.items) == self.length else self.all()
         items.append(item)
-        return Rope(items)
+        return Rope(items, self.length + 1)
 
     def all(self) -> list[T]:
         """The items, as a list of its own."""
-        return self._items[: self._length]
+        return self.items[: self.length]
 
     def __len__(self) -> int:
-        return self._length
+        return self.length
 
 
-class Cell:
+def rope(items: list[T]) -> Rope[T]:
+    """These items; the list is the rope's from here on."""
+    return Rope(items, len(items))
+
+
+class Cell(msgspec.Struct, eq=False):
     """One cell: `count` items (of a list or map) in `size` bytes of body. Immutable as a value."""
 
-    __slots__ = ("chunks", "count", "kind", "leaf", "pieces", "size")
-
-    def __init__(
-        self, kind: Kind, count: int, size: int, pieces: Rope[Piece], chunks: Rope[Chunk], leaf: object = None
-    ) -> None:
-        self.kind = kind
-        self.count = count
-        self.size = size
-        self.pieces = pieces
-        self.chunks = chunks
-        self.leaf = leaf
+    kind: Kind
+    count: int
+    size: int
+    pieces: Rope[Piece]
+    chunks: Rope[Chunk]
+    leaf: object = None
+    """The very object it was made of, if that cannot change."""
 
     def body(self) -> Chunk:
         """The body in one piece, joined at most once."""
-        chunks = self.chunks.all()
-        if len(chunks) == 1:
-            return chunks[0]
-        body = b"".join(chunks)
-        self.chunks = Rope([body])
+        chunks = self.chunks
+        if chunks.length == 1:
+            return chunks.items[0]
+        body = b"".join(chunks.all())
+        self.chunks = rope([body])
         return body
 
     def encoded(self) -> bytes:

@@ -89,6 +89,8 @@ class Header(msgspec.Struct, array_like=True):
         return [self.blobs[at : at + BLOB_ID_BYTES] for at in range(0, len(self.blobs), BLOB_ID_BYTES)]
 
 
+_REF = frozenset({Ref})
+
 CellScript: TypeAlias = tuple[int, Kind, int, list[Stored]]
 """How one cell changes: its position among the paths, its new kind and count, and the operations."""
 
@@ -189,6 +191,12 @@ def _numbered(ref: Ref, numbers: dict[bytes, int], refs: dict[bytes, Ref]) -> tu
     return numbers.setdefault(ref.blob, len(numbers)), ref.offset, ref.length
 
 
+def _by_number(
+    operations: list[Stored], numbers: dict[bytes, int], refs: dict[bytes, Ref]
+) -> list[tuple[int, ...] | bytes | None]:
+    return [_numbered(each, numbers, refs) if isinstance(each, Ref) else each for each in operations]
+
+
 def encode_script(script: Script) -> tuple[bytes, dict[bytes, Ref]]:
     """The body's bytes before sealing, and the blobs it refers to, by id."""
     numbers: dict[bytes, int] = {}
@@ -198,7 +206,7 @@ def encode_script(script: Script) -> tuple[bytes, dict[bytes, Ref]]:
             index,
             KIND_CODES[kind],
             count,
-            *[_numbered(each, numbers, refs) if type(each) is Ref else each for each in operations],
+            *(operations if _REF.isdisjoint(map(type, operations)) else _by_number(operations, numbers, refs)),
         )
         for index, kind, count, operations in script.cells
     ]

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from holdfast.history.cells import Cell, Chunk, Document, Piece, Ref, Rope, piece_length
+from holdfast.history.cells import Cell, Chunk, Document, Piece, Ref, piece_length, rope
 from holdfast.history.tuning import Tuning
 
 Insert: TypeAlias = Callable[[bytes], Ref]
@@ -75,7 +75,7 @@ class _Packer:
 
     @staticmethod
     def _with_pieces(cell: Cell, pieces: list[Piece]) -> Cell:
-        return Cell(cell.kind, cell.count, cell.size, Rope(pieces), cell.chunks, cell.leaf)
+        return Cell(cell.kind, cell.count, cell.size, rope(pieces), cell.chunks, cell.leaf)
 
 
 def inline_bytes(document: Document) -> int:

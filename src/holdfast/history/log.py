@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.codec.pieces import container
 from holdfast.history.binding import BODY, META, Binding, place_of
-from holdfast.history.cells import Cell, Document, Kind, Path, Piece, Ref, Rope
+from holdfast.history.cells import Cell, Document, Kind, Path, Piece, Ref, Rope, rope
 from holdfast.history.draft import Draft
 from holdfast.history.edits import edit
 from holdfast.history.format import (
@@ -92,7 +92,7 @@ class Revision:
         """One more encoded item for the list at `path`, which is made if it is not there."""
         cell = self.document.get(path)
         if cell is None:
-            cell = Cell("list", 0, 0, Rope([]), Rope([]))
+            cell = Cell("list", 0, 0, rope([]), rope([]))
             self.document = make_room(self.document, path, cell)
             self._index = None
         piece = self._place(item)
@@ -101,7 +101,7 @@ class Revision:
         self._scripts.append((path, cell, [None, piece] if cell.count > 1 else [piece]))
 
     def _drafted(self, path: Path, old: Cell | None, value: bytes | Cell, leaf: object) -> Cell:
-        encoded = value.encoded() if isinstance(value, Cell) else value
+        encoded = value if isinstance(value, bytes) else value.encoded()
         kind, count, header = container(encoded)
         if old is None:
             return self._rewritten(path, kind, count, encoded[header:], leaf)
@@ -112,16 +112,16 @@ class Revision:
             return self._rewritten(path, kind, count, operations[0], leaf)
         stored: list[Stored] = [self._place(each) if type(each) is bytes else each for each in operations]
         body = memoryview(encoded)[header:] if header else encoded
-        cell = Cell(kind, count, len(body), splice(old.pieces, stored), Rope([body]), leaf)
+        cell = Cell(kind, count, len(body), splice(old.pieces, stored), rope([body]), leaf)
         self._scripts.append((path, cell, stored))
         return cell
 
     def _rewritten(self, path: Path, kind: Kind, count: int, body: bytes, leaf: object) -> Cell:
-        placed = [self._place(body)] if body else []
-        chunks: Rope[Any] = Rope([body])
+        piece = self._place(body)
+        placed = [piece] if body else []
+        chunks: Rope[Any] = rope([body])
         # Bytes that lie inline are themselves the piece: one rope is both.
-        pieces: Rope[Piece] = chunks if placed and placed[0] is body else Rope(placed)
-        cell = Cell(kind, count, len(body), pieces, chunks, leaf)
+        cell = Cell(kind, count, len(body), chunks if body and piece is body else rope(placed), chunks, leaf)
         self._scripts.append((path, cell, list(placed)))
         return cell
 

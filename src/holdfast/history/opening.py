@@ -13,6 +13,7 @@ from holdfast.records.errors import UnstorableValue
 TOP_KEYS = 1024
 NESTED_KEYS = 64
 NESTED_LEVELS = 2
+_STR = frozenset({str})
 
 
 def is_key(key: object) -> bool:
@@ -28,8 +29,13 @@ def is_key(key: object) -> bool:
     return True
 
 
+def _has_keys(value: dict[Any, Any]) -> bool:
+    """True if all keys of a dict are such. Of ASCII alone, as most are, one look is enough for all."""
+    return _STR.issuperset(map(type, value)) and ("".join(value).isascii() or all(map(is_key, value)))
+
+
 def _opens(value: dict[Any, Any], level: int) -> bool:
-    return level <= NESTED_LEVELS and 0 < len(value) <= NESTED_KEYS and all(map(is_key, value))
+    return level <= NESTED_LEVELS and 0 < len(value) <= NESTED_KEYS and _has_keys(value)
 
 
 def _open_into(opened: dict[Path, Any], value: dict[str, Any], path: Path, level: int) -> None:
@@ -42,7 +48,7 @@ def _open_into(opened: dict[Path, Any], value: dict[str, Any], path: Path, level
 
 def open_state(state: Any, root: Path) -> dict[Path, Any]:
     """The state's cells by path; a single cell at `root` if it cannot be opened."""
-    if type(state) is dict and 0 < len(state) <= TOP_KEYS and all(map(is_key, state)):
+    if type(state) is dict and 0 < len(state) <= TOP_KEYS and _has_keys(state):
         opened: dict[Path, Any] = {}
         _open_into(opened, state, root, 1)
         return opened

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.codec import decode
 from holdfast.history.binding import BODY, Binding
-from holdfast.history.cells import Cell, Chunk, Document, Kind, Path, Piece, Ref, Rope
+from holdfast.history.cells import Cell, Chunk, Document, Kind, Path, Piece, Ref, rope
 from holdfast.history.draft import STATE
 from holdfast.history.format import APPEND, Header, Script, damaged, decode_append, decode_script, verify_row
 from holdfast.history.log import Log
@@ -60,7 +60,7 @@ class _Fold:
         for index, kind, count, operations in script.cells:
             path = self.paths[index]
             old = self.cells.get(path)
-            pieces = splice(Rope(old[2] if old else []), operations).all()
+            pieces = splice(rope(old[2] if old else []), operations).all()
             self.cells[path] = (kind, count, pieces)
         if script.paths is not None:
             self.cells = {path: self.cells[path] for path in script.paths}
@@ -109,7 +109,7 @@ def fill(folded: Folded, stored: Mapping[bytes, bytes], tuning: Tuning) -> Log:
     document: Document = {}
     for path, (kind, count, pieces) in folded.cells.items():
         chunks = _chunks(pieces, blobs)
-        document[path] = Cell(kind, count, sum(map(len, chunks)), Rope(pieces), Rope(chunks))
+        document[path] = Cell(kind, count, sum(map(len, chunks)), rope(pieces), rope(chunks))
     header = folded.header
     return Log(
         binding,

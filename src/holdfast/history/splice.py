@@ -5,7 +5,7 @@ from itertools import accumulate
 
 from msgspec.structs import replace
 
-from holdfast.history.cells import Piece, Ref, Rope, piece_length
+from holdfast.history.cells import Piece, Ref, Rope, piece_length, rope
 from holdfast.history.format import Stored
 
 
@@ -44,7 +44,7 @@ def splice(pieces: Rope[Piece], operations: list[Stored]) -> Rope[Piece]:
     if len(operations) == 2 and operations[0] is None and type(operations[1]) in {bytes, Ref}:
         return pieces.plus(operations[1])  # type: ignore[arg-type]  # a piece, as was just checked
     if len(operations) == 1 and type(operations[0]) in {bytes, Ref}:
-        return Rope([operations[0]])  # type: ignore[list-item]  # likewise
+        return rope([operations[0]])  # type: ignore[list-item]  # likewise
     old = _Old(pieces)
     new: list[Piece] = []
     for operation in operations:
@@ -54,4 +54,4 @@ def splice(pieces: Rope[Piece], operations: list[Stored]) -> Rope[Piece]:
             new.append(operation)
         else:
             new.extend(old.range(*operation))
-    return Rope(new)
+    return rope(new)

@@ -5,6 +5,8 @@ from contextvars import copy_context
 from threading import Event, Lock, Thread
 from typing import Any, Protocol
 
+import msgspec
+
 from holdfast.records.errors import StepTimeout
 
 _settling = Lock()
@@ -17,15 +19,12 @@ def begin_anew() -> None:
     _settling = Lock()
 
 
-class Ticket:
+class Ticket(msgspec.Struct, eq=False, kw_only=True):
     """A write on its way: settled once, by whoever commits it, as True (done), False (refused) or an error."""
 
-    __slots__ = ("_callbacks", "_outcome", "settled")
-
-    def __init__(self) -> None:
-        self.settled = False
-        self._outcome: bool | BaseException = False
-        self._callbacks: tuple[Callable[[], None], ...] = ()
+    settled: bool = False
+    _outcome: bool | BaseException = False
+    _callbacks: tuple[Callable[[], None], ...] = ()
 
     def settle(self, outcome: bool | BaseException) -> None:
         """Fix the outcome and call whoever waits."""
@@ -84,17 +83,16 @@ class Signal:
 class Helper(Ticket):
     """A call on a thread of its own, which can be abandoned: it keeps neither its caller nor the program's end."""
 
-    __slots__ = ("_value",)
+    function: Callable[[], Any]
+    _value: Any = None
 
-    def __init__(self, function: Callable[[], Any]) -> None:
-        super().__init__()
-        self._value: Any = None
+    def __post_init__(self) -> None:
         context = copy_context()
-        Thread(target=lambda: context.run(self._call, function), name="holdfast-step", daemon=True).start()
+        Thread(target=lambda: context.run(self._call), name="holdfast-step", daemon=True).start()
 
-    def _call(self, function: Callable[[], Any]) -> None:
+    def _call(self) -> None:
         try:
-            self._value = function()
+            self._value = self.function()
         except BaseException as error:  # noqa: BLE001  raised again where it is waited for
             self.settle(error)
         else:

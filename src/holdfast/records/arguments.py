@@ -126,7 +126,6 @@ def check_idempotency_key(key: object) -> str | None:
 
 def plain_word(words: Mapping[Any, W], word: object, what: str) -> W:
     """The plain word of a status, cause or phase, or a clear refusal."""
-    found = words.get(word) if isinstance(word, str | None) else None
-    if found is None and not (word is None and None in words):
-        raise ConfigurationError(f"{word!r} is not a {what}; those are {', '.join(filter(None, words.values()))}")
-    return found  # type: ignore[return-value]  # None stands for None
+    if (isinstance(word, str) or word is None) and word in words:
+        return words[word]
+    raise ConfigurationError(f"{word!r} is not a {what}; those are {', '.join(filter(None, words.values()))}")

@@ -10,6 +10,7 @@ from functools import partial
 from threading import Lock, RLock
 from typing import TypeGuard
 
+from msgspec import field
 from msgspec.structs import replace
 
 from holdfast.history.log import Log
@@ -42,24 +43,16 @@ FINISHED = {Status.COMPLETE.value, Status.CANCELLED.value}
 class Pending(Ticket):
     """A write of a claim, until it is certain what became of it."""
 
-    __slots__ = ("proposal", "propose", "repeats")
-
-    def __init__(self, propose: Callable[[], Proposal], *, repeats: bool = False) -> None:
-        super().__init__()
-        self.propose = propose
-        self.proposal: Proposal | None = None
-        self.repeats = repeats
-        """True if it is made again anyway: then a store that could not take it is no reason to give up the claim."""
+    propose: Callable[[], Proposal]
+    repeats: bool = False
+    """True if it is made again anyway: then a store that could not take it is no reason to give up the claim."""
+    proposal: Proposal | None = None
 
 
 class Gate(Ticket):
     """Keeps writes back while one before them is held; settled when they may pass."""
 
-    __slots__ = ("kept_back",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept_back: list[tuple[Ticket, Swap]] = []
+    kept_back: list[tuple[Ticket, Swap]] = field(default_factory=list)
 
 
 class Claim:

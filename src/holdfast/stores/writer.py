@@ -93,16 +93,12 @@ class Recorded(msgspec.Struct, frozen=True):
 class Proposal(Ticket):
     """A write that was made into a row and is on its way."""
 
-    __slots__ = ("epoch", "log", "meta", "seen", "swap", "writer")
-
-    def __init__(self, writer: "Writer", log: Log, seen: Seen, swap: Swap, meta: Meta) -> None:
-        super().__init__()
-        self.writer = writer
-        self.epoch = writer.epoch
-        self.log = log
-        self.seen = seen
-        self.swap = swap
-        self.meta = meta
+    writer: "Writer"
+    epoch: int
+    log: Log
+    seen: Seen
+    swap: Swap
+    meta: Meta
 
     def settle(self, outcome: bool | BaseException) -> None:
         """The writer learns of it first, so that whoever waited finds it up to date."""
@@ -212,7 +208,7 @@ class Writer:
         head = written(self.seen.head, done.log, now, size, intent.token, **self._changes(intent, meta, now))
         encoded = encode_head(thread, head)
         swap = Swap(thread, self.seen.encoded, encoded, head, (row,), done.blobs, intent.consumed, KEEP_ALL, size)
-        return Proposal(self, done.log, Seen(head, encoded), swap, meta)
+        return Proposal(self, self.epoch, done.log, Seen(head, encoded), swap, meta)
 
     def _weight(self, done: Written) -> int:
         """Bytes of encodings held once this is written."""
@@ -249,7 +245,7 @@ class Writer:
             encoded = encode_head(self.thread, head)
             swap = Swap(self.thread, self.seen.encoded, encoded, head)
             meta = Meta(head.updated_at, 0, head.status, "event", None, b"", "")
-            proposal = Proposal(self, self.log, Seen(head, encoded), swap, meta)
+            proposal = Proposal(self, self.epoch, self.log, Seen(head, encoded), swap, meta)
             self.seen = proposal.seen
             submit(proposal, swap)
             return proposal
