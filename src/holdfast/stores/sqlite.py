@@ -25,6 +25,9 @@ WINDOW = 16
 HEAD_SEQ = (1 << SEQ_BITS) - 1
 """The seq under which a thread's head is kept, behind all its rows."""
 NUMBERS_KEPT = 65536
+BLOB = bytearray
+"""Python's sqlite3 takes it as it is; of bytes it asks first whether they want to be something else, which takes longer
+than to copy them."""
 LAST = 1 << 62
 
 
@@ -106,10 +109,10 @@ class SQLiteBackend:
         row = swap.rows[0]
         if row.seq >= HEAD_SEQ:
             return False
-        head = swap.head
-        columns = (number, swap.expected, swap.replacement, _packed(head.labels), head.listed_as)
+        head, place = swap.head, (number << SEQ_BITS | row.seq, row.seq - row.base)
+        known = (number, BLOB(swap.expected), BLOB(swap.replacement), BLOB(_packed(head.labels)), head.listed_as)
         try:
-            connection.execute(self._swap_one, columns + _columns(number, row))
+            connection.execute(self._swap_one, known + place + (BLOB(row.digest), BLOB(row.header), BLOB(row.body)))
         except sqlite3.IntegrityError:
             return False
         except sqlite3.Error as error:
