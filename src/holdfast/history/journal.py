@@ -44,6 +44,8 @@ from holdfast.records.request import Answer, Request
 from holdfast.records.times import from_microseconds
 from holdfast.records.turn import PICODOLLARS, UsageSnapshot
 
+_ENDED = (StepDone, StepError)
+
 
 class Journal:
     """The journal, folded: one look-up per question."""
@@ -88,7 +90,7 @@ class Journal:
         self.memos[entry.key] = entry
         if isinstance(before, StepDone) and isinstance(entry, StepDone):
             self._shown[self._shown.index(before)] = entry  # a fork has another result in its place
-        elif isinstance(entry, StepDone | StepError):
+        elif isinstance(entry, _ENDED):
             self._show(entry)
 
     def _retry(self, entry: Attempted) -> None:
@@ -174,7 +176,7 @@ class Journal:
         self.ended = None
         self.notes, self.rollbacks = [], []
         self.attempts = 0
-        self.memos = {key: memo for key, memo in self.memos.items() if isinstance(memo, StepDone | StepError)}
+        self.memos = {key: memo for key, memo in self.memos.items() if isinstance(memo, _ENDED)}
         self._asked = {key: number for key, number in self._asked.items() if number in self.answers}
 
     _handlers: ClassVar[dict[type[Entry], Callable[..., None]]] = {
@@ -336,7 +338,7 @@ def forked(journal: Journal, origin: str, results: Mapping[str, Any], now: int) 
 
 def _recorded(journal: Journal, name: str, origin: str) -> StepDone | StepError:
     """The ended step of this key, or the only one of this name."""
-    ended = [memo for memo in journal.memos.values() if isinstance(memo, StepDone | StepError)]
+    ended = [memo for memo in journal.memos.values() if isinstance(memo, _ENDED)]
     found = [memo for memo in ended if memo.key == name] or [memo for memo in ended if memo.name == name]
     if len(found) == 1:
         return found[0]

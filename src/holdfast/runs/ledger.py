@@ -21,6 +21,7 @@ from holdfast.stores.events import Events
 from holdfast.stores.within import write_within
 from holdfast.stores.writer import Intent
 
+_REQUESTS = frozenset({Asked, Answered})
 _ENDS: dict[str, EventKind] = {
     Status.COMPLETE.value: "completed",
     Status.FAILED.value: "failed",
@@ -117,10 +118,9 @@ class Ledger:
 
     def _submit(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         """Queue a row, and take its entries in at once: whoever comes next builds on them, even if nobody waits."""
-        self.claim.check()
         self.claim.make_room()
         with self.claim.lock:
-            if any(isinstance(entry, Asked | Answered) for entry in entries):
+            if not _REQUESTS.isdisjoint(map(type, entries)):
                 intent.requests = self.journal.open_after(entries)
             pending = self.claim.submit(with_entries(intent, (*self._carried, *entries)))
             self._carried = []
