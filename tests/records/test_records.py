@@ -158,7 +158,7 @@ def test_a_checkpoint_is_decoded_at_its_first_use_and_once() -> None:
 
     with Store(MemoryBackend()) as store:
         info = store.save("t", 1).info
-    checkpoint = holdfast.Checkpoint(lambda: info, restore)
+    checkpoint = holdfast.Checkpoint(lambda: info.id, lambda: info, restore)
     assert not calls
     assert checkpoint.state is checkpoint.state
     assert calls == [1]

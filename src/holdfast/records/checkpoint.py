@@ -60,9 +60,12 @@ class Checkpoint:
     Content and description are decoded at their first use, so that a save does not pay for what nobody looks at.
     """
 
-    __slots__ = ("_content", "_describe", "_info", "_restore")
+    __slots__ = ("_content", "_describe", "_identify", "_info", "_restore")
 
-    def __init__(self, describe: Callable[[], CheckpointInfo], restore: Callable[[], Content]) -> None:
+    def __init__(
+        self, identify: Callable[[], str], describe: Callable[[], CheckpointInfo], restore: Callable[[], Content]
+    ) -> None:
+        self._identify = identify
         self._describe = describe
         self._restore = restore
         self._info: CheckpointInfo | None = None
@@ -83,12 +86,12 @@ class Checkpoint:
     @property
     def id(self) -> str:
         """The checkpoint's id: `thread@seq.life`."""
-        return self.info.id
+        return self._identify()
 
     @property
     def checkpoint_id(self) -> str:
         """The same as `id`."""
-        return self.info.id
+        return self._identify()
 
     @property
     def thread_id(self) -> str:

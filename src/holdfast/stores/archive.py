@@ -33,7 +33,7 @@ from holdfast.records.errors import (
     StoreClosed,
     UnstorableValue,
 )
-from holdfast.records.identity import MAX_ID_BYTES, CheckpointId
+from holdfast.records.identity import MAX_ID_BYTES, CheckpointId, checkpoint_id
 from holdfast.records.retention import Retention, retention_or_none
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, STATUS_WORDS, Cause, Phase, Status
@@ -381,8 +381,12 @@ def redraft(document: Document) -> Draft:
 
 
 def _checkpoint(log: Log, meta: Meta, *, seq: int | None = None, status: str | None = None) -> Checkpoint:
-    number, word = seq or log.seq, status or meta.status
-    return Checkpoint(lambda: describe(log.binding, number, meta, word), lambda: _content(log))
+    binding, number, word = log.binding, seq or log.seq, status or meta.status
+    return Checkpoint(
+        lambda: checkpoint_id(binding.thread_id, number, binding.life),
+        lambda: describe(binding, number, meta, word),
+        lambda: _content(log),
+    )
 
 
 def _content(log: Log) -> Content:
