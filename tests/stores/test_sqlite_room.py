@@ -48,7 +48,7 @@ def test_without_an_fsync_per_commit_the_log_grows_by_itself(path: Path) -> None
 
 def test_a_log_is_lengthened_by_a_step_at_most(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_room, "STEP_BYTES", 8192)
-    connection, room = written_by_hand(path), LogRoom(str(path))
+    connection, room = written_by_hand(path), LogRoom(str(path), 4096)
     sizes = [room_after_a_row(room, connection, path) for _ in range(40)]
     assert {later - earlier for earlier, later in pairwise(sizes)} <= {0, *range(8192, 8192 + 4 * FRAME_BYTES)}
     assert len(set(sizes)) < 25
@@ -57,7 +57,7 @@ def test_a_log_is_lengthened_by_a_step_at_most(path: Path, monkeypatch: pytest.M
 
 
 def test_a_log_that_is_long_enough_grows_by_itself(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    connection, room = written_by_hand(path), LogRoom(str(path))
+    connection, room = written_by_hand(path), LogRoom(str(path), 4096)
     monkeypatch.setattr(sqlite_room, "MOST_BYTES", log_of(path).stat().st_size)
     for _ in range(10):
         assert (room_after_a_row(room, connection, path) - 32) % FRAME_BYTES == 0
@@ -79,11 +79,28 @@ def room_after_a_row(room: LogRoom, connection: sqlite3.Connection, path: Path) 
     return log_of(path).stat().st_size
 
 
+def test_several_that_keep_room_in_one_log_lengthen_it_once(path: Path) -> None:
+    connection = written_by_hand(path)
+    first, second = LogRoom(str(path), 4096), LogRoom(str(path), 4096)
+    size = room_after_a_row(first, connection, path)
+    for room in (second, first, second):
+        room.keep(connection)
+        assert log_of(path).stat().st_size == size
+    for each in (first, second, connection):
+        each.close()
+
+
+def test_no_step_ends_where_a_frame_could() -> None:
+    ends = [32 + FRAME_BYTES * count for count in range(1, sqlite_room.MOST_BYTES // FRAME_BYTES)]
+    lengthened = [end + min(end, sqlite_room.STEP_BYTES) for end in ends]
+    assert all(end % FRAME_BYTES != 32 for end in lengthened)
+
+
 def test_while_another_program_writes_the_log_is_left_alone(path: Path) -> None:
     connection, other = written_by_hand(path), sqlite3.connect(path, isolation_level=None)
     before = log_of(path).stat().st_size
     other.execute("BEGIN IMMEDIATE")
-    room = LogRoom(str(path))
+    room = LogRoom(str(path), 4096)
     room.keep(connection)
     assert log_of(path).stat().st_size == before
     other.execute("ROLLBACK")

@@ -69,7 +69,7 @@ class SQLiteFile:
         self._lock = RLock()
         self._readers = Pool(self._connect_reader)
         self._writer: sqlite3.Connection | None = None
-        self._room = LogRoom(self.path) if durability == Durability.DURABLE else None
+        self._room = LogRoom(self.path, PAGE_BYTES) if durability == Durability.DURABLE else None
         self._gate = -1
         self._process = 0
         self._pages = 0
