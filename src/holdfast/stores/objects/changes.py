@@ -9,7 +9,7 @@ from holdfast.records.errors import Corrupt
 from holdfast.records.rows import Swap
 from holdfast.stores.objects.heads import Kept
 from holdfast.stores.objects.layout import Layout
-from holdfast.stores.objects.log import ObjectLog, blob_object, folder_of
+from holdfast.stores.objects.log import ObjectLog, blob_object, folder_of, segment_objects
 from holdfast.stores.objects.names import SegmentName, head_name, marker_name
 from holdfast.stores.objects.record import NO_LEFTOVERS, Record, mark_names, new_rows, next_era, placed, swapped
 from holdfast.stores.objects.segments import Range, StoredRow, Stretch, without
@@ -47,7 +47,7 @@ class Changes:
         old_marks = mark_names(record)
         marks = tuple(name for name in mark_names(replaced) if name not in old_marks)
         objects = {blob_object(record, blob): data for blob, data in swap.blobs.items()}
-        objects |= {f"{folder_of(record)}{name}": data for name, data in layout.segments.items()}
+        objects |= zip(segment_objects(record, layout.segments), layout.segments.values(), strict=True)
         objects |= {marker_name(swap.thread): swap.thread} if kept.tag is None else {}
         return Change(replaced, objects | dict.fromkeys(marks, b""), tuple(layout.segments), marks)
 

@@ -7,8 +7,8 @@ from holdfast.history.binding import SEQ_BYTES
 from holdfast.records.rows import Swap
 from holdfast.stores.objects.calls import Calls
 from holdfast.stores.objects.changes import Change
-from holdfast.stores.objects.log import ObjectLog, blob_object, folder_of, post_object
-from holdfast.stores.objects.names import SegmentName, era_root, marker_name, root_of
+from holdfast.stores.objects.log import ObjectLog, blob_object, post_object, segment_objects
+from holdfast.stores.objects.names import era_root, marker_name, root_of
 from holdfast.stores.objects.record import Record, mark_names
 from holdfast.stores.objects.segments import dead
 
@@ -28,48 +28,44 @@ class Litter:
         names += left.marks
         if left.rows:
             listed = self._log.listed(record)
-            names += self._objects(record, dead(listed, listed, record.stretches, record.version))
+            names += segment_objects(record, dead(listed, listed, record.stretches, record.version))
         if left.eras:
             present = era_root(record.thread, record.era)
             names += takewhile(lambda name: name < present, self._calls.names(root_of(record.thread)))
         return names
 
     def in_vain(self, changes: Sequence[Change], record: Record) -> list[str]:
-        """What was put for changes of records before this one, and is certainly not in the log under it. No blobs.
+        """What was put for changes of records before this one, and is certainly not in the log under it.
 
-        Those of an earlier era go too, since nothing of it counts.
+        Blobs are not named after a record, so they are only among it if they are of an earlier era.
         """
         names = {name for change in changes for name in change.marks}
         names |= {name for change in changes if change.record.era < record.era for name in change.objects}
+        later = [change for change in changes if change.record.era > record.era]
+        names |= {name for change in later for name in segment_objects(change.record, change.segments)}
         names -= {marker_name(record.thread), *mark_names(record)}
         segments = [name for change in changes if change.record.era == record.era for name in change.segments]
         if not segments:
             return [*names]
         listed = self._log.listed(record, min(name.first for name in segments))
-        return [*names, *self._objects(record, dead(segments, listed, record.stretches, record.version))]
+        return [*names, *segment_objects(record, dead(segments, listed, record.stretches, record.version))]
 
-    def refused(self, changes: Sequence[Change], swap: Swap, record: Record) -> list[str]:
-        """The same of a swap that was refused under this record, and its blobs that no winner wrote too."""
-        names = self.in_vain(changes, record)
-        if swap.blobs and changes and changes[-1].record.era == record.era:
-            names += [blob_object(record, blob) for blob in self._refused_blobs(swap, record)]
-        return names
+    def refused_blobs(self, change: Change, swap: Swap, record: Record) -> list[str]:
+        """The blobs of a swap that was refused under this record, and that no winner wrote too.
 
-    def _refused_blobs(self, swap: Swap, record: Record) -> list[bytes]:
-        """A blob's id begins with the seq of its row, so only the rows of the same seqs can have written it.
-
-        The same content at the same seq has the same id. If one of these rows is gone already, or not yet written,
-        nobody knows, and the blobs stay.
+        A blob's id begins with the seq of its row, so only the rows of the same seqs can have written it, and the same
+        content at the same seq has the same id. If one of these rows is gone already, or not yet written, nobody knows,
+        and the blobs stay.
         """
+        if not swap.blobs or change.record.era != record.era:
+            return []
         passed = {row.seq for row in swap.rows if row.seq <= record.last}
         rows = self._log.between(record, min(passed), max(passed)) if passed else []
         if not passed <= {row.seq for row in rows}:
             return []
         written = {blob for row in rows for blob in row.blobs}
-        return [blob for blob in swap.blobs if seq_of(blob) in passed and blob not in written]
-
-    def _objects(self, record: Record, names: Sequence[SegmentName]) -> list[str]:
-        return [f"{folder_of(record)}{name}" for name in names]
+        refused = (blob for blob in swap.blobs if seq_of(blob) in passed and blob not in written)
+        return [blob_object(record, blob) for blob in refused]
 
 
 def seq_of(blob: bytes) -> int:

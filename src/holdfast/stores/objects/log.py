@@ -29,6 +29,11 @@ def folder_of(record: Record) -> str:
     return f"{era_root(record.thread, record.era)}rows/"
 
 
+def segment_objects(record: Record, names: Iterable[SegmentName]) -> list[str]:
+    """The whole names of segments."""
+    return [f"{folder_of(record)}{name}" for name in names]
+
+
 def blob_object(record: Record, blob: bytes) -> str:
     """The whole name of a blob object."""
     return f"{era_root(record.thread, record.era)}blobs/{blob.hex()}"

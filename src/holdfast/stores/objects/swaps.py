@@ -92,7 +92,9 @@ class Swaps:
 
     def _take_back(self, tried: Sequence[Change], swap: Swap, record: Record) -> None:
         """Remove what a refused swap has put."""
-        self._remove(lambda: self._litter.refused(tried, swap, record))
+        if tried:
+            self._remove(lambda: self._litter.in_vain(tried, record))
+            self._remove(lambda: self._litter.refused_blobs(tried[-1], swap, record))
 
     def _remove(self, litter: Callable[[], list[str]]) -> None:
         """If that fails, nothing of it counts all the same."""
