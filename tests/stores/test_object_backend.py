@@ -186,7 +186,7 @@ def test_rows_far_below_the_newest_and_far_above_their_base_are_found() -> None:
     kept = ObjectMap()
     backend = process(kept, tuning=replace(object_backend.TUNING, keyframe_rows_max=4))
     rows = [row(seq, base=1 if seq < 1500 else 1500) for seq in range(1, 2101)]
-    play(backend, [make(None, head(2100), *rows)])
+    play(backend, [make(head(at) if at else None, head(at + 100), *rows[at : at + 100]) for at in range(0, 2100, 100)])
     for seq in (1, 3, 1200, 1499, 1500, 1503, 2100):
         assert backend.rows(THREAD, seq) == [entry for entry in rows[:seq] if entry.seq >= rows[seq - 1].base]
     assert backend.index(THREAD, 1002, 2) == [replace(rows[1000], body=b""), replace(rows[999], body=b"")]

@@ -137,6 +137,20 @@ def test_a_loser_whose_thread_was_deleted_meanwhile_takes_everything_back() -> N
     assert names(kept, "/rows/") == names(kept, "/blobs/") == []
 
 
+def test_a_blob_that_the_next_life_of_a_thread_wrote_too_is_not_taken_back() -> None:
+    kept = ObjectMap()
+    play(process(kept), steps(4))
+    loser = process(kept)
+    loser.heads([THREAD])
+    again = [row(seq, "again") for seq in range(1, 6)]
+    same, start = dict([blob(5, b"5")]), Drop(everything=True)
+    winner = process(kept)
+    play(winner, [make(head(4), head(3, token=1), *again[:3], drop=start)])
+    play(winner, [make(head(3, token=1), head(5, token=1), *again[3:], blobs=same)])
+    assert loser.swap([make(head(4), head(5), row(5), blobs=same)]) == [False]
+    assert winner.blobs(THREAD, list(same)) == same
+
+
 def test_a_refused_drop_of_everything_leaves_the_thread_alone() -> None:
     kept = ObjectMap()
     blobs = dict([blob(1, b"big"), blob(2, b"2")])

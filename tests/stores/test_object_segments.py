@@ -267,6 +267,18 @@ def test_who_knows_an_old_record_finds_rows_that_others_have_put_elsewhere() -> 
     assert reader.rows(THREAD, 7) == []
 
 
+def test_who_knows_an_old_record_finds_all_rows_that_a_restore_needs() -> None:
+    kept = ObjectMap()
+    pruning = process(kept)
+    first, second = [row(seq, base=5 if seq > 4 else 1) for seq in range(1, 9)], [row(9, base=5), row(10, base=5)]
+    play(pruning, [make(None, head(8), *first), make(head(8), head(10), *second)])
+    reader = process(kept)
+    reader.heads([THREAD])
+    play(pruning, [make(head(10), head(10, token=1), drop=Drop(rows=((1, 5),)))])
+    assert segments(kept) == [(5, 8), (9, 10)]
+    assert reader.rows(THREAD, 10) == [*first[4:], *second]
+
+
 @pytest.mark.parametrize("moment", ["list", "get"])
 def test_who_is_overtaken_by_a_prune_while_reading_misses_no_row_that_is_kept(moment: str) -> None:
     kept, pruning = with_a_segment()

@@ -98,6 +98,22 @@ def test_a_store_appends_with_about_one_call() -> None:
         assert calls == ["put_if_match"] * 20
 
 
+def test_no_append_takes_more_than_two_calls_and_one_for_each_blob_it_writes() -> None:
+    kept, calls, taken = ObjectMap(), list[str](), list[int]()
+    kept.hook = lambda _call, name: calls.append(name)
+    with sync.Store(ObjectBackend(kept)) as store:
+        store.save("t", {"list": []})
+        for number in range(1000):
+            calls.clear()
+            store.append("t", "list", {"text": f"item {number} " * 30})
+            blobs = [name for name in calls if "/blobs/" in name]
+            taken.append(len(calls))
+            assert len(calls) <= 2 + len(blobs)
+            assert len(calls) == 1 or sum("/rows/" in name for name in calls) == 1
+    assert max(taken) > 1, "rows left the head"
+    assert sum(taken) <= 1.1 * len(taken)
+
+
 def erased_behind_its_back(kept: ObjectMap) -> sync.Store:
     """A store whose cached head carries 20 rows that another process has erased since."""
     stale, other = (sync.Store(ObjectBackend(kept.client())) for _ in range(2))
