@@ -1,6 +1,7 @@
 """Damaged objects are found, and never taken for something else."""
 
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 
 import pytest
 
@@ -10,8 +11,9 @@ from holdfast.records.errors import (
 from holdfast.records.rows import Drop
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects.map import ObjectMap
-from holdfast.stores.objects.names import head_name
+from holdfast.stores.objects.names import SegmentName, head_name
 from holdfast.stores.objects.record import bind, unbind
+from holdfast.stores.objects.segments import Stretch, chain, linked, rows_in
 from stores.object_scenes import (
     IDS,
     OTHER,
@@ -76,6 +78,19 @@ def test_a_flipped_bit_in_a_segment_is_found_by_all_who_read_it() -> None:
             with pytest.raises(Corrupt) as raised:
                 read(process(kept))
             assert raised.value.record == f"object {name}"
+
+
+@pytest.mark.parametrize("content", [b"\x91\x01", b"", b"\x90", b"\xc1"])
+def test_a_segment_of_another_shape_is_damage_even_under_a_right_digest(content: bytes) -> None:
+    folder, name = "folder/", SegmentName(2, 1, 1, 1, "", "")
+    right = name._replace(digest=sha256(f"{folder}{name}".encode() + content).digest()[:16].hex())
+    with pytest.raises(Corrupt, match="damaged"):
+        rows_in(folder, right, content)
+
+
+def test_names_that_lead_in_a_circle_end_a_chain() -> None:
+    first, second = SegmentName(4, 3, 1, 1, "bb", "aa"), SegmentName(2, 2, 1, 1, "aa", "bb")
+    assert chain(linked([first, second]), Stretch(1, 4, b"\xaa")) == [first, second]
 
 
 def test_a_flipped_bit_in_a_post_is_found() -> None:

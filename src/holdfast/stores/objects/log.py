@@ -8,7 +8,7 @@ from holdfast.records.rows import Row
 from holdfast.stores.objects.calls import Calls
 from holdfast.stores.objects.names import SegmentName, blob_of, era_root
 from holdfast.stores.objects.record import Record
-from holdfast.stores.objects.segments import StoredRow, Stretch, chain, rows_in
+from holdfast.stores.objects.segments import StoredRow, Stretch, chain, linked, rows_in
 
 
 class Found(NamedTuple):
@@ -89,8 +89,8 @@ class ObjectLog:
         stretches = [stretch for stretch in record.stretches if stretch.last >= first and stretch.first <= last]
         if not stretches:
             return []
-        listed = self.listed(record, first, stretches[-1].last)
-        names = [name for stretch in stretches for name in chain(listed, stretch)]
+        links = linked(self.listed(record, first, stretches[-1].last))
+        names = [name for stretch in stretches for name in chain(links, stretch)]
         return [name for name in names if name.first <= last]
 
     def _read(self, record: Record, names: Sequence[SegmentName], first: int, last: int) -> list[StoredRow]:
@@ -108,7 +108,7 @@ class ObjectLog:
 
     def segments(self, record: Record, stretch: Stretch, first: int) -> list[SegmentName]:
         """The segments of a stretch that hold the rows from `first` on, in order."""
-        return chain(self.listed(record, first, stretch.last), stretch)[::-1]
+        return chain(linked(self.listed(record, first, stretch.last)), stretch)[::-1]
 
     def contents(self, record: Record, names: Sequence[SegmentName]) -> Mapping[SegmentName, list[StoredRow]]:
         """The rows in these segments; one that is not there is left out."""

@@ -1,10 +1,10 @@
 """Segments: objects that hold rows which follow each other, and how a listing of their names shows which count.
 
-Rows leave the head together, and are put as one segment; a row too large for the head is one by itself. Segments never
-change. A stretch names its last segment, and each segment the one before it. Pure: no calls here.
+Rows leave the head together, and are put as one segment, with a row that is too large for it. Segments never change. A
+stretch names its last segment, and each segment the one before it. Pure: no calls here.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -19,6 +19,8 @@ SEGMENT_BYTES = 1 << 18
 """A segment takes no more rows once it has so many bytes: whoever wants one of its rows reads all of it."""
 
 Range: TypeAlias = tuple[int, int]
+Links: TypeAlias = dict[tuple[int, str], SegmentName]
+"""Segments by their last row and their digest."""
 
 
 class StoredRow(msgspec.Struct, frozen=True, array_like=True):
@@ -69,10 +71,19 @@ def segment(folder: str, rows: Sequence[StoredRow], version: int, previous: byte
 
 def rows_in(folder: str, name: SegmentName, content: bytes) -> list[StoredRow]:
     """The rows in a segment, or `Corrupt`."""
-    whole = f"{folder}{name}"
     if _digest(f"{folder}{name._replace(digest='')}", content) != name.digest:
-        raise Corrupt(f"object {whole} is damaged: its digest does not match", record=f"object {whole}")
-    return _decode(content)
+        raise _damaged(f"{folder}{name}", "its digest does not match")
+    try:
+        rows = _decode(content)
+    except msgspec.MsgspecError as error:
+        raise _damaged(f"{folder}{name}", error) from error
+    if [row.seq for row in rows] != [*range(name.first, name.last + 1)]:
+        raise _damaged(f"{folder}{name}", "it holds other rows")
+    return rows
+
+
+def _damaged(name: str, why: object) -> Corrupt:
+    return Corrupt(f"object {name} is damaged: {why}", record=f"object {name}")
 
 
 def _digest(name: str, content: bytes) -> str:
@@ -93,30 +104,35 @@ def portions(rows: Iterable[StoredRow]) -> Iterator[list[StoredRow]]:
         yield portion
 
 
-def chain(names: Iterable[SegmentName], stretch: Stretch) -> list[SegmentName]:
+def linked(names: Iterable[SegmentName]) -> Links:
+    """Names as `chain` wants them."""
+    return {(name.last, name.digest): name for name in names}
+
+
+def chain(links: Links, stretch: Stretch) -> list[SegmentName]:
     """The segments of a stretch, newest first, from names that reach up to its end: those the end leads down to.
 
     A lost race may have left others with the same rows. No name is taken for want of a better one: where a link is
     missing the chain ends, and readers find damage rather than the rows of a race that was lost.
     """
-    links = {name.digest: name for name in names}
     found: list[SegmentName] = []
-    digest = stretch.end.hex()
-    while digest in links and (not found or found[-1].first > stretch.first):
-        found.append(links[digest])
-        digest = found[-1].previous
+    last, digest = stretch.last, stretch.end.hex()
+    while last >= stretch.first and (last, digest) in links:
+        found.append(links[last, digest])
+        last, digest = found[-1].first - 1, found[-1].previous
     return found
 
 
 def dead(
-    names: Iterable[SegmentName], listed: Collection[SegmentName], stretches: Sequence[Stretch], version: int
+    names: Iterable[SegmentName], listed: Iterable[SegmentName], stretches: Sequence[Stretch], version: int
 ) -> list[SegmentName]:
     """Those of the names that no record can lead to any more: from now on all are made for a later version.
 
     `stretches` and `version` are a record's, `listed` what there is from the lowest of the names on. Where a link is
     missing, the segments below it may be in the log, and are spared.
     """
-    chains = {stretch: chain(listed, stretch) for stretch in stretches}
+    links = linked(listed)
+    chains = {stretch: chain(links, stretch) for stretch in stretches}
     taken = {name for found in chains.values() for name in found}
     floors = {stretch: found[-1].first if found else stretch.last + 1 for stretch, found in chains.items()}
 
