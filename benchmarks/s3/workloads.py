@@ -102,6 +102,6 @@ def gates(tables: dict[str, Table], scale: Scale) -> list[Figure]:  # noqa: ARG0
         return []
     save, raw = (tables[W1].cell(name, w1_saves.MEDIAN) for name in ("Holdfast save, S3", "raw PUT"))
     return [
-        Figure("S3 requests of an append", tables[REQUESTS].cell(f"Holdfast: {APPEND}", COUNT), 2.1, 1.1),
+        Figure("S3 requests of an append", tables[REQUESTS].cell(f"Holdfast: {APPEND}", COUNT), 2, 1.1),
         Figure("W1 S3 save / raw PUT", save / raw if save and raw else None, 3, 1.5),
     ]

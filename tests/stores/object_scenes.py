@@ -12,6 +12,7 @@ from holdfast.records.rows import Row, Swap
 from holdfast.stores.backend import Backend
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects.map import Hook, ObjectMap
+from holdfast.stores.objects.names import SegmentName
 
 SPACE = namespace_prefix("")
 THREAD = thread_key(SPACE, "a")
@@ -70,7 +71,7 @@ def blobs_of(backend: Backend, thread: bytes = THREAD) -> set[tuple[bytes, bytes
 
 
 def process(kept: ObjectMap, hook: Hook | None = None, **options: Any) -> ObjectBackend:
-    """Another process over the same objects. Every row is an object of its own, unless TAIL_BYTES says otherwise."""
+    """Another process over the same objects. No row rides in the head, unless TAIL_BYTES says otherwise."""
     return ObjectBackend(kept.client(hook), **{"parallel": 1, "tail_bytes": TAIL_BYTES, **options})
 
 
@@ -81,6 +82,17 @@ def counted(kept: ObjectMap) -> tuple[ObjectBackend, list[tuple[str, str]]]:
 
 def names(kept: ObjectMap, part: str = "") -> list[str]:
     return sorted(name for name in kept.kept if part in name)
+
+
+def segments(kept: ObjectMap) -> list[tuple[int, int]]:
+    """The first and the last row of each segment there is, in the log or not."""
+    found = [SegmentName.parse(name) for name in names(kept, "/rows/")]
+    return sorted((name.first, name.last) for name in found if name)
+
+
+def stored(kept: ObjectMap) -> list[int]:
+    """The seqs of all rows in segments; more than once if they are in several."""
+    return sorted(seq for first, last in segments(kept) for seq in range(first, last + 1))
 
 
 class Crashed(BaseException):

@@ -1,6 +1,7 @@
 """Damaged objects are found, and never taken for something else."""
 
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 
 import pytest
 
@@ -10,9 +11,25 @@ from holdfast.records.errors import (
 from holdfast.records.rows import Drop
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects.map import ObjectMap
-from holdfast.stores.objects.names import head_name
+from holdfast.stores.objects.names import SegmentName, head_name
 from holdfast.stores.objects.record import bind, unbind
-from stores.object_scenes import IDS, OTHER, SPACE, THREAD, head, leave_garbage, make, names, play, process, row, steps
+from holdfast.stores.objects.segments import Stretch, chain, linked, rows_in
+from stores.object_scenes import (
+    IDS,
+    OTHER,
+    SPACE,
+    THREAD,
+    blob,
+    head,
+    leave_garbage,
+    make,
+    names,
+    play,
+    process,
+    row,
+    steps,
+    stored,
+)
 
 
 def flips(kept: ObjectMap, name: str) -> Iterator[None]:
@@ -47,16 +64,33 @@ def test_a_flipped_bit_in_a_head_object_is_found_by_all_who_read_it() -> None:
     assert process(kept).check() == []
 
 
-def test_a_flipped_bit_in_a_row_object_never_gives_another_row_under_its_digest() -> None:
+def test_a_flipped_bit_in_a_segment_is_found_by_all_who_read_it() -> None:
     kept = ObjectMap()
-    play(process(kept), steps(2))
-    for _ in flips(kept, names(kept, "/rows/")[1]):
-        try:
-            found = process(kept).rows(THREAD, 2)
-        except Corrupt:
-            continue
-        assert found[1].digest == row(2).digest
-        assert (found[1].header, found[1].body) != (row(2).header, row(2).body) or found == [row(1), row(2)]
+    play(process(kept), [make(None, head(3), row(1), row(2), row(3), blobs=dict([blob(1, b"1")]))])
+    reads: list[Callable[[ObjectBackend], object]] = [
+        lambda backend: backend.rows(THREAD, 2),
+        lambda backend: backend.index(THREAD, None, 1),
+        lambda backend: backend.swap([make(head(3), head(3, token=1), drop=Drop(rows=((2, 3),)))]),
+    ]
+    (name,) = names(kept, "/rows/")
+    for _ in flips(kept, name):
+        for read in reads:
+            with pytest.raises(Corrupt) as raised:
+                read(process(kept))
+            assert raised.value.record == f"object {name}"
+
+
+@pytest.mark.parametrize("content", [b"\x91\x01", b"", b"\x90", b"\xc1"])
+def test_a_segment_of_another_shape_is_damage_even_under_a_right_digest(content: bytes) -> None:
+    folder, name = "folder/", SegmentName(2, 1, 1, 1, "", "")
+    right = name._replace(digest=sha256(f"{folder}{name}".encode() + content).digest()[:16].hex())
+    with pytest.raises(Corrupt, match="damaged"):
+        rows_in(folder, right, content)
+
+
+def test_names_that_lead_in_a_circle_end_a_chain() -> None:
+    first, second = SegmentName(4, 3, 1, 1, "bb", "aa"), SegmentName(2, 2, 1, 1, "aa", "bb")
+    assert chain(linked([first, second]), Stretch(1, 4, b"\xaa")) == [first, second]
 
 
 def test_a_flipped_bit_in_a_post_is_found() -> None:
@@ -72,7 +106,7 @@ def test_objects_that_changed_places_are_found() -> None:
     play(process(kept), [*steps(2), *steps(2, thread=OTHER)])
     first, second = names(kept, f"{head_name(THREAD)[:-4]}")[-3:-1]
     kept.kept[first], kept.kept[second] = kept.kept[second], kept.kept[first]
-    with pytest.raises(Corrupt, match="it holds row 2"):
+    with pytest.raises(Corrupt, match="digest"):
         process(kept).index(THREAD, 2, None)
     kept.kept[head_name(THREAD)] = kept.kept[head_name(OTHER)]
     with pytest.raises(Corrupt, match="digest"):
@@ -99,7 +133,7 @@ def test_a_missing_row_is_left_out_and_no_other_is_taken_for_it() -> None:
     assert [entry.seq for entry in backend.index(THREAD, None, None)] == [5, 4]
     assert backend.rows(THREAD, 3) == []
     with pytest.raises(Corrupt, match="row 3"):
-        backend.swap([make(head(5), head(5, token=1), drop=Drop(rows=((4, 5),)))])
+        backend.swap([make(head(5), head(5, token=1), drop=Drop(rows=((3, 4),)))])
 
 
 def test_a_row_that_goes_between_listing_and_reading_is_left_out() -> None:
@@ -143,4 +177,4 @@ def test_a_prune_of_a_damaged_thread_removes_no_row_that_counts() -> None:
     play(process(kept), steps(9))
     kept.delete(names(kept, "/rows/")[2])
     play(process(kept), [make(head(9), head(9, token=1), drop=Drop(rows=((6, 8),)))])
-    assert [int(name.rpartition("/")[2][:12]) for name in names(kept, "/rows/")] == [1, 2, 4, 5, 8, 9]
+    assert stored(kept) == [1, 2, 4, 5, 8, 9]

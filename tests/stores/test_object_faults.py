@@ -47,6 +47,8 @@ class Scene(NamedTuple):
     swap: Swap
 
 
+WHOLE = make(None, head(9), *(row(seq) for seq in range(1, 10)), blobs=dict([blob(1, b"1")]))
+"""Nine rows in one segment, unless they ride in the head."""
 PRUNE = Drop(rows=((2, 4), (6, 8)), blobs=(IDS[1], IDS[2], IDS[5]))
 SCENES = {
     "first row": Scene([], {}, steps(1)[0]),
@@ -58,6 +60,14 @@ SCENES = {
     "consume": Scene(steps(1), {"k": b"v", "l": b"w", "m": b"x"}, steps(1, start=2, consumed=("k", "m", "z"))[0]),
     "prune": Scene(steps(9), {"k": b"v"}, make(head(9), head(9, token=1), drop=PRUNE)),
     "prune and write": Scene(steps(8), {}, steps(1, start=9, drop=PRUNE)[0]),
+    "keyframe": Scene(steps(4), {}, make(head(4), head(5), row(5, base=5), blobs=dict([blob(5, b"5")]))),
+    "cut": Scene([WHOLE], {"k": b"v"}, make(head(9), head(9, token=1), drop=PRUNE)),
+    "cut and write": Scene([WHOLE], {}, make(head(9), head(10), row(10, base=10), drop=PRUNE)),
+    "erase": Scene(
+        [WHOLE, make(head(9), head(10), row(10, base=10))],
+        {},
+        make(head(10), head(11), row(11, base=11), drop=Drop(rows=((1, 4), (7, 11)), secure=True)),
+    ),
     "delete": Scene(steps(3), {"k": b"v"}, make(head(3), TOMBSTONE, drop=Drop(everything=True))),
     "start again": Scene(
         [*steps(3), make(head(3), TOMBSTONE, drop=Drop(everything=True))],

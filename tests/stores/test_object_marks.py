@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.records.errors import OutcomeUnknown
 from holdfast.records.head import Head, encode_head
 from holdfast.records.identity import thread_key
 from holdfast.records.rows import Drop, Swap
@@ -71,6 +72,16 @@ def test_a_mark_goes_with_what_it_says() -> None:
     assert len(names(kept, "marks/")) == 2
     play(backend, [make(head(3, labels=(b"l",), status="failed"), TOMBSTONE, drop=Drop(everything=True))])
     assert names(kept, "marks/") == []
+
+
+def test_a_mark_stays_if_the_reply_of_the_commit_that_speaks_of_it_was_lost() -> None:
+    kept = ObjectMap()
+    play(process(kept), [make(None, head(1))])
+    lossy = process(kept, Fault(OSError("lost"), lambda it: it.startswith("put_if_match"), late=True))
+    with pytest.raises(OutcomeUnknown):
+        lossy.swap([make(head(1), head(2, status="working"))])
+    assert listed(process(kept), "working") == [THREAD]
+    assert process(kept).check() == []
 
 
 def test_a_status_that_stays_costs_nothing() -> None:

@@ -11,7 +11,7 @@ from holdfast.records.errors import OutcomeUnknown
 from holdfast.records.rows import Drop
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects.map import ObjectMap
-from stores.object_scenes import THREAD, Fault, counted, head, make, names, play, process, row, steps, view
+from stores.object_scenes import THREAD, Fault, counted, head, make, names, play, process, row, segments, steps, view
 
 TAIL = 32768
 
@@ -49,22 +49,23 @@ def test_a_keyframe_sends_the_rows_before_it_away() -> None:
     kept = ObjectMap()
     backend, calls = tailed(kept)
     play(backend, [*rows_only(5), make(head(5), head(6), row(6, base=6))])
-    assert len(names(kept, "/rows/")) == 5
+    assert segments(kept) == [(1, 5)]
     calls.clear()
     assert backend.rows(THREAD, 6) == [row(6, base=6)]
     assert calls == []
     assert [found.seq for found in backend.rows(THREAD, 4)] == [1, 2, 3, 4]
+    assert [call for call, _ in calls] == ["list", "get"]
 
 
-def test_large_rows_are_objects_of_their_own() -> None:
+def test_a_large_row_goes_to_a_segment_at_once_and_takes_the_others_along() -> None:
     kept = ObjectMap()
     backend, _ = tailed(kept)
     large = row(3, "x" * TAIL)
     play(backend, [*rows_only(2), make(head(2), head(3), large)])
-    assert len(names(kept, "/rows/")) == 3
+    assert segments(kept) == [(1, 3)]
     assert backend.rows(THREAD, 3) == process(kept).rows(THREAD, 3) == [row(1), row(2), large]
     play(backend, rows_only(2, start=4))
-    assert len(names(kept, "/rows/")) == 3
+    assert segments(kept) == [(1, 3)]
     assert [found.seq for found in backend.rows(THREAD, 5)] == [1, 2, 3, 4, 5]
 
 
@@ -95,6 +96,22 @@ def test_a_store_appends_with_about_one_call() -> None:
         for number in range(20):
             store.append("t", "list", f"item {number}")
         assert calls == ["put_if_match"] * 20
+
+
+def test_no_append_takes_more_than_two_calls_and_one_for_each_blob_it_writes() -> None:
+    kept, calls, taken = ObjectMap(), list[str](), list[int]()
+    kept.hook = lambda _call, name: calls.append(name)
+    with sync.Store(ObjectBackend(kept)) as store:
+        store.save("t", {"list": []})
+        for number in range(1000):
+            calls.clear()
+            store.append("t", "list", {"text": f"item {number} " * 30})
+            blobs = [name for name in calls if "/blobs/" in name]
+            taken.append(len(calls))
+            assert len(calls) <= 2 + len(blobs)
+            assert len(calls) == 1 or sum("/rows/" in name for name in calls) == 1
+    assert max(taken) > 1, "rows left the head"
+    assert sum(taken) <= 1.1 * len(taken)
 
 
 def erased_behind_its_back(kept: ObjectMap) -> sync.Store:

@@ -21,16 +21,39 @@ def opened(proxy: Proxy, prefix: str) -> sync.Store:
     return sync.S3Store(seaweed().url(prefix, proxy.port))
 
 
-def test_an_append_is_one_request_and_two_with_what_its_row_costs_later(proxy: Proxy) -> None:
-    with opened(proxy, new_prefix()) as store:
+def blob_count(prefix: str) -> int:
+    return sum("/blobs/" in name for name in seaweed().names(prefix))
+
+
+def test_no_append_takes_more_than_two_requests_and_one_for_each_blob_it_writes(proxy: Proxy) -> None:
+    prefix, taken, blobs = new_prefix(), list[int](), 0
+    with opened(proxy, prefix) as store:
         store.save("t", {"messages": []})
+        for number in range(200):
+            before = proxy.turns
+            store.append("t", "messages", {"role": "user", "text": f"message {number} " * 20})
+            taken.append(proxy.turns - before)
+            if taken[-1] > 1:
+                old, blobs = blobs, blob_count(prefix)
+                assert taken[-1] <= 2 + blobs - old
+    assert taken[:20] == [1] * 20
+    assert max(taken) > 1, "rows left the head"
+    assert sum(taken) <= 1.1 * 200
+
+
+def test_an_older_checkpoint_is_few_requests(proxy: Proxy) -> None:
+    prefix = new_prefix()
+    with sync.S3Store(seaweed().url(prefix)) as store:
+        store.save("t", {"messages": []})
+        for number in range(120):
+            store.append("t", "messages", f"message {number}")
+    blobs = blob_count(prefix)
+    with opened(proxy, prefix) as store:
+        found = store.history("t", limit=100).items[80]
         before = proxy.turns
-        for number in range(20):
-            store.append("t", "messages", {"role": "user", "text": f"message {number} " * 20})
-        assert proxy.turns - before == 20
-        for number in range(20, 200):
-            store.append("t", "messages", {"role": "user", "text": f"message {number} " * 20})
-        assert proxy.turns - before <= 2.1 * 200
+        assert len(store.load(found.id).state["messages"]) == found.seq - 1
+        head, listing, rows = 1, 1, 1
+        assert proxy.turns - before <= head + listing + rows + blobs
 
 
 def test_a_save_of_a_new_thread_is_few_requests(proxy: Proxy) -> None:

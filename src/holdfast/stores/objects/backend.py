@@ -1,14 +1,15 @@
 """Threads in an object store, over five calls (`Objects`): the base of the S3 store, and of stores that users write.
 
-A swap puts new blobs and rows side by side, and then the head object, on the condition that nobody else has: 2 calls
-for a row, 1 for one that rides in the head or for a head alone, and 1 or 2 more if the status changes. A restore costs
-the head, one listing unless all rows ride in it, and each row and blob, side by side.
+A swap puts new blobs and a segment of rows side by side, and then the head object, on the condition that nobody else
+has: 1 call if its rows ride in the head or if there are none, 2 if rows leave it, 1 for each blob, and 1 or 2 more if
+the status changes. A restore costs the head, one listing unless all rows ride in it, and each segment and blob, side by
+side.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from secrets import randbelow, token_hex
-from time import sleep
+from itertools import takewhile
+from secrets import token_hex
 
 from msgspec.structs import replace
 
@@ -21,11 +22,12 @@ from holdfast.stores.backend import Listing
 from holdfast.stores.objects.calls import Calls, Objects
 from holdfast.stores.objects.heads import Heads, Kept
 from holdfast.stores.objects.listing import Finder
-from holdfast.stores.objects.log import NO_CHANGE, Change, ObjectLog, blob_object, post_object
-from holdfast.stores.objects.marks import mark_name
+from holdfast.stores.objects.litter import seq_of
+from holdfast.stores.objects.log import Found, ObjectLog, blob_object, post_object
 from holdfast.stores.objects.names import MARKS, SPACES, head_of, marker_name
 from holdfast.stores.objects.probe import check_format, probe
-from holdfast.stores.objects.record import Record, bind, posted, unbind
+from holdfast.stores.objects.record import Record, bind, mark_names, posted, unbind
+from holdfast.stores.objects.swaps import ATTEMPTS, Swaps, always_written, pause
 
 __all__ = ["ObjectBackend", "Objects"]
 
@@ -37,12 +39,11 @@ TUNING = Tuning(
     pack_max=4 << 20,
     small_piece=32768,
 )
-"""Every row and blob costs a request of its own, whatever its size: so few of them, and larger ones."""
+"""Every segment and blob costs a request of its own, whatever its size: so few of them, and larger ones."""
 
 PARALLEL = 16
 TAIL_BYTES = 32768
 """So many bytes of rows may ride in the head object: a put of that size takes hardly longer than a small one."""
-ATTEMPTS = 64
 
 
 class ObjectBackend:
@@ -64,7 +65,8 @@ class ObjectBackend:
         self._durability = durability
         self._calls = Calls(objects, parallel)
         self._heads = Heads(self._calls)
-        self._log = ObjectLog(self._calls, tail_bytes)
+        self._log = ObjectLog(self._calls)
+        self._swaps = Swaps(self._calls, self._heads, self._log, tail_bytes)
         self._finder = Finder(self._calls, self._heads)
         self._is_probed = False
 
@@ -112,7 +114,7 @@ class ObjectBackend:
         kept = self._heads.fetch(thread)
         if kept.record.leftovers.eras:
             # Nobody writes to a deleted thread any more, so what a crash left of it goes when it is looked at.
-            self._sweep(kept)
+            self._swaps.sweep(kept)
         return kept.record.head or None
 
     # Swaps
@@ -120,8 +122,9 @@ class ObjectBackend:
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`. Never waits for another writer.
 
-        1 call for the head, and 1 for each new blob and each row that does not ride in it; 1 more for a new thread, or
-        if the thread was last written by another process.
+        1 call for the head, 1 for each new blob, and 1 for all rows that leave it or are too large for it; 1 more for a
+        new thread, or if the thread was last written by another process. Rows that are dropped cost a listing, and 2
+        calls for each segment that is cut, and what is removed 1 each.
         """
         self._calls.check_open()
         outcomes = self._calls.each(self._attempted, swaps)
@@ -132,76 +135,32 @@ class ObjectBackend:
 
     def _attempted(self, swap: Swap) -> bool | HoldfastError:
         try:
-            return self._swap_one(swap)
+            return self._swaps.make(swap)
         except HoldfastError as error:
             return error
-
-    def _swap_one(self, swap: Swap) -> bool:
-        kept, change = self._present(swap), NO_CHANGE
-        for attempt in range(ATTEMPTS):
-            if kept.record.head != swap.expected:
-                self._take_back(change, swap, kept.record)
-                return False
-            try:
-                before, change = change, self._log.change(kept, swap)
-            except Corrupt:
-                known, kept = kept, self._heads.fetch(swap.thread)
-                if kept.tag == known.tag:
-                    raise
-                continue  # what is missing was dropped with a record that came between
-            self._log.put({name: data for name, data in change.objects.items() if name not in before.objects})
-            replaced = self._replaced(kept, change, swap)
-            if replaced is None:
-                _pause(attempt)
-                kept = self._heads.fetch(swap.thread)
-            # A client beneath us may have repeated a put whose reply was lost, and so be refused by itself.
-            if replaced or kept.record.writer == change.record.writer:
-                self._sweep(replaced or kept)
-                return True
-        raise _always_written(swap.thread)
-
-    def _replaced(self, kept: Kept, change: Change, swap: Swap) -> Kept | None:
-        """Replace the head. If nobody knows whether it was, and it can no longer be, what was put for it is removed."""
-        try:
-            return self._heads.replace(kept, change.record)
-        except OutcomeUnknown:
-            with suppress(StoreError):
-                found = self._heads.fetch(swap.thread)
-                if found.tag != kept.tag and found.record.head not in {swap.expected, swap.replacement}:
-                    self._take_back(change, swap, found.record)
-            raise
-
-    def _present(self, swap: Swap) -> Kept:
-        """The record to begin with. One seen before needs no call if its head is as expected, nor does none."""
-        known = self._heads.known(swap.thread)
-        if known is None and not swap.expected:
-            return Kept(Record(swap.thread))
-        return known if known and known.record.head == swap.expected else self._heads.fetch(swap.thread)
-
-    def _take_back(self, change: Change, swap: Swap, record: Record) -> None:
-        """Remove what a refused swap has put. It was refused all the same if that fails, and nothing of it counts."""
-        with suppress(StoreError):
-            self._log.delete(self._log.garbage(change, swap, record))
-
-    def _sweep(self, kept: Kept) -> None:
-        """Remove what a record has dropped. If that fails, the next swap tries again."""
-        if not kept.is_swept:
-            with suppress(StoreError):
-                self._log.delete(self._log.leftovers(kept.record))
-                self._heads.swept(kept)
 
     # Rows and blobs
 
     def rows(self, thread: bytes, seq: int) -> list[Row]:
-        """See `Backend.rows`. 1 call for each row, and 1 for each thousand rows between the base and the newest."""
-        self._calls.check_open()
-        record = self._record_with(thread, seq)
-        return self._log.read(record, self._log.restoring(record, seq, self.tuning.keyframe_rows_max))
+        """See `Backend.rows`. 1 call for each segment, and 1 for each thousand of them between the base and the newest.
 
-    def _record_with(self, thread: bytes, seq: int) -> Record:
-        """A record that knows the row, if there is one: what was committed stays so, until it is dropped."""
+        No call if all of the rows ride in the head.
+        """
+        self._calls.check_open()
         known = self._heads.known(thread)
-        return known.record if known and known.record.stretch_of(seq) else self._heads.fetch(thread).record
+        record = known.record if known and known.record.holds(seq) else self._heads.fetch(thread).record
+        return self._steady(record, lambda each: self._log.restored(each, seq, self.tuning.keyframe_rows_max))
+
+    def _steady(self, record: Record, read: Callable[[Record], Found]) -> list[Row]:
+        """What is read under a record. If not all of it was there, the record must be the present one."""
+        for _ in range(ATTEMPTS):
+            found = read(record)
+            if found.is_whole:
+                return found.rows
+            version, record = record.version, self._heads.fetch(record.thread).record
+            if record.version == version:
+                return found.rows
+        raise always_written(record.thread)
 
     def blobs(self, thread: bytes, ids: Collection[bytes]) -> Mapping[bytes, bytes]:
         """See `Backend.blobs`. 1 call for each."""
@@ -215,13 +174,14 @@ class ObjectBackend:
         """See `Littering.strays`. 1 call for the head, and 1 for each thousand blobs."""
         self._calls.check_open()
         record = self._heads.fetch(thread).record
-        return [blob for blob in self._log.blob_ids(record, last) if blob not in known]
+        blobs = takewhile(lambda blob: seq_of(blob) <= last, self._log.blob_ids(record))
+        return [blob for blob in blobs if blob not in known]
 
     def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
-        """See `Backend.index`. As many calls as rows, which are read whole, and as for `rows`."""
+        """See `Backend.index`. Calls as for `rows`: segments are read whole."""
         self._calls.check_open()
         record = self._heads.fetch(thread).record
-        rows = self._log.read(record, self._log.newest(record, before, limit))
+        rows = self._steady(record, lambda each: self._log.newest(each, before, limit))
         return [replace(row, body=b"") for row in rows]
 
     # Threads
@@ -262,8 +222,8 @@ class ObjectBackend:
                 placed = place
             if self._heads.replace(kept, posted(kept.record, key, name), is_swept=kept.is_swept):
                 return True
-            _pause(attempt)
-        raise _always_written(thread)
+            pause(attempt)
+        raise always_written(thread)
 
     def _put_post(self, kept: Kept, place: str, value: bytes) -> None:
         marker = {marker_name(kept.record.thread): kept.record.thread} if kept.tag is None else {}
@@ -283,7 +243,7 @@ class ObjectBackend:
             found = self._calls.each(self._calls.get, names)
             if None not in found or self._heads.fetch(thread).record.version == record.version:
                 return dict(zip(sorted(record.posts), map(_value, names, found), strict=True))
-        raise _always_written(thread)
+        raise always_written(thread)
 
     def inboxes(self, threads: Sequence[bytes]) -> list[dict[str, bytes]]:
         """See `Overlooking.inboxes`. As many calls as one by one, but side by side."""
@@ -291,7 +251,7 @@ class ObjectBackend:
 
 
 def _marks(kept: Kept | None) -> list[str]:
-    return [mark_name(kept.record.thread, *mark) for mark in kept.record.marks.items()] if kept else []
+    return mark_names(kept.record) if kept else []
 
 
 def _value(name: str, found: tuple[bytes, str] | None) -> bytes:
@@ -308,13 +268,3 @@ def _in_common(outcomes: Sequence[bool | HoldfastError], errors: Sequence[Holdfa
     failure = error(f"{len(errors)} of {count} swaps failed; the first: {first}")
     failure.__cause__ = first
     return failure
-
-
-def _always_written(thread: bytes) -> StoreUnavailable:
-    name = thread[1 + thread[0] :].decode(errors="replace")
-    return StoreUnavailable(f"thread {name!r} is being written to all the time; try again")
-
-
-def _pause(attempt: int) -> None:
-    """Only a collision costs time: at once the first time, then a random while, longer each time."""
-    sleep(randbelow(min(attempt, 25) * 2 + 1) / 1000)

@@ -4,7 +4,7 @@ format                                                              the version 
 spaces/<sha256 of the namespace>/<sha256 of the thread's key>       perhaps there is such a thread
 marks/<sha256 of a word>/<sha256 of the thread's key>-<version>-<random>   perhaps it has that status or label
 <2 hex>/<sha256 of the thread's key>/head                           the record of the thread (record.py)
-<2 hex>/<sha256 of the thread's key>/<era>/rows/<seq>-<base>-<digest>-<digest of the row before>
+<2 hex>/<sha256 of the thread's key>/<era>/rows/<last>-<first>-<base>-<version>-<digest of the segment before>-<digest>
 <2 hex>/<sha256 of the thread's key>/<era>/blobs/<id>   …/posts/<random>
 """
 
@@ -16,7 +16,7 @@ FORMAT_NAME = "format"
 SPACES = "spaces/"
 MARKS = "marks/"
 _MARK = re.compile(r"marks/([0-9a-f]{64})/([0-9a-f]{64})-([0-9]{12})-([0-9a-f]+)")
-_ROW = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9a-f]*)-([0-9a-f]*)")
+_SEGMENT = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9]{12})-([0-9]{12})-([0-9a-f]*)-([0-9a-f]+)")
 _BLOB = re.compile(r"[0-9a-f]{32}")
 
 
@@ -95,23 +95,32 @@ class MarkName(NamedTuple):
 
 
 def era_root(thread: bytes, era: int) -> str:
-    """What the names of all rows, blobs and posts of one era begin with. Eras ascend."""
+    """What the names of all segments, blobs and posts of one era begin with. Eras ascend."""
     return f"{root_of(thread)}{era:08}/"
 
 
-class RowName(NamedTuple):
-    """The last part of a row object's name. It says which row came before, so a listing alone shows the chain."""
+class SegmentName(NamedTuple):
+    """The last part of the name of a segment: an object with the rows `first` to `last`.
 
-    seq: int
+    It says which segment came before, so a listing alone shows the chain. The digest is of the rest of the name and of
+    the content: no two segments have the same.
+    """
+
+    last: int
+    first: int
     base: int
+    """The lowest base of its rows."""
+    version: int
+    """Of the record that it was made for."""
+    previous: str
+    """The digest of the segment before it in its stretch; empty if it is the first."""
     digest: str
-    parent: str
 
     def __str__(self) -> str:
-        return f"{self.seq:012}-{self.base:012}-{self.digest}-{self.parent}"
+        return f"{self.last:012}-{self.first:012}-{self.base:012}-{self.version:012}-{self.previous}-{self.digest}"
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
         """The parts of an object's whole name; None if it is not one of ours."""
-        found = _ROW.fullmatch(name.rpartition("/")[2])
-        return cls(int(found[1]), int(found[2]), found[3], found[4]) if found else None
+        found = _SEGMENT.fullmatch(name.rpartition("/")[2])
+        return cls(int(found[1]), int(found[2]), int(found[3]), int(found[4]), found[5], found[6]) if found else None

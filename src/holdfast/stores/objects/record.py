@@ -1,38 +1,23 @@
 """The record in a thread's head object: the head, and which other objects count. Replacing it is the one commit point.
 
-Rows and posts that a record does not speak of are not there, even while their objects still are; blobs count as long as
-a row names them. So a swap changes all or nothing, and what it dropped is removed afterwards, by whoever comes next.
+Segments and posts that a record does not lead to are not there, even while their objects still are; blobs count as long
+as a row names them. So a swap changes all or nothing, and what it dropped is removed afterwards, by whoever comes next.
 Pure: no calls here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from hashlib import sha256
 from secrets import token_bytes
-from typing import TypeAlias
 
 import msgspec
 
 from holdfast.records.errors import Corrupt
-from holdfast.records.rows import KEEP_ALL, Row, Swap
+from holdfast.records.rows import KEEP_ALL, Swap
 from holdfast.stores.objects.marks import mark_name, remarked
-from holdfast.stores.objects.names import RowName, head_name
+from holdfast.stores.objects.names import head_name
+from holdfast.stores.objects.segments import DIGEST_BYTES, StoredRow, Stretch, stored
 
-Rows: TypeAlias = dict[RowName, bytes]
-"""Encoded rows by name, in order."""
-Links: TypeAlias = dict[tuple[int, str], RowName]
-"""Row names by seq and digest."""
-
-DIGEST_BYTES = 16
 WRITER_BYTES = 8
-
-
-class Stretch(msgspec.Struct, frozen=True, array_like=True):
-    """Rows `first` to `last`, without gaps. The digest is that of the last, `base` its base."""
-
-    first: int
-    last: int
-    base: int
-    digest: bytes
 
 
 class Leftovers(msgspec.Struct, frozen=True, array_like=True):
@@ -40,8 +25,8 @@ class Leftovers(msgspec.Struct, frozen=True, array_like=True):
 
     blobs: tuple[bytes, ...] = ()
     posts: tuple[str, ...] = ()
-    rows_below: int = 0
-    """Row objects below this seq that are in no stretch."""
+    rows: bool = False
+    """Segments that no stretch leads to."""
     eras: bool = False
     """All objects of earlier eras."""
     marks: tuple[str, ...] = ()
@@ -65,25 +50,29 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     of an earlier life must not touch those of the next."""
     last: int = 0
     """The highest seq that was ever committed in this era."""
-    tip: bytes = b""
-    """The digest of that row."""
     stretches: tuple[Stretch, ...] = ()
+    """All rows that are in segments, ascending."""
     posts: dict[str, str] = {}
     """For each key the post object's name. Names are never used again, so a slow removal cannot hit a later post."""
     leftovers: Leftovers = NO_LEFTOVERS
     marks: dict[str, str] = {}
     """For each word that the thread is marked with, the rest of the mark's name (marks.py)."""
-    tail: tuple[tuple[RowName, bytes], ...] = ()
-    """The newest rows, as long as they are few and small: they ride here, and have no objects of their own yet."""
+    tail: tuple[StoredRow, ...] = ()
+    """The newest rows, as long as they are few and small: they ride here, and are in no segment yet."""
 
-    def stretch_of(self, seq: int) -> Stretch | None:
-        """The stretch that holds a row; None if there is no such row."""
-        return next((stretch for stretch in self.stretches if stretch.first <= seq <= stretch.last), None)
+    def holds(self, seq: int) -> bool:
+        """True if there is such a row."""
+        return any(first <= seq <= last for first, last in self.ranges)
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """The rows there are, as ranges from first to last, ascending."""
+        settled = [(stretch.first, stretch.last) for stretch in self.stretches]
+        return settled + [(row.seq, row.seq) for row in self.tail]
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_record = msgspec.msgpack.Decoder(Record).decode
-_decode_row = msgspec.msgpack.Decoder(tuple[int, int, bytes, bytes, bytes, tuple[bytes, ...]]).decode
 
 
 def _damaged(name: str, why: object) -> Corrupt:
@@ -120,65 +109,30 @@ def decode_record(name: str, data: bytes) -> Record:
     return record
 
 
-def encode_row(row: Row, blobs: Iterable[bytes]) -> bytes:
-    """The content of a row object. `blobs` are those that its swap wrote, if it is the first row of it."""
-    return _encode((*msgspec.structs.astuple(row), tuple(blobs)))
+def mark_names(record: Record) -> list[str]:
+    """The names of all marks that the thread has."""
+    return [mark_name(record.thread, word, rest) for word, rest in record.marks.items()]
 
 
-def decode_row(name: str, expected: RowName, data: bytes) -> tuple[Row, tuple[bytes, ...]]:
-    """The row in an object and the blobs written with it, or `Corrupt`. Its digest is verified by whoever uses it."""
-    try:
-        *fields, blobs = _decode_row(data)
-    except msgspec.MsgspecError as error:
-        raise _damaged(name, error) from error
-    row = Row(*fields)  # type: ignore[arg-type]  # the decoder has checked them
-    if (row.seq, row.base, row.digest.hex()) != expected[:3]:
-        raise _damaged(name, f"it holds row {row.seq}")
-    return row, blobs
+def new_rows(record: Record, swap: Swap) -> list[StoredRow]:
+    """The rows that a swap adds to the log. A row that was committed before is left as it is."""
+    new = [stored(row) for row in swap.rows if row.seq > record.last]
+    return [msgspec.structs.replace(new[0], blobs=tuple(swap.blobs)), *new[1:]] if new else []
 
 
-def linked(names: Iterable[RowName]) -> Links:
-    """Row names as `chain` wants them."""
-    return {(name.seq, name.digest): name for name in names}
-
-
-def chain(links: Links, stretch: Stretch) -> list[RowName]:
-    """The rows of a stretch, newest first, from names that reach up to its end: those the end leads down to.
-
-    A lost race may have left other rows of the same seq. No name is taken for want of a better one: where a link is
-    missing the chain ends, and readers find damage rather than the row of a race that was lost.
-    """
-    found: list[RowName] = []
-    seq, digest = stretch.last, stretch.digest.hex()
-    while seq >= stretch.first and (seq, digest) in links:
-        found.append(links[seq, digest])
-        seq, digest = seq - 1, found[-1].parent
-    return found
-
-
-def new_rows(record: Record, swap: Swap) -> dict[RowName, Row]:
-    """The rows that a swap adds to the log, by name. A row that was committed before is left as it is."""
-    named: dict[RowName, Row] = {}
-    last, tip = record.last, record.tip
-    for row in swap.rows:
-        if row.seq > last:
-            parent = tip.hex() if row.seq == last + 1 else ""
-            named[RowName(row.seq, row.base, row.digest.hex(), parent)] = row
-            last, tip = row.seq, row.digest
-    return named
-
-
-def placed(tail: Rows, new: Rows, limit: int) -> tuple[Rows, Rows]:
-    """Which rows ride in the record from now on, at most `limit` bytes of them, and which get objects of their own.
+def placed(
+    tail: Sequence[StoredRow], new: Sequence[StoredRow], limit: int
+) -> tuple[Sequence[StoredRow], Sequence[StoredRow]]:
+    """Which rows ride in the record from now on, at most `limit` bytes of them, and which go to a segment.
 
     A keyframe sends those before it away, so that a restore of the newest row finds all it needs in the record.
     """
-    rows = tail | new
-    keyframes = [name.seq for name in new if name.base == name.seq]
-    riding = {name: data for name, data in rows.items() if name.seq >= max(keyframes, default=0)}
-    if sum(map(len, riding.values())) > limit:
-        riding = {}
-    return riding, {name: data for name, data in rows.items() if name not in riding}
+    rows = [*tail, *new]
+    keyframe = max((row.seq for row in new if row.base == row.seq), default=0)
+    riding = [row for row in rows if row.seq >= keyframe]
+    if sum(row.size for row in riding) > limit:
+        riding = []
+    return riding, rows[: len(rows) - len(riding)]
 
 
 def next_era(record: Record) -> Record:
@@ -192,26 +146,20 @@ def posted(record: Record, key: str, name: str) -> Record:
     return msgspec.structs.replace(record, version=record.version + 1, posts={**record.posts, key: name})
 
 
-def swapped(record: Record, swap: Swap, rows: Iterable[Row], tail: Rows) -> Record:
-    """The record after a swap. Rows are dropped from its stretches already; `rows` are those the swap adds."""
-    stretches, last, tip = list(record.stretches), record.last, record.tip
-    for row in rows:
-        first = stretches.pop().first if stretches and stretches[-1].last == row.seq - 1 else row.seq
-        stretches.append(Stretch(first, row.seq, row.base, row.digest))
-        last, tip = row.seq, row.digest
+def swapped(record: Record, swap: Swap, stretches: Sequence[Stretch], tail: Sequence[StoredRow]) -> Record:
+    """The record after a swap, with the rows where they are then."""
     marks = remarked(record.marks, record.thread, swap.head, record.version + 1)
     return msgspec.structs.replace(
         record,
         head=swap.replacement,
         version=record.version + 1,
         writer=token_bytes(WRITER_BYTES),
-        last=last,
-        tip=tip,
+        last=max([record.last, *(row.seq for row in swap.rows)]),
         stretches=tuple(stretches),
         posts={key: name for key, name in record.posts.items() if key not in swap.consumed},
         leftovers=_with_leftovers(record, swap, marks),
         marks=marks,
-        tail=tuple(tail.items()),
+        tail=tuple(tail),
     )
 
 
@@ -219,7 +167,5 @@ def _with_leftovers(record: Record, swap: Swap, marks: dict[str, str]) -> Leftov
     old, drop = record.leftovers, KEEP_ALL if swap.drop.everything else swap.drop
     blobs = dict.fromkeys(blob for blob in (*old.blobs, *drop.blobs) if blob not in swap.blobs)
     posts = (record.posts[key] for key in dict.fromkeys(swap.consumed) if key in record.posts)
-    # Rows above the last may be those of a swap under way.
-    end = min(max((stop for _, stop in drop.rows), default=0), record.last + 1)
     untrue = (mark_name(record.thread, word, rest) for word, rest in record.marks.items() if word not in marks)
-    return Leftovers(tuple(blobs), (*old.posts, *posts), max(old.rows_below, end), old.eras, (*old.marks, *untrue))
+    return Leftovers(tuple(blobs), (*old.posts, *posts), old.rows or bool(drop.rows), old.eras, (*old.marks, *untrue))
