@@ -280,3 +280,8 @@ def test_what_is_loaded_later_is_no_stranger_to_type_checkers(module: ModuleType
     blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     imports = [each for block in blocks for each in block.body if isinstance(each, ast.ImportFrom)]
     assert {name.name: each.module for each in imports for name in each.names} == module._LATER
+
+
+def test_a_prompt_completes_every_name_also_before_its_first_use() -> None:
+    for module in (holdfast, holdfast.sync):
+        assert set(module.__all__) == set(dir(module))

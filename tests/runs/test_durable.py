@@ -7,6 +7,7 @@ import pytest
 
 import holdfast
 from holdfast import sync
+from holdfast.runs.durable import registry
 from runs.worlds import World
 
 
@@ -279,3 +280,40 @@ async def test_a_function_whose_inner_function_waits_for_a_person_waits_too(worl
     assert (await world.store.recover()).completed == ("outer",)
     assert await essay.resume("outer") == "kelp: yes"
     assert searched == ["kelp"]
+
+
+async def test_a_function_that_moved_goes_on_under_its_old_name(world: World) -> None:
+    @world.durable(name="shop:before")
+    async def before(number: int) -> int:
+        raise KeyboardInterrupt
+
+    async def after(number: int) -> int:
+        return number * 2
+
+    with pytest.raises(KeyboardInterrupt):
+        await before.run("t", 21)
+    with pytest.raises(holdfast.KeyReused, match="name='shop:before'"):
+        await world.durable()(after).resume("t")
+    del registry["shop:before"]
+    assert await world.durable(name="shop:before")(after).resume("t") == 42
+    del registry["shop:before"]
+
+
+async def test_two_functions_of_one_name_are_refused(world: World) -> None:
+    @world.durable(name="the same")
+    async def first() -> None: ...
+
+    with pytest.raises(holdfast.ConfigurationError, match="rename one"):
+
+        @world.durable(name="the same")
+        async def second() -> None: ...
+
+    del registry["the same"]
+
+
+@pytest.mark.parametrize("name", ["", 7, "\ud800"])
+def test_a_name_is_a_text(name: Any) -> None:
+    async def agent() -> None: ...
+
+    with pytest.raises(holdfast.ConfigurationError, match="name="):
+        holdfast.durable(name=name)(agent)

@@ -156,16 +156,6 @@ def test_pragmas_that_do_not_hold_are_refused(path: Path, monkeypatch: pytest.Mo
         store.save("t", 1)
 
 
-def test_a_missing_directory_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(sync.StoreUnavailable, match="missing"), sync.open(tmp_path / "missing" / "store.db") as store:
-        store.save("t", 1)
-
-
-def test_a_directory_is_not_a_database(tmp_path: Path) -> None:
-    with pytest.raises(sync.HoldfastError), sync.open(tmp_path) as store:
-        store.save("t", 1)
-
-
 def test_a_file_that_may_not_be_written_is_a_clear_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk says no at the lock, which is the first file that is opened."""
     real = os.open
@@ -317,3 +307,11 @@ def test_a_reader_in_another_process_does_not_stop_a_checkpoint(path: Path) -> N
         assert raw.execute("SELECT count(*) FROM rows").fetchone() == seen
         raw.close()
         assert store.get("t", 300).state["n"] == 299
+
+
+def test_a_path_where_no_database_can_be_is_refused_and_nothing_is_made_there(tmp_path: Path) -> None:
+    (tmp_path / "directory").mkdir()
+    for place, what in (("directory", "is a directory; file:"), ("missing/store.db", "there is no directory")):
+        with pytest.raises(sync.ConfigurationError, match=what):
+            sync.open(tmp_path / place).save("t", {})
+    assert [found.name for found in tmp_path.iterdir()] == ["directory"]

@@ -107,6 +107,7 @@ def durable(function: Callable[P, Awaitable[T]], /) -> AwaitableDurable[P, T]: .
 @overload
 def durable(
     *,
+    name: str | None = None,
     store: Store | None = None,
     lease: timedelta | float = 30,
     wait: timedelta | float | None = None,
@@ -116,6 +117,7 @@ def durable(
     function: Callable[..., Any] | None = None,
     /,
     *,
+    name: str | None = None,
     store: Store | None = None,
     lease: timedelta | float = 30,
     wait: timedelta | float | None = None,
@@ -124,15 +126,16 @@ def durable(
     """Make an `async def` survive: `await it.run("thread-id", ...)`, and again after a crash, and it continues.
 
     The body is resumed by replay: its finished steps return at once. So between steps it should depend on nothing but
-    their results and its arguments.
+    their results and its arguments. Its threads record its `name`, by default `module:function`: give one of your own,
+    or the old one, if the function moves. Called as a plain function it records nothing.
     """
     terms = Terms(lease, wait)
     terms.check()
 
     def decorate(decorated: Callable[..., Any]) -> AwaitableDurable[Any, Any]:
         if not iscoroutinefunction(decorated):
-            name = getattr(decorated, "__qualname__", repr(decorated))
-            raise ConfigurationError(f"{name} is a plain function; holdfast.sync.durable takes those")
-        return AwaitableDurable(decorated, (lambda: store) if store is not None else default_store, terms, labels)
+            shown = getattr(decorated, "__qualname__", repr(decorated))
+            raise ConfigurationError(f"{shown} is a plain function; holdfast.sync.durable takes those")
+        return AwaitableDurable(decorated, (lambda: store) if store is not None else default_store, terms, labels, name)
 
     return decorate if function is None else decorate(function)

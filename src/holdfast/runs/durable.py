@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from holdfast.codec import decode, encode
 from holdfast.history.entries import Started
 from holdfast.ports import Ports, run_blocking
-from holdfast.records.errors import HoldfastError, KeyReused, NotFound, RunCancelled, Suspended
+from holdfast.records.arguments import text_or_none
+from holdfast.records.errors import ConfigurationError, HoldfastError, KeyReused, NotFound, RunCancelled, Suspended
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
 from holdfast.records.words import Status
@@ -38,9 +39,13 @@ class Durable(Generic[P, T]):
         store: "Callable[[], Store]",
         terms: Terms,
         labels: Mapping[str, str] | None,
+        name: str | None = None,
     ) -> None:
         self.function = function
-        self.name = f"{importable_module(function)}:{function.__qualname__}"
+        self.place = f"{importable_module(function)}:{function.__qualname__}"
+        """Where it is now; its name is what its threads record."""
+        self.name = text_or_none(name, "name") or self.place
+        self._check_alone()
         self._signature = signature(function)
         self._store = store
         self._terms = replace(terms, keyed=True)
@@ -48,6 +53,14 @@ class Durable(Generic[P, T]):
         update_wrapper(cast("Callable[..., Any]", self), function)
         register_result(function)
         registry[self.name] = self
+
+    def _check_alone(self) -> None:
+        """Two functions of one name would go on with each other's threads."""
+        other = registry.get(self.name)
+        if other is not None and other.place != self.place:
+            raise ConfigurationError(
+                f"both {other.place} and {self.place} are called {self.name!r}; rename one of them"
+            )
 
     async def begin(
         self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any], store: "Store | None" = None
@@ -105,7 +118,10 @@ class Durable(Generic[P, T]):
             text = f"thread {name!r} was not started by a durable function; give its arguments to run"
             return NotFound(text) if packed is None else None
         if known.function != self.name:
-            return KeyReused(f"thread {name!r} runs {known.function}, not {self.name}; give another thread id")
+            return KeyReused(
+                f"thread {name!r} runs {known.function}, not {self.name}; if that is this function, moved or renamed,"
+                f" call it @durable(name={known.function!r}), else give another thread id"
+            )
         if packed is not None and fingerprint_of(packed, self.name, "") != known.fingerprint:
             return KeyReused(f"thread {name!r} was started with other arguments; give another thread id, or resume it")
         if run.status is Status.CANCELLED:

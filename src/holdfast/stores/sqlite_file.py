@@ -153,6 +153,7 @@ class SQLiteFile:
             self._process = os.getpid()
 
     def _create(self) -> None:
+        self._check_place()
         is_new = not self.in_memory and not os.path.exists(self.path)
         if not self.in_memory:
             self._gate = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -164,6 +165,16 @@ class SQLiteFile:
             raise
         if is_new:
             _sync_directory(os.path.dirname(self.path) or os.curdir)
+
+    def _check_place(self) -> None:
+        """Refuse, before anything is made beside it, a path at which there can never be a database."""
+        if self.in_memory:
+            return
+        if os.path.isdir(self.path):
+            raise ConfigurationError(f"{self.path} is a directory; file:{self.path} keeps a store in one")
+        directory = os.path.dirname(self.path)
+        if not os.path.isdir(directory):
+            raise ConfigurationError(f"{self.path}: there is no directory {directory}; make it first")
 
     def _prepare(self, *, is_new: bool) -> sqlite3.Connection:
         if not is_new and not self.in_memory:

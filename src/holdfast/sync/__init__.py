@@ -148,6 +148,11 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def __dir__() -> list[str]:
+    """What there is to use, also what is not loaded yet."""
+    return __all__
+
+
 __all__ = [
     "Aborted",
     "Agent",

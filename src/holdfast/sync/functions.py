@@ -87,6 +87,7 @@ def durable(function: Callable[P, T], /) -> BlockingDurable[P, T]: ...
 @overload
 def durable(
     *,
+    name: str | None = None,
     store: Store | None = None,
     lease: timedelta | float = 30,
     wait: timedelta | float | None = None,
@@ -96,6 +97,7 @@ def durable(
     function: Callable[..., Any] | None = None,
     /,
     *,
+    name: str | None = None,
     store: Store | None = None,
     lease: timedelta | float = 30,
     wait: timedelta | float | None = None,
@@ -107,8 +109,14 @@ def durable(
 
     def decorate(decorated: Callable[..., Any]) -> BlockingDurable[Any, Any]:
         if iscoroutinefunction(decorated):
-            name = getattr(decorated, "__qualname__", repr(decorated))
-            raise ConfigurationError(f"{name} is async; holdfast.durable takes those")
-        return BlockingDurable(decorated, lambda: (store or default_store())._store, terms, labels)  # noqa: SLF001  one room
+            shown = getattr(decorated, "__qualname__", repr(decorated))
+            raise ConfigurationError(f"{shown} is async; holdfast.durable takes those")
+        return BlockingDurable(
+            decorated,
+            lambda: (store or default_store())._store,  # noqa: SLF001  one room
+            terms,
+            labels,
+            name,
+        )
 
     return decorate if function is None else decorate(function)
