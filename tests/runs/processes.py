@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from threading import Event, Thread
 from typing import Any
 
 from holdfast import sync
@@ -246,6 +247,37 @@ def forks(url: str) -> dict[str, Any]:
     return outcome
 
 
+def forks_while_writing(url: str) -> dict[str, Any]:
+    """A child that is forked within a step, while another thread of the run is making a write."""
+    parent, (read, write) = os.getpid(), os.pipe()
+    store = sync.open(url, durability="process")
+    with store.run("t") as run:
+        lock, held, done = run._run.ledger.claim.lock, Event(), Event()
+
+        def write_for_long() -> None:
+            with lock:
+                held.set()
+                done.wait()
+
+        def tool() -> str:
+            Thread(target=write_for_long, daemon=True).start()
+            held.wait()
+            if not os.fork():
+                signal.alarm(20)  # rather than wait for ever
+                raise ValueError("the step fails in the child")
+            os.wait()
+            done.set()
+            return os.read(read, 1000).decode()
+
+        try:
+            return {"child": run.step("tool", tool)}
+        except BaseException as error:
+            if os.getpid() != parent:
+                os.write(write, repr(error).encode())
+                os._exit(0)
+            raise
+
+
 def _use_in_child(store: sync.Store, run: sync.Run) -> str:
     with store.run("u") as another:
         another.step("in the child", list)
@@ -262,6 +294,7 @@ SCENES: dict[str, Callable[..., Any]] = {
     "owners": owners,
     "recoveries": recoveries,
     "forks": forks,
+    "forks_while_writing": forks_while_writing,
 }
 
 

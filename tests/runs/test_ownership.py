@@ -113,6 +113,10 @@ def test_processes_that_recover_at_once_are_given_each_thread_once(disk_kind: st
     assert sorted(name for names in given for name in names) == sorted(f"t{number}" for number in range(12))
 
 
+def test_a_forked_child_does_not_wait_for_a_thread_that_only_its_parent_has(tmp_path: Path) -> None:
+    assert "forked from" in play("forks_while_writing", url_of("sqlite", tmp_path))["child"]
+
+
 def test_a_forked_child_cannot_use_its_parents_run(disk_kind: str, tmp_path: Path) -> None:
     found = play("forks", url_of(disk_kind, tmp_path))
     assert "forked from" in found["child"]

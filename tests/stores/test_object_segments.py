@@ -7,9 +7,10 @@ from holdfast import sync
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.rows import Drop, Swap
 from holdfast.stores.memory import MemoryBackend
-from holdfast.stores.objects import ObjectBackend
+from holdfast.stores.objects import ObjectBackend, swaps
 from holdfast.stores.objects import segments as object_segments
 from holdfast.stores.objects.map import ObjectMap
+from holdfast.stores.objects.names import SegmentName
 from stores.object_scenes import (
     THREAD,
     Crashed,
@@ -335,3 +336,64 @@ def test_a_segment_that_begins_another_chain_of_the_same_rows_is_never_taken() -
     backend = process(kept)
     assert backend.rows(THREAD, 10) == [row(9, base=9), row(10, "y" * TAIL, base=9)]
     assert [found.seq for found in backend.index(THREAD, None, None)] == [*range(10, 0, -1)]
+
+
+def test_an_erase_that_could_not_remove_everything_says_so_and_the_next_one_does_it() -> None:
+    kept, _ = with_a_segment()
+    fault = Fault(OSError("no route"), lambda item: item.startswith("delete"))
+    with pytest.raises(StoreUnavailable, match="erase again"):
+        process(kept, fault, tail_bytes=TAIL).swap([dropping((1, 9), secure=True)])
+    assert texts(kept, *range(1, 9)) == [*range(1, 9)]
+    again = make(head(9, token=1), head(9, token=2), drop=Drop(secure=True))
+    assert process(kept, tail_bytes=TAIL).swap([again]) == [True]
+    assert texts(kept, *range(1, 9)) == []
+
+
+def test_an_erase_removes_what_a_slow_writer_put_into_an_earlier_life() -> None:
+    kept, backend = with_a_segment()
+    (segment,) = names(kept, "/rows/")
+    put_late = kept.kept[segment]
+    play(backend, [make(head(9), head(0, token=5), drop=Drop(everything=True))])
+    assert texts(kept, *range(1, 10)) == []
+    kept.kept[segment] = put_late
+    play(backend, [make(head(0, token=5), head(0, token=6), drop=Drop(secure=True))])
+    assert texts(kept, *range(1, 10)) == []
+
+
+def test_a_swap_that_gives_up_takes_back_what_it_put(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swaps, "pause", lambda _attempt: None)
+    kept, _ = with_a_segment()
+    marks, posted = names(kept, "marks/"), list[bool]()
+
+    def post_first(call: str, _name: str) -> None:
+        if call == "put_if_match":
+            posted.append(process(kept).post(THREAD, f"k{len(posted)}", b""))
+
+    unlucky = process(kept, post_first)
+    with pytest.raises(StoreUnavailable, match="all the time"):
+        unlucky.swap([make(head(9), head(10, status="running"), row(10, base=9))])
+    assert len(posted) == swaps.ATTEMPTS
+    assert segments(kept) == [(1, 8)]
+    assert names(kept, "marks/") == marks
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{'0' * 11}4-{'0' * 11}5-{'0' * 11}1-{'0' * 11}1-{'a' * 32}-{'a' * 32}",
+        f"{'0' * 11}4-{'0' * 12}-{'0' * 11}1-{'0' * 11}1-{'a' * 32}-{'a' * 32}",
+        f"{'0' * 11}4-{'0' * 11}3-{'0' * 11}1-{'0' * 11}1-{'a' * 31}-{'a' * 32}",
+        f"{'0' * 11}4-{'0' * 11}3-{'0' * 11}1-{'0' * 11}1-{'a' * 32}-{'a' * 3}",
+    ],
+)
+def test_a_name_that_no_segment_can_have_is_none(name: str) -> None:
+    assert SegmentName.parse(name) is None
+
+
+def test_what_is_left_of_many_ranges_is_found_in_one_pass() -> None:
+    every_second = [(seq, seq + 1) for seq in range(2, 200_000, 2)]
+    assert len(object_segments.without(1, 200_000, every_second)) == 100_000
+    assert object_segments.without(1, 9, [(5, 7), (2, 4), (3, 6), (8, 8)]) == [(1, 1), (7, 9)]
+    assert object_segments.without(3, 4, [(1, 4)]) == [(4, 4)]
+    assert object_segments.without(3, 4, [(1, 9)]) == object_segments.without(3, 4, [(3, 5)]) == []
+    assert object_segments.without(3, 4, [(7, 9), (1, 2)]) == [(3, 4)]

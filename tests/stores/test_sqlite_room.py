@@ -6,6 +6,7 @@ import sqlite3
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_a_log_that_is_long_enough_grows_by_itself(path: Path, monkeypatch: pyte
 
 
 def written_by_hand(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=0.05)
+    connection = sqlite3.connect(path, isolation_level=None, timeout=30)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")
     connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, body BLOB)")
@@ -101,7 +102,10 @@ def test_while_another_program_writes_the_log_is_left_alone(path: Path) -> None:
     before = log_of(path).stat().st_size
     other.execute("BEGIN IMMEDIATE")
     room = LogRoom(str(path), 4096)
+    begun = monotonic()
     room.keep(connection)
+    assert monotonic() - begun < 10, "nobody waits for that"
+    assert connection.execute("PRAGMA busy_timeout").fetchone() == (30_000,)
     assert log_of(path).stat().st_size == before
     other.execute("ROLLBACK")
     assert not connection.in_transaction
@@ -111,13 +115,17 @@ def test_while_another_program_writes_the_log_is_left_alone(path: Path) -> None:
 
 
 def test_a_disk_that_is_full_is_nobodys_concern(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+
     def full(*_: object) -> int:
+        tried.append(None)
         raise OSError(errno.ENOSPC, "no space left")
 
     store = sync.open(str(path))
     monkeypatch.setattr(os, "pwrite", full)
     for _ in range(5):
         store.append("t", "steps", ITEM)
+    assert tried
     latest = store.latest("t")
     assert latest is not None
     assert len(latest.state["steps"]) == 5
@@ -136,6 +144,24 @@ def test_a_killed_process_leaves_a_log_that_reads_as_if_it_had_no_room(path: Pat
     assert latest is not None
     assert len(latest.state["steps"]) == 30
     assert not store.verify().problems
+    store.close()
+
+
+def test_a_log_that_was_made_anew_has_room_again_and_the_old_one_is_let_go(path: Path) -> None:
+    store = sync.open(str(path))
+    for _ in range(20):
+        store.append("t", "steps", ITEM)
+    child = os.fork()  # before it every connection is closed, and SQLite removes the log
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    sizes = set()
+    for _ in range(20):
+        store.append("t", "steps", ITEM)
+        sizes.add(log_of(path).stat().st_size)
+    held = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    assert not [place for place in held if str(path) in place and "deleted" in place]
+    assert len(sizes) < 10
     store.close()
 
 

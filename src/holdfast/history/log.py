@@ -117,11 +117,10 @@ class Revision:
         return cell
 
     def _rewritten(self, path: Path, kind: Kind, count: int, body: bytes, leaf: object) -> Cell:
-        piece = self._place(body)
-        placed = [piece] if body else []
+        placed = [self._place(body)] if body else []
         chunks: Rope[Any] = rope([body])
         # Bytes that lie inline are themselves the piece: one rope is both.
-        cell = Cell(kind, count, len(body), chunks if body and piece is body else rope(placed), chunks, leaf)
+        cell = Cell(kind, count, len(body), chunks if body in placed else rope(placed), chunks, leaf)
         self._scripts.append((path, cell, list(placed)))
         return cell
 

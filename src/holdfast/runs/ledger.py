@@ -118,6 +118,7 @@ class Ledger:
 
     def _submit(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         """Queue a row, and take its entries in at once: whoever comes next builds on them, even if nobody waits."""
+        self.claim.check()  # before its lock, which another thread may have held for ever in a forked child
         self.claim.make_room()
         with self.claim.lock:
             if not _REQUESTS.isdisjoint(map(type, entries)):

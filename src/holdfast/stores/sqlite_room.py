@@ -44,16 +44,19 @@ class LogRoom:
     def _lengthen(self, connection: sqlite3.Connection) -> None:
         """By as much again, up to a step; under SQLite's own lock, since programs other than ours may write too.
 
-        So zeros never fall on their frames.
+        So zeros never fall on their frames. While one of them has the lock, the log is left as it is.
         """
+        (patience,) = connection.execute("PRAGMA busy_timeout").fetchone()
         try:
+            connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("BEGIN IMMEDIATE")
             end = self._end()
             if self._is_full(end):
                 os.pwrite(self._file, bytes(min(end, STEP_BYTES)), end)
         finally:
             if connection.in_transaction:
-                connection.execute("COMMIT")
+                connection.execute("ROLLBACK")
+            connection.execute(f"PRAGMA busy_timeout = {patience}")
 
     def close(self) -> None:
         """Let go of the log."""

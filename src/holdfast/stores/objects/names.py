@@ -16,7 +16,7 @@ FORMAT_NAME = "format"
 SPACES = "spaces/"
 MARKS = "marks/"
 _MARK = re.compile(r"marks/([0-9a-f]{64})/([0-9a-f]{64})-([0-9]{12})-([0-9a-f]+)")
-_SEGMENT = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9]{12})-([0-9]{12})-([0-9a-f]*)-([0-9a-f]+)")
+_SEGMENT = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9]{12})-([0-9]{12})-((?:[0-9a-f]{32})?)-([0-9a-f]{32})")
 _BLOB = re.compile(r"[0-9a-f]{32}")
 
 
@@ -123,4 +123,7 @@ class SegmentName(NamedTuple):
     def parse(cls, name: str) -> Self | None:
         """The parts of an object's whole name; None if it is not one of ours."""
         found = _SEGMENT.fullmatch(name.rpartition("/")[2])
-        return cls(int(found[1]), int(found[2]), int(found[3]), int(found[4]), found[5], found[6]) if found else None
+        if found is None:
+            return None
+        last, first, base, version = map(int, found.groups()[:4])
+        return cls(last, first, base, version, found[5], found[6]) if 0 < first <= last else None

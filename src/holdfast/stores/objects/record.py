@@ -11,11 +11,10 @@ from secrets import token_bytes
 
 import msgspec
 
-from holdfast.records.errors import Corrupt
 from holdfast.records.rows import KEEP_ALL, Swap
 from holdfast.stores.objects.marks import mark_name, remarked
 from holdfast.stores.objects.names import head_name
-from holdfast.stores.objects.segments import DIGEST_BYTES, StoredRow, Stretch, stored
+from holdfast.stores.objects.segments import DIGEST_BYTES, StoredRow, Stretch, damaged, stored
 
 WRITER_BYTES = 8
 
@@ -75,10 +74,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_record = msgspec.msgpack.Decoder(Record).decode
 
 
-def _damaged(name: str, why: object) -> Corrupt:
-    return Corrupt(f"object {name} is damaged: {why}", record=f"object {name}")
-
-
 def bind(name: str, content: bytes) -> bytes:
     """The content of an object, tied to its name by a digest."""
     return content + sha256(name.encode() + content).digest()[:DIGEST_BYTES]
@@ -88,7 +83,7 @@ def unbind(name: str, data: bytes) -> bytes:
     """What `bind` was given, or `Corrupt`."""
     content = data[:-DIGEST_BYTES]
     if bind(name, content) != data:
-        raise _damaged(name, "its digest does not match")
+        raise damaged(name, "its digest does not match")
     return content
 
 
@@ -103,9 +98,9 @@ def decode_record(name: str, data: bytes) -> Record:
     try:
         record = _decode_record(content)
     except msgspec.MsgspecError as error:
-        raise _damaged(name, error) from error
+        raise damaged(name, error) from error
     if head_name(record.thread) != name:
-        raise _damaged(name, "it is the head of another thread")
+        raise damaged(name, "it is the head of another thread")
     return record
 
 
@@ -168,4 +163,5 @@ def _with_leftovers(record: Record, swap: Swap, marks: dict[str, str]) -> Leftov
     blobs = dict.fromkeys(blob for blob in (*old.blobs, *drop.blobs) if blob not in swap.blobs)
     posts = (record.posts[key] for key in dict.fromkeys(swap.consumed) if key in record.posts)
     untrue = (mark_name(record.thread, word, rest) for word, rest in record.marks.items() if word not in marks)
-    return Leftovers(tuple(blobs), (*old.posts, *posts), old.rows or bool(drop.rows), old.eras, (*old.marks, *untrue))
+    rows, eras = old.rows or bool(drop.rows) or drop.secure, old.eras or (drop.secure and record.era > 0)
+    return Leftovers(tuple(blobs), (*old.posts, *posts), rows, eras, (*old.marks, *untrue))

@@ -72,17 +72,19 @@ def segment(folder: str, rows: Sequence[StoredRow], version: int, previous: byte
 def rows_in(folder: str, name: SegmentName, content: bytes) -> list[StoredRow]:
     """The rows in a segment, or `Corrupt`."""
     if _digest(f"{folder}{name._replace(digest='')}", content) != name.digest:
-        raise _damaged(f"{folder}{name}", "its digest does not match")
+        raise damaged(f"{folder}{name}", "its digest does not match")
     try:
         rows = _decode(content)
     except msgspec.MsgspecError as error:
-        raise _damaged(f"{folder}{name}", error) from error
-    if [row.seq for row in rows] != [*range(name.first, name.last + 1)]:
-        raise _damaged(f"{folder}{name}", "it holds other rows")
+        raise damaged(f"{folder}{name}", error) from error
+    is_whole = len(rows) == name.last - name.first + 1
+    if not is_whole or any(row.seq != seq for seq, row in enumerate(rows, name.first)):
+        raise damaged(f"{folder}{name}", "it holds other rows")
     return rows
 
 
-def _damaged(name: str, why: object) -> Corrupt:
+def damaged(name: str, why: object) -> Corrupt:
+    """The error for a damaged object."""
     return Corrupt(f"object {name} is damaged: {why}", record=f"object {name}")
 
 
@@ -144,9 +146,13 @@ def dead(
 
 def without(first: int, last: int, ranges: Iterable[Range]) -> list[Range]:
     """What is left of the rows `first` to `last`, as such ranges, without those in half-open ranges of seq."""
-    left = [(first, last)]
-    for start, stop in ranges:
+    left: list[Range] = []
+    low = first
+    for start, stop in sorted(ranges):
+        if low < start < stop:
+            left.append((low, min(start - 1, last)))
         if start < stop:
-            parts = (part for low, high in left for part in ((low, min(high, start - 1)), (max(low, stop), high)))
-            left = [(low, high) for low, high in parts if low <= high]
-    return left
+            low = max(low, stop)
+        if low > last:
+            return left
+    return [*left, (low, last)]

@@ -38,6 +38,7 @@ class Swaps:
             except Corrupt:
                 known, kept = kept, self._heads.fetch(swap.thread)
                 if kept.tag == known.tag:
+                    self._take_back(tried, swap, kept.record)
                     raise
                 continue  # what is missing was dropped, or put elsewhere, with a record that came between
             tried.append(change)
@@ -47,8 +48,9 @@ class Swaps:
                 kept = self._heads.fetch(swap.thread)
             # A client beneath us may have repeated a put whose reply was lost, and so be refused by itself.
             if replaced or kept.record.writer == change.record.writer:
-                self._tidy(replaced or kept, tried[:-1])
+                self._tidy(replaced or kept, tried[:-1], swap)
                 return True
+        self._take_back(tried, swap, kept.record)
         raise always_written(swap.thread)
 
     def _present(self, swap: Swap) -> Kept:
@@ -77,18 +79,23 @@ class Swaps:
 
     # Removing
 
-    def sweep(self, kept: Kept) -> None:
-        """Remove what a record has dropped. If that fails, the next swap tries again."""
+    def sweep(self, kept: Kept) -> bool:
+        """Remove what a record has dropped. False if that failed: then the next swap tries again."""
         if not kept.is_swept:
-            with suppress(StoreError):
+            try:
                 self._log.delete(self._litter.dropped(kept.record))
-                self._heads.swept(kept)
+            except StoreError:
+                return False
+            self._heads.swept(kept)
+        return True
 
-    def _tidy(self, kept: Kept, tried: Sequence[Change]) -> None:
+    def _tidy(self, kept: Kept, tried: Sequence[Change], swap: Swap) -> None:
         """Remove what a record has dropped, and what attempts before it have put in vain."""
-        self.sweep(kept)
+        is_swept = self.sweep(kept)
         if tried:
             self._remove(lambda: self._litter.in_vain(tried, kept.record))
+        if swap.drop.secure and not is_swept:
+            raise StoreUnavailable("the past is dropped, but not all of its objects could be removed; erase again")
 
     def _take_back(self, tried: Sequence[Change], swap: Swap, record: Record) -> None:
         """Remove what a refused swap has put."""
