@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from cli.conftest import Call
+from cli.conftest import HOSTILE, Call
 from holdfast.cli import main
 from holdfast.cli.catalogue import COMMANDS
 from holdfast.cli.command import COMMON
@@ -39,7 +39,7 @@ CALLS: dict[str, list[str]] = {
     "verify": [],
     "doctor": [],
     "gc": ["--keep-last", "1"],
-    "delete": ["evil"],
+    "delete": [printable(HOSTILE)],
     "export": ["evil", "bundle\x1b[2J"],
     "import": ["bundle", "--to", "new\x1b[2J"],
     "backup": ["backup\x1b[2J"],

@@ -14,7 +14,7 @@ Document = Callable[..., Any]
 
 def test_a_question_is_answered_and_the_thread_goes_on(call: Call, document: Document) -> None:
     assert [request["thread_id"] for request in document("requests")] == ["ticket-1"]
-    answered = document("approve", "ticket", "--by", "ana", "--comment", "a good customer")
+    answered = document("approve", "ticket-1", "--by", "ana", "--comment", "a good customer")
     assert answered["choice"] == "approve"
     assert call("requests").stdout == "no open requests\n"
     assert document("show", "ticket-1")["requests"] == []
@@ -26,10 +26,10 @@ def test_a_question_is_answered_and_the_thread_goes_on(call: Call, document: Doc
 
 
 def test_an_answer_is_given_once(call: Call) -> None:
-    call("reject", "ticket")
-    call("approve", "ticket", code=4)
+    call("reject", "ticket-1")
+    call("approve", "ticket-1", code=4)
     assert "refused" in call("resume", "ticket", "--app", "shop:refund").stdout
-    call("approve", "ticket", code=4)
+    call("approve", "ticket-1", code=4)
 
 
 def test_a_thread_that_waits_says_for_what(call: Call, document: Document) -> None:
@@ -69,7 +69,7 @@ def test_a_fork_begins_with_another_state(document: Document) -> None:
 
 
 def test_a_function_that_fails_is_one_line(call: Call, place: Path) -> None:
-    call("approve", "ticket")
+    call("approve", "ticket-1")
     source = (place / "shop.py").read_text()
     (place / "shop.py").write_text(source.replace('return {"paid": amount}', 'raise OSError("no network")'))
     said = call("resume", "ticket", "--app", "shop:refund", code=1).stderr
@@ -79,7 +79,7 @@ def test_a_function_that_fails_is_one_line(call: Call, place: Path) -> None:
 
 
 def test_what_the_program_prints_is_no_part_of_the_document(call: Call, document: Document, place: Path) -> None:
-    call("approve", "ticket")
+    call("approve", "ticket-1")
     source = (place / "shop.py").read_text()
     (place / "shop.py").write_text(source.replace("    return {", '    print("at work")\n    return {'))
     assert document("resume", "ticket", "--app", "shop:refund")["result"] == "paid 40"
@@ -93,7 +93,7 @@ def test_what_was_answered_is_recovered(document: Document, call: Call) -> None:
         "failed": [],
         "skipped": [],
     }
-    call("approve", "ticket")
+    call("approve", "ticket-1")
     assert document("recover", "--app", "shop")["completed"] == ["ticket-1"]
     assert call("recover", "--app", "shop").stdout == "nothing to recover\n"
 
@@ -114,11 +114,11 @@ def test_an_awaitable_function_is_resumed_in_an_event_loop(document: Document, p
 
 
 def test_cancelling_is_a_dry_run_first(call: Call, document: Document) -> None:
-    assert document("cancel", "ticket")["dry_run"] is True
-    assert "would cancel ticket-1" in call("cancel", "ticket").stdout
+    assert document("cancel", "ticket-1")["dry_run"] is True
+    assert "would cancel ticket-1" in call("cancel", "ticket-1").stdout
     assert document("show", "ticket-1")["thread"]["status"] == "input_required"
-    assert document("cancel", "ticket", "--yes")["status"] == "cancelled"
-    assert "nothing to cancel" in call("cancel", "ticket", "--yes").stdout
+    assert document("cancel", "ticket-1", "--yes")["status"] == "cancelled"
+    assert "nothing to cancel" in call("cancel", "ticket-1", "--yes").stdout
 
 
 def test_a_live_run_is_told_to_end(document: Document) -> None:

@@ -8,7 +8,8 @@ import click
 from holdfast.cli.answer import Answer
 from holdfast.cli.arguments import json_value
 from holdfast.cli.command import command
-from holdfast.cli.find import PAGE, every, find_request
+from holdfast.cli.find import PAGE, every
+from holdfast.cli.find_request import find_request, requests_of
 from holdfast.cli.screen import Screen, counted
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
@@ -73,7 +74,7 @@ def _answered(screen: Screen, request: Request) -> str:
 def _answer(session: Session, request: str, choice: str | None, value: Any, by: str, comment: str) -> Answer:
     found = find_request(session.store, request)
     session.store.answer(found.id, choice, value, by=by, comment=comment)
-    left = sum(each.thread_id == found.thread_id for each in every(session.store.requests(limit=PAGE)))
+    left = len(requests_of(session.store, found.thread_id, "open"))
     document = {
         "request": found.id,
         "thread_id": found.thread_id,
@@ -104,7 +105,10 @@ def _thanks(screen: Screen, request: Request, said: str, left: int) -> Iterator[
 @by_option
 @comment_option
 def answer(session: Session, request: str, choice: str | None, value: Any, by: str, comment: str) -> Answer:
-    """Answer a request, with one of its choices or with a value. Once: a second answer is a conflict."""
+    """Answer a request, with one of its choices or with a value. Once: a second answer is a conflict.
+
+    REQUEST is its id, or the full id of a thread that has one open request.
+    """
     return _answer(session, request, choice, value, by, comment)
 
 
@@ -116,7 +120,7 @@ def answer(session: Session, request: str, choice: str | None, value: Any, by: s
 @by_option
 @comment_option
 def approve(session: Session, request: str, value: Any, by: str, comment: str) -> Answer:
-    """Answer a request with `approve`."""
+    """Answer a request with `approve`. REQUEST is its id, or the full id of a thread with one open request."""
     return _answer(session, request, "approve", value, by, comment)
 
 
@@ -126,5 +130,5 @@ def approve(session: Session, request: str, value: Any, by: str, comment: str) -
 @by_option
 @comment_option
 def reject(session: Session, request: str, value: Any, by: str, comment: str) -> Answer:
-    """Answer a request with `reject`."""
+    """Answer a request with `reject`. REQUEST is its id, or the full id of a thread with one open request."""
     return _answer(session, request, "reject", value, by, comment)

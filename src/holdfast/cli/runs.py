@@ -9,7 +9,7 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.apps import in_world_of, is_blocking, load
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_WAITS
-from holdfast.cli.find import find_thread, standing
+from holdfast.cli.find import find_exact_thread, find_thread, standing
 from holdfast.cli.requests import request_lines
 from holdfast.cli.screen import COLOURS, Screen, counted
 from holdfast.cli.session import Session
@@ -109,9 +109,12 @@ def _recovery_lines(screen: Screen, report: Recovery) -> Iterator[str]:
 @click.argument("thread", metavar="ID")
 @click.option("--yes", is_flag=True, help="Do it. Without this, only say what would be done.")
 def cancel(session: Session, thread: str, yes: bool) -> Answer:
-    """End a thread. Its history stays; a live run is told, and stops at its next step."""
+    """End a thread. Its history stays; a live run is told, and stops at its next step.
+
+    The id has to be given in full.
+    """
     store = session.store
-    before = store.thread(find_thread(store, thread))
+    before = store.thread(find_exact_thread(store, thread))
     if yes and before.status not in FINISHED:
         store.cancel(before.thread_id)
     after = store.thread(before.thread_id)

@@ -9,6 +9,7 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.arguments import named_text
 from holdfast.cli.command import command
 from holdfast.cli.find import PAGE, every, find_thread, standing
+from holdfast.cli.find_request import requests_of
 from holdfast.cli.requests import request_lines
 from holdfast.cli.screen import Column, Screen, counted, size
 from holdfast.cli.session import Session
@@ -93,9 +94,7 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     rows = list(store.history(info.thread_id, limit=limit, journal=journal))
     newest = store.latest(info.thread_id)
     pending = newest.pending if newest is not None else []
-    requests = (
-        [each for each in every(store.requests(limit=PAGE)) if each.thread_id == info.thread_id] if pending else []
-    )
+    requests = requests_of(store, info.thread_id, "open") if pending else []
     summary = read_summary(store, info.thread_id)
     talked = summary if summary.role else None
     attempts = read_agent_summary(store, info.thread_id)
