@@ -53,6 +53,38 @@ def test_a_value_comes_as_json_from_a_file_or_from_standard_input(call: Call, do
     call("answer", "ticket-1", "--value", "@nowhere.json", code=2)
 
 
+def test_an_answer_that_lacks_what_is_asked_is_refused(call: Call, document: Document) -> None:
+    with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("asks") as run:
+        run.ask("how much")
+    for arguments in (["answer", "asks"], ["answer", "asks", "much"], ["approve", "asks"], ["reject", "asks"]):
+        assert "request 'how much' takes a value: --value JSON" in call(*arguments, code=2).stderr
+    for arguments in (["answer", "ticket-1"], ["answer", "ticket-1", "--value", "1"]):
+        assert "request 'refund': give one of: approve, reject" in call(*arguments, code=2).stderr
+    assert len(document("requests")) == 2
+    assert document("answer", "asks", "--value", "null")["value"] is None
+
+
+def test_the_value_that_goes_with_done_is_the_result_of_the_step_in_doubt(call: Call, document: Document) -> None:
+    def pay(store: sync.Store, function: Callable[[], str]) -> Any:
+        with store.run("a-thread-with-a-rather-long-name-that-takes-room") as run:
+            return run.step("pay", function, effect=True, on_doubt="ask")
+
+    def die() -> str:
+        raise KeyboardInterrupt
+
+    with sync.open("holdfast.db") as store:
+        with pytest.raises(KeyboardInterrupt):
+            pay(store, die)
+        with pytest.raises(sync.Suspended) as suspended:
+            pay(store, str)
+        request = suspended.value.requests[0]
+        said = call("requests").stdout
+        assert f'"idempotency_key": "{request.payload["idempotency_key"]}"' in said
+        assert "with done, --value JSON is the step's result" in said
+        call("answer", request.thread_id, "done", "--value", '"P-9"')
+        assert pay(store, str) == "P-9"
+
+
 def test_a_fork_goes_on_with_another_result(document: Document) -> None:
     fork = document("fork", "ticket-1@3", "--to", "what-if", "--result", 'find={"amount": 7}')
     assert fork["thread_id"] == "what-if"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.arguments import json_value
@@ -13,8 +14,10 @@ from holdfast.cli.find_request import find_request, requests_of
 from holdfast.cli.screen import Screen, counted
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
-from holdfast.cli.values import clipped
+from holdfast.cli.values import clipped, inline
+from holdfast.records.errors import InvalidAnswer
 from holdfast.records.request import Request
+from holdfast.runs.steps import DOUBT_CHOICES, KEY_NAME
 
 by_option = click.option("--by", default="", envvar="USER", help="Who answers; $USER by default.")
 comment_option = click.option("--comment", default="", help="Why.")
@@ -50,12 +53,22 @@ def request_lines(screen: Screen, request: Request) -> Iterator[str]:
     if request.deadline is not None:
         asked += f", deadline {screen.time(request.deadline)}"
     yield "  " + screen.fit(asked, screen.width - 2)
-    if request.payload is not None:
+    if is_doubt(request):
+        yield "  payload  " + inline(request.payload)  # whole: its key is what somebody has to look for
+    elif request.payload is not None:
         yield clipped(screen, "  payload  ", request.payload)
     if request.choices:
         yield "  " + screen.fit("choices  " + " | ".join(request.choices), screen.width - 2)
+    if is_doubt(request) and request.answer is None:
+        yield screen.faint("  with done, --value JSON is the step's result; without it that is null")
     if request.answer is not None:
         yield "  " + screen.fit(_answered(screen, request), screen.width - 2)
+
+
+def is_doubt(request: Request) -> bool:
+    """True if the request is about a step in doubt."""
+    payload = request.payload
+    return request.choices == DOUBT_CHOICES and isinstance(payload, dict) and KEY_NAME in payload
 
 
 def _answered(screen: Screen, request: Request) -> str:
@@ -73,6 +86,7 @@ def _answered(screen: Screen, request: Request) -> str:
 
 def _answer(session: Session, request: str, choice: str | None, value: Any, by: str, comment: str) -> Answer:
     found = find_request(session.store, request)
+    _refuse_incomplete(found, choice)
     session.store.answer(found.id, choice, value, by=by, comment=comment)
     left = len(requests_of(session.store, found.thread_id, "open"))
     document = {
@@ -85,6 +99,15 @@ def _answer(session: Session, request: str, choice: str | None, value: Any, by: 
     }
     said = choice if choice is not None else "with a value"
     return Answer(document, lambda screen: _thanks(screen, found, said, left))
+
+
+def _refuse_incomplete(request: Request, choice: str | None) -> None:
+    """`InvalidAnswer` for an answer that leaves out what the request takes: there is only one."""
+    if request.choices and choice is None:
+        raise InvalidAnswer(f"request {request.name!r}: give one of: {', '.join(request.choices)}")
+    given = click.get_current_context().get_parameter_source("value") is not ParameterSource.DEFAULT
+    if not request.choices and (choice is not None or not given):
+        raise InvalidAnswer(f"request {request.name!r} takes a value: --value JSON")
 
 
 def _thanks(screen: Screen, request: Request, said: str, left: int) -> Iterator[str]:
