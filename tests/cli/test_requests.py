@@ -124,6 +124,7 @@ def test_what_was_answered_is_recovered(document: Document, call: Call) -> None:
         "suspended": [],
         "failed": [],
         "skipped": [],
+        "reasons": {},
     }
     call("approve", "ticket-1")
     assert document("recover", "--app", "shop")["completed"] == ["ticket-1"]

@@ -30,11 +30,16 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """The steps with an effect that were begun and have no end yet, and when they were."""
 
 
-def read_work(store: "Store", thread_id: str) -> Work:
-    """The work of a thread, read without a claim on it."""
+def journal_of(store: "Store", thread_id: str) -> Journal:
+    """The journal of a thread, read without a claim on it."""
     tools = tools_of(store._store)  # noqa: SLF001  the blocking store has nothing of its own
     load = tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
-    journal = Journal.of(run_blocking(load).log.document)
+    return Journal.of(run_blocking(load).log.document)
+
+
+def read_work(store: "Store", thread_id: str) -> Work:
+    """The work of a thread, read without a claim on it."""
+    journal = journal_of(store, thread_id)
     begun = [memo for memo in journal.memos.values() if isinstance(memo, Begun)]
     return Work(
         **_started(journal),
