@@ -93,6 +93,13 @@ def test_the_catalogue_says_what_the_command_says(name: str) -> None:
         assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), parameter.name
 
 
+@pytest.mark.parametrize("name", sorted(LONG))
+def test_what_has_a_store_of_its_own_does_not_promise_the_default_one(call: Call, name: str) -> None:
+    said = " ".join(call(name, "--help").stdout.split())
+    assert "The store: a path or a URL. Without it," in said
+    assert "holdfast.db" not in said
+
+
 def test_help_starts_without_anything_heavy() -> None:
     code = "import sys; from holdfast.cli import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
