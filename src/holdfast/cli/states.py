@@ -11,7 +11,7 @@ from holdfast.cli.command import command
 from holdfast.cli.find import find_checkpoint, is_thread, newest_checkpoint
 from holdfast.cli.screen import COLOURS, Column, Screen, counted
 from holdfast.cli.session import Session
-from holdfast.cli.text import cut, printable, width_of
+from holdfast.cli.text import printable, width_of
 from holdfast.cli.values import inline, laid_out, outcome_of, path_of, took
 from holdfast.records.checkpoint import Change, Checkpoint, Step
 from holdfast.records.errors import Conflict
@@ -72,18 +72,18 @@ def _diff_lines(screen: Screen, changes: list[Change], steps_between: int) -> It
         steps = f"; {counted(steps_between, 'step')} between them" if steps_between else ""
         yield f"no difference in the state{steps}"
     for change in changes:
-        yield screen.style(_change_text(change, screen.width), fg=COLOURS[change.kind])
+        yield screen.style(_change_text(screen, change), fg=COLOURS[change.kind])
 
 
-def _change_text(change: Change, width: int) -> str:
-    start = cut(f"{SIGNS[change.kind]} {path_of(change.path)}: ", width // 2)
-    room = width - width_of(start)
+def _change_text(screen: Screen, change: Change) -> str:
+    start = screen.cut(f"{SIGNS[change.kind]} {path_of(change.path)}: ", screen.width // 2)
+    room = screen.width - width_of(start)
     if change.kind != "changed":
-        return start + cut(inline(change.new if change.kind == "added" else change.old), room)
+        return start + screen.cut(inline(change.new if change.kind == "added" else change.old), room)
     old, new = inline(change.old), inline(change.new)
     half = max((room - 3) // 2, room - 3 - width_of(new))
-    old = cut(old, half)
-    return f"{start}{old} → {cut(new, room - 3 - width_of(old))}"
+    old = screen.cut(old, half)
+    return f"{start}{old} → {screen.cut(new, room - 3 - width_of(old))}"
 
 
 @command("fork")

@@ -134,12 +134,13 @@ def _shown(
 
 def _facts(screen: Screen, info: ThreadInfo, work: Work) -> Iterable[tuple[str, str]]:
     room = screen.width - 10
-    error = info.error if info.status in ENDED_BADLY else None
+    error = info.error if info.status in ENDED_BADLY else ""
     yield "thread", printable(info.thread_id)
     yield "started", screen.fit(_call(work), room) if work.function else ""
     yield "status", screen.word(info.status.value)
     yield "result", screen.fit(inline(work.result), room) if work.result is not None else ""
-    yield "error", screen.style(screen.fit(error, room), fg="red") if error else ""
+    for number, line in enumerate(screen.wrapped(error or "", room)):
+        yield "" if number else "error", screen.style(line, fg="red") if line else ""
     yield "held by", screen.fit(_holder(screen, info), room)
     for key, begun_at in work.begun.items():
         yield "begun", screen.fit(f"{key}, {screen.time(begun_at)}; its end is not recorded", room)
