@@ -17,6 +17,7 @@ import holdfast.sync
 from holdfast.cli.find import PAGE, every
 from holdfast.cli.screen import counted, size, span
 from holdfast.cli.text import without_password
+from holdfast.processes import is_certainly_dead
 from holdfast.records.errors import Conflict, LeaseHeld, NotFound
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Durability, Status
@@ -226,7 +227,7 @@ def is_abandoned(info: ThreadInfo, now: datetime) -> bool:
     if info.status is not Status.WORKING:
         return False
     if info.lease is not None:
-        return info.lease.expires_at < now
+        return info.lease.expires_at < now or is_certainly_dead(info.lease.owner)
     return info.wake_at is None or info.wake_at < now
 
 
