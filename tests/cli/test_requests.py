@@ -100,6 +100,19 @@ def test_a_fork_begins_with_another_state(document: Document) -> None:
     assert document("state", "user-42@1")["state"] != {"plan": []}
 
 
+def test_a_fork_says_what_is_executed_again_and_what_its_state_does_not_change(call: Call) -> None:
+    again = "effects after this checkpoint are executed again when the fork is resumed, with keys of their own"
+    only = "--state changed the stored state only; its durable function is replayed from step results (--result)"
+    plain = call("fork", "ticket-1@3").stdout
+    assert again in plain
+    assert only not in plain
+    assert only in call("fork", "ticket-1@3", "--state", "{}").stdout
+    assert only not in call("fork", "user-42", "--state", "{}").stdout
+    said = " ".join(call("fork", "--help").stdout.split())
+    assert "Effects after this checkpoint are executed again when the fork is resumed, with keys of their own" in said
+    assert "--state changes the stored state only" in said
+
+
 def test_a_function_that_fails_is_one_line(call: Call, place: Path) -> None:
     call("approve", "ticket-1")
     source = (place / "shop.py").read_text()

@@ -91,14 +91,14 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     """Show a thread: how it stands, what it asks, and its checkpoints, the newest first."""
     store = session.store
     info = store.thread(find_thread(store, thread))
-    rows = list(store.history(info.thread_id, limit=limit, journal=journal))
+    rows = list(store.history(info.thread_id, limit=limit, journal=journal)) if info.seq else []
     newest = store.latest(info.thread_id)
     pending = newest.pending if newest is not None else []
     requests = requests_of(store, info.thread_id, "open") if pending else []
-    summary = read_summary(store, info.thread_id)
-    talked = summary if summary.role else None
-    attempts = read_agent_summary(store, info.thread_id)
-    tried = attempts if attempts.agent else None
+    summary = read_summary(store, info.thread_id) if info.seq else None
+    talked = summary if summary is not None and summary.role else None
+    attempts = read_agent_summary(store, info.thread_id) if info.seq else None
+    tried = attempts if attempts is not None and attempts.agent else None
     work = read_work(store, info.thread_id)
     document = {
         "thread": info,

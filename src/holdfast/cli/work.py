@@ -9,6 +9,7 @@ from holdfast.codec import decode
 from holdfast.history.entries import Begun
 from holdfast.history.journal import Journal
 from holdfast.ports import run_blocking
+from holdfast.records.errors import NotFound
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.store import tools_of
@@ -31,10 +32,14 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def journal_of(store: "Store", thread_id: str) -> Journal:
-    """The journal of a thread, read without a claim on it."""
+    """The journal of a thread, read without a claim on it; empty if it was claimed and nothing was written yet."""
     tools = tools_of(store._store)  # noqa: SLF001  the blocking store has nothing of its own
     load = tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
-    return Journal.of(run_blocking(load).log.document)
+    try:
+        return Journal.of(run_blocking(load).log.document)
+    except NotFound:
+        store.thread(thread_id)
+        return Journal()
 
 
 def read_work(store: "Store", thread_id: str) -> Work:
