@@ -133,7 +133,22 @@ def test_a_checkpoint_in_the_place_of_a_thread_is_told(call: Call) -> None:
     assert "'user-42@1' is a checkpoint, and a thread is needed here: 'user-42'" in failed.stderr
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("list", "threads"), ("shwo", "show"), ("thread", "threads")])
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("list", "threads"),
+        ("shwo", "show"),
+        ("thread", "threads"),
+        ("checkpoints", "show"),
+        ("inspect", "show"),
+        ("prune", "gc"),
+        ("replay", "fork"),
+        ("restore", "fork"),
+        ("rewind", "fork"),
+        ("rm", "delete"),
+        ("rollback", "fork"),
+    ],
+)
 def test_a_command_that_there_is_not_is_answered_with_the_nearest(call: Call, typed: str, meant: str) -> None:
     assert f"No such command '{typed}'. Did you mean `holdfast {meant}`?" in call(typed, code=2).stderr
     assert "Did you mean" not in call("xyzzy", code=2).stderr

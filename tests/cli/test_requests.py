@@ -64,6 +64,18 @@ def test_an_answer_that_lacks_what_is_asked_is_refused(call: Call, document: Doc
     assert document("answer", "asks", "--value", "null")["value"] is None
 
 
+def test_a_request_past_its_deadline_is_among_the_expired_ones(call: Call, document: Document) -> None:
+    with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("late") as run:
+        run.ask("anybody?", deadline=0.05)
+    while not (expired := document("requests", "--status", "expired")):
+        pass
+    assert [request["thread_id"] for request in expired] == ["late"]
+    assert "deadline passed" in call("requests").stdout
+    with sync.open("holdfast.db") as store, pytest.raises(sync.RequestExpired), store.run("late") as run:
+        run.ask("anybody?", deadline=0.05)
+    assert [request["status"] for request in document("requests", "--status", "expired")] == ["expired"]
+
+
 def test_the_value_that_goes_with_done_is_the_result_of_the_step_in_doubt(call: Call, document: Document) -> None:
     def pay(store: sync.Store, function: Callable[[], str]) -> Any:
         with store.run("a-thread-with-a-rather-long-name-that-takes-room") as run:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import holdfast
 import holdfast.sync
 from holdfast.cli.find import PAGE, every
+from holdfast.cli.requests import late_requests
 from holdfast.cli.screen import counted, size, span
 from holdfast.cli.text import without_password
 from holdfast.processes import is_certainly_dead
@@ -207,11 +208,7 @@ def undone(patient: Patient) -> Findings:
     """Whether anything waits for somebody who does not come."""
     abandoned = [info.thread_id for info in patient.threads if is_abandoned(info, patient.now)]
     failed = [info.thread_id for info in patient.threads if info.status is Status.FAILED]
-    late = [
-        request.id
-        for request in every(patient.store.requests(limit=PAGE))
-        if request.deadline is not None and request.deadline < patient.now
-    ]
+    late = [request.id for request in late_requests(patient.store, patient.now)]
     if abandoned:
         yield Verdict.WARN, f"abandoned: {_named(abandoned)}", "holdfast recover --app MODULE goes on with them"
     if late:

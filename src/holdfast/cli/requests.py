@@ -1,7 +1,8 @@
 """Requests: what threads ask, and the answers."""
 
 from collections.abc import Iterator
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -19,6 +20,9 @@ from holdfast.records.errors import InvalidAnswer
 from holdfast.records.request import Request
 from holdfast.runs.steps import DOUBT_CHOICES, KEY_NAME
 
+if TYPE_CHECKING:
+    from holdfast.sync import Store
+
 by_option = click.option("--by", default="", envvar="USER", help="Who answers; $USER by default.")
 comment_option = click.option("--comment", default="", help="Why.")
 
@@ -34,7 +38,19 @@ comment_option = click.option("--comment", default="", help="Why.")
 def requests(session: Session, status: str) -> Answer:
     """List what threads ask: the open requests, those that wait for an answer."""
     found = list(every(session.store.requests(status=None if status == "all" else status, limit=PAGE)))
+    if status == "expired":
+        found += late_requests(session.store, datetime.now(UTC))
     return Answer(found, lambda screen: _listed(screen, found, status))
+
+
+def late_requests(store: "Store", now: datetime) -> list[Request]:
+    """The open requests whose deadline is past: they take no answer, and nobody has gone on with their threads yet."""
+    return [request for request in every(store.requests(limit=PAGE)) if is_late(request, now)]
+
+
+def is_late(request: Request, now: datetime) -> bool:
+    """True if the request is open, and its deadline is past."""
+    return request.status == "open" and request.deadline is not None and request.deadline < now
 
 
 def _listed(screen: Screen, found: list[Request], status: str) -> Iterator[str]:
@@ -51,7 +67,7 @@ def request_lines(screen: Screen, request: Request) -> Iterator[str]:
     yield f"{screen.word(request.status)}  {screen.heading(screen.fit(request.id, screen.width - 12))}"
     asked = f"asks {request.name!r}, {screen.time(request.created_at)}"
     if request.deadline is not None:
-        asked += f", deadline {screen.time(request.deadline)}"
+        asked += f", deadline {'passed ' if is_late(request, screen.now) else ''}{screen.time(request.deadline)}"
     yield "  " + screen.fit(asked, screen.width - 2)
     if is_doubt(request):
         yield "  payload  " + inline(request.payload)  # whole: its key is what somebody has to look for
