@@ -92,6 +92,17 @@ def test_the_agents_of_a_module_are_recovered_and_what_is_skipped_has_a_reason(d
 
 
 @pytest.mark.usefixtures("abandoned")
+def test_the_thread_of_another_agent_of_that_name_is_left_as_it_is(document: Document, place: Path) -> None:
+    source = (place / "crew.py").read_text().replace('"worker-1"', '"other-1"')
+    (place / "others.py").write_text(source)
+    subprocess.run([sys.executable, "others.py", "worker", "dies"], check=False)
+    before = document("show", "other-1", "--journal")["checkpoints"]
+    report = document("recover", "--app", "crew")
+    assert report["reasons"]["other-1"] == "agent others:work is not in --app"
+    assert document("show", "other-1", "--journal")["checkpoints"] == before
+
+
+@pytest.mark.usefixtures("abandoned")
 def test_one_agent_alone_can_be_recovered(document: Document, call: Call) -> None:
     report = document("recover", "--app", "crew:worker")
     assert report["completed"] == ["worker-1"]

@@ -5,11 +5,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.apps import in_world_of
-from holdfast.cli.work import journal_of
+from holdfast.cli.work import function_of
 from holdfast.ports import run_blocking
 from holdfast.records.errors import ConfigurationError, NotFound
 from holdfast.records.outcome import Recovery
+from holdfast.runs.block import Terms
+from holdfast.runs.recovery import Recoverer
 from holdfast.runtimes.agent.agent import AgentCore
+from holdfast.runtimes.agent.memory import AGENT
 from holdfast.sync.agents import Agent as BlockingAgent
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ def resume_agent(session: "Session", agent: AnyAgent, thread_id: str) -> Any:
     core = core_of(agent)
     if core.is_stream:
         raise ConfigurationError(f"{core.name} yields: stream thread {thread_id!r} again from your program")
-    if journal_of(session.store, thread_id).started is None:
+    if not function_of(session.store, thread_id):
         raise NotFound(f"thread {thread_id!r} was not started by an agent")
 
     async def act(store: "Store") -> Any:
@@ -46,10 +49,11 @@ def resume_agent(session: "Session", agent: AnyAgent, thread_id: str) -> Any:
     return in_world_of(session, act, blocking=isinstance(agent, BlockingAgent))
 
 
-def recover_agent(session: "Session", agent: AnyAgent, max_attempts: int) -> Recovery:
-    """Go on with every thread of an agent that can."""
+def recover_agent(session: "Session", agent: AnyAgent, skipped: tuple[str, ...], max_attempts: int) -> Recovery:
+    """Go on with those of these threads that the agent was run on, and no others."""
     core, blocking = core_of(agent), isinstance(agent, BlockingAgent)
-    if core.is_stream:
+    found = [thread_id for thread_id in skipped if function_of(session.store, thread_id) == AGENT + core.name]
+    if core.is_stream or not found:
         return Recovery()
 
     def wait_for(run: "Run") -> Any:
@@ -59,7 +63,6 @@ def recover_agent(session: "Session", agent: AnyAgent, max_attempts: int) -> Rec
         return await core.go_on(run, {})
 
     async def act(store: "Store") -> Recovery:
-        labels = {"agent": core.name.rpartition(":")[2]}
-        return await store.recover(wait_for if blocking else go_on, labels=labels, max_attempts=max_attempts)
+        return await Recoverer(store, wait_for if blocking else go_on, Terms(wait=0), max_attempts).go_on_with(found)
 
     return in_world_of(session, act, blocking=blocking)

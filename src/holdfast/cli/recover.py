@@ -12,8 +12,7 @@ from holdfast.cli.command import command
 from holdfast.cli.screen import COLOURS, Screen
 from holdfast.cli.session import Session, refuse_missing
 from holdfast.cli.text import printable
-from holdfast.cli.work import journal_of
-from holdfast.records.errors import NotFound
+from holdfast.cli.work import function_of
 from holdfast.records.outcome import Recovery
 from holdfast.runs.durable import registry
 from holdfast.runtimes.agent.memory import AGENT
@@ -38,7 +37,7 @@ def recover(session: Session, apps: tuple[str, ...], max_attempts: int) -> Answe
         return await store.recover(max_attempts=max_attempts)
 
     functions = in_world_of(session, act, blocking=all(map(is_blocking, registry.values())))
-    report = merged([functions, *(recover_agent(session, agent, max_attempts) for agent in agents)])
+    report = merged([functions, *(recover_agent(session, agent, functions.skipped, max_attempts) for agent in agents)])
     reasons = {thread_id: _reason(session, thread_id, agents) for thread_id in report.skipped}
     document = {**{end: getattr(report, end) for end in ENDS}, "reasons": reasons}
     return Answer(document, lambda screen: _lines(screen, report, reasons))
@@ -54,17 +53,14 @@ def merged(reports: list[Recovery]) -> Recovery:
 
 def _reason(session: Session, thread_id: str, agents: list[AnyAgent]) -> str:
     """Why a thread was left alone."""
-    try:
-        started = journal_of(session.store, thread_id).started
-    except NotFound:
-        return "it is gone"
-    if started is None:
+    function = function_of(session.store, thread_id)
+    if not function:
         return "neither a durable function nor an agent: store.recover(handler) goes on with it"
     streams = {AGENT + core_of(agent).name for agent in agents if core_of(agent).is_stream}
-    if started.function in streams:
-        return f"its {started.function} yields: stream it again from your program"
-    if started.function not in {*registry, *(AGENT + core_of(agent).name for agent in agents)}:
-        return f"{started.function} is not in --app"
+    if function in streams:
+        return f"its {function} yields: stream it again from your program"
+    if function not in {*registry, *(AGENT + core_of(agent).name for agent in agents)}:
+        return f"{function} is not in --app"
     return "another process was faster"
 
 

@@ -42,6 +42,15 @@ def journal_of(store: "Store", thread_id: str) -> Journal:
         return Journal()
 
 
+def function_of(store: "Store", thread_id: str) -> str:
+    """What a thread was started as: the name of a durable function, or of an agent; empty if it is neither's."""
+    try:
+        started = journal_of(store, thread_id).started
+    except NotFound:
+        return ""
+    return started.function if started is not None else ""
+
+
 def read_work(store: "Store", thread_id: str) -> Work:
     """The work of a thread, read without a claim on it."""
     journal = journal_of(store, thread_id)
