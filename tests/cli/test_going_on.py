@@ -41,7 +41,13 @@ def words(task):
         os._exit(9)
 
 
+def choose(task, model, *, recovery, checkpoint, effort=1):
+    if "dies" in sys.argv:
+        os._exit(9)
+
+
 worker = holdfast.sync.Agent(work)
+chooser = holdfast.sync.Agent(choose)
 thinker = holdfast.Agent(think)
 speaker = holdfast.sync.Agent(words)
 
@@ -50,6 +56,8 @@ if __name__ == "__main__":
         worker.run("all", thread_id="worker-1")
     elif sys.argv[1] == "thinker":
         asyncio.run(thinker.run("all", thread_id="thinker-1"))
+    elif sys.argv[1] == "chooser":
+        chooser.run("all", thread_id="chooser-1", model="large")
     else:
         list(speaker.stream("all", thread_id="speaker-1"))
 """
@@ -57,9 +65,9 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def abandoned(place: Path) -> Iterator[None]:
-    """Threads of three agents whose processes died."""
+    """Threads of four agents whose processes died."""
     (place / "crew.py").write_text(PROGRAM)
-    for name in ("worker", "thinker", "speaker"):
+    for name in ("worker", "thinker", "speaker", "chooser"):
         assert subprocess.run([sys.executable, "crew.py", name, "dies"], check=False).returncode == 9
     yield
     sys.modules.pop("crew", None)
@@ -70,9 +78,10 @@ def test_an_agent_is_resumed_by_its_name(document: Document, call: Call) -> None
     assert document("resume", "worker-1", "--app", "crew:worker")["result"] == "all done"
     assert document("resume", "thinker-1", "--app", "crew:thinker")["result"] == "all thought"
     assert document("resume", "thinker-1", "--app", "crew:thinker")["result"] == "all thought"
-    assert (
-        "yields: stream thread 'speaker-1' again" in call("resume", "speaker-1", "--app", "crew:speaker", code=2).stderr
-    )
+    speaking = call("resume", "speaker-1", "--app", "crew:speaker", code=2).stderr
+    assert "agent crew:words yields: stream the thread again from your program" in speaking
+    choosing = call("resume", "chooser-1", "--app", "crew:chooser", code=2).stderr
+    assert "agent crew:choose has to be given model: run it again from your program" in choosing
 
 
 @pytest.mark.usefixtures("abandoned")
@@ -88,7 +97,10 @@ def test_what_is_none_of_an_agents_is_left_as_it_is(document: Document, call: Ca
 def test_the_agents_of_a_module_are_recovered_and_what_is_skipped_has_a_reason(document: Document) -> None:
     report = document("recover", "--app", "crew")
     assert set(report["completed"]) == {"worker-1", "thinker-1"}
-    assert report["reasons"] == {"speaker-1": "its agent crew:words yields: stream it again from your program"}
+    assert report["reasons"] == {
+        "speaker-1": "agent crew:words yields: stream the thread again from your program",
+        "chooser-1": "agent crew:choose has to be given model: run it again from your program",
+    }
 
 
 @pytest.mark.usefixtures("abandoned")

@@ -34,11 +34,20 @@ def core_of(agent: AnyAgent) -> AgentCore:
     return agent._core if isinstance(agent, BlockingAgent) else agent  # noqa: SLF001  the blocking one has no more
 
 
+def refusal_of(core: AgentCore) -> str:
+    """Why an agent cannot be gone on with from here; empty if it can."""
+    if core.is_stream:
+        return f"agent {core.name} yields: stream the thread again from your program"
+    if core.required:
+        return f"agent {core.name} has to be given {', '.join(core.required)}: run it again from your program"
+    return ""
+
+
 def resume_agent(session: "Session", agent: AnyAgent, thread_id: str) -> Any:
     """Go on with a thread that the agent was run on; its task is recorded."""
     core = core_of(agent)
-    if core.is_stream:
-        raise ConfigurationError(f"{core.name} yields: stream thread {thread_id!r} again from your program")
+    if refusal := refusal_of(core):
+        raise ConfigurationError(refusal)
     if not function_of(session.store, thread_id):
         raise NotFound(f"thread {thread_id!r} was not started by an agent")
 
@@ -53,7 +62,7 @@ def recover_agent(session: "Session", agent: AnyAgent, skipped: tuple[str, ...],
     """Go on with those of these threads that the agent was run on, and no others."""
     core, blocking = core_of(agent), isinstance(agent, BlockingAgent)
     found = [thread_id for thread_id in skipped if function_of(session.store, thread_id) == AGENT + core.name]
-    if core.is_stream or not found:
+    if refusal_of(core) or not found:
         return Recovery()
 
     def wait_for(run: "Run") -> Any:

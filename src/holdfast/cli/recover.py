@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.agents import AnyAgent, agents_in, core_of, recover_agent
+from holdfast.cli.agents import AnyAgent, agents_in, core_of, recover_agent, refusal_of
 from holdfast.cli.answer import Answer
 from holdfast.cli.apps import in_world_of, is_blocking, load
 from holdfast.cli.command import command
@@ -56,12 +56,10 @@ def _reason(session: Session, thread_id: str, agents: list[AnyAgent]) -> str:
     function = function_of(session.store, thread_id)
     if not function:
         return "neither a durable function nor an agent: store.recover(handler) goes on with it"
-    streams = {AGENT + core_of(agent).name for agent in agents if core_of(agent).is_stream}
-    if function in streams:
-        return f"its {function} yields: stream it again from your program"
-    if function not in {*registry, *(AGENT + core_of(agent).name for agent in agents)}:
+    known = {AGENT + core_of(agent).name: refusal_of(core_of(agent)) for agent in agents}
+    if function not in {*registry, *known}:
         return f"{function} is not in --app"
-    return "another process was faster"
+    return known.get(function) or "another process was faster"
 
 
 def _lines(screen: Screen, report: Recovery, reasons: dict[str, str]) -> Iterator[str]:
