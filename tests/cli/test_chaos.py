@@ -54,6 +54,9 @@ async def fetch(number):
     return number * 3
 
 
+agent = holdfast.sync.Agent(look)
+
+
 @holdfast.sync.durable
 def good(number):
     return pay(look(number))
@@ -207,8 +210,12 @@ def test_a_result_that_depends_on_the_time_is_told_first(program: Path) -> None:
     ("arguments", "code", "message"),
     [
         (("app:failing", "4"), 1, "undisturbed it fails: ValueError: always"),
-        (("app:plain", "4"), 1, "app:plain is no durable function"),
-        (("app:missing",), 1, "has no attribute 'missing'"),
+        (("app:plain", "4"), 2, "app:plain is no durable function"),
+        (("app:agent", "4"), 2, "app:agent is an Agent, and chaos is for durable functions"),
+        (("app:missing",), 2, "error: app:missing: app has no 'missing'"),
+        (("apq:good", "4"), 2, "error: apq:good: there is no module 'apq' here"),
+        (("app", "4"), 2, "error: app: give MODULE:FUNCTION, such as agent:support"),
+        (("./app.py:good", "4"), 2, "error: ./app.py:good: give MODULE:FUNCTION, such as agent:support"),
         (("app:good_async", "4"), 2, "it asks 'how many', and waits: give --answer 'how many=...' (one of: all, none)"),
         (("app:good", "4", "--store", "memory:"), 2, "does not survive a killed process"),
         (("app:good", "4", "--timeout", "0.01"), 1, "did not end within 0.01 s"),

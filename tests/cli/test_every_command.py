@@ -11,7 +11,8 @@ from typing import Any
 import click
 import pytest
 
-from cli.conftest import Call
+from cli.conftest import HOSTILE, Call
+from holdfast import sync
 from holdfast.cli import main
 from holdfast.cli.catalogue import COMMANDS
 from holdfast.cli.command import COMMON
@@ -39,7 +40,7 @@ CALLS: dict[str, list[str]] = {
     "verify": [],
     "doctor": [],
     "gc": ["--keep-last", "1"],
-    "delete": ["evil"],
+    "delete": [printable(HOSTILE)],
     "export": ["evil", "bundle\x1b[2J"],
     "import": ["bundle", "--to", "new\x1b[2J"],
     "backup": ["backup\x1b[2J"],
@@ -47,6 +48,7 @@ CALLS: dict[str, list[str]] = {
     "completion": ["bash"],
 }
 CODES = {"resume": 5}
+LENGTHY = " ".join(["word"] * 60)
 
 
 @pytest.fixture
@@ -77,8 +79,50 @@ def test_what_is_printed_fits_the_screen(
     prepared: Call, name: str, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("holdfast.cli.session.is_terminal", lambda: True)
     for line in prepared(name, *CALLS[name]).stdout.splitlines():
         assert width_of(line) <= width, line
+
+
+@pytest.fixture
+def lengthy(place: Path) -> None:
+    """A thread that asked, changed and failed at length."""
+    with sync.open(place / "holdfast.db") as store:
+        store.save("lengthy", {"text": "short"}, metadata={"note": LENGTHY})
+        store.save("lengthy", {"text": LENGTHY}, metadata={"note": LENGTHY})
+        with pytest.raises(sync.Suspended), store.run("asks-at-length") as run:
+            run.ask("what", {"text": LENGTHY})
+        with pytest.raises(ValueError, match="word"), store.run("fails-at-length"):
+            raise ValueError(LENGTHY)
+
+
+@pytest.mark.usefixtures("lengthy")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show", "lengthy"],
+        ["show", "fails-at-length"],
+        ["diff", "lengthy@1", "lengthy@2"],
+        ["requests"],
+        ["tail", "--once"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_cut_where_no_terminal_is(call: Call, arguments: list[str]) -> None:
+    said = call(*arguments).stdout
+    assert LENGTHY in said
+    assert "…" not in said
+
+
+@pytest.mark.usefixtures("lengthy")
+def test_on_a_terminal_an_error_is_wrapped_and_not_cut(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("holdfast.cli.session.is_terminal", lambda: True)
+    said = call("show", "fails-at-length").stdout
+    assert LENGTHY in " ".join(said.split())
+    assert max(map(len, said.splitlines())) <= 80
+    assert "…" in call("requests").stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -91,6 +135,13 @@ def test_the_catalogue_says_what_the_command_says(name: str) -> None:
     assert {option for option, _, _ in COMMON} <= options
     for parameter in command.params:
         assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), parameter.name
+
+
+@pytest.mark.parametrize("name", sorted(LONG))
+def test_what_has_a_store_of_its_own_does_not_promise_the_default_one(call: Call, name: str) -> None:
+    said = " ".join(call(name, "--help").stdout.split())
+    assert "The store: a path or a URL. Without it," in said
+    assert "holdfast.db" not in said
 
 
 def test_help_starts_without_anything_heavy() -> None:

@@ -134,6 +134,20 @@ def test_steps_are_listed_with_their_outcome(call: Call, document: Document) -> 
     assert call("steps", "user-42").stdout == "no steps\n"
 
 
+def test_a_step_that_was_begun_and_not_ended_is_listed_so(place: Path, call: Call, document: Document) -> None:
+    subprocess.run([sys.executable, "-c", DIES.replace("order-1", "new-1", 1)], cwd=place, check=False)
+    steps = document("steps", "order-1")
+    assert (steps["checkpoint"], steps["steps"], list(steps["begun"])) == (None, [], ["pay"])
+    assert re.search(r"-  pay +begun (now|\d+ s ago); its end is not recorded", call("steps", "order-1").stdout)
+
+
+def test_a_thread_that_was_claimed_and_no_more_can_be_looked_at(place: Path, call: Call) -> None:
+    claims = "import os, holdfast.sync as h; h.open('holdfast.db').run('claimed').__enter__(); os._exit(9)"
+    subprocess.run([sys.executable, "-c", claims], cwd=place, check=False)
+    assert call("steps", "claimed").stdout == "no steps\n"
+    assert "which is gone" in call("show", "claimed").stdout
+
+
 @pytest.mark.parametrize(("reference", "messages"), [("user-42", 2), ("user-42@1", 0), ("user-42@2", 1)])
 def test_a_state_is_that_of_the_checkpoint(document: Document, reference: str, messages: int) -> None:
     assert len(document("state", reference)["state"]["messages"]) == messages

@@ -14,7 +14,7 @@ Document = Callable[..., Any]
 
 def test_a_question_is_answered_and_the_thread_goes_on(call: Call, document: Document) -> None:
     assert [request["thread_id"] for request in document("requests")] == ["ticket-1"]
-    answered = document("approve", "ticket", "--by", "ana", "--comment", "a good customer")
+    answered = document("approve", "ticket-1", "--by", "ana", "--comment", "a good customer")
     assert answered["choice"] == "approve"
     assert call("requests").stdout == "no open requests\n"
     assert document("show", "ticket-1")["requests"] == []
@@ -26,10 +26,10 @@ def test_a_question_is_answered_and_the_thread_goes_on(call: Call, document: Doc
 
 
 def test_an_answer_is_given_once(call: Call) -> None:
-    call("reject", "ticket")
-    call("approve", "ticket", code=4)
+    call("reject", "ticket-1")
+    call("approve", "ticket-1", code=4)
     assert "refused" in call("resume", "ticket", "--app", "shop:refund").stdout
-    call("approve", "ticket", code=4)
+    call("approve", "ticket-1", code=4)
 
 
 def test_a_thread_that_waits_says_for_what(call: Call, document: Document) -> None:
@@ -53,6 +53,50 @@ def test_a_value_comes_as_json_from_a_file_or_from_standard_input(call: Call, do
     call("answer", "ticket-1", "--value", "@nowhere.json", code=2)
 
 
+def test_an_answer_that_lacks_what_is_asked_is_refused(call: Call, document: Document) -> None:
+    with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("asks") as run:
+        run.ask("how much")
+    for arguments in (["answer", "asks"], ["answer", "asks", "much"], ["approve", "asks"], ["reject", "asks"]):
+        assert "request 'how much' takes a value: --value JSON" in call(*arguments, code=2).stderr
+    for arguments in (["answer", "ticket-1"], ["answer", "ticket-1", "--value", "1"]):
+        assert "request 'refund': give one of: approve, reject" in call(*arguments, code=2).stderr
+    assert len(document("requests")) == 2
+    assert document("answer", "asks", "--value", "null")["value"] is None
+
+
+def test_a_request_past_its_deadline_is_among_the_expired_ones(call: Call, document: Document) -> None:
+    with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("late") as run:
+        run.ask("anybody?", deadline=0.05)
+    while not (expired := document("requests", "--status", "expired")):
+        pass
+    assert [request["thread_id"] for request in expired] == ["late"]
+    assert "deadline passed" in call("requests").stdout
+    with sync.open("holdfast.db") as store, pytest.raises(sync.RequestExpired), store.run("late") as run:
+        run.ask("anybody?", deadline=0.05)
+    assert [request["status"] for request in document("requests", "--status", "expired")] == ["expired"]
+
+
+def test_the_value_that_goes_with_done_is_the_result_of_the_step_in_doubt(call: Call, document: Document) -> None:
+    def pay(store: sync.Store, function: Callable[[], str]) -> Any:
+        with store.run("a-thread-with-a-rather-long-name-that-takes-room") as run:
+            return run.step("pay", function, effect=True, on_doubt="ask")
+
+    def die() -> str:
+        raise KeyboardInterrupt
+
+    with sync.open("holdfast.db") as store:
+        with pytest.raises(KeyboardInterrupt):
+            pay(store, die)
+        with pytest.raises(sync.Suspended) as suspended:
+            pay(store, str)
+        request = suspended.value.requests[0]
+        said = call("requests").stdout
+        assert f'"idempotency_key": "{request.payload["idempotency_key"]}"' in said
+        assert "with done, --value JSON is the step's result" in said
+        call("answer", request.thread_id, "done", "--value", '"P-9"')
+        assert pay(store, str) == "P-9"
+
+
 def test_a_fork_goes_on_with_another_result(document: Document) -> None:
     fork = document("fork", "ticket-1@3", "--to", "what-if", "--result", 'find={"amount": 7}')
     assert fork["thread_id"] == "what-if"
@@ -68,8 +112,21 @@ def test_a_fork_begins_with_another_state(document: Document) -> None:
     assert document("state", "user-42@1")["state"] != {"plan": []}
 
 
+def test_a_fork_says_what_is_executed_again_and_what_its_state_does_not_change(call: Call) -> None:
+    again = "effects after this checkpoint are executed again when the fork is resumed, with keys of their own"
+    only = "--state changed the stored state only; its durable function is replayed from step results (--result)"
+    plain = call("fork", "ticket-1@3").stdout
+    assert again in plain
+    assert only not in plain
+    assert only in call("fork", "ticket-1@3", "--state", "{}").stdout
+    assert only not in call("fork", "user-42", "--state", "{}").stdout
+    said = " ".join(call("fork", "--help").stdout.split())
+    assert "Effects after this checkpoint are executed again when the fork is resumed, with keys of their own" in said
+    assert "--state changes the stored state only" in said
+
+
 def test_a_function_that_fails_is_one_line(call: Call, place: Path) -> None:
-    call("approve", "ticket")
+    call("approve", "ticket-1")
     source = (place / "shop.py").read_text()
     (place / "shop.py").write_text(source.replace('return {"paid": amount}', 'raise OSError("no network")'))
     said = call("resume", "ticket", "--app", "shop:refund", code=1).stderr
@@ -79,7 +136,7 @@ def test_a_function_that_fails_is_one_line(call: Call, place: Path) -> None:
 
 
 def test_what_the_program_prints_is_no_part_of_the_document(call: Call, document: Document, place: Path) -> None:
-    call("approve", "ticket")
+    call("approve", "ticket-1")
     source = (place / "shop.py").read_text()
     (place / "shop.py").write_text(source.replace("    return {", '    print("at work")\n    return {'))
     assert document("resume", "ticket", "--app", "shop:refund")["result"] == "paid 40"
@@ -92,8 +149,9 @@ def test_what_was_answered_is_recovered(document: Document, call: Call) -> None:
         "suspended": [],
         "failed": [],
         "skipped": [],
+        "reasons": {},
     }
-    call("approve", "ticket")
+    call("approve", "ticket-1")
     assert document("recover", "--app", "shop")["completed"] == ["ticket-1"]
     assert call("recover", "--app", "shop").stdout == "nothing to recover\n"
 
@@ -114,11 +172,11 @@ def test_an_awaitable_function_is_resumed_in_an_event_loop(document: Document, p
 
 
 def test_cancelling_is_a_dry_run_first(call: Call, document: Document) -> None:
-    assert document("cancel", "ticket")["dry_run"] is True
-    assert "would cancel ticket-1" in call("cancel", "ticket").stdout
+    assert document("cancel", "ticket-1")["dry_run"] is True
+    assert "would cancel ticket-1" in call("cancel", "ticket-1").stdout
     assert document("show", "ticket-1")["thread"]["status"] == "input_required"
-    assert document("cancel", "ticket", "--yes")["status"] == "cancelled"
-    assert "nothing to cancel" in call("cancel", "ticket", "--yes").stdout
+    assert document("cancel", "ticket-1", "--yes")["status"] == "cancelled"
+    assert "nothing to cancel" in call("cancel", "ticket-1", "--yes").stdout
 
 
 def test_a_live_run_is_told_to_end(document: Document) -> None:

@@ -49,7 +49,7 @@ def test_a_copy_is_equal_record_by_record(call: Call, document: Document, target
         )
         assert mine == theirs
     assert document("verify", "--store", target)["ok"] is True
-    call("approve", "ticket", "--store", target)
+    call("approve", "ticket-1", "--store", target)
     assert document("resume", "ticket", "--app", "shop:refund", "--store", target)["result"] == "paid 40"
 
 
@@ -63,7 +63,7 @@ def test_a_copy_can_be_repeated(document: Document) -> None:
 
 def test_answers_that_wait_are_copied(document: Document, call: Call) -> None:
     call("copy", "holdfast.db", "copy.db")
-    call("approve", "ticket")
+    call("approve", "ticket-1")
     call("copy", "holdfast.db", "copy.db")
     assert document("requests", "--store", "copy.db") == []
 

@@ -146,6 +146,19 @@ def test_the_doctor_sees_what_was_abandoned_and_what_is_late(document: Document)
         said = [finding["found"] for finding in document("doctor", "--no-probe")["findings"]]
 
 
+def test_the_doctor_does_not_wait_for_the_lease_of_a_process_that_is_gone(call: Call) -> None:
+    child = os.fork()
+    if not child:
+        sync.open("holdfast.db").run("abandoned", lease=600).__enter__().step("one", lambda: 1)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert "which is gone; its lease ends in" in call("show", "abandoned").stdout
+    assert "abandoned: abandoned" in call("doctor", "--no-probe").stdout
+    with sync.open("holdfast.db") as store, store.run("alive") as run:
+        run.step("one", lambda: 1)
+        assert "alive" not in call("doctor", "--no-probe").stdout
+
+
 @pytest.mark.parametrize(
     ("version", "faulty"),
     [("3.40.1", True), ("3.44.5", True), ("3.44.6", False), ("3.50.6", True), ("3.50.7", False), ("3.51.2", True)],

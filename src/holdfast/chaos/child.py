@@ -1,7 +1,6 @@
 """One life of the user's function: `python -m holdfast.chaos.child ORDER`. It dies where that says, or ends."""
 
 import sys
-from importlib import import_module
 from inspect import iscoroutinefunction, unwrap
 from typing import Any
 
@@ -14,21 +13,31 @@ from holdfast.codec import encode
 from holdfast.ports import Ports, run_blocking
 from holdfast.records.errors import ConfigurationError, Suspended
 from holdfast.records.event import Event
+from holdfast.records.naming import find_named
 from holdfast.records.request import Request
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.store import Store
+from holdfast.runtimes.agent.agent import AgentCore
 from holdfast.stores.opening import resolve
+from holdfast.sync.agents import Agent as BlockingAgent
 
 POLL_SECONDS = 0.2
 LONGEST_REPR = 200
 
 
 def load(target: str) -> Durable[Any, Any]:
-    """The durable function that `module:function` names."""
-    module, _, path = target.partition(":")
-    found: Any = import_module(module)
-    for name in path.split("."):
-        found = getattr(found, name)
+    """The durable function that `module:function` names; `ConfigurationError` if that is none."""
+    if ":" not in target:
+        raise ConfigurationError(f"{target}: give MODULE:FUNCTION, such as agent:support")
+    try:
+        found = find_named(target)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{target}: {error}") from error
+    if isinstance(found, AgentCore | BlockingAgent):
+        raise ConfigurationError(
+            f"{target} is an Agent, and chaos is for durable functions: holdfast.testing.crash_everywhere takes a"
+            " function(store) that runs the agent"
+        )
     if not isinstance(found, Durable):
         raise ConfigurationError(f"{target} is no durable function: decorate it with @holdfast.durable")
     return found
@@ -42,10 +51,10 @@ def is_blocking(function: Durable[Any, Any]) -> bool:
 class Child:
     """The function, on a store that is watched."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, function: Durable[Any, Any], life: Life) -> None:
         self._order = order
-        self._function = load(order.target)
-        self._life = Life(order.report, order.kill_at)
+        self._function = function
+        self._life = life
         self._backend = KillingBackend(resolve(order.store, "process", inline=True).backend, self._life)
         worlds: dict[bool, Ports] = {True: KillingBlockingPorts(self._life), False: KillingAsyncPorts(self._life)}
         stores = {
@@ -112,10 +121,16 @@ class Child:
 
 
 def main() -> None:
-    """Live."""
+    """Live, or write down why there is nothing to live for."""
     order = msgspec.json.decode(sys.argv[1], type=Order)
     sys.path.insert(0, order.directory)
-    Child(order).live()
+    life = Life(order.report, order.kill_at)
+    try:
+        function = load(order.target)
+    except ConfigurationError as error:
+        life.note("refused", str(error))
+    else:
+        Child(order, function, life).live()
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class Note(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """One line of a report."""
 
     kind: str
-    """`point`, `executes`, `replays`, `outside`, `recorded`, `returned`, `raised` or `unanswered`."""
+    """`point`, `executes`, `replays`, `outside`, `recorded`, `returned`, `raised`, `unanswered` or `refused`."""
     what: str = ""
     key: str = ""
     """The idempotency key of a step that is executed."""

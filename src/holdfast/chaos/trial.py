@@ -63,6 +63,8 @@ def seen_in(notes: Iterable[Note]) -> Seen:
             seen.outside[note.what] += 1
         elif note.kind == "recorded":
             seen.recorded.add(note.what)
+        elif note.kind == "refused":
+            raise ConfigurationError(note.what)
         elif note.kind == "unanswered":
             choice = f"one of: {note.value}" if note.value else "a value"
             raise ConfigurationError(f"it asks {note.what!r}, and waits: give --answer '{note.what}=...' ({choice})")

@@ -4,11 +4,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.naming import find_named
 
 if TYPE_CHECKING:
     from holdfast.cli.session import Session
@@ -19,22 +19,12 @@ T = TypeVar("T")
 
 def load(app: str) -> Any:
     """What `module:name` names, or the module; modules of the working directory are found first."""
-    module_name, _, path = app.partition(":")
     if os.getcwd() not in sys.path:  # noqa: PTH109  sys.path holds str
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
     try:
-        found: Any = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise ConfigurationError(f"--app {app}: there is no module {module_name!r} here") from error
-    except ValueError as error:
-        raise ConfigurationError(f"--app {app}: give module:name, such as agent:support") from error
-    for name in path.split(".") if path else ():
-        if not hasattr(found, name):
-            raise ConfigurationError(f"--app {app}: {module_name} has no {name!r}")
-        found = getattr(found, name)
-    return found
+        return find_named(app)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--app {app}: {error}") from error
 
 
 def in_world_of(session: "Session", act: "Callable[[Store], Awaitable[T]]", *, blocking: bool) -> T:

@@ -32,7 +32,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     },
     "Go on": {
         "resume": Entry("runs:resume", "Go on with a thread."),
-        "recover": Entry("runs:recover", "Go on with every thread that can."),
+        "recover": Entry("recover:recover", "Go on with every thread that can."),
         "fork": Entry("states:fork", "Begin a new thread from a checkpoint."),
         "cancel": Entry("runs:cancel", "End a thread."),
     },

@@ -27,7 +27,7 @@ COLUMNS: Final = (
 KEYLESS: Final = "Right for what reads or thinks; what acts needs effect=True, and to take the key."
 
 
-@command("chaos", runs_code=True)
+@command("chaos", runs_code=True, store_help="The store: a path or a URL. Without it, a scratch store.")
 @click.argument("target", metavar="MODULE:FUNCTION")
 @click.argument("arguments", nargs=-1)
 @click.option("--answer", "answers", multiple=True, metavar="NAME=CHOICE", help="The answer to a request of that name.")

@@ -27,9 +27,10 @@ COMMON: Final[tuple[Flag, ...]] = (
 """May stand before or after the name of a command; the later one counts."""
 
 
-def add_common_options(command: click.Command) -> None:
-    """Give a command the options of all."""
-    for name, metavar, settings in COMMON:
+def add_common_options(command: click.Command, store_help: str = "") -> None:
+    """Give a command the options of all; for one with a default store of its own, --store says which."""
+    for name, metavar, common in COMMON:
+        settings = {**common, "help": store_help} if store_help and name == "--store" else common
         option = click.Option([name], metavar=metavar or None, expose_value=False, callback=_keep, **settings)
         command.params.append(option)
 
@@ -52,10 +53,10 @@ def quiet_logs(*, debug: bool) -> None:
 class Command(click.Command):
     """A command whose function gets the session first, and returns an `Answer`, which is printed here."""
 
-    def __init__(self, *args: Any, runs_code: bool = False, **options: Any) -> None:
+    def __init__(self, *args: Any, runs_code: bool = False, store_help: str = "", **options: Any) -> None:
         super().__init__(*args, **options)
         self._runs_code = runs_code
-        add_common_options(self)
+        add_common_options(self, store_help)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, print what it returned, and leave with its exit code."""
@@ -78,14 +79,16 @@ class Command(click.Command):
             ctx.exit(EXIT_INTERRUPTED)
 
 
-def command(name: str, *, runs_code: bool = False) -> Callable[[Callable[..., Any]], click.Command]:
+def command(
+    name: str, *, runs_code: bool = False, store_help: str = ""
+) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a function of (session, ...) a command.
 
     Objects of classes that nobody registered here are shown as data, unless the command runs the user's own code.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
-        made: click.Command = click.command(name, cls=Command, runs_code=runs_code)(
+        made: click.Command = click.command(name, cls=Command, runs_code=runs_code, store_help=store_help)(
             click.make_pass_decorator(Session)(function)
         )
         return made

@@ -12,7 +12,7 @@ from holdfast.records.errors import ConfigurationError
 SCENES: Final = ("crash", "approve", "fork", "chaos")
 
 
-@command("demo", runs_code=True)
+@command("demo", runs_code=True, store_help="The store: a path or a URL. Without it, one in a new directory.")
 @click.argument("scene", default="crash", type=click.Choice(SCENES))
 @click.option("--without", is_flag=True, help="crash: the same agent without Holdfast.")
 @click.option("--pace", default=1.0, type=click.FloatRange(0.01), help="How long the agent thinks; 1 is as in life.")

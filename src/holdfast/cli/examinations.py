@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import holdfast
 import holdfast.sync
 from holdfast.cli.find import PAGE, every
+from holdfast.cli.requests import late_requests
 from holdfast.cli.screen import counted, size, span
 from holdfast.cli.text import without_password
+from holdfast.processes import is_certainly_dead
 from holdfast.records.errors import Conflict, LeaseHeld, NotFound
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Durability, Status
@@ -206,11 +208,7 @@ def undone(patient: Patient) -> Findings:
     """Whether anything waits for somebody who does not come."""
     abandoned = [info.thread_id for info in patient.threads if is_abandoned(info, patient.now)]
     failed = [info.thread_id for info in patient.threads if info.status is Status.FAILED]
-    late = [
-        request.id
-        for request in every(patient.store.requests(limit=PAGE))
-        if request.deadline is not None and request.deadline < patient.now
-    ]
+    late = [request.id for request in late_requests(patient.store, patient.now)]
     if abandoned:
         yield Verdict.WARN, f"abandoned: {_named(abandoned)}", "holdfast recover --app MODULE goes on with them"
     if late:
@@ -226,7 +224,7 @@ def is_abandoned(info: ThreadInfo, now: datetime) -> bool:
     if info.status is not Status.WORKING:
         return False
     if info.lease is not None:
-        return info.lease.expires_at < now
+        return info.lease.expires_at < now or is_certainly_dead(info.lease.owner)
     return info.wake_at is None or info.wake_at < now
 
 

@@ -1,6 +1,8 @@
 """What the user meant: threads, checkpoints and requests by their ids, or by the beginning of them, as in git.
 
-An exact match wins. An id may also be given as it is printed, with escapes in place of what cannot be typed.
+An exact match wins, also of a thread that was deleted. What answers or destroys takes no beginning of a thread's id:
+called twice, it must not hit another thread. An id may also be given as it is printed, with escapes in place of what
+cannot be typed.
 """
 
 import re
@@ -8,10 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.cli.text import printable
+from holdfast.ports import run_blocking
 from holdfast.records.checkpoint import Checkpoint
-from holdfast.records.errors import ConfigurationError, NotFound
-from holdfast.records.request import Request
+from holdfast.records.errors import ConfigurationError, Deleted, NotFound
 from holdfast.records.thread import ThreadInfo
+from holdfast.runs.store import tools_of
 
 if TYPE_CHECKING:
     from holdfast.sync import Page, Store
@@ -37,14 +40,44 @@ def find_thread(store: "Store", text: str) -> str:
     """The id of the thread that is meant."""
     if is_thread(store, text):
         return text
-    ids = (info.thread_id for info in every(store.threads(limit=PAGE)))
+    refuse_deleted(store, text)
     try:
-        return only_match(text, ids, "thread")
+        return only_match(text, all_ids(store), "thread")
     except NotFound as error:
         start, _, end = text.rpartition("@")
         if start and PLACE.fullmatch(end) and is_thread(store, start):
             raise NotFound(f"{text!r} is a checkpoint, and a thread is needed here: {start!r}") from error
         raise
+
+
+def find_exact_thread(store: "Store", text: str) -> str:
+    """The id of the thread that is named in full."""
+    if is_thread(store, text):
+        return text
+    refuse_deleted(store, text)
+    near = [thread_id for thread_id in all_ids(store) if matches(text, thread_id)]
+    for thread_id in near:
+        if printable(thread_id) == text:
+            return thread_id
+    full = f"; this takes the full id: {listed(near)}" if near else "; `holdfast threads` lists them"
+    raise NotFound(f"there is no thread {text!r}{full}")
+
+
+def all_ids(store: "Store") -> Iterator[str]:
+    """The ids of all threads."""
+    return (info.thread_id for info in every(store.threads(limit=PAGE)))
+
+
+def refuse_deleted(store: "Store", thread_id: str) -> None:
+    """`Deleted` if a thread of exactly this id was there once: then no other one is meant."""
+    if was_thread(store, thread_id):
+        raise Deleted(f"thread {thread_id!r} was deleted")
+
+
+def was_thread(store: "Store", thread_id: str) -> bool:
+    """True if a thread of exactly this id is there, or was."""
+    tools = tools_of(store._store)  # noqa: SLF001  the blocking store has nothing of its own
+    return run_blocking(tools.ports.perform(tools.reader.seen, tools.reader.sealing.key(thread_id))) is not None
 
 
 def is_thread(store: "Store", thread_id: str) -> bool:
@@ -60,16 +93,25 @@ def find_checkpoint(store: "Store", text: str) -> Checkpoint:
     """The checkpoint that is meant: `ID@SEQ`, its full id, or a thread's id for its newest."""
     if not names_checkpoint(store, text):
         return newest_checkpoint(store, find_thread(store, text))
-    start, _, end = text.rpartition("@")
-    thread_id = find_thread(store, start)
-    seq, _, life = end.partition(".")
+    start, _, place = text.rpartition("@")
+    return _checkpoint_at(store, find_thread(store, start), place)
+
+
+def find_exact_checkpoint(store: "Store", text: str) -> Checkpoint:
+    """The checkpoint that is meant by `ID@SEQ` or its full id, with the thread's id in full."""
+    start, _, place = text.rpartition("@")
+    return _checkpoint_at(store, find_exact_thread(store, start), place)
+
+
+def _checkpoint_at(store: "Store", thread_id: str, place: str) -> Checkpoint:
+    seq, _, life = place.partition(".")
     return store.load(f"{thread_id}@{seq}.{life}") if life else store.get(thread_id, int(seq))
 
 
 def names_checkpoint(store: "Store", text: str) -> bool:
     """True if one checkpoint is meant, and not a thread: `ID@SEQ`, or a full id."""
     start, _, end = text.rpartition("@")
-    return bool(start) and PLACE.fullmatch(end) is not None and not is_thread(store, text)
+    return bool(start) and PLACE.fullmatch(end) is not None and not was_thread(store, text)
 
 
 def newest_checkpoint(store: "Store", thread_id: str) -> Checkpoint:
@@ -78,15 +120,6 @@ def newest_checkpoint(store: "Store", thread_id: str) -> Checkpoint:
     if checkpoint is None:
         raise NotFound(f"thread {thread_id!r} has no checkpoint yet")
     return checkpoint
-
-
-def find_request(store: "Store", text: str) -> Request:
-    """The request that is meant: open ones first, then those that have an answer."""
-    for status in ("open", None):
-        requests = {request.id: request for request in every(store.requests(status=status, limit=PAGE))}
-        if any(matches(text, request_id) for request_id in requests):
-            return requests[only_match(text, requests, "request")]
-    raise NotFound(f"there is no request {text!r}; `holdfast requests` lists them")
 
 
 def matches(text: str, candidate: str) -> bool:
@@ -102,9 +135,13 @@ def only_match(text: str, candidates: Iterable[str], what: str) -> str:
         return (exact or found)[0]
     if not found:
         raise NotFound(f"there is no {what} {text!r}; `holdfast {what}s` lists them")
-    named = ", ".join(found[:MOST_NAMED])
-    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    raise Ambiguous(f"{text!r} is the beginning of {len(found)} {what}s: {named}{more}; give more of it")
+    raise Ambiguous(f"{text!r} is the beginning of {len(found)} {what}s: {listed(found)}; give more of it")
+
+
+def listed(ids: list[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
+    return ", ".join(ids[:MOST_NAMED]) + more
 
 
 def standing(info: ThreadInfo) -> str:

@@ -10,12 +10,20 @@ from holdfast.cli.catalogue import COMMANDS, SECTIONS
 from holdfast.cli.command import add_common_options
 
 SYNONYMS: Final = {
+    "checkpoints": "show",
     "history": "show",
     "inbox": "requests",
+    "inspect": "show",
     "list": "threads",
     "log": "show",
     "ls": "threads",
+    "prune": "gc",
     "ps": "threads",
+    "replay": "fork",
+    "restore": "fork",
+    "rewind": "fork",
+    "rm": "delete",
+    "rollback": "fork",
     "run": "resume",
 }
 """What other tools call it."""

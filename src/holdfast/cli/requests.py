@@ -1,19 +1,27 @@
 """Requests: what threads ask, and the answers."""
 
 from collections.abc import Iterator
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.arguments import json_value
 from holdfast.cli.command import command
-from holdfast.cli.find import PAGE, every, find_request
+from holdfast.cli.find import PAGE, every
+from holdfast.cli.find_request import find_request, requests_of
 from holdfast.cli.screen import Screen, counted
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
-from holdfast.cli.values import clipped
+from holdfast.cli.values import clipped, inline
+from holdfast.records.errors import InvalidAnswer
 from holdfast.records.request import Request
+from holdfast.runs.steps import DOUBT_CHOICES, KEY_NAME
+
+if TYPE_CHECKING:
+    from holdfast.sync import Store
 
 by_option = click.option("--by", default="", envvar="USER", help="Who answers; $USER by default.")
 comment_option = click.option("--comment", default="", help="Why.")
@@ -30,7 +38,19 @@ comment_option = click.option("--comment", default="", help="Why.")
 def requests(session: Session, status: str) -> Answer:
     """List what threads ask: the open requests, those that wait for an answer."""
     found = list(every(session.store.requests(status=None if status == "all" else status, limit=PAGE)))
+    if status == "expired":
+        found += late_requests(session.store, datetime.now(UTC))
     return Answer(found, lambda screen: _listed(screen, found, status))
+
+
+def late_requests(store: "Store", now: datetime) -> list[Request]:
+    """The open requests whose deadline is past: they take no answer, and nobody has gone on with their threads yet."""
+    return [request for request in every(store.requests(limit=PAGE)) if is_late(request, now)]
+
+
+def is_late(request: Request, now: datetime) -> bool:
+    """True if the request is open, and its deadline is past."""
+    return request.status == "open" and request.deadline is not None and request.deadline < now
 
 
 def _listed(screen: Screen, found: list[Request], status: str) -> Iterator[str]:
@@ -47,14 +67,24 @@ def request_lines(screen: Screen, request: Request) -> Iterator[str]:
     yield f"{screen.word(request.status)}  {screen.heading(screen.fit(request.id, screen.width - 12))}"
     asked = f"asks {request.name!r}, {screen.time(request.created_at)}"
     if request.deadline is not None:
-        asked += f", deadline {screen.time(request.deadline)}"
+        asked += f", deadline {'passed ' if is_late(request, screen.now) else ''}{screen.time(request.deadline)}"
     yield "  " + screen.fit(asked, screen.width - 2)
-    if request.payload is not None:
+    if is_doubt(request):
+        yield "  payload  " + inline(request.payload)  # whole: its key is what somebody has to look for
+    elif request.payload is not None:
         yield clipped(screen, "  payload  ", request.payload)
     if request.choices:
         yield "  " + screen.fit("choices  " + " | ".join(request.choices), screen.width - 2)
+    if is_doubt(request) and request.answer is None:
+        yield screen.faint("  with done, --value JSON is the step's result; without it that is null")
     if request.answer is not None:
         yield "  " + screen.fit(_answered(screen, request), screen.width - 2)
+
+
+def is_doubt(request: Request) -> bool:
+    """True if the request is about a step in doubt."""
+    payload = request.payload
+    return request.choices == DOUBT_CHOICES and isinstance(payload, dict) and KEY_NAME in payload
 
 
 def _answered(screen: Screen, request: Request) -> str:
@@ -72,8 +102,9 @@ def _answered(screen: Screen, request: Request) -> str:
 
 def _answer(session: Session, request: str, choice: str | None, value: Any, by: str, comment: str) -> Answer:
     found = find_request(session.store, request)
+    _refuse_incomplete(found, choice)
     session.store.answer(found.id, choice, value, by=by, comment=comment)
-    left = sum(each.thread_id == found.thread_id for each in every(session.store.requests(limit=PAGE)))
+    left = len(requests_of(session.store, found.thread_id, "open"))
     document = {
         "request": found.id,
         "thread_id": found.thread_id,
@@ -84,6 +115,15 @@ def _answer(session: Session, request: str, choice: str | None, value: Any, by: 
     }
     said = choice if choice is not None else "with a value"
     return Answer(document, lambda screen: _thanks(screen, found, said, left))
+
+
+def _refuse_incomplete(request: Request, choice: str | None) -> None:
+    """`InvalidAnswer` for an answer that leaves out what the request takes: there is only one."""
+    if request.choices and choice is None:
+        raise InvalidAnswer(f"request {request.name!r}: give one of: {', '.join(request.choices)}")
+    given = click.get_current_context().get_parameter_source("value") is not ParameterSource.DEFAULT
+    if not request.choices and (choice is not None or not given):
+        raise InvalidAnswer(f"request {request.name!r} takes a value: --value JSON")
 
 
 def _thanks(screen: Screen, request: Request, said: str, left: int) -> Iterator[str]:
@@ -104,7 +144,10 @@ def _thanks(screen: Screen, request: Request, said: str, left: int) -> Iterator[
 @by_option
 @comment_option
 def answer(session: Session, request: str, choice: str | None, value: Any, by: str, comment: str) -> Answer:
-    """Answer a request, with one of its choices or with a value. Once: a second answer is a conflict."""
+    """Answer a request, with one of its choices or with a value. Once: a second answer is a conflict.
+
+    REQUEST is its id, or the full id of a thread that has one open request.
+    """
     return _answer(session, request, choice, value, by, comment)
 
 
@@ -116,7 +159,7 @@ def answer(session: Session, request: str, choice: str | None, value: Any, by: s
 @by_option
 @comment_option
 def approve(session: Session, request: str, value: Any, by: str, comment: str) -> Answer:
-    """Answer a request with `approve`."""
+    """Answer a request with `approve`. REQUEST is its id, or the full id of a thread with one open request."""
     return _answer(session, request, "approve", value, by, comment)
 
 
@@ -126,5 +169,5 @@ def approve(session: Session, request: str, value: Any, by: str, comment: str) -
 @by_option
 @comment_option
 def reject(session: Session, request: str, value: Any, by: str, comment: str) -> Answer:
-    """Answer a request with `reject`."""
+    """Answer a request with `reject`. REQUEST is its id, or the full id of a thread with one open request."""
     return _answer(session, request, "reject", value, by, comment)

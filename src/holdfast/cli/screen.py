@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from textwrap import wrap
 from typing import Any, Final
 
 import click
@@ -45,6 +46,8 @@ class Screen(msgspec.Struct, frozen=True):
     """What is printed on: how wide, in colour or not, with times in full or relative to `now`."""
 
     width: int = 80
+    narrow: bool = True
+    """True for a terminal, where lines are cut to its width; a file or a pipe takes them whole."""
     colour: bool = False
     utc: bool = False
     now: datetime = datetime.now(UTC)
@@ -67,7 +70,15 @@ class Screen(msgspec.Struct, frozen=True):
 
     def fit(self, text: str, width: int | None = None) -> str:
         """Any text as one printable line that fits the screen."""
-        return cut(printable(text), self.width if width is None else width)
+        return self.cut(printable(text), self.width if width is None else width)
+
+    def cut(self, text: str, width: int) -> str:
+        """Printable text, shortened to that many columns where the screen is narrow."""
+        return cut(text, width) if self.narrow else text
+
+    def wrapped(self, text: str, width: int) -> list[str]:
+        """Any text as printable lines of that many columns, or as one where the screen is not narrow."""
+        return wrap(printable(text), width) if self.narrow else [printable(text)]
 
     def time(self, moment: datetime | None) -> str:
         """A moment: how long ago or ahead, or in full."""
@@ -83,7 +94,7 @@ class Screen(msgspec.Struct, frozen=True):
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Iterable[str]:
         """A table that fits: columns that may give way are cut. Cells are plain text; statuses get their colours."""
         cells = [[printable(cell) for cell in row] for row in rows]
-        widths = _fitted(columns, cells, self.width)
+        widths = _fitted(columns, cells, self.width if self.narrow else None)
         yield self.heading(_line(columns, [column.title for column in columns], widths).rstrip())
         for row in cells:
             yield self._row(columns, row, widths).rstrip()
@@ -126,12 +137,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def _fitted(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int) -> list[int]:
+def _fitted(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int | None) -> list[int]:
     widths = [
         max([width_of(column.title), *(width_of(row[number]) for row in cells)])
         for number, column in enumerate(columns)
     ]
-    excess = sum(widths) + GAP * (len(widths) - 1) - room
+    excess = 0 if room is None else sum(widths) + GAP * (len(widths) - 1) - room
     while excess > 0:
         flexible = [number for number, column in enumerate(columns) if column.gives_way and widths[number] > NARROWEST]
         if not flexible:

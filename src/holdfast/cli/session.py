@@ -54,9 +54,11 @@ class Session:
 
     def fresh_screen(self) -> Screen:
         """Standard output, as a person sees it now."""
+        terminal = is_terminal()
         return Screen(
             width=max(get_terminal_size((80, 24)).columns, 40),
-            colour=sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+            narrow=terminal,
+            colour=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
             utc=bool(self.settings.get("utc")),
             now=datetime.now(UTC),
         )
@@ -88,6 +90,11 @@ class Session:
             return
         for line in answer.lines(self.fresh_screen()):
             click.echo(line)
+
+
+def is_terminal() -> bool:
+    """True if a person reads standard output, and no file or program."""
+    return sys.stdout.isatty()
 
 
 CHOOSING = "give --store URL, or set HOLDFAST_STORE"

@@ -1,6 +1,7 @@
 """What is in checkpoints: steps and states, compared, and begun anew from."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import click
@@ -8,11 +9,12 @@ import click
 from holdfast.cli.answer import Answer
 from holdfast.cli.arguments import json_value, named_json
 from holdfast.cli.command import command
-from holdfast.cli.find import find_checkpoint, is_thread, newest_checkpoint
+from holdfast.cli.find import find_checkpoint, find_thread, is_thread, names_checkpoint, newest_checkpoint
 from holdfast.cli.screen import COLOURS, Column, Screen, counted
 from holdfast.cli.session import Session
-from holdfast.cli.text import cut, printable, width_of
+from holdfast.cli.text import printable, width_of
 from holdfast.cli.values import inline, laid_out, outcome_of, path_of, took
+from holdfast.cli.work import read_work
 from holdfast.records.checkpoint import Change, Checkpoint, Step
 from holdfast.records.errors import Conflict
 
@@ -22,23 +24,34 @@ STEPS = (
     Column("TOOK", number=True),
     Column("OUTCOME", gives_way=True),
 )
+AGAIN = "effects after this checkpoint are executed again when the fork is resumed, with keys of their own"
+STALE = "--state changed the stored state only; its durable function is replayed from step results (--result)"
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
 @command("steps")
 @click.argument("checkpoint", metavar="ID[@SEQ]")
 def steps(session: Session, checkpoint: str) -> Answer:
-    """List the steps a thread has recorded, up to a checkpoint or up to now."""
-    found = find_checkpoint(session.store, checkpoint)
-    document = {"checkpoint": found.id, "steps": found.steps}
-    return Answer(document, lambda screen: _step_lines(screen, found.steps))
+    """List the steps a thread has recorded, up to a checkpoint or up to now; then those that were begun only."""
+    store = session.store
+    if names_checkpoint(store, checkpoint):
+        return _steps_of(find_checkpoint(store, checkpoint), {})
+    thread_id = find_thread(store, checkpoint)
+    return _steps_of(store.latest(thread_id), read_work(store, thread_id).begun)
 
 
-def _step_lines(screen: Screen, found: list[Step]) -> Iterator[str]:
-    if not found:
+def _steps_of(found: Checkpoint | None, begun: dict[str, datetime]) -> Answer:
+    recorded = found.steps if found is not None else []
+    document = {"checkpoint": found.id if found is not None else None, "steps": recorded, "begun": begun}
+    return Answer(document, lambda screen: _step_lines(screen, recorded, begun))
+
+
+def _step_lines(screen: Screen, recorded: list[Step], begun: dict[str, datetime]) -> Iterator[str]:
+    if not recorded and not begun:
         yield "no steps"
         return
-    rows = [(str(step.index + 1), _name(step), took(step), outcome_of(step)) for step in found]
+    rows = [(str(step.index + 1), _name(step), took(step), outcome_of(step)) for step in recorded]
+    rows += [("-", key, "", f"begun {screen.time(at)}; its end is not recorded") for key, at in begun.items()]
     yield from screen.table(STEPS, rows)
 
 
@@ -72,33 +85,42 @@ def _diff_lines(screen: Screen, changes: list[Change], steps_between: int) -> It
         steps = f"; {counted(steps_between, 'step')} between them" if steps_between else ""
         yield f"no difference in the state{steps}"
     for change in changes:
-        yield screen.style(_change_text(change, screen.width), fg=COLOURS[change.kind])
+        yield screen.style(_change_text(screen, change), fg=COLOURS[change.kind])
 
 
-def _change_text(change: Change, width: int) -> str:
-    start = cut(f"{SIGNS[change.kind]} {path_of(change.path)}: ", width // 2)
-    room = width - width_of(start)
+def _change_text(screen: Screen, change: Change) -> str:
+    start = screen.cut(f"{SIGNS[change.kind]} {path_of(change.path)}: ", screen.width // 2)
+    room = screen.width - width_of(start)
     if change.kind != "changed":
-        return start + cut(inline(change.new if change.kind == "added" else change.old), room)
+        return start + screen.cut(inline(change.new if change.kind == "added" else change.old), room)
     old, new = inline(change.old), inline(change.new)
     half = max((room - 3) // 2, room - 3 - width_of(new))
-    old = cut(old, half)
-    return f"{start}{old} → {cut(new, room - 3 - width_of(old))}"
+    old = screen.cut(old, half)
+    return f"{start}{old} → {screen.cut(new, room - 3 - width_of(old))}"
 
 
 @command("fork")
 @click.argument("checkpoint", metavar="ID[@SEQ]")
 @click.option("--to", metavar="NEW_ID", help="The id of the new thread; one is made up otherwise.")
-@click.option("--state", metavar="JSON", type=json_value, help="The state to begin with, in place of the checkpoint's.")
+@click.option(
+    "--state",
+    metavar="JSON",
+    type=json_value,
+    help="The state to begin with, in place of the checkpoint's. A durable function is replayed from step results.",
+)
 @click.option(
     "--result",
     multiple=True,
     metavar="KEY=JSON",
     type=named_json,
-    help="Another result for a recorded step, by its key.",
+    help="Another result for a recorded step, by its key: what a durable function then does differently.",
 )
 def fork(session: Session, checkpoint: str, to: str | None, state: Any, result: tuple[tuple[str, Any], ...]) -> Answer:
-    """Begin a new thread from a checkpoint. Its finished steps are not executed again."""
+    """Begin a new thread from a checkpoint. Its finished steps are not executed again.
+
+    Effects after this checkpoint are executed again when the fork is resumed, with keys of their own. --state changes
+    the stored state only; a durable function is replayed from the results of its steps, which --result changes.
+    """
     store = session.store
     origin = find_checkpoint(store, checkpoint)
     if to is not None and is_thread(store, to):
@@ -106,8 +128,12 @@ def fork(session: Session, checkpoint: str, to: str | None, state: Any, result: 
     thread_id = store.fork(origin.id, to, state, dict(result))
     made = newest_checkpoint(store, thread_id)
     document = {"thread_id": thread_id, "checkpoint": made.id, "origin": origin.id}
-    return Answer(document, lambda screen: _fork_lines(screen, origin, thread_id))
+    stale = state is not None and bool(read_work(store, thread_id).function)
+    return Answer(document, lambda screen: _fork_lines(screen, origin, thread_id, stale=stale))
 
 
-def _fork_lines(screen: Screen, origin: Checkpoint, thread_id: str) -> Iterator[str]:
+def _fork_lines(screen: Screen, origin: Checkpoint, thread_id: str, *, stale: bool) -> Iterator[str]:
     yield f"forked {printable(origin.id)} to {screen.heading(printable(thread_id))}"
+    yield screen.faint(AGAIN)
+    if stale:
+        yield screen.faint(STALE)

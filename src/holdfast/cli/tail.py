@@ -14,7 +14,7 @@ from holdfast.cli.find import PAGE, every, find_thread
 from holdfast.cli.plain import dump
 from holdfast.cli.screen import COLOURS, Screen
 from holdfast.cli.session import Session
-from holdfast.cli.text import cut, padded, printable
+from holdfast.cli.text import padded
 from holdfast.cli.values import inline
 from holdfast.records.checkpoint import CheckpointInfo
 from holdfast.records.errors import NotFound
@@ -93,9 +93,9 @@ def _line(screen: Screen, row: CheckpointInfo) -> str:
     )
     room = max(screen.width // 3, 12)
     end = f"@{row.seq}"
-    place = padded(cut(printable(row.thread_id), room - len(end)) + end, room)
+    place = padded(screen.fit(row.thread_id, room - len(end)) + end, room)
     status = screen.style(padded(row.status.value.replace("_", " "), STATUS_WIDTH), fg=COLOURS[row.status.value])
-    rest = cut(printable(" ".join(_notes(row))), screen.width - len(when) - room - STATUS_WIDTH - 6)
+    rest = screen.fit(" ".join(_notes(row)), screen.width - len(when) - room - STATUS_WIDTH - 6)
     return f"{screen.faint(when)}  {place}  {status}  {rest}".rstrip()
 
 

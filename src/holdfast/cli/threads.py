@@ -9,6 +9,7 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.arguments import named_text
 from holdfast.cli.command import command
 from holdfast.cli.find import PAGE, every, find_thread, standing
+from holdfast.cli.find_request import requests_of
 from holdfast.cli.requests import request_lines
 from holdfast.cli.screen import Column, Screen, counted, size
 from holdfast.cli.session import Session
@@ -90,16 +91,14 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     """Show a thread: how it stands, what it asks, and its checkpoints, the newest first."""
     store = session.store
     info = store.thread(find_thread(store, thread))
-    rows = list(store.history(info.thread_id, limit=limit, journal=journal))
+    rows = list(store.history(info.thread_id, limit=limit, journal=journal)) if info.seq else []
     newest = store.latest(info.thread_id)
     pending = newest.pending if newest is not None else []
-    requests = (
-        [each for each in every(store.requests(limit=PAGE)) if each.thread_id == info.thread_id] if pending else []
-    )
-    summary = read_summary(store, info.thread_id)
-    talked = summary if summary.role else None
-    attempts = read_agent_summary(store, info.thread_id)
-    tried = attempts if attempts.agent else None
+    requests = requests_of(store, info.thread_id, "open") if pending else []
+    summary = read_summary(store, info.thread_id) if info.seq else None
+    talked = summary if summary is not None and summary.role else None
+    attempts = read_agent_summary(store, info.thread_id) if info.seq else None
+    tried = attempts if attempts is not None and attempts.agent else None
     work = read_work(store, info.thread_id)
     document = {
         "thread": info,
@@ -135,12 +134,13 @@ def _shown(
 
 def _facts(screen: Screen, info: ThreadInfo, work: Work) -> Iterable[tuple[str, str]]:
     room = screen.width - 10
-    error = info.error if info.status in ENDED_BADLY else None
+    error = info.error if info.status in ENDED_BADLY else ""
     yield "thread", printable(info.thread_id)
     yield "started", screen.fit(_call(work), room) if work.function else ""
     yield "status", screen.word(info.status.value)
     yield "result", screen.fit(inline(work.result), room) if work.result is not None else ""
-    yield "error", screen.style(screen.fit(error, room), fg="red") if error else ""
+    for number, line in enumerate(screen.wrapped(error or "", room)):
+        yield "" if number else "error", screen.style(line, fg="red") if line else ""
     yield "held by", screen.fit(_holder(screen, info), room)
     for key, begun_at in work.begun.items():
         yield "begun", screen.fit(f"{key}, {screen.time(begun_at)}; its end is not recorded", room)

@@ -11,7 +11,7 @@ from holdfast.cli.apps import load
 from holdfast.cli.arguments import duration
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_ERROR
-from holdfast.cli.find import find_checkpoint, find_thread, names_checkpoint, standing
+from holdfast.cli.find import find_exact_checkpoint, find_exact_thread, names_checkpoint, standing
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.screen import Screen, counted, size
 from holdfast.cli.session import Session
@@ -88,15 +88,15 @@ def _freed_lines(screen: Screen, freed: Freed, *, yes: bool) -> Iterator[str]:
 @click.argument("what", metavar="ID[@SEQ]")
 @click.option("--yes", is_flag=True, help="Do it. Without this, only say what would go.")
 def delete(session: Session, what: str, yes: bool) -> Answer:
-    """Remove a thread, or one checkpoint of it. A dry run unless --yes.
+    """Remove a thread, or one checkpoint of it, by its full id. A dry run unless --yes.
 
     The thread's id stays taken: what still writes to it is refused. The bytes of a single checkpoint go with the next
     gc.
     """
     store = session.store
     if names_checkpoint(store, what):
-        return _delete_checkpoint(store, find_checkpoint(store, what), yes=yes)
-    info = store.thread(find_thread(store, what))
+        return _delete_checkpoint(store, find_exact_checkpoint(store, what), yes=yes)
+    info = store.thread(find_exact_thread(store, what))
     if yes:
         store.delete(info.thread_id)
     document = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.cli.plain import plain
 from holdfast.cli.screen import Screen, span
-from holdfast.cli.text import cut, printable
+from holdfast.cli.text import printable
 from holdfast.records.checkpoint import Step
 
 
@@ -48,5 +48,5 @@ def outcome_of(step: Step) -> str:
 
 
 def clipped(screen: Screen, indent: str, value: Any) -> str:
-    """A value on one line, cut to what is left of it after the indent."""
-    return indent + cut(inline(value), max(screen.width - len(indent), 10))
+    """A value on one line, on a terminal cut to what is left of it after the indent."""
+    return indent + screen.cut(inline(value), max(screen.width - len(indent), 10))

@@ -9,6 +9,7 @@ from holdfast.codec import decode
 from holdfast.history.entries import Begun
 from holdfast.history.journal import Journal
 from holdfast.ports import run_blocking
+from holdfast.records.errors import NotFound
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.store import tools_of
@@ -30,11 +31,29 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """The steps with an effect that were begun and have no end yet, and when they were."""
 
 
-def read_work(store: "Store", thread_id: str) -> Work:
-    """The work of a thread, read without a claim on it."""
+def journal_of(store: "Store", thread_id: str) -> Journal:
+    """The journal of a thread, read without a claim on it; empty if it was claimed and nothing was written yet."""
     tools = tools_of(store._store)  # noqa: SLF001  the blocking store has nothing of its own
     load = tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
-    journal = Journal.of(run_blocking(load).log.document)
+    try:
+        return Journal.of(run_blocking(load).log.document)
+    except NotFound:
+        store.thread(thread_id)
+        return Journal()
+
+
+def function_of(store: "Store", thread_id: str) -> str:
+    """What a thread was started as: the name of a durable function, or of an agent; empty if it is neither's."""
+    try:
+        started = journal_of(store, thread_id).started
+    except NotFound:
+        return ""
+    return started.function if started is not None else ""
+
+
+def read_work(store: "Store", thread_id: str) -> Work:
+    """The work of a thread, read without a claim on it."""
+    journal = journal_of(store, thread_id)
     begun = [memo for memo in journal.memos.values() if isinstance(memo, Begun)]
     return Work(
         **_started(journal),

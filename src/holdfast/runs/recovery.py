@@ -34,9 +34,13 @@ class Recoverer:
         self._max_attempts = max_attempts
 
     async def recover(self, labels: Mapping[str, str]) -> Recovery:
-        """Go on with all of them, several at once where the world allows it."""
+        """Go on with all of them."""
         tools = self._store._tools  # noqa: SLF001  one room
-        found = await tools.ports.perform(self._candidates, labels)
+        return await self.go_on_with(await tools.ports.perform(self._candidates, labels))
+
+    async def go_on_with(self, found: list[str]) -> Recovery:
+        """Go on with those of these threads that still can, several at once where the world allows it."""
+        tools = self._store._tools  # noqa: SLF001  one room
         ends = await tools.ports.gather([self._go_on(thread_id) for thread_id in found])
         by_end: dict[str, list[str]] = {}
         for thread_id, end in zip(found, ends, strict=True):

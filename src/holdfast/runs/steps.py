@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from holdfast.runs.run import Run
 
 KEY_NAME = "idempotency_key"
+DOUBT_CHOICES = ("retry", "done", "fail")
+"""What a person may say about a step in doubt; the value that goes with `done` is the step's result."""
 CONNECTION_NAME = "connection"
 
 
@@ -338,7 +340,7 @@ class _Execution:
         """Ask once for each time it was begun: an answer settles one doubt, not the next."""
         name = f"{self._call.name} in doubt"
         payload = {"step": self._call.key, KEY_NAME: self._key, "begun_at": from_microseconds(begun.at)}
-        answer = await self._run.ask(name, payload, choices=("retry", "done", "fail"))
+        answer = await self._run.ask(name, payload, choices=DOUBT_CHOICES)
         if answer.choice == "fail":
             raise StepInDoubt(f"step {self._call.key!r} was in doubt, and {answer.by or 'somebody'} let it fail")
         return Done(answer.value) if answer.choice == "done" else NotDone

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from datetime import timedelta
 from functools import partial
-from inspect import isasyncgenfunction, isgeneratorfunction
+from inspect import Parameter, isasyncgenfunction, isgeneratorfunction, signature
 from typing import Any
 
 from holdfast.codec import decode, encode
@@ -32,10 +32,13 @@ from holdfast.runs.store import Store, tools_of
 from holdfast.runtimes.agent.actions import RecoveryAction
 from holdfast.runtimes.agent.attempts import Attempts, Terms
 from holdfast.runtimes.agent.classifier import RulesClassifier
+from holdfast.runtimes.agent.hands import HANDED
 from holdfast.runtimes.agent.memory import AGENT, ITEM, contents, read_summary
 from holdfast.runtimes.agent.policy import AnyStrategy, check_strategy
 from holdfast.runtimes.agent.streaming import Items, items_of
 from holdfast.stores.writer import Intent
+
+BY_NAME = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
 
 
 class AgentCore:
@@ -93,6 +96,14 @@ class AgentCore:
     def is_stream(self) -> bool:
         """True if the function yields."""
         return isasyncgenfunction(self._terms.function) or isgeneratorfunction(self._terms.function)
+
+    @property
+    def required(self) -> list[str]:
+        """The keywords that the function cannot do without, and that only its caller can give."""
+        others = list(signature(self._terms.function).parameters.values())[1:]
+        given = {*HANDED, "restored_state", "recovery"}
+        needed = [each for each in others if each.default is Parameter.empty and each.kind in BY_NAME]
+        return [each.name for each in needed if each.name not in given]
 
     def thread_id(self, given: str | None) -> str:
         """The thread to run on: the given one, or a new one."""

@@ -18,6 +18,8 @@ from holdfast.stores.claim import Pending
 from holdfast.stores.writer import Intent
 
 current_hands: "ContextVar[Hands | None]" = ContextVar("holdfast_hands", default=None)
+HANDED = ("record_step", "update_state", "replace_state", "record_usage", "record_compensator", "checkpoint")
+"""What a function may be handed, by name."""
 
 
 class HeldReceipt:
@@ -179,8 +181,7 @@ class Hands:
 
     def given(self) -> dict[str, Any]:
         """All that a function may be handed, by name."""
-        names = ("record_step", "update_state", "replace_state", "record_usage", "record_compensator", "checkpoint")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in HANDED}
 
     def deliver(self, item: Any) -> Receipt:
         """Note an item of the stream."""
