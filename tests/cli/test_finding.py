@@ -157,3 +157,14 @@ def test_a_command_that_there_is_not_is_answered_with_the_nearest(call: Call, ty
 @pytest.mark.parametrize("reference", ["nobody", "nobody@1", "user-42@9", "user-42@1.ffffffff", "ticket-1@1", "@1", ""])
 def test_what_is_not_there_is_not_found(call: Call, reference: str) -> None:
     call("state", reference, code=2 if reference == "" else 3)
+
+
+def test_a_store_that_nothing_has_opened_yet_finds_them_too(call: Call) -> None:
+    """Each call opens its store by itself: a file store refuses whoever comes before that."""
+    with sync.open("file:logs") as store:
+        for number in range(3):
+            store.save("job-1", {"n": number})
+    for command in (["diff", "job-1@1", "job-1@2"], ["fork", "job-1@1", "--to", "again"], ["state", "job@2"]):
+        call(*command, "--store", "file:logs")
+    assert "there is no thread" in call("delete", "job", "--yes", "--store", "file:logs", code=3).stderr
+    call("delete", "job-1@1", "--yes", "--store", "file:logs")

@@ -71,6 +71,7 @@ def test_a_request_past_its_deadline_is_among_the_expired_ones(call: Call, docum
         pass
     assert [request["thread_id"] for request in expired] == ["late"]
     assert "deadline passed" in call("requests").stdout
+    call("answer", "late", "--value", "1", code=4)
     with sync.open("holdfast.db") as store, pytest.raises(sync.RequestExpired), store.run("late") as run:
         run.ask("anybody?", deadline=0.05)
     assert [request["status"] for request in document("requests", "--status", "expired")] == ["expired"]

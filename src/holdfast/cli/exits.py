@@ -19,6 +19,7 @@ from holdfast.records.errors import (
     KeyUnavailable,
     LeaseHeld,
     NotFound,
+    RequestExpired,
     Suspended,
     UnknownType,
 )
@@ -40,6 +41,7 @@ CODES: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
     (Fenced, EXIT_CONFLICT),
     (KeyReused, EXIT_CONFLICT),
     (Finished, EXIT_CONFLICT),
+    (RequestExpired, EXIT_CONFLICT),
     (ConfigurationError, EXIT_USAGE),
     (InvalidAnswer, EXIT_USAGE),
     (InvalidId, EXIT_USAGE),

@@ -76,6 +76,8 @@ def refuse_deleted(store: "Store", thread_id: str) -> None:
 
 def was_thread(store: "Store", thread_id: str) -> bool:
     """True if a thread of exactly this id is there, or was."""
+    if is_thread(store, thread_id):
+        return True
     tools = tools_of(store._store)  # noqa: SLF001  the blocking store has nothing of its own
     return run_blocking(tools.ports.perform(tools.reader.seen, tools.reader.sealing.key(thread_id))) is not None
 
