@@ -222,3 +222,10 @@ def test_a_type_that_is_not_registered_is_not_damage(monkeypatch: pytest.MonkeyP
 
 def test_an_internal_list_that_is_not_there_is_empty() -> None:
     assert read_list({}, ("steps",)) == []
+
+
+def test_an_empty_cell_writes_no_blob_however_small_one_may_be() -> None:
+    thread = Thread(Tuning(inline_max=0))
+    thread.save({"a": [], "b": {}})
+    assert thread.blobs == {}
+    assert thread.state(1) == {"a": [], "b": {}}

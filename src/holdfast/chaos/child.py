@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from holdfast.chaos.killing import KillingAsyncPorts, KillingBackend, KillingBlockingPorts, Life
+from holdfast.chaos.named import find_named
 from holdfast.chaos.order import REPLAY, THREAD, Order, as_value
 from holdfast.chaos.outside import watch
 from holdfast.codec import encode
 from holdfast.ports import Ports, run_blocking
 from holdfast.records.errors import ConfigurationError, Suspended
 from holdfast.records.event import Event
-from holdfast.records.naming import find_named
 from holdfast.records.request import Request
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.store import Store

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.chaos.named import find_named
 from holdfast.records.errors import ConfigurationError
-from holdfast.records.naming import find_named
 
 if TYPE_CHECKING:
     from holdfast.cli.session import Session
