@@ -214,6 +214,15 @@ def test_an_import_loads_no_third_party_but_the_encoders(module: str) -> None:
     assert packages - sys.stdlib_module_names <= THIRD_PARTY
 
 
+@pytest.mark.parametrize("module", ["holdfast", "holdfast.sync"])
+def test_an_import_loads_what_special_values_need_with_the_first_of_them(module: str) -> None:
+    """Without typing_extensions, which msgspec would load: it loads the inspect module."""
+    code = f"import sys; sys.modules['typing_extensions'] = None; import {module}; print(*sys.modules)"
+    assert not {"ormsgpack", "inspect", "dataclasses", "pathlib", "logging", "holdfast.codec.exact"} & set(
+        run(code).split()
+    )
+
+
 @pytest.mark.parametrize(("module", "most"), [("holdfast", 120), ("holdfast.sync", 230)])
 def test_an_import_stays_small(module: str, most: int) -> None:
     """How long it takes is a figure of the benchmarks; how much it loads is the same on every machine."""

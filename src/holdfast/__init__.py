@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast import codec
-from holdfast.codec import migration, register, storable
 from holdfast.codec.keys import KeyRing
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Step
 from holdfast.records.errors import (
@@ -63,6 +62,7 @@ from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult
 from holdfast.records.words import Cause, Durability, Phase, Status
 
 if TYPE_CHECKING:
+    from holdfast.codec.registry import migration, register, storable
     from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
     from holdfast.runs.api import append, ask, checkpoint, confirm, current, durable, idempotency_key, record, sleep
     from holdfast.runs.decorators import step
@@ -130,11 +130,13 @@ _LATER = {
     "current": "holdfast.runs.api",
     "durable": "holdfast.runs.api",
     "idempotency_key": "holdfast.runs.api",
+    "migration": "holdfast.codec.registry",
     "open": "holdfast.runs.kinds",
     "record": "holdfast.runs.api",
     "record_compensator": "holdfast.runtimes.agent.context",
     "record_step": "holdfast.runtimes.agent.context",
     "record_usage": "holdfast.runtimes.agent.context",
+    "register": "holdfast.codec.registry",
     "replace_state": "holdfast.runtimes.agent.context",
     "replan": "holdfast.runtimes.agent.strategies",
     "resume_from_subgoal": "holdfast.runtimes.agent.strategies",
@@ -142,6 +144,7 @@ _LATER = {
     "rollback_to_checkpoint": "holdfast.runtimes.agent.strategies",
     "sleep": "holdfast.runs.api",
     "step": "holdfast.runs.decorators",
+    "storable": "holdfast.codec.registry",
     "update_state": "holdfast.runtimes.agent.context",
 }
 

@@ -16,7 +16,8 @@ import pytest
 
 from codec import samples
 from codec.exact import same
-from holdfast.codec import decode, encode, migration, register, registry, storable
+from holdfast.codec import decode, encode, registry
+from holdfast.codec.registry import migration, register, storable
 from holdfast.records.errors import CodecError, ConfigurationError, IncompatibleCheckpoint, UnknownType, UnstorableValue
 
 
@@ -80,9 +81,7 @@ def test_a_class_has_one_name() -> None:
 
 
 def test_a_reloaded_module_registers_its_classes_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = (
-        "import dataclasses, holdfast.codec\n@holdfast.codec.storable\n@dataclasses.dataclass\nclass Plan:\n  a: int\n"
-    )
+    code = "import dataclasses, holdfast\n@holdfast.storable\n@dataclasses.dataclass\nclass Plan:\n  a: int\n"
     (tmp_path / "reloadable.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     module: Any = importlib.import_module("reloadable")

@@ -7,13 +7,16 @@ from uuid import UUID, SafeUUID
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from codec import samples
 from codec.exact import portrait, same
-from codec.strategies import values
-from holdfast.codec import decode, encode
+from codec.strategies import text, values
+from holdfast.codec import DEFAULT, decode, encode
+from holdfast.codec.exact import encode_exactly
 
 thorough = settings(max_examples=300, deadline=None)
+flat = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), text, st.binary())
 
 
 @pytest.mark.parametrize("value", samples.EVERYTHING, ids=lambda value: type(value).__name__)
@@ -45,6 +48,47 @@ def test_a_value_has_the_same_encoding_wherever_it_stands(value: Any) -> None:
     assert encode([value]) == b"\x91" + data
     assert encode([value, "\ud800"]) == b"\x92" + data + encode("\ud800")
     assert encode({"k": value}) == b"\x81\xa1k" + data
+
+
+LENGTHS = [0, 1, 15, 16, 31, 32, 33, 255, 256, 65_535, 65_536, (1 << 20) - 4, 1 << 20]
+EDGES = [
+    sign * (2**bits + near) for bits in (5, 7, 8, 15, 16, 31, 32, 62, 63, 64) for near in (-1, 0, 1) for sign in (1, -1)
+]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *EDGES,
+        *("ä" * length for length in LENGTHS),
+        *(b"x" * length for length in LENGTHS),
+        *([None] * length for length in LENGTHS[:7]),
+        *({str(number): number for number in range(length)} for length in LENGTHS[:7]),
+        *(
+            0.0,
+            -0.0,
+            1e308,
+            float("inf"),
+            "\ud800",
+            ["\ud800"],
+            {"\ud800": 1},
+            {"a": 2**64},
+            {1: 2},
+            {True: 2},
+            {b"a": 1},
+        ),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_both_ways_to_encode_a_value_give_the_same_bytes(value: Any) -> None:
+    """A list that was appended to item by item is compared with the encoding of the whole list."""
+    assert encode(value) == encode_exactly(value, "value", DEFAULT)
+
+
+@thorough
+@given(st.one_of(flat, st.lists(flat), st.dictionaries(text, flat)))
+def test_both_ways_to_encode_any_flat_value_give_the_same_bytes(value: Any) -> None:
+    assert encode(value) == encode_exactly(value, "value", DEFAULT)
 
 
 def test_sets_have_one_encoding_whatever_their_order() -> None:

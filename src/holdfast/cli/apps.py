@@ -4,10 +4,10 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.chaos.named import find_named
+from holdfast.records.callables import is_async
 from holdfast.records.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,4 +45,4 @@ def in_world_of(session: "Session", act: "Callable[[Store], Awaitable[T]]", *, b
 
 def is_blocking(function: Any) -> bool:
     """True if a durable function is a plain `def`."""
-    return not iscoroutinefunction(function.function)
+    return not is_async(function.function)

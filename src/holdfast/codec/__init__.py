@@ -8,7 +8,6 @@ from holdfast.codec.encoding import encode
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.limits import DEFAULT, Limits
 from holdfast.codec.pieces import Kind, container, container_header, split
-from holdfast.codec.registry import migration, register, storable
 from holdfast.codec.seal import Entropy, Seal
 
 __all__ = [
@@ -22,8 +21,5 @@ __all__ = [
     "container_header",
     "decode",
     "encode",
-    "migration",
-    "register",
     "split",
-    "storable",
 ]

@@ -9,8 +9,8 @@ from itertools import chain
 from typing import Any, Final
 
 from holdfast.codec import registry, tags
-from holdfast.codec.packing import Refused, extension
-from holdfast.codec.pieces import container, container_header, split
+from holdfast.codec.pieces import container, container_header, extension, split
+from holdfast.codec.refusal import Refused
 from holdfast.codec.shapes import HEAP_TYPE
 from holdfast.records.errors import CodecError
 

@@ -4,15 +4,15 @@ The C decoder checks lengths, utf-8 and trailing bytes itself. Extensions come h
 standard value types and those that the program registered.
 """
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from msgspec import msgpack
 
 from holdfast.codec import tags
-from holdfast.codec.boxes import fill_box
 from holdfast.codec.limits import DEFAULT, Limits
 from holdfast.codec.scan import SLACK, refuse_depth, refuse_excess
-from holdfast.codec.types import LEAF_READERS
 from holdfast.records.errors import CodecError, HoldfastError, LimitExceeded
 
 
@@ -47,7 +47,8 @@ class _Decoder:
         return msgpack.decode(data, ext_hook=self._extension)
 
     def _extension(self, code: int, data: memoryview) -> Any:
-        read = LEAF_READERS.get(code)
+        readers, fill_box = _special_values()
+        read = readers.get(code)
         if read is not None:
             return read(bytes(data))
         if code not in tags.NESTED:
@@ -59,3 +60,12 @@ class _Decoder:
             return fill_box(code, self.decode(data))
         finally:
             self._room += 1
+
+
+@cache
+def _special_values() -> tuple[dict[int, Callable[[bytes], Any]], Callable[[int, Any], Any]]:
+    """How extensions are read, loaded with the first one."""
+    from holdfast.codec.boxes import fill_box
+    from holdfast.codec.types import LEAF_READERS
+
+    return LEAF_READERS, fill_box

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from holdfast.codec.packing import Refused
+from holdfast.codec.refusal import Refused
 from holdfast.codec.shapes import Fields
 
 # Kept beside the fields, under names that no field can have, and only where they say something.

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import ormsgpack
-from ormsgpack import Ext
 
 OPTIONS: Final = (
     ormsgpack.OPT_PASSTHROUGH_BIG_INT
@@ -21,14 +20,6 @@ OPTIONS: Final = (
 )
 
 Nest = list[list[Any]]
-
-
-class Refused(Exception):
-    """A value that cannot be stored, and why. `step` leads from the value to the part that is at fault."""
-
-    def __init__(self, reason: str, *, step: str = "") -> None:
-        super().__init__(reason)
-        self.step = step
 
 
 def _nest(levels: int) -> Nest:
@@ -79,31 +70,6 @@ _CONTAINERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 _SHORT_BYTES: Final = 4096
 _LONGEST: Final[dict[type, int]] = {str: _SHORT_BYTES, bytes: _SHORT_BYTES, list: 16, dict: 16}
 _UNSIZED: Final = frozenset({type(None), bool, int, float})
-_SCALARS: Final = _UNSIZED | {str, bytes}
-_FLAT_ITEMS: Final = 32
-_FLAT_BYTES: Final = 1 << 20
-"""Far below every limit."""
-
-
-def pack_flat(value: Any) -> bytes | None:
-    """The encoding of a single plain value, or of a short list or dict of such; None for anything else, or longer.
-
-    It nests no deeper than one level, and there is nothing in it that has not been looked at.
-    """
-    cls = type(value)
-    if cls is dict:
-        is_flat = len(value) <= _FLAT_ITEMS and _SCALARS.issuperset(map(type, value.values()))
-    elif cls is list:
-        is_flat = len(value) <= _FLAT_ITEMS and _SCALARS.issuperset(map(type, value))
-    else:
-        is_flat = cls in _SCALARS
-    if not is_flat:
-        return None
-    try:
-        data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
-    except TypeError:
-        return None
-    return data if len(data) <= _FLAT_BYTES else None
 
 
 def pack_short(value: Any, room: int) -> bytes | None:
@@ -137,8 +103,3 @@ def _looks_short(value: Any) -> bool:
 
 def _not_plain(value: Any) -> Any:
     raise TypeError(type(value))
-
-
-def extension(code: int, payload: bytes) -> bytes:
-    """The encoding of an extension."""
-    return ormsgpack.packb(Ext(code, payload))

@@ -50,6 +50,11 @@ def container_header(kind: Literal["list", "map"], count: int) -> bytes:
     return long + count.to_bytes(4, "big")
 
 
+def extension(code: int, payload: bytes) -> bytes:
+    """The encoding of an extension."""
+    return msgpack.encode(msgpack.Ext(code, payload))
+
+
 def split(kind: Literal["list", "map"], count: int, body: bytes) -> list[bytes]:
     """The encoded items of a body, in order; for a map its keys and values, alternating.
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ormsgpack import Ext, Fragment
 
-from holdfast.codec.packing import Refused
+from holdfast.codec.refusal import Refused
 
 _RAW: Final = frozenset({Ext, Fragment})
 _CONTAINERS: Final = frozenset({list, dict})

@@ -11,12 +11,13 @@ from enum import EnumMeta
 from typing import Any, Final, TypeVar, overload
 
 import msgspec
-import ormsgpack
+from msgspec import msgpack
 
 from holdfast.codec.models import ModelShape
 from holdfast.codec.shapes import DataclassShape, EnumShape, NamedTupleShape, Shape, StructShape
 from holdfast.records.errors import CodecError, ConfigurationError, HoldfastError, IncompatibleCheckpoint, UnknownType
 from holdfast.records.naming import importable_module
+from holdfast.records.turn import UsageSnapshot
 
 T = TypeVar("T")
 Fields = dict[str, Any]
@@ -53,7 +54,7 @@ def register(cls: type[T], *, name: str | None = None, version: int = 1) -> type
     if type(version) is not int or version < 1:
         raise ConfigurationError(f"the version of {name} must be an int from 1 up, not {version!r}")
     _refuse_clash(cls, name)
-    head = b"\x93" + ormsgpack.packb(name) + ormsgpack.packb(version)
+    head = b"\x93" + msgpack.encode(name) + msgpack.encode(version)
     entry = Entry(cls, name, version, shape, head)
     previous = _by_name.get(name)
     if previous is not None and previous.cls.__module__ == cls.__module__:
@@ -180,3 +181,6 @@ def _refuse_clash(cls: type, name: str) -> None:
 
 def _full_name(named: Any) -> str:
     return f"{importable_module(named)}.{named.__qualname__}"
+
+
+register(UsageSnapshot, name="holdfast.UsageSnapshot")  # models' functions return it, so results may hold it

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from holdfast.codec.packing import Refused
+from holdfast.codec.refusal import Refused
 from holdfast.records.errors import CodecError, ConfigurationError
 
 HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, so its instances hold no hidden C data

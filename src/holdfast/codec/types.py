@@ -15,7 +15,8 @@ from uuid import UUID, SafeUUID
 from msgspec import msgpack
 
 from holdfast.codec import tags
-from holdfast.codec.packing import Refused, extension
+from holdfast.codec.pieces import extension
+from holdfast.codec.refusal import Refused
 from holdfast.codec.zones import zone, zone_key
 from holdfast.records.errors import CodecError
 

@@ -10,7 +10,7 @@ from datetime import tzinfo
 from functools import cache
 from typing import Final
 
-from holdfast.codec.packing import Refused
+from holdfast.codec.refusal import Refused
 from holdfast.records.errors import CodecError
 
 _LONGEST: Final = 64

@@ -4,15 +4,12 @@ from collections.abc import Iterable
 from operator import add
 from typing import TYPE_CHECKING
 
-from holdfast.codec import decode, register
+from holdfast.codec import decode
 from holdfast.records.times import from_microseconds
 from holdfast.records.turn import PICODOLLARS, SessionSummary, Turn, UsageSnapshot, total_usage
 
 if TYPE_CHECKING:
     from holdfast.history.entries import HandedOver, Turned
-
-
-register(UsageSnapshot, name="holdfast.UsageSnapshot")  # models' functions return it, so results may hold it
 
 
 class Turns:

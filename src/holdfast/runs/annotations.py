@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, get_args, get_type_hints
 
-from holdfast.codec.registry import entry_of, is_registrable, register
 from holdfast.records.errors import ConfigurationError
 
 
@@ -15,9 +14,16 @@ def register_result(function: Callable[..., Any]) -> None:
     except (NameError, TypeError, AttributeError):
         return  # an annotation that cannot be read now; its class can still be registered by hand
     for cls in _classes(result):
-        if entry_of(cls) is None and is_registrable(cls):
-            with suppress(ConfigurationError):
-                register(cls)
+        if cls.__module__ != "builtins":
+            _register(cls)
+
+
+def _register(cls: type) -> None:
+    from holdfast.codec.registry import entry_of, is_registrable, register
+
+    if entry_of(cls) is None and is_registrable(cls):
+        with suppress(ConfigurationError):
+            register(cls)
 
 
 def _classes(annotation: Any) -> Iterator[type]:

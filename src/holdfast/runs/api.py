@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from inspect import iscoroutinefunction
 from typing import Any, ParamSpec, TypeVar, overload
 
+from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.request import Answer
@@ -133,7 +133,7 @@ def durable(
     terms.check()
 
     def decorate(decorated: Callable[..., Any]) -> AwaitableDurable[Any, Any]:
-        if not iscoroutinefunction(decorated):
+        if not is_async(decorated):
             shown = getattr(decorated, "__qualname__", repr(decorated))
             raise ConfigurationError(f"{shown} is a plain function; holdfast.sync.durable takes those")
         return AwaitableDurable(decorated, (lambda: store) if store is not None else default_store, terms, labels, name)

@@ -2,22 +2,23 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
-from functools import wraps
-from inspect import Parameter, Signature, iscoroutinefunction, signature
-from typing import Any, ParamSpec, TypeVar, overload
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from holdfast.codec import decode
 from holdfast.ports import run_blocking
+from holdfast.records.callables import is_async, parameters_of
 from holdfast.records.errors import ConfigurationError, UnstorableValue
 from holdfast.runs.annotations import register_result
 from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions
 from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of
 from holdfast.runs.steps import KEY_NAME, StepCall, perform_step, recalled
 
+if TYPE_CHECKING:
+    from inspect import Signature
+
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_BY_PLACE = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
 
 
 @overload
@@ -65,11 +66,9 @@ class _StepFunction:
         self._name = name
         self._ignore = {*ignore, KEY_NAME}
         self._options = options
-        self._signature: Signature = signature(function)
-        self._places = tuple(self._signature.parameters)
-        self._by_place = all(each.kind in _BY_PLACE for each in self._signature.parameters.values())
-        self._handed = {KEY_NAME: ""} if options.effect and KEY_NAME in self._places else {}
-        if unknown := set(ignore) - set(self._signature.parameters):
+        self._taken = parameters_of(function)
+        self._handed = {KEY_NAME: ""} if options.effect and KEY_NAME in self._taken.names else {}
+        if unknown := set(ignore).difference(self._taken.names):
             raise ConfigurationError(f"ignore= names {min(unknown)!r}, which {name} does not take")
         register_result(function)
 
@@ -93,7 +92,7 @@ class _StepFunction:
                 return decode(memo.value)
             return run_blocking(perform_step(frame.run.over(frame.run.ports.for_plain_code()), call))
 
-        return awaitable if iscoroutinefunction(self._function) else blocking
+        return awaitable if is_async(self._function) else blocking
 
     def _call(self, frame: Frame, args: tuple[Any, ...], named: Mapping[str, Any]) -> StepCall:
         given = self._bound(args, named)
@@ -113,11 +112,18 @@ class _StepFunction:
 
         Nothing has to be bound where each parameter is given by its place.
         """
-        if self._by_place and not named and len(args) == len(self._places):
-            return zip(self._places, args, strict=True)
+        taken = self._taken
+        if taken.by_place and not named and len(args) == len(taken.names):
+            return zip(taken.names, args, strict=True)
         bound = self._signature.bind(*args, **{**self._handed, **named})
         bound.apply_defaults()
         return bound.arguments.items()
+
+    @cached_property
+    def _signature(self) -> "Signature":
+        from inspect import signature
+
+        return signature(self._function)
 
     def _fingerprint(self, compared: Mapping[str, Any]) -> bytes:
         try:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import update_wrapper
-from inspect import iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from msgspec.structs import replace
@@ -11,6 +10,7 @@ from holdfast.codec import decode, encode
 from holdfast.history.entries import Started
 from holdfast.ports import Ports, run_blocking
 from holdfast.records.arguments import text_or_none
+from holdfast.records.callables import is_async
 from holdfast.records.errors import ConfigurationError, HoldfastError, KeyReused, NotFound, RunCancelled, Suspended
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
@@ -46,7 +46,6 @@ class Durable(Generic[P, T]):
         """Where it is now; its name is what its threads record."""
         self.name = text_or_none(name, "name") or self.place
         self._check_alone()
-        self._signature = signature(function)
         self._store = store
         self._terms = replace(terms, keyed=True)
         self._labels = labels
@@ -66,7 +65,9 @@ class Durable(Generic[P, T]):
         self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any], store: "Store | None" = None
     ) -> Any:
         """Run the function on a thread, or go on with it."""
-        bound = self._signature.bind(*arguments, **named)
+        from inspect import signature
+
+        bound = signature(self.function).bind(*arguments, **named)
         packed = encode([list(bound.args), bound.kwargs], path="arguments")
         return await self._enter(store or self._store(), thread_id, packed)
 
@@ -82,7 +83,7 @@ class Durable(Generic[P, T]):
 
     def fits(self, ports: Ports) -> bool:
         """True if the function can be called in that world."""
-        return not (ports.blocking and iscoroutinefunction(self.function))
+        return not (ports.blocking and is_async(self.function))
 
     async def _enter(self, store: "Store", thread_id: str, packed: bytes | None) -> Any:
         async with store._run_block(thread_id, self._labels, self._terms) as run:  # noqa: SLF001  one room

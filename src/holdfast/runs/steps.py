@@ -1,8 +1,7 @@
 """Executing a step: once recorded it is never executed again; what was begun and not finished is in doubt."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
-from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from holdfast.codec import decode, encode
 from holdfast.history.entries import Attempted, Begun, Memo, StepDone, StepError
 from holdfast.ports import Ticket
+from holdfast.records.callables import Parameters, parameters_of
 from holdfast.records.errors import (
     ConfigurationError,
     KeyReused,
@@ -66,19 +66,20 @@ class StepHandle(msgspec.Struct, frozen=True):
 
 def takes_key(function: Callable[..., Any]) -> bool:
     """True if a function takes `idempotency_key`, by name or among any keywords."""
-    return any(each.name == KEY_NAME or each.kind is Parameter.VAR_KEYWORD for each in _parameters(function))
+    taken = _parameters(function)
+    return KEY_NAME in taken.names or taken.any_keyword
 
 
 def takes_connection(function: Callable[..., Any]) -> bool:
     """True if a function takes `connection` by name."""
-    return any(each.name == CONNECTION_NAME for each in _parameters(function))
+    return CONNECTION_NAME in _parameters(function).names
 
 
-def _parameters(function: Callable[..., Any]) -> Collection[Parameter]:
+def _parameters(function: Callable[..., Any]) -> Parameters:
     try:
-        return signature(function).parameters.values()
+        return parameters_of(function)
     except (TypeError, ValueError):
-        return ()
+        return Parameters((), by_place=False, any_keyword=False)
 
 
 def idempotency_key_of(run: "Run", key: str) -> str:

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast import __version__, codec
-from holdfast.codec import migration, register, storable
 from holdfast.codec.keys import KeyRing
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Step
 from holdfast.records.errors import (
@@ -71,6 +70,7 @@ from holdfast.sync.store import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.codec.registry import migration, register, storable
     from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
     from holdfast.runs.api import idempotency_key
     from holdfast.runs.decorators import step
@@ -124,10 +124,12 @@ _LATER = {
     "current": "holdfast.sync.functions",
     "durable": "holdfast.sync.functions",
     "idempotency_key": "holdfast.runs.api",
+    "migration": "holdfast.codec.registry",
     "record": "holdfast.sync.functions",
     "record_compensator": "holdfast.runtimes.agent.context",
     "record_step": "holdfast.runtimes.agent.context",
     "record_usage": "holdfast.runtimes.agent.context",
+    "register": "holdfast.codec.registry",
     "replace_state": "holdfast.runtimes.agent.context",
     "replan": "holdfast.runtimes.agent.strategies",
     "resume_from_subgoal": "holdfast.runtimes.agent.strategies",
@@ -135,6 +137,7 @@ _LATER = {
     "rollback_to_checkpoint": "holdfast.runtimes.agent.strategies",
     "sleep": "holdfast.sync.functions",
     "step": "holdfast.runs.decorators",
+    "storable": "holdfast.codec.registry",
     "update_state": "holdfast.runtimes.agent.context",
 }
 

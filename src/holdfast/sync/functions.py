@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from inspect import iscoroutinefunction
 from typing import Any, ParamSpec, TypeVar, overload
 
+from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.request import Answer
@@ -108,7 +108,7 @@ def durable(
     terms.check()
 
     def decorate(decorated: Callable[..., Any]) -> BlockingDurable[Any, Any]:
-        if iscoroutinefunction(decorated):
+        if is_async(decorated):
             shown = getattr(decorated, "__qualname__", repr(decorated))
             raise ConfigurationError(f"{shown} is async; holdfast.durable takes those")
         return BlockingDurable(
