@@ -77,4 +77,4 @@ bench-quick: $(BENCH_STAMP)  ## the same with fewer samples, in a few minutes
 	$(BENCH)/bin/python -m benchmarks --quick
 
 clean:  ## everything that was made
-	rm -rf $(VENV) $(BENCH) .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(BENCH) .venv-alone .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -10,31 +10,39 @@ from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
 
+from benchmarks.alone import python_alone
 from benchmarks.figure import Figure
 
 TRIES = 7
 _UNWANTED = ("COVERAGE_", "PYTHONDONTWRITEBYTECODE")  # an import is measured as users have it: from its bytecode
 _TIMED = "import time; start = time.process_time(); import {}; print(time.process_time() - start)"
-_ALONE = "import sys; sys.modules['typing_extensions'] = None; "
-"""As where the core is installed and nothing else: msgspec imports this module, which costs more than itself, if it is
-there."""
 
 
 def weight() -> list[Figure]:
     """The import beyond Python itself, and the core with its dependencies, without extras and bytecode."""
     note = f"least of {TRIES}, each in a new interpreter"
     return [
-        Figure("import holdfast, CPU", _import_milliseconds("holdfast", _ALONE), floor=40, unit="ms", note=note),
-        Figure("the same beside typing_extensions", _import_milliseconds("holdfast"), floor=40, unit="ms", note=note),
-        Figure("import holdfast.sync, CPU", _import_milliseconds("holdfast.sync", _ALONE), unit="ms", note=note),
+        Figure(
+            "import holdfast, CPU", _import_milliseconds(python_alone(), "holdfast"), floor=40, unit="ms", note=note
+        ),
+        Figure(
+            "the same beside typing_extensions",
+            _import_milliseconds(sys.executable, "holdfast"),
+            floor=40,
+            unit="ms",
+            note=note,
+        ),
+        Figure(
+            "import holdfast.sync, CPU", _import_milliseconds(python_alone(), "holdfast.sync"), unit="ms", note=note
+        ),
         _installed(),
     ]
 
 
-def _import_milliseconds(module: str, before: str = "") -> float:
+def _import_milliseconds(python: str, module: str) -> float:
     """The least of several tries, since a busy machine only adds to it. The first one writes the bytecode."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_UNWANTED)}
-    command = [sys.executable, "-c", before + _TIMED.format(module)]
+    command = [python, "-c", _TIMED.format(module)]
     tries = [subprocess.run(command, capture_output=True, check=True, env=environment).stdout for _ in range(TRIES)]
     return min(map(float, tries)) * 1e3
 

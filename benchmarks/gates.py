@@ -7,6 +7,7 @@ from dataclasses import replace
 from benchmarks import w1_saves, w2_history, w3_wide, w4_resume, w5_writers, w6_replay
 from benchmarks.figure import Figure
 from benchmarks.result import Table
+from benchmarks.resuming import BESIDE_PEERS
 from benchmarks.scale import Scale
 
 _APPEND = "Holdfast append, SQLite durable"
@@ -111,7 +112,8 @@ REPLAY_US = 15
 
 def _resumes(table: Table) -> list[Figure]:
     """From the start of the process: the median of the rounds, and beside it the least."""
-    names = ("Holdfast run, SQLite durable", "Holdfast durable function, SQLite durable")
+    kinds = [f"Holdfast {what}{where}" for what in ("run", "durable function") for where in ("", f" {BESIDE_PEERS}")]
+    names = [f"{kind}, SQLite durable" for kind in kinds]
     return [_resume(table, name) for name in names if table.row(name)]
 
 

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from time import perf_counter
 
+from benchmarks.alone import python_alone
 from benchmarks.contender import POWER_LOSS, PROCESS_CRASH
 from benchmarks.disk import settle
 from benchmarks.holdfast_options import StoreOptions
@@ -22,6 +23,7 @@ from benchmarks.race import reason
 PROGRAMS = Path(__file__).parent / "programs"
 _UNWANTED = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")  # a start is measured as users have it: from bytecode
 _PATIENCE = 300
+BESIDE_PEERS = "beside the peers' packages"
 
 
 @dataclass
@@ -33,6 +35,7 @@ class Program:
     family: str
     script: str
     options: StoreOptions | None = None
+    python: str = sys.executable
     cold: list[float] = field(default_factory=list)
     """Seconds from the start of the process to the first new step, stored."""
     warm: list[float] = field(default_factory=list)
@@ -67,7 +70,7 @@ class Program:
 
     def _run(self, action: str, directory: Path, count: int) -> tuple[float, str]:
         """When the program told something, and what."""
-        command = [sys.executable, str(PROGRAMS / self.script), action, str(directory), str(count)]
+        command = [self.python, str(PROGRAMS / self.script), action, str(directory), str(count)]
         environment, errors = self._environment(directory), directory / "errors.txt"
         with (
             errors.open("wb") as told,
@@ -89,9 +92,14 @@ class Program:
 
 
 def holdfast_programs(script: str, what: str) -> list[Program]:
-    """The script over each embedded store, at each level."""
+    """The script over each embedded store, at each level; and the first once more where the peers are installed too."""
     options = [StoreOptions(kind, level) for kind in ("sqlite", "file") for level in ("durable", "process")]
-    return [Program(f"Holdfast {what}, {each.label}", each.durability, "holdfast", script, each) for each in options]
+    alone = [_holdfast_program(f"Holdfast {what}", script, each, python_alone()) for each in options]
+    return [*alone, _holdfast_program(f"Holdfast {what} {BESIDE_PEERS}", script, options[0], sys.executable)]
+
+
+def _holdfast_program(name: str, script: str, options: StoreOptions, python: str) -> Program:
+    return Program(f"{name}, {options.label}", options.durability, "holdfast", script, options, python)
 
 
 def replaying_peers() -> list[Program]:
