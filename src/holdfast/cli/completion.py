@@ -16,7 +16,7 @@ RECIPES = {
 @command("completion")
 @click.argument("shell", type=click.Choice(list(RECIPES)))
 def completion(_session: Session, shell: str) -> Answer:
-    """Print the script that makes a shell complete commands and options.
+    """Print the script that makes a shell complete commands, options and ids.
 
     In bash: eval "$(holdfast completion bash)"
     """

@@ -12,6 +12,7 @@ from holdfast.cli.arguments import json_value
 from holdfast.cli.command import command
 from holdfast.cli.find import PAGE, every
 from holdfast.cli.find_request import find_request, requests_of
+from holdfast.cli.offers import request_argument
 from holdfast.cli.screen import Screen, counted
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
@@ -136,7 +137,7 @@ def _thanks(screen: Screen, request: Request, said: str, left: int) -> Iterator[
 
 
 @command("answer")
-@click.argument("request", metavar="REQUEST")
+@request_argument()
 @click.argument("choice", required=False)
 @click.option(
     "--value", metavar="JSON", type=json_value, help="The value of the answer: JSON, @FILE, or - for standard input."
@@ -152,7 +153,7 @@ def answer(session: Session, request: str, choice: str | None, value: Any, by: s
 
 
 @command("approve")
-@click.argument("request", metavar="REQUEST")
+@request_argument()
 @click.option(
     "--value", metavar="JSON", type=json_value, help="A value that goes with it, such as corrected arguments."
 )
@@ -164,7 +165,7 @@ def approve(session: Session, request: str, value: Any, by: str, comment: str) -
 
 
 @command("reject")
-@click.argument("request", metavar="REQUEST")
+@request_argument()
 @click.option("--value", metavar="JSON", type=json_value, help="A value that goes with it.")
 @by_option
 @comment_option

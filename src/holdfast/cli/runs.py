@@ -11,6 +11,7 @@ from holdfast.cli.apps import in_world_of, is_blocking, load
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_WAITS
 from holdfast.cli.find import find_exact_thread, find_thread, standing
+from holdfast.cli.offers import thread_argument
 from holdfast.cli.requests import request_lines
 from holdfast.cli.screen import Screen, counted
 from holdfast.cli.session import Session
@@ -25,7 +26,7 @@ FINISHED = {Status.COMPLETE, Status.CANCELLED}
 
 
 @command("resume", runs_code=True)
-@click.argument("thread", metavar="ID")
+@thread_argument()
 @app_option
 def resume(session: Session, thread: str, app: str) -> Answer:
     """Go on with a thread: its durable function or agent is run, and its finished steps are not executed again.
@@ -90,7 +91,7 @@ def _completed(screen: Screen, thread_id: str, result: Any) -> Iterator[str]:
 
 
 @command("cancel")
-@click.argument("thread", metavar="ID")
+@thread_argument()
 @click.option("--yes", is_flag=True, help="Do it. Without this, only say what would be done.")
 def cancel(session: Session, thread: str, yes: bool) -> Answer:
     """End a thread. Its history stays; a live run is told, and stops at its next step.

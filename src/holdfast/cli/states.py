@@ -10,6 +10,7 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.arguments import json_value, named_json
 from holdfast.cli.command import command
 from holdfast.cli.find import find_checkpoint, find_thread, is_thread, names_checkpoint, newest_checkpoint
+from holdfast.cli.offers import checkpoint_argument
 from holdfast.cli.screen import COLOURS, Column, Screen, counted
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable, width_of
@@ -30,7 +31,7 @@ SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
 @command("steps")
-@click.argument("checkpoint", metavar="ID[@SEQ]")
+@checkpoint_argument()
 def steps(session: Session, checkpoint: str) -> Answer:
     """List the steps a thread has recorded, up to a checkpoint or up to now; then those that were begun only."""
     store = session.store
@@ -60,7 +61,7 @@ def _name(step: Step) -> str:
 
 
 @command("state")
-@click.argument("checkpoint", metavar="ID[@SEQ]")
+@checkpoint_argument()
 def state(session: Session, checkpoint: str) -> Answer:
     """Print the state of a checkpoint, or of a thread as it is now."""
     found = find_checkpoint(session.store, checkpoint)
@@ -69,8 +70,8 @@ def state(session: Session, checkpoint: str) -> Answer:
 
 
 @command("diff")
-@click.argument("old", metavar="ID@SEQ")
-@click.argument("new", metavar="ID@SEQ")
+@checkpoint_argument("old", "ID@SEQ")
+@checkpoint_argument("new", "ID@SEQ")
 def diff(session: Session, old: str, new: str) -> Answer:
     """Say what changed from one checkpoint's state to another's, by path."""
     before, after = (find_checkpoint(session.store, text) for text in (old, new))
@@ -100,7 +101,7 @@ def _change_text(screen: Screen, change: Change) -> str:
 
 
 @command("fork")
-@click.argument("checkpoint", metavar="ID[@SEQ]")
+@checkpoint_argument()
 @click.option("--to", metavar="NEW_ID", help="The id of the new thread; one is made up otherwise.")
 @click.option(
     "--state",

@@ -11,6 +11,7 @@ import click
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import command
 from holdfast.cli.find import PAGE, every, find_thread
+from holdfast.cli.offers import thread_argument
 from holdfast.cli.plain import dump
 from holdfast.cli.screen import COLOURS, Screen
 from holdfast.cli.session import Session
@@ -63,7 +64,7 @@ class Watch:
 
 
 @command("tail")
-@click.argument("thread", metavar="[ID]", required=False)
+@thread_argument(metavar="[ID]", required=False)
 @click.option("-n", "--last", default=10, show_default=True, type=click.IntRange(0), help="Begin with so many rows.")
 @click.option(
     "--every", "interval", default=1.0, show_default=True, type=click.FloatRange(0.05), help="Seconds between looks."

@@ -10,6 +10,7 @@ from holdfast.cli.arguments import named_text
 from holdfast.cli.command import command
 from holdfast.cli.find import PAGE, every, find_thread, standing
 from holdfast.cli.find_request import requests_of
+from holdfast.cli.offers import thread_argument
 from holdfast.cli.requests import request_lines
 from holdfast.cli.screen import Column, Screen, counted, size
 from holdfast.cli.session import Session
@@ -84,7 +85,7 @@ def _thread_row(screen: Screen, info: ThreadInfo) -> tuple[str, ...]:
 
 
 @command("show")
-@click.argument("thread", metavar="ID")
+@thread_argument()
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(1), help="At most so many checkpoints.")
 @click.option("--journal", is_flag=True, help="Also what was started, begun, asked, answered, ended.")
 def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:

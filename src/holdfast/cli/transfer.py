@@ -9,6 +9,7 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_CONFLICT, EXIT_ERROR
 from holdfast.cli.find import find_thread
+from holdfast.cli.offers import thread_argument
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.screen import Screen, counted, size
 from holdfast.cli.session import Session
@@ -20,7 +21,7 @@ plain_option = click.option("--plain", is_flag=True, help="The bundle is in plai
 
 
 @command("export")
-@click.argument("thread", metavar="ID")
+@thread_argument()
 @click.argument("file", type=click.Path(dir_okay=False))
 @plain_option
 @click.option("--force", is_flag=True, help="Replace the file if there is one.")

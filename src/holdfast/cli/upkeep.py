@@ -12,6 +12,7 @@ from holdfast.cli.arguments import duration
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_ERROR
 from holdfast.cli.find import find_exact_checkpoint, find_exact_thread, names_checkpoint, standing
+from holdfast.cli.offers import checkpoint_argument
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.screen import Screen, counted, size
 from holdfast.cli.session import Session
@@ -85,7 +86,7 @@ def _freed_lines(screen: Screen, freed: Freed, *, yes: bool) -> Iterator[str]:
 
 
 @command("delete")
-@click.argument("what", metavar="ID[@SEQ]")
+@checkpoint_argument("what")
 @click.option("--yes", is_flag=True, help="Do it. Without this, only say what would go.")
 def delete(session: Session, what: str, yes: bool) -> Answer:
     """Remove a thread, or one checkpoint of it, by its full id. A dry run unless --yes.

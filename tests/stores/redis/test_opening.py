@@ -183,6 +183,18 @@ def test_a_wrong_password_is_said_to_be_one(server: RedisServer) -> None:
         sync.open(f"redis://nobody:wrong@127.0.0.1:{server.port}").latest("t")
 
 
+@pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/main", "redis+cluster://127.0.0.1:1"]
+)
+def test_a_wrong_address_is_told_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def waited(_seconds: float) -> None:
+        pytest.fail("nothing was ever there: what is it waiting for?")
+
+    monkeypatch.setattr("holdfast.stores.redis.wire.sleep", waited)
+    with pytest.raises(holdfast.StoreUnavailable, match="refused|reach"), sync.open(url) as store:
+        store.save("t", 1)
+
+
 def test_a_store_of_a_newer_format_is_refused() -> None:
     prefix = new_prefix()
     with shared_server().client() as client:

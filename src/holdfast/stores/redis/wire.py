@@ -29,7 +29,10 @@ class Request(NamedTuple):
 
 
 class Wire:
-    """All that is said to the servers of one store."""
+    """All that is said to the servers of one store. `patience`: for how many seconds an outage is borne in silence.
+
+    The very first connection is not waited for: what is wrong then is most likely the address.
+    """
 
     def __init__(self, servers: Servers, replicas: int, connections: int, patience: float) -> None:
         self.servers = servers
@@ -38,6 +41,7 @@ class Wire:
         self._replicas = replicas
         self._pools: dict[Address | None, Connections] = {}
         self._is_closed = False
+        self._has_answered = False
         self.round_trips = 0
 
     def close(self) -> None:
@@ -66,7 +70,8 @@ class Wire:
         """The replies, errors among them. A request is repeated only where nothing was done, or nothing can be."""
         self.check_open()
         replies = self._send(requests, writing=writing)
-        if not any(isinstance(reply, Exception) for reply in replies):
+        self._has_answered = self._has_answered or not all(isinstance(reply, NotSent) for reply in replies)
+        if not self._has_answered or not any(isinstance(reply, Exception) for reply in replies):
             return replies
         for pause in _pauses(self._patience):
             again = [at for at, reply in enumerate(replies) if _may_repeat(reply, writing=writing)]
