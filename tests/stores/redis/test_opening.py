@@ -191,7 +191,7 @@ def test_a_wrong_address_is_told_at_once(url: str, monkeypatch: pytest.MonkeyPat
         pytest.fail("nothing was ever there: what is it waiting for?")
 
     monkeypatch.setattr("holdfast.stores.redis.wire.sleep", waited)
-    with pytest.raises(holdfast.StoreUnavailable, match="refused|reach"), sync.open(url) as store:
+    with pytest.raises(holdfast.StoreUnavailable, match=r"refused|reach"), sync.open(url) as store:
         store.save("t", 1)
 
 
