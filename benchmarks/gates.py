@@ -124,7 +124,8 @@ def _resume(table: Table, name: str) -> Figure:
 
 
 def _replays(table: Table) -> list[Figure]:
-    name = "Holdfast durable function, SQLite durable"
+    """Among the same packages as the peers."""
+    name = f"Holdfast durable function {BESIDE_PEERS}, SQLite durable"
     peers = [peer for peer in ("langgraph tasks, SQLite", "dbos, SQLite") if table.row(peer)]
     return [
         Figure(f"{table.workload} replay, {name}", table.cell(name, w6_replay.PER_STEP), REPLAY_US, unit="us/step"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.figure import Figure
 from benchmarks.result import Row, Table
+from benchmarks.resuming import BESIDE_PEERS
 
 LEGEND = "Durability: P survives power loss, C the crash of the process only. (P* uses Python's default journal mode.)"
 
@@ -16,10 +17,10 @@ _REFERENCE = {
     "W2": "Holdfast append, SQLite durable",
     "W2 long": "Holdfast append, SQLite durable",
     "W3": "Holdfast save, SQLite durable",
-    "W4": "Holdfast run, SQLite durable",
+    "W4": f"Holdfast run {BESIDE_PEERS}, SQLite durable",
     "W5": "raw SQLite FULL",
-    "W6": "Holdfast durable function, SQLite durable",
-    "W6 long": "Holdfast durable function, SQLite durable",
+    "W6": f"Holdfast durable function {BESIDE_PEERS}, SQLite durable",
+    "W6 long": f"Holdfast durable function {BESIDE_PEERS}, SQLite durable",
     "W1 Redis": "raw SET, Redis always",
     "W2 Redis": "Holdfast append, Redis always",
     "W3 Redis": "Holdfast save, Redis always",

@@ -18,7 +18,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-import holdfast
 from holdfast import codec, sync
 from holdfast.testing.conformance.store_kit import EVERYTHING
 
@@ -280,7 +279,7 @@ class Colour(Enum):
 
 
 def test_every_encoding_in_the_table_is_what_is_stored() -> None:
-    holdfast.register(Colour, name="Colour")
+    codec.register(Colour, name="Colour")
     known = (Colour, Decimal, PurePosixPath, UUID, ZoneInfo, date, datetime, time, timedelta, timezone)
     names = {each.__name__: each for each in known}
     _, _, table_on = (ROOT / "docs" / "storage-format.md").read_text().partition("| value | encoding |\n")

@@ -191,7 +191,7 @@ HEAVY = {
     *("asyncio", "sqlite3", "socket", "ssl", "subprocess", "multiprocessing", "http", "email", "unittest"),
     *("cryptography", "pydantic", "hypothesis", "backports.zstd", "click", "pytest"),
 }
-THIRD_PARTY = {"holdfast", "msgspec", "ormsgpack", "typing_extensions"}
+THIRD_PARTY = {"holdfast", "msgspec", "typing_extensions"}
 """All that an import may load beside the standard library; msgspec takes the last one where it is installed."""
 
 
@@ -209,7 +209,7 @@ def test_an_import_loads_nothing_heavy(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", ["holdfast", "holdfast.sync"])
-def test_an_import_loads_no_third_party_but_the_encoders(module: str) -> None:
+def test_an_import_loads_no_third_party_but_msgspec(module: str) -> None:
     packages = {name.partition(".")[0] for name in loaded_by(module)}
     assert packages - sys.stdlib_module_names <= THIRD_PARTY
 
@@ -221,6 +221,29 @@ def test_an_import_loads_what_special_values_need_with_the_first_of_them(module:
     assert not {"ormsgpack", "inspect", "dataclasses", "pathlib", "logging", "holdfast.codec.exact"} & set(
         run(code).split()
     )
+
+
+DURABLE = """
+import sys
+sys.modules["typing_extensions"] = None
+import holdfast.sync as holdfast
+
+@holdfast.step
+def look(what: str, often: int) -> list[str]:
+    return [what] * often
+
+@holdfast.durable(store=holdfast.open("sqlite:" + sys.argv[1]))
+def agent(what: str) -> int:
+    return len(look(what, 3))
+
+assert agent.run("t", "kelp") == 3
+print(*sys.modules)
+"""
+
+
+def test_a_durable_function_of_plain_values_loads_none_of_it_either(tmp_path: Path) -> None:
+    code = DURABLE.replace("sys.argv[1]", repr(str(tmp_path / "holdfast.db")))
+    assert not {"ormsgpack", "inspect", "dataclasses", "pathlib", "logging"} & set(run(code).split())
 
 
 @pytest.mark.parametrize(("module", "most"), [("holdfast", 120), ("holdfast.sync", 230)])

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pydantic
 
-from holdfast.codec.registry import register, storable
+from holdfast.codec import register, storable
 
 T = TypeVar("T")
 

@@ -20,8 +20,7 @@ import pytest
 
 from codec import samples
 from codec.samples import Client, Note, Point
-from holdfast.codec import decode, encode
-from holdfast.codec.registry import storable
+from holdfast.codec import decode, encode, storable
 from holdfast.records.errors import CodecError, LimitExceeded, UnstorableValue
 
 

@@ -16,8 +16,7 @@ import pytest
 
 from codec import samples
 from codec.exact import same
-from holdfast.codec import decode, encode, registry
-from holdfast.codec.registry import migration, register, storable
+from holdfast.codec import decode, encode, migration, register, registry, storable
 from holdfast.records.errors import CodecError, ConfigurationError, IncompatibleCheckpoint, UnknownType, UnstorableValue
 
 
@@ -81,7 +80,9 @@ def test_a_class_has_one_name() -> None:
 
 
 def test_a_reloaded_module_registers_its_classes_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import dataclasses, holdfast\n@holdfast.storable\n@dataclasses.dataclass\nclass Plan:\n  a: int\n"
+    code = (
+        "import dataclasses, holdfast.codec\n@holdfast.codec.storable\n@dataclasses.dataclass\nclass Plan:\n  a: int\n"
+    )
     (tmp_path / "reloadable.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     module: Any = importlib.import_module("reloadable")
@@ -109,7 +110,25 @@ def test_a_dataclass_that_extends_a_builtin_cannot_be_registered() -> None:
         register(Bag)
 
 
-@pytest.mark.parametrize("version", [0, -1, True, "1", 1.0])
+class Label(str):
+    """A str of a class of its own."""
+
+    __slots__ = ()
+
+
+def test_a_name_may_be_any_str_and_nothing_else() -> None:
+    class Named(NamedTuple):
+        a: int = 1
+
+    register(Named, name=Label("named"))
+    assert type(registry.name_of(Named)) is str
+    assert decode(encode(Named())) == Named()
+    for name in (5, "", b"x", "\ud800"):
+        with pytest.raises(ConfigurationError, match="name="):
+            register(samples.Note, name=name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("version", [0, -1, True, "1", 1.0, 2**64])
 def test_a_version_counts_from_one(version: Any) -> None:
     with pytest.raises(ConfigurationError, match="version"):
         register(samples.Note, version=version)

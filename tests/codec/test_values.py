@@ -2,6 +2,7 @@
 
 from array import array
 from decimal import Context, Decimal, localcontext
+from threading import Event, Thread
 from typing import Any
 from uuid import UUID, SafeUUID
 
@@ -89,6 +90,26 @@ def test_both_ways_to_encode_a_value_give_the_same_bytes(value: Any) -> None:
 @given(st.one_of(flat, st.lists(flat), st.dictionaries(text, flat)))
 def test_both_ways_to_encode_any_flat_value_give_the_same_bytes(value: Any) -> None:
     assert encode(value) == encode_exactly(value, "value", DEFAULT)
+
+
+@pytest.mark.parametrize("other", [(1, 2), {3, 4}, Decimal("1.10"), samples.Colour.RED, samples.Point(1, 2)], ids=repr)
+def test_what_is_encoded_is_what_was_looked_at_whatever_another_thread_does(other: Any) -> None:
+    shared: list[Any] = [1, "a", None]
+    done = Event()
+
+    def flip() -> None:
+        while not done.is_set():
+            shared[1] = other
+            shared[1] = "a"
+
+    flipping = Thread(target=flip)
+    flipping.start()
+    try:
+        found = [decode(encode(shared))[1] for _ in range(20_000)]
+    finally:
+        done.set()
+        flipping.join()
+    assert all(same(value, "a") or same(value, other) for value in found)
 
 
 def test_sets_have_one_encoding_whatever_their_order() -> None:

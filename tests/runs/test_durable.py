@@ -137,6 +137,28 @@ async def test_wrong_arguments_are_refused_before_anything_is_recorded(world: Wo
     assert await agent.run("t", 1) == 1
 
 
+async def test_arguments_are_recorded_alike_however_they_were_given(world: World) -> None:
+    @world.durable()
+    async def agent(first: Any, /, second: Any, *rest: Any, third: Any = 3, **more: Any) -> list[Any]:
+        return [first, second, rest, third, more]
+
+    given = ((1, (2, 3)), {"third": {4}, "other": None})
+    await agent.run("t", 1, (2, 3), third={4}, other=None)
+    assert await agent.run("t", *given[0], **given[1]) == [1, (2, 3), (), {4}, {"other": None}]
+    with pytest.raises(holdfast.UnstorableValue, match=r"arguments\[0\]\[1\]"):
+        await agent.run("u", 1, object())
+    with pytest.raises(holdfast.UnstorableValue, match=r'arguments\[1\]\["other"\]'):
+        await agent.run("u", 1, 2, other=object())
+
+
+async def test_what_does_not_tell_its_arguments_is_refused_at_once(world: World) -> None:
+    async def agent() -> None: ...
+
+    agent.__signature__ = "nonsense"  # type: ignore[attr-defined]
+    with pytest.raises(TypeError):
+        world.durable()(agent)
+
+
 async def test_what_was_never_started_cannot_be_resumed(world: World) -> None:
     @world.durable(labels={"app": "test"})
     async def agent() -> None: ...

@@ -122,6 +122,28 @@ async def test_the_class_that_a_step_returns_is_storable(world: World) -> None:
             assert [step.action for step in run.steps] == ["find it"]
 
 
+MADE = """
+from dataclasses import dataclass
+
+@dataclass
+class Result:
+    text: str
+
+async def make() -> Result:
+    return Result("kelp")
+"""
+
+
+async def test_the_class_that_a_step_returns_may_come_from_code_that_was_made(world: World) -> None:
+    """A class of code that was executed without a module says that it is a builtin."""
+    made: dict[str, Any] = {}
+    exec(MADE, made)
+    make = world.step()(made["make"])
+    for _ in range(2):
+        async with world.store.run("t"):
+            assert (await make()).text == "kelp"
+
+
 @pytest.mark.parametrize(
     "policy",
     [

@@ -1,7 +1,7 @@
 """One life of the user's function: `python -m holdfast.chaos.child ORDER`. It dies where that says, or ends."""
 
 import sys
-from inspect import iscoroutinefunction, unwrap
+from inspect import unwrap
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from holdfast.chaos.order import REPLAY, THREAD, Order, as_value
 from holdfast.chaos.outside import watch
 from holdfast.codec import encode
 from holdfast.ports import Ports, run_blocking
+from holdfast.records.callables import is_async
 from holdfast.records.errors import ConfigurationError, Suspended
 from holdfast.records.event import Event
 from holdfast.records.request import Request
@@ -45,7 +46,7 @@ def load(target: str) -> Durable[Any, Any]:
 
 def is_blocking(function: Durable[Any, Any]) -> bool:
     """True if it is a plain `def`."""
-    return not iscoroutinefunction(function.function)
+    return not is_async(function.function)
 
 
 class Child:

@@ -14,6 +14,7 @@ from holdfast.codec import tags
 from holdfast.codec.limits import DEFAULT, Limits
 from holdfast.codec.scan import SLACK, refuse_depth, refuse_excess
 from holdfast.records.errors import CodecError, HoldfastError, LimitExceeded
+from holdfast.records.loading import loading
 
 
 def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT) -> Any:
@@ -65,7 +66,7 @@ class _Decoder:
 @cache
 def _special_values() -> tuple[dict[int, Callable[[bytes], Any]], Callable[[int, Any], Any]]:
     """How extensions are read, loaded with the first one."""
-    from holdfast.codec.boxes import fill_box
-    from holdfast.codec.types import LEAF_READERS
-
+    with loading():
+        from holdfast.codec.boxes import fill_box
+        from holdfast.codec.types import LEAF_READERS
     return LEAF_READERS, fill_box

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from msgspec import msgpack
+from msgspec import EncodeError, msgpack
 
 from holdfast.codec.limits import DEFAULT, Limits
+from holdfast.records.loading import loading
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _TEXT: Final = frozenset({str})
@@ -19,6 +20,8 @@ _FLAT_BYTES: Final = 1 << 20
 """Far below every limit."""
 
 _pack: Final = msgpack.Encoder().encode
+_UNFIT: Final = (UnicodeEncodeError, OverflowError, EncodeError)
+"""Lone surrogates, more than 64 bits, more than 4 GB."""
 
 
 def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> bytes:
@@ -28,17 +31,28 @@ def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> byte
     its type. Raises UnstorableValue, with the path below `path` to what cannot be stored exactly, and LimitExceeded
     beyond the limits.
     """
-    if limits is DEFAULT and _is_flat(value):
-        try:
-            data = _pack(value)
-        except (UnicodeEncodeError, OverflowError):  # lone surrogates; more than 64 bits
-            return _exactly()(value, path, limits)
-        if len(data) <= _FLAT_BYTES:
-            return data
-    return _exactly()(value, path, limits)
+    packed = _pack_flat(value) if limits is DEFAULT else None
+    return _exactly()(value, path, limits) if packed is None else packed
 
 
-def _is_flat(value: Any) -> bool:
+def _pack_flat(value: Any) -> bytes | None:
+    """The encoding of a flat value; None for any other, and for what does not fit into plain msgpack.
+
+    A container is copied first: what is packed must be what was looked at, whatever other threads do to it.
+    """
+    cls = type(value)
+    if (cls is list or cls is dict) and len(value) <= _FLAT_ITEMS:
+        value = value.copy()
+    if not is_flat(value):
+        return None
+    try:
+        data = _pack(value)
+    except _UNFIT:
+        return None
+    return data if len(data) <= _FLAT_BYTES else None
+
+
+def is_flat(value: Any) -> bool:
     """True of a single plain value, and of a short list or dict of such: nothing in it has not been looked at."""
     cls = type(value)
     if cls is dict:
@@ -54,6 +68,6 @@ def _is_flat(value: Any) -> bool:
 
 @cache
 def _exactly() -> Callable[[Any, str, Limits], bytes]:
-    from holdfast.codec.exact import encode_exactly
-
+    with loading():
+        from holdfast.codec.exact import encode_exactly
     return encode_exactly

@@ -13,6 +13,7 @@ from ormsgpack import Fragment
 
 from holdfast.codec import packing, raw, tags
 from holdfast.codec.boxes import close_box, open_box
+from holdfast.codec.encoding import is_flat
 from holdfast.codec.limits import DEFAULT, Limits
 from holdfast.codec.pieces import container_header
 from holdfast.codec.refusal import Refused
@@ -60,7 +61,7 @@ class _Encoder:
         try:
             if self._suspicious:
                 raw.refuse_raw(value)
-            if _is_flat(value, room):
+            if is_flat(value) and (room > 0 or type(value) not in _CONTAINERS):
                 return ormsgpack.packb(value, default=self._special, option=packing.OPTIONS)
             return packing.pack(value, room - reserve, self._special)
         except (TypeError, Refused):
@@ -91,6 +92,8 @@ class _Encoder:
     def _slow(self, value: Any, room: int, path: str) -> bytes:
         """Encode one level here, and each part of it in C if that can be done."""
         cls = type(value)
+        if cls in _LONG and len(value) > _LONGEST:
+            raise LimitExceeded(f"{path} is {len(value)} long; nothing longer than {_LONGEST} can be stored")
         if cls is str:
             return write_text(value)
         if cls is memoryview:  # not contiguous
@@ -130,16 +133,6 @@ class _Encoder:
             packed = self._fast(part, room - 1, room // 8)
             encodings.append(self._slow(part, room - 1, path + label(parts, index)) if packed is None else packed)
         return b"".join(encodings)
-
-
-def _is_flat(value: Any, room: int) -> bool:
-    """True if a value surely nests no deeper than `room`: cheap to tell of single values and of short containers."""
-    cls = type(value)
-    if cls in _SCALARS:
-        return True
-    if room < 1 or cls not in _PARTS or len(value) > 32:
-        return False
-    return _SCALARS.issuperset(map(type, value if cls is list else value.values()))
 
 
 def _is_plain_map(value: dict[Any, Any]) -> bool:
@@ -195,8 +188,9 @@ def _short(value: Any) -> str:
 
 
 _FATAL: Final = (RecursionError, MemoryError)  # says nothing about the value
-_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
-_PARTS: Final = frozenset({list, dict})
+_CONTAINERS: Final = frozenset({list, dict})
+_LONG: Final = frozenset({str, bytes})
+_LONGEST: Final = 2**30  # four bytes a character, and msgpack counts up to four gigabytes
 _NAMED: Final = frozenset({int, float, bool, bytes, type(None)})
 _LABELS: Final[dict[int, _Label]] = {
     tags.TUPLE: _item,

@@ -5,7 +5,7 @@ from msgspec import Struct
 from holdfast.records.errors import ConfigurationError
 
 DEEPEST = 200
-"""No value may nest deeper than this, whatever the limits say: the C encoder ends at 255 levels."""
+"""No value may nest deeper than this, whatever the limits say: ormsgpack ends at 255 levels."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):

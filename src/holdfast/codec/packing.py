@@ -1,4 +1,4 @@
-"""The C encoder, made exact: every type it would quietly turn into another goes to a hook, and depth is limited.
+"""ormsgpack, made exact: every type it would quietly turn into another goes to a hook, and depth is limited.
 
 ormsgpack ends at a fixed depth (255). To end earlier, the value is packed inside as many lists as it may not use, and
 their one-byte headers are cut off again: a bound on depth at the price of one short copy.
@@ -73,7 +73,7 @@ _UNSIZED: Final = frozenset({type(None), bool, int, float})
 
 
 def pack_short(value: Any, room: int) -> bytes | None:
-    """The encoding of a short, plain value such as one message; None for anything else, which `pack` will do.
+    """The encoding of a short list or dict of plain data, such as one message; None for all else: `pack` will do it.
 
     Whether it nests too deep is told from the bytes: there cannot be more levels than bytes that look like containers.
     """
@@ -92,9 +92,9 @@ def pack_short(value: Any, room: int) -> bytes | None:
 def _looks_short(value: Any) -> bool:
     """False for what would most likely be packed in vain, and then again by `pack`: long values, or special parts."""
     cls = type(value)
-    if cls not in _UNSIZED and (cls not in _LONGEST or len(value) > _LONGEST[cls]):
+    if (cls is not list and cls is not dict) or len(value) > _LONGEST[cls]:
         return False
-    for part in value.values() if cls is dict else value if cls is list else ():
+    for part in value.values() if cls is dict else value:
         kind = type(part)
         if kind not in _UNSIZED and (kind not in _LONGEST or len(part) > _LONGEST[kind]):
             return False

@@ -15,6 +15,7 @@ from msgspec import msgpack
 
 from holdfast.codec.models import ModelShape
 from holdfast.codec.shapes import DataclassShape, EnumShape, NamedTupleShape, Shape, StructShape
+from holdfast.records.arguments import text_or_none
 from holdfast.records.errors import CodecError, ConfigurationError, HoldfastError, IncompatibleCheckpoint, UnknownType
 from holdfast.records.naming import importable_module
 from holdfast.records.turn import UsageSnapshot
@@ -50,8 +51,8 @@ def register(cls: type[T], *, name: str | None = None, version: int = 1) -> type
     Subclasses are not registered with it. Raises ConfigurationError for any other class, and for a name already taken.
     """
     shape = _shape(cls)
-    name = name or _full_name(cls)
-    if type(version) is not int or version < 1:
+    name = str(text_or_none(name, "name") or _full_name(cls))
+    if type(version) is not int or not 1 <= version < 2**63:
         raise ConfigurationError(f"the version of {name} must be an int from 1 up, not {version!r}")
     _refuse_clash(cls, name)
     head = b"\x93" + msgpack.encode(name) + msgpack.encode(version)

@@ -1,6 +1,8 @@
 """Forks: what holds locks or threads is at rest when a child is made, and begins anew in it."""
 
 import os
+import sys
+from importlib import import_module
 from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
@@ -47,7 +49,14 @@ def hold_during_fork(guard: Guard) -> None:
     _guards.add(guard)
 
 
+def _finish_loading() -> None:
+    """Wait for what other threads are loading of this library: in the child nobody would go on with it."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "holdfast"]:
+        import_module(name)
+
+
 def _before_fork() -> None:
+    _finish_loading()
     _forking.acquire()
     for guard in list(_guards):
         guard.acquire()

@@ -27,7 +27,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     """True of an `async def`."""
     if _is_ordinary(function):
         return bool(function.__code__.co_flags & _COROUTINE)
-    from inspect import iscoroutinefunction
+    from holdfast.records.signatures import iscoroutinefunction
 
     return iscoroutinefunction(function)
 
@@ -35,7 +35,9 @@ def is_async(function: Callable[..., Any]) -> bool:
 def parameters_of(function: Callable[..., Any]) -> Parameters:
     """What a function takes; raises TypeError or ValueError for a callable that does not tell."""
     if not _is_ordinary(function):
-        return _inspected(function)
+        from holdfast.records.signatures import inspected
+
+        return inspected(function)
     code = function.__code__
     has_rest, any_keyword = bool(code.co_flags & _POSITIONAL), bool(code.co_flags & _KEYWORDS)
     count = code.co_argcount + code.co_kwonlyargcount + has_rest + any_keyword
@@ -45,12 +47,3 @@ def parameters_of(function: Callable[..., Any]) -> Parameters:
 def _is_ordinary(function: Any) -> bool:
     """True of a `def` to which nothing was added that could say otherwise, as decorators do."""
     return type(function) is FunctionType and not function.__dict__
-
-
-def _inspected(function: Callable[..., Any]) -> Parameters:
-    from inspect import Parameter, signature
-
-    taken = signature(function).parameters
-    places = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
-    kinds = {each.kind for each in taken.values()}
-    return Parameters(tuple(taken), kinds <= places, Parameter.VAR_KEYWORD in kinds)

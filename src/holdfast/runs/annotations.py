@@ -1,5 +1,6 @@
 """What a function says it returns is registered as storable, so that its results can be recorded."""
 
+import builtins
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, get_args, get_type_hints
@@ -14,7 +15,7 @@ def register_result(function: Callable[..., Any]) -> None:
     except (NameError, TypeError, AttributeError):
         return  # an annotation that cannot be read now; its class can still be registered by hand
     for cls in _classes(result):
-        if cls.__module__ != "builtins":
+        if getattr(builtins, cls.__name__, None) is not cls:
             _register(cls)
 
 

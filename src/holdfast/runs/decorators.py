@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.codec import decode
 from holdfast.ports import run_blocking
@@ -13,9 +13,6 @@ from holdfast.runs.annotations import register_result
 from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions
 from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of
 from holdfast.runs.steps import KEY_NAME, StepCall, perform_step, recalled
-
-if TYPE_CHECKING:
-    from inspect import Signature
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -115,15 +112,11 @@ class _StepFunction:
         taken = self._taken
         if taken.by_place and not named and len(args) == len(taken.names):
             return zip(taken.names, args, strict=True)
-        bound = self._signature.bind(*args, **{**self._handed, **named})
-        bound.apply_defaults()
-        return bound.arguments.items()
+        from holdfast.records.signatures import bound
 
-    @cached_property
-    def _signature(self) -> "Signature":
-        from inspect import signature
-
-        return signature(self._function)
+        given = bound(self._function, args, {**self._handed, **named})
+        given.apply_defaults()
+        return given.arguments.items()
 
     def _fingerprint(self, compared: Mapping[str, Any]) -> bytes:
         try:

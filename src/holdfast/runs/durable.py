@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from msgspec.structs import replace
 
-from holdfast.codec import decode, encode
+from holdfast.codec import container_header, decode, encode
 from holdfast.history.entries import Started
 from holdfast.ports import Ports, run_blocking
 from holdfast.records.arguments import text_or_none
-from holdfast.records.callables import is_async
+from holdfast.records.callables import is_async, parameters_of
 from holdfast.records.errors import ConfigurationError, HoldfastError, KeyReused, NotFound, RunCancelled, Suspended
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
@@ -46,6 +46,7 @@ class Durable(Generic[P, T]):
         """Where it is now; its name is what its threads record."""
         self.name = text_or_none(name, "name") or self.place
         self._check_alone()
+        self._taken = parameters_of(function)
         self._store = store
         self._terms = replace(terms, keyed=True)
         self._labels = labels
@@ -65,11 +66,18 @@ class Durable(Generic[P, T]):
         self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any], store: "Store | None" = None
     ) -> Any:
         """Run the function on a thread, or go on with it."""
-        from inspect import signature
+        return await self._enter(store or self._store(), thread_id, self._packed(arguments, named))
 
-        bound = signature(self.function).bind(*arguments, **named)
-        packed = encode([list(bound.args), bound.kwargs], path="arguments")
-        return await self._enter(store or self._store(), thread_id, packed)
+    def _packed(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
+        """The encoding of [arguments, named], as they are recorded; raises TypeError if it could not be called so."""
+        taken = self._taken
+        if named or not taken.by_place or len(arguments) != len(taken.names):
+            from holdfast.records.signatures import bound
+
+            given = bound(self.function, arguments, named)
+            arguments, named = given.args, given.kwargs
+        parts = (encode(list(arguments), path="arguments[0]"), encode(dict(named), path="arguments[1]"))
+        return container_header("list", len(parts)) + b"".join(parts)
 
     async def go_on(self, thread_id: str, store: "Store | None" = None) -> Any:
         """Go on with a thread whose function and arguments are recorded."""

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from inspect import iscoroutinefunction
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from holdfast import sync
 from holdfast.history.entries import AnyEntry, Begun, Turned, read_entries
 from holdfast.history.journal import Journal
 from holdfast.ports import run_blocking
+from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import NotFound, Suspended
 from holdfast.records.request import Request
@@ -56,7 +56,7 @@ class Scenario(msgspec.Struct, kw_only=True, frozen=True):
         """True if it needs an event loop."""
         if isinstance(self.function, Durable):
             return isinstance(self.function, AwaitableDurable)
-        return iscoroutinefunction(self.function)
+        return is_async(self.function)
 
     def called(self, store: Store, blocking: sync.Store | None) -> Any:
         """The scenario's result, or in the awaitable world what to await for it."""

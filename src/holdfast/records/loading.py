@@ -1,0 +1,17 @@
+"""Parts that are loaded at their first use: a process starts sooner, and may never need them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.records.errors import HoldfastError
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Around such an import. What goes wrong there (no files left, no stack left) says nothing about any value."""
+    try:
+        yield
+    except (HoldfastError, MemoryError):
+        raise
+    except Exception as error:
+        raise HoldfastError(f"a part of Holdfast could not be loaded: {error!r}; the data is not at fault") from error
