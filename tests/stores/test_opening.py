@@ -92,6 +92,14 @@ def test_an_unknown_scheme_says_what_is_known(url: str) -> None:
         sync.open(url)
 
 
+@pytest.mark.parametrize("text", ["host=db password=secret dbname=x", "password=secret host=db"])
+def test_a_connection_string_is_not_taken_for_a_file(text: str) -> None:
+    with pytest.raises(sync.ConfigurationError, match="PostgresStore") as caught:
+        sync.open(text)
+    assert "secret" not in str(caught.value)
+    assert list(Path().iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("url", "driver", "extra"),
     [

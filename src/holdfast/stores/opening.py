@@ -25,6 +25,8 @@ DEFAULT_SCHEMA = "holdfast"
 VARIABLE = "HOLDFAST_STORE"
 REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 BUCKETS = {"s3", "gs", "az"}
+CONNINFO = ("host=", "hostaddr=", "port=", "dbname=", "user=", "password=", "service=")
+"""What a connection string of PostgreSQL begins with; nobody calls a file so."""
 CLOUD_VARIABLES = ("AWS_", "GOOGLE_", "AZURE_")
 
 
@@ -223,6 +225,8 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     """The kind of store a URL names, and its place. A plain path is SQLite; without one HOLDFAST_STORE, holdfast.db."""
     text = path_text(url, "url") if url is not None else os.environ.get(VARIABLE) or DEFAULT_URL
     scheme, colon, rest = text.partition(":")
+    if text.startswith(CONNINFO):
+        raise ConfigurationError(f"{text.split('=')[0]}=… is no path: PostgresStore takes it as it is, or give a URL")
     if not colon or len(scheme) < 2 or "/" in scheme or "\\" in scheme or "." in scheme:
         return "sqlite", text
     if scheme == "memory":
