@@ -1,12 +1,19 @@
 """What a shell offers where an id is to be typed."""
 
+import shlex
+import subprocess
+import sys
 from pathlib import Path
+from threading import Event
 
 import pytest
 from click.shell_completion import BashComplete
 
+from cli.conftest import Call
 from holdfast import sync
-from holdfast.cli import main
+from holdfast.cli import main, offers
+
+HOLDFAST = Path(sys.executable).with_name("holdfast")
 
 
 def offered(*words: str) -> dict[str, str | None]:
@@ -42,10 +49,11 @@ def test_an_open_request_is_offered_with_its_name(command: str) -> None:
 
 def test_ids_that_a_shell_would_read_as_something_else_are_not_offered() -> None:
     with sync.open("holdfast.db") as opened:
-        for name in ("a b", "a$b", "a'b", "a;b", "a-b"):
+        for name in ("a b", "a$b", "a'b", "a;b", "a-b", "~root", "#lead", "-x"):
             opened.save(name, {})
     assert list(offered("show", "a")) == ["a-b"]
     assert list(offered("show", "evil")) == []
+    assert not {"~root", "#lead", "-x"} & set(offered("show", ""))
 
 
 def test_the_store_on_the_line_is_asked(place: Path) -> None:
@@ -68,3 +76,41 @@ def test_no_more_is_offered_than_a_person_can_read() -> None:
         for number in range(120):
             opened.save(f"many-{number}", {})
     assert len(offered("show", "many-")) == 100
+
+
+def test_whoever_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = Event()
+    monkeypatch.setattr(offers, "SECONDS", 0.05)
+    monkeypatch.setattr(sync.Store, "threads", lambda *_, **__: released.wait())
+    try:
+        assert offered("show", "u") == {}
+    finally:
+        released.set()
+
+
+@pytest.mark.parametrize(
+    ("line", "replies"),
+    [
+        ("holdfast state user-42@", ["3", "2", "1"]),
+        ("holdfast show user:", ["42:essay"]),
+        ("holdfast show user:42:es", ["essay"]),
+        ("holdfast show use", ["user:42:essay", "user-43", "user-42"]),
+        ("holdfast --store sqlite:holdfast.db show user:", ["42:essay"]),
+        ("holdfast --store=holdfast.db show user:", ["42:essay"]),
+        ("holdfast --store redis://127.0.0.1:1 show ", []),
+        ("holdfast --store file:nowhere show u", []),
+        ("holdfast show 'user-4", ["user-43", "user-42"]),
+        ('holdfast show "user-42', ["user-42"]),
+        ("holdfast thre", ["threads"]),
+    ],
+)
+def test_bash_completes_what_it_takes_for_several_words(line: str, replies: list[str], call: Call) -> None:
+    """As readline does it: it puts each reply in place of what stands behind the last of its break characters."""
+    with sync.open("holdfast.db") as opened:
+        opened.save("user:42:essay", {})
+    script = call("completion", "bash").output
+    breaks = "COMP_WORDBREAKS=$' \\t\\n\"\\'@><=;|&(:'\n"
+    asked = f"COMP_LINE={shlex.quote(line)}; COMP_POINT={len(line)}; _holdfast_completion {HOLDFAST}\n"
+    told = 'for reply in "${COMPREPLY[@]}"; do echo "$reply"; done\n'
+    ran = subprocess.run(["bash", "-c", breaks + script + asked + told], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == replies

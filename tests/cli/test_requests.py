@@ -17,12 +17,34 @@ def test_a_question_is_answered_and_the_thread_goes_on(call: Call, document: Doc
     answered = document("approve", "ticket-1", "--by", "ana", "--comment", "a good customer")
     assert answered["choice"] == "approve"
     assert call("requests").stdout == "no open requests\n"
-    assert document("show", "ticket-1")["requests"] == []
+    assert [request["status"] for request in document("show", "ticket-1")["requests"]] == ["answered"]
     resumed = document("resume", "ticket", "--app", "shop:refund")
     assert (resumed["status"], resumed["result"]) == ("complete", "paid 40")
     answer = document("requests", "--status", "answered")[0]["answer"]
     assert (answer["by"], answer["comment"]) == ("ana", "a good customer")
     assert [step["action"] for step in document("steps", "ticket-1")["steps"]] == ["find", "pay"]
+
+
+def test_a_thread_that_asks_before_it_has_a_checkpoint_shows_what_it_asks(call: Call, document: Document) -> None:
+    with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("early") as run:
+        run.ask("may I?")
+    shown = document("show", "early", "--journal")
+    assert [request["name"] for request in shown["requests"]] == ["may I?"]
+    assert len(shown["checkpoints"]) == 1
+    assert "may I?" in call("show", "early").stdout
+
+
+def test_a_thread_that_was_answered_and_not_run_since_is_told(call: Call) -> None:
+    assert "answered, and not run" not in call("doctor").stdout
+    call("approve", "ticket-1", "--by", "ana")
+    assert "answered, and not run since: ticket-1" in call("doctor").stdout
+    assert "ana" in call("show", "ticket-1").stdout
+
+
+def test_a_command_to_paste_is_quoted(call: Call) -> None:
+    with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("it's mine") as run:
+        run.confirm("sure?")
+    assert "holdfast resume 'it'\"'\"'s mine' --app" in call("approve", "it's mine").stdout
 
 
 def test_an_answer_is_given_once(call: Call) -> None:

@@ -151,6 +151,33 @@ async def test_arguments_are_recorded_alike_however_they_were_given(world: World
         await agent.run("u", 1, 2, other=object())
 
 
+async def test_a_thread_keeps_the_defaults_it_was_started_with(world: World) -> None:
+    async def at_first(first: int, second: int = 2, *, third: int = 3) -> None:
+        raise KeyboardInterrupt
+
+    async def later(first: int, second: int = 20, *, third: int = 30) -> list[int]:
+        return [first, second, third]
+
+    started = world.durable(name="with defaults")(at_first)
+    with pytest.raises(KeyboardInterrupt):
+        await started.run("t", 1)
+    with pytest.raises(KeyboardInterrupt):
+        await started.run("t", 1, 2, third=3)
+    del registry["with defaults"]
+    deployed = world.durable(name="with defaults")(later)
+    assert await deployed.resume("t") == [1, 2, 3]
+    assert await deployed.run("u", 1) == [1, 20, 30]
+    del registry["with defaults"]
+
+
+async def test_a_default_that_cannot_be_stored_is_left_to_the_code(world: World) -> None:
+    @world.durable()
+    async def agent(number: int, client: Any = print) -> int:
+        return number if client is print else 0
+
+    assert await agent.run("t", 7) == await agent.run("t", number=7) == 7
+
+
 async def test_what_does_not_tell_its_arguments_is_refused_at_once(world: World) -> None:
     async def agent() -> None: ...
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast import sync
 from runs.worlds import World
 
 
@@ -33,6 +34,31 @@ async def test_a_wrong_policy_is_refused_before_the_step_is_begun(world: World, 
             await run.step("pay", pay, effect=True, **policy)
         assert executed == []
         assert await run.step("pay", pay, effect=True) == 1
+
+
+@pytest.mark.parametrize("choices", ["approve", [1, 2], [None]])
+async def test_choices_that_are_no_words_are_refused(world: World, choices: Any) -> None:
+    async with world.store.run("t") as run:
+        with pytest.raises(holdfast.ConfigurationError, match="choices="):
+            await run.ask("sure?", choices=choices)
+        with pytest.raises(holdfast.ConfigurationError, match="deadline="):
+            await run.ask("sure?", deadline="tomorrow")  # type: ignore[arg-type]
+    assert not await world.store.requests()
+
+
+def test_a_durable_function_takes_a_store_of_its_own_world() -> None:
+    stores: list[Any] = ["x.db", sync.open("memory:"), holdfast.open("memory:")]
+    for store in stores[:2]:
+        with pytest.raises(holdfast.ConfigurationError, match="store="):
+            holdfast.durable(store=store)
+    for store in (stores[0], stores[2]):
+        with pytest.raises(holdfast.ConfigurationError, match="store="):
+            sync.durable(store=store)
+
+
+def test_a_step_is_made_of_a_function() -> None:
+    with pytest.raises(holdfast.ConfigurationError, match="takes a function"):
+        holdfast.step("look")  # type: ignore[call-overload]
 
 
 async def test_a_moment_beyond_all_dates_is_refused(world: World) -> None:

@@ -110,6 +110,7 @@ def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     with pytest.raises(sync.Corrupt, match="no SQLite file"), sync.open(path) as store:
         store.latest("t")
     assert path.read_bytes().startswith(b"this is not")
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_an_empty_file_becomes_a_store(path: Path) -> None:

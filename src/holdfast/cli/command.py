@@ -16,10 +16,25 @@ from holdfast.records.errors import HoldfastError
 
 Flag = tuple[str, str, dict[str, Any]]
 
+
+def _files(ctx: click.Context, param: click.Parameter, start: str) -> list[Any]:
+    from holdfast.cli.offers import offer_files
+
+    return offer_files(ctx, param, start)
+
+
 COMMON: Final[tuple[Flag, ...]] = (
-    ("--store", "URL", {"help": "The store: a path or a URL. Else $HOLDFAST_STORE, else holdfast.db."}),
+    (
+        "--store",
+        "URL",
+        {"help": "The store: a path or a URL. Else $HOLDFAST_STORE, else holdfast.db.", "shell_complete": _files},
+    ),
     ("--namespace", "NAME", {"help": "The namespace within the store."}),
-    ("--key-file", "FILE", {"help": "A file with the key of an encrypted store. Else $HOLDFAST_KEY."}),
+    (
+        "--key-file",
+        "FILE",
+        {"help": "A file with the key of an encrypted store. Else $HOLDFAST_KEY.", "shell_complete": _files},
+    ),
     ("--json", "", {"is_flag": True, "default": None, "help": "One JSON document on standard output."}),
     ("--utc", "", {"is_flag": True, "default": None, "help": "Times in full, in UTC, instead of relative ones."}),
     ("--debug", "", {"is_flag": True, "default": None, "help": "Show the traceback of an error."}),

@@ -209,14 +209,28 @@ def undone(patient: Patient) -> Findings:
     abandoned = [info.thread_id for info in patient.threads if is_abandoned(info, patient.now)]
     failed = [info.thread_id for info in patient.threads if info.status is Status.FAILED]
     late = [request.id for request in late_requests(patient.store, patient.now)]
+    answered = _answered(patient)
+    if answered:
+        yield Verdict.WARN, f"answered, and not run since: {_named(answered)}", "holdfast recover --app MODULE goes on"
     if abandoned:
         yield Verdict.WARN, f"abandoned: {_named(abandoned)}", "holdfast recover --app MODULE goes on with them"
     if late:
         yield Verdict.WARN, f"requests past their deadline: {_named(late)}", "holdfast recover --app MODULE ends them"
     if failed:
         yield Verdict.WARN, f"failed: {_named(failed)}", "holdfast show ID tells why"
-    if not abandoned and not late and not failed:
+    if not abandoned and not late and not failed and not answered:
         yield Verdict.OK, "nothing is left undone", ""
+
+
+def _answered(patient: Patient) -> list[str]:
+    """The threads that wait though nothing is asked of anybody, and no timer runs."""
+    asking = {request.thread_id for request in every(patient.store.requests(limit=PAGE))}
+    waiting = [info for info in patient.threads if info.status is Status.INPUT_REQUIRED and info.lease is None]
+    return [info.thread_id for info in waiting if info.thread_id not in asking and not _sleeps(info, patient.now)]
+
+
+def _sleeps(info: ThreadInfo, now: datetime) -> bool:
+    return info.wake_at is not None and info.wake_at > now
 
 
 def is_abandoned(info: ThreadInfo, now: datetime) -> bool:

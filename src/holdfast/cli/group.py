@@ -1,5 +1,6 @@
 """The group of all commands, each loaded by name when it is called."""
 
+import os
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final
@@ -35,6 +36,14 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         add_common_options(self)
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run a command; or, if a shell asks, complete its line."""
+        if "_HOLDFAST_COMPLETE" in os.environ:
+            from holdfast.cli.shells import use_own_scripts
+
+            use_own_scripts()
+        return super().main(*args, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, in the order of the help page."""

@@ -1,61 +1,78 @@
 """What a shell offers where an id is to be typed. Whatever goes wrong here is silent: a person is in mid-line."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem
 
+from holdfast.cli.find import PAGE, every, is_thread
 from holdfast.cli.session import Session
 
 if TYPE_CHECKING:
     from holdfast.sync import Store
 
-LOOKED_AT = 1000
-"""So many of the newest are looked at: a person waits."""
-OFFERED = 100
+SECONDS: Final = 1.0
+"""Then what was found by now is offered: a person waits."""
+OFFERED: Final = 100
+READ_BY_SHELLS: Final = frozenset(" \\'\"`$&|;<>()*?[]{}!")
+READ_AT_THE_START: Final = ("-", "~", "#")
 Offers = Iterable[tuple[str, str]]
 """Ids, each with a word about it."""
+Find = Callable[["Store", str], Offers]
 
 
-def _threads(store: "Store", start: str) -> Offers:
-    page = store.threads(limit=LOOKED_AT)
-    return ((info.thread_id, info.status.value) for info in page if info.thread_id.startswith(start))
+def _threads(store: "Store", _start: str) -> Offers:
+    return ((info.thread_id, info.status.value) for info in every(store.threads(limit=PAGE)))
 
 
 def _checkpoints(store: "Store", start: str) -> Offers:
-    """Threads; and behind an `@`, the checkpoints of the one before it."""
-    yield from _threads(store, start)
+    """Behind an `@` the checkpoints of the thread before it; and threads."""
     thread_id, separator, _ = start.rpartition("@")
-    if separator:
-        for info in store.history(thread_id, limit=LOOKED_AT):
+    if separator and is_thread(store, thread_id):
+        for info in every(store.history(thread_id, limit=PAGE)):
             yield f"{thread_id}@{info.seq}", info.cause.value
+    yield from _threads(store, start)
 
 
-def _requests(store: "Store", start: str) -> Offers:
-    page = store.requests(limit=LOOKED_AT)
-    return ((request.id, request.name) for request in page if request.id.startswith(start))
+def _requests(store: "Store", _start: str) -> Offers:
+    return ((request.id, request.name) for request in every(store.requests(limit=PAGE)))
 
 
-def _offering(find: Callable[["Store", str], Offers]) -> Callable[..., list[CompletionItem]]:
+def _offering(find: Find) -> Callable[..., list[CompletionItem]]:
     def offer(ctx: click.Context, _param: click.Parameter, start: str) -> list[CompletionItem]:
-        session = ctx.ensure_object(Session)
-        try:
-            return [CompletionItem(name, help=word) for name, word in islice(_typable(find, session, start), OFFERED)]
-        except Exception:  # noqa: BLE001  no store, no key, no connection: there is nothing to offer
-            return []
-        finally:
-            session.close()
+        found: list[CompletionItem] = []
+        looking = Thread(target=_look, args=(find, ctx.ensure_object(Session), start, found), daemon=True)
+        looking.start()
+        looking.join(SECONDS)
+        return found[:]
 
     return offer
 
 
-def _typable(find: Callable[["Store", str], Offers], session: Session, start: str) -> Iterator[tuple[str, str]]:
-    """What begins so, and can be typed as it is, in every shell."""
-    for name, word in find(session.store, start):
-        if name.startswith(start) and name.isprintable() and not set(name) & set(" \\'\"`$&|;<>()*?[]{}!"):
-            yield name, word
+def _look(find: Find, session: Session, start: str, found: list[CompletionItem]) -> None:
+    """Collect what begins so, and can be typed as it is."""
+    try:
+        fitting = ((name, word) for name, word in find(session.store, start) if _fits(name, start))
+        for name, word in islice(fitting, OFFERED):
+            found.append(CompletionItem(name, help=word))
+    except Exception:  # noqa: BLE001  no store, no key, no connection: there is nothing to offer
+        found.clear()
+    finally:
+        session.close()
+
+
+def _fits(name: str, start: str) -> bool:
+    if not name.startswith(start) or not name.isprintable():
+        return False
+    return READ_BY_SHELLS.isdisjoint(name) and not name.startswith(READ_AT_THE_START)
+
+
+def offer_files(_ctx: click.Context, _param: click.Parameter, start: str) -> list[CompletionItem]:
+    """Let the shell complete the name of a file."""
+    return [CompletionItem(start, type="file")]
 
 
 def thread_argument(name: str = "thread", metavar: str = "ID", **options: Any) -> Callable[[Any], Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -130,7 +131,7 @@ def _refuse_incomplete(request: Request, choice: str | None) -> None:
 def _thanks(screen: Screen, request: Request, said: str, left: int) -> Iterator[str]:
     yield f"{screen.word('answered')} {printable(request.id)}: {printable(said)}"
     yield screen.faint(
-        f"the thread goes on when it is run again: holdfast resume {printable(request.thread_id)} --app …"
+        f"the thread goes on when it is run again: holdfast resume {quote(printable(request.thread_id))} --app …"
     )
     if left:
         yield screen.faint(f"it has {counted(left, 'more open request')}")

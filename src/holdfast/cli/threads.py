@@ -92,10 +92,9 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     """Show a thread: how it stands, what it asks, and its checkpoints, the newest first."""
     store = session.store
     info = store.thread(find_thread(store, thread))
-    rows = list(store.history(info.thread_id, limit=limit, journal=journal)) if info.seq else []
+    rows = list(store.history(info.thread_id, limit=limit, journal=journal)) if info.seq or journal else []
     newest = store.latest(info.thread_id)
-    pending = newest.pending if newest is not None else []
-    requests = requests_of(store, info.thread_id, "open") if pending else []
+    requests = _standing(info, requests_of(store, info.thread_id))
     summary = read_summary(store, info.thread_id) if info.seq else None
     talked = summary if summary is not None and summary.role else None
     attempts = read_agent_summary(store, info.thread_id) if info.seq else None
@@ -114,6 +113,12 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     facts += _session_facts(talked) if talked is not None else []
     facts += _agent_facts(tried) if tried is not None else []
     return Answer(document, lambda screen: _shown(screen, info, work, facts, requests, rows))
+
+
+def _standing(info: ThreadInfo, requests: list[Request]) -> list[Request]:
+    """What is asked; of a thread that waits though all is answered, the last answer: it is to be run again."""
+    still_open = [request for request in requests if request.status == "open"]
+    return still_open or (requests[-1:] if info.status is Status.INPUT_REQUIRED else [])
 
 
 def _shown(

@@ -9,7 +9,7 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_CONFLICT, EXIT_ERROR
 from holdfast.cli.find import find_thread
-from holdfast.cli.offers import thread_argument
+from holdfast.cli.offers import offer_files, thread_argument
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.screen import Screen, counted, size
 from holdfast.cli.session import Session
@@ -62,8 +62,8 @@ def backup(session: Session, file: str) -> Answer:
 
 
 @command("copy")
-@click.argument("source", metavar="FROM_URL")
-@click.argument("target", metavar="TO_URL")
+@click.argument("source", metavar="FROM_URL", shell_complete=offer_files)
+@click.argument("target", metavar="TO_URL", shell_complete=offer_files)
 def copy(session: Session, source: str, target: str) -> Answer:
     """Copy all threads with their whole history from one store to another, of any kind.
 

@@ -131,6 +131,8 @@ def durable(
     """
     terms = Terms(lease, wait)
     terms.check()
+    if store is not None and not isinstance(store, Store):
+        raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
 
     def decorate(decorated: Callable[..., Any]) -> AwaitableDurable[Any, Any]:
         if not is_async(decorated):

@@ -64,7 +64,7 @@ def due_at(deadline: datetime | timedelta | float | None, now: int) -> int:
         if deadline.tzinfo is None:
             raise ConfigurationError(f"deadline {deadline!r} has no time zone; give an aware datetime or a duration")
         return round((deadline.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
-    return now + round(seconds(deadline) * 1e6)
+    return now + round(seconds(deadline, "deadline") * 1e6)
 
 
 def check_choice(choices: Sequence[str], choice: str | None, name: str) -> None:
@@ -86,6 +86,8 @@ async def ask(
     """The answer to a question; the run is suspended until there is one."""
     ledger = run.ledger
     await ledger.ready(run.ports)
+    if isinstance(choices, str) or not all(isinstance(choice, str) for choice in choices):
+        raise ConfigurationError(f"request {name!r}: choices={choices!r}: give the words in a list, ['approve', …]")
     fingerprint = fingerprint_of([payload, list(choices)], f"request {name!r}", "give a payload that can be stored")
     key = run.scope.key(f"ask:{name}", fingerprint)
     number = ledger.journal.number_of(key)

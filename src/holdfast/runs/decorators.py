@@ -46,6 +46,8 @@ def step(
     The key is the function's name, a fingerprint of the arguments but those in `ignore`, and an ordinal among equals.
     """
     options = StepOptions(**policy)
+    if function is not None and not callable(function):
+        raise ConfigurationError(f"step({function!r}) takes a function; a name is given as @step(name=...)")
 
     def decorate(decorated: Callable[..., Any]) -> Callable[..., Any]:
         return _StepFunction(decorated, name or decorated.__name__, ignore, options).wrapper()

@@ -1,6 +1,7 @@
 """Durable functions: started on a thread, and resumed there by replay, with the function and arguments recorded."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
@@ -11,7 +12,15 @@ from holdfast.history.entries import Started
 from holdfast.ports import Ports, run_blocking
 from holdfast.records.arguments import text_or_none
 from holdfast.records.callables import is_async, parameters_of
-from holdfast.records.errors import ConfigurationError, HoldfastError, KeyReused, NotFound, RunCancelled, Suspended
+from holdfast.records.errors import (
+    ConfigurationError,
+    HoldfastError,
+    KeyReused,
+    NotFound,
+    RunCancelled,
+    Suspended,
+    UnstorableValue,
+)
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
 from holdfast.records.words import Status
@@ -69,15 +78,20 @@ class Durable(Generic[P, T]):
         return await self._enter(store or self._store(), thread_id, self._packed(arguments, named))
 
     def _packed(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
-        """The encoding of [arguments, named], as they are recorded; raises TypeError if it could not be called so."""
+        """The encoding of [arguments, named], as they are recorded; raises TypeError if it could not be called so.
+
+        Defaults are recorded too: the thread goes on with them, whatever a later version of the code says.
+        """
         taken = self._taken
         if named or not taken.by_place or len(arguments) != len(taken.names):
             from holdfast.records.signatures import bound
 
             given = bound(self.function, arguments, named)
             arguments, named = given.args, given.kwargs
-        parts = (encode(list(arguments), path="arguments[0]"), encode(dict(named), path="arguments[1]"))
-        return container_header("list", len(parts)) + b"".join(parts)
+            given.apply_defaults()
+            with suppress(UnstorableValue):  # a default that cannot be stored: then the call is recorded as it was made
+                return _pair(given.args, given.kwargs)
+        return _pair(arguments, named)
 
     async def go_on(self, thread_id: str, store: "Store | None" = None) -> Any:
         """Go on with a thread whose function and arguments are recorded."""
@@ -168,6 +182,11 @@ class AwaitableDurable(Durable[P, T]):
     async def start(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
         """As `run`, but says how the thread stands instead of raising `Suspended`."""
         return await self.outcome(thread_id, args, kwargs)
+
+
+def _pair(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
+    parts = (encode(list(arguments), path="arguments[0]"), encode(dict(named), path="arguments[1]"))
+    return container_header("list", len(parts)) + b"".join(parts)
 
 
 class BlockingDurable(Durable[P, T]):

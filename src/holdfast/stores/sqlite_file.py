@@ -43,6 +43,8 @@ _inherited: list[object] = []
 _not_ours: set[str] = set()
 """Files that a parent process was using while it forked: this one cannot lock them."""
 REST_SECONDS = 10
+MAGIC = b"SQLite format 3\0"
+NOT_OURS = "name another, or restore a backup"
 ODDITIES = (UnicodeDecodeError, MemoryError, OverflowError, TypeError, ValueError)
 """What a damaged file can make Python's sqlite3 raise beside its own errors: text, types and lengths that cannot be."""
 
@@ -51,7 +53,7 @@ def translated(error: Exception, *, writing: bool = False) -> StoreError:
     """The error of SQLite as one of ours."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
-        return Corrupt("this is no SQLite file, or a damaged one; name another, or restore a backup", record="sqlite")
+        return Corrupt(f"this is no SQLite file, or a damaged one; {NOT_OURS}", record="sqlite")
     if code in _DAMAGE or not isinstance(error, sqlite3.OperationalError):
         return Corrupt(f"the SQLite file is damaged: {error}; restore a backup", record="sqlite")
     if code == sqlite3.SQLITE_IOERR and writing:
@@ -175,6 +177,11 @@ class SQLiteFile:
         directory = os.path.dirname(self.path)
         if not os.path.isdir(directory):
             raise ConfigurationError(f"{self.path}: there is no directory {directory}; make it first")
+        if os.path.isfile(self.path):
+            with open(self.path, "rb") as file:
+                start = file.read(len(MAGIC))
+            if start not in {b"", MAGIC}:
+                raise Corrupt(f"{self.path} is no SQLite file, or a damaged one; {NOT_OURS}", record="sqlite")
 
     def _prepare(self, *, is_new: bool) -> sqlite3.Connection:
         if not is_new and not self.in_memory:

@@ -106,6 +106,8 @@ def durable(
     """See `holdfast.durable`; for a plain `def`."""
     terms = Terms(lease, wait)
     terms.check()
+    if store is not None and not isinstance(store, Store):
+        raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
 
     def decorate(decorated: Callable[..., Any]) -> BlockingDurable[Any, Any]:
         if is_async(decorated):

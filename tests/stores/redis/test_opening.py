@@ -1,10 +1,12 @@
 """Opening: what a server's settings are worth, who is let in, and every way to say where it is."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
+from threading import Thread
 from time import sleep
 from typing import Any
 
@@ -193,6 +195,23 @@ def test_a_wrong_address_is_told_at_once(url: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("holdfast.stores.redis.wire.sleep", waited)
     with pytest.raises(holdfast.StoreUnavailable, match=r"refused|reach"), sync.open(url) as store:
         store.save("t", 1)
+
+
+def test_what_is_no_redis_is_told() -> None:
+    """Such as a web server on that port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                    connection.close()
+
+        Thread(target=answer, daemon=True).start()
+        url = f"redis://127.0.0.1:{listener.getsockname()[1]}?protocol=2"
+        with pytest.raises(holdfast.StoreUnavailable, match="Redis"), sync.RedisStore(url, patience=0.1) as store:
+            store.latest("t")
 
 
 def test_a_store_of_a_newer_format_is_refused() -> None:

@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from threading import Semaphore
 from typing import Any
 
-from redis.exceptions import BusyLoadingError, ConnectionError, RedisError, ResponseError, TimeoutError  # noqa: A004
+from redis.exceptions import (
+    BusyLoadingError,
+    ConnectionError,  # noqa: A004
+    InvalidResponse,
+    RedisError,
+    ResponseError,
+    TimeoutError,  # noqa: A004
+)
 
 from holdfast.ports import reset_after_fork
 
@@ -90,7 +97,7 @@ class Connections:
                     replies.append(refusal)
         except BaseException as error:
             self.discard(connection)
-            if isinstance(error, (ConnectionError, TimeoutError)):
+            if isinstance(error, (ConnectionError, TimeoutError, InvalidResponse)):
                 raise (NotSent if TURNED_AWAY in str(error) else Lost)(str(error)) from error
             raise
         self._idle.append(connection)
@@ -125,7 +132,7 @@ def connected(connection: Connection) -> Connection:
     """The connection, connected, or `NotSent`."""
     try:
         connection.connect()
-    except (ConnectionError, TimeoutError, OSError) as error:
+    except (ConnectionError, TimeoutError, InvalidResponse, OSError) as error:
         connection.disconnect()
         raise NotSent(str(error)) from error
     return connection
