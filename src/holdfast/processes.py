@@ -59,6 +59,12 @@ def identity() -> Identity:
     return Identity(os.uname().nodename.replace(":", "-"), pid, _state_and_start(pid)[1], boot, space)
 
 
+def named(owner: str) -> str:
+    """An owner's name as people would say it."""
+    known = Identity.parse(owner)
+    return owner if known is None else f"process {known.pid} on {known.host}"
+
+
 def is_certainly_dead(owner: str) -> bool:
     """True if the process that an owner's name tells of surely does not run any more."""
     other, here = Identity.parse(owner), identity()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 import holdfast
 from holdfast import processes, sync
 from holdfast.ports import BlockingPorts
+from holdfast.ports.system import SystemPorts
 from holdfast.stores.backend import Backend
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.broken import NoFencing
@@ -230,3 +232,19 @@ def test_a_claim_is_waited_for_as_long_as_asked(kind: str, tmp_path: Path) -> No
                 assert (world.clock.now - began) / 1e6 == pytest.approx(expected, abs=0.2)
 
     world.play(scenario())
+
+
+def test_whoever_waits_for_a_thread_is_told_whom_he_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(SystemPorts, "tell", staticmethod(told.append))
+    with (
+        sync.open(tmp_path / "store.db") as store,
+        sync.open(tmp_path / "store.db") as other,
+        store.run("t"),
+        pytest.raises(sync.LeaseHeld, match=f"process {os.getpid()} on "),
+        other.run("t", wait=0.3),
+    ):
+        pytest.fail("it is held")
+    [line] = told
+    assert f"held by process {os.getpid()} on" in line
+    assert "waiting for up to 0 s" in line

@@ -17,7 +17,7 @@ from holdfast.cli.session import Session
 from holdfast.cli.text import printable
 from holdfast.cli.values import inline
 from holdfast.cli.work import Work, read_work
-from holdfast.processes import Identity, is_certainly_dead
+from holdfast.processes import is_certainly_dead, named
 from holdfast.records.checkpoint import CheckpointInfo
 from holdfast.records.failure import AgentSummary
 from holdfast.records.request import Request
@@ -195,10 +195,9 @@ def _holder(screen: Screen, info: ThreadInfo) -> str:
     """The process that has the thread, whether it is known to be gone, and until when others wait for it."""
     if info.lease is None:
         return ""
-    owner, ends = Identity.parse(info.lease.owner), info.lease.expires_at
-    who = f"process {owner.pid} on {owner.host}" if owner is not None else info.lease.owner
-    gone = ", which is gone" if is_certainly_dead(info.lease.owner) else ""
-    return f"{who}{gone}; its lease {'expired' if ends <= screen.now else 'ends'} {screen.time(ends)}"
+    owner, ends = info.lease.owner, info.lease.expires_at
+    gone = ", which is gone" if is_certainly_dead(owner) else ""
+    return f"{named(owner)}{gone}; its lease {'expired' if ends <= screen.now else 'ends'} {screen.time(ends)}"
 
 
 def _checkpoint_row(screen: Screen, row: CheckpointInfo) -> tuple[str, ...]:

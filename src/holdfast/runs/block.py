@@ -125,7 +125,7 @@ class RunBlock:
     async def _claim(self) -> Claim:
         ports = self._tools.ports
         wait = self._terms.lease if self._terms.wait is None else self._terms.wait
-        give_up_at = ports.now() + microseconds(wait)
+        give_up_at, told = ports.now() + microseconds(wait), False
         while True:
             try:
                 return await self._taken()
@@ -133,6 +133,9 @@ class RunBlock:
                 left = (give_up_at - ports.now()) / 1e6
                 if left <= 0:
                     raise
+                if not told:
+                    ports.tell(f"{held}; waiting for up to {left:.0f} s")
+                    told = True
                 await ports.sleep(min(left, max(held.remaining, 0.001), POLL_SECONDS))
 
     async def _taken(self) -> Claim:

@@ -7,6 +7,7 @@ because somebody was faster, read again and decide again.
 from msgspec.structs import replace
 
 from holdfast.history.log import Log
+from holdfast.processes import named
 from holdfast.records.errors import Deleted, Fenced, LeaseHeld
 from holdfast.records.head import Head, Marks
 from holdfast.records.words import Status
@@ -23,7 +24,8 @@ def check_not_held(head: Head, name: str, now: int) -> None:
     if head.held(now):
         remaining = (head.expires_at - now) / 1e6
         raise LeaseHeld(
-            f"thread {name!r} is held by {head.owner} for another {remaining:.1f} s; write through that run",
+            f"thread {name!r} is held by {named(head.owner)} for another {remaining:.1f} s at least;"
+            " write through that run, or wait for its end",
             owner=head.owner,
             remaining=remaining,
         )
