@@ -130,7 +130,7 @@ async def test_wrong_arguments_are_refused_before_anything_is_recorded(world: Wo
     async def agent(number: int) -> int:
         return number
 
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="agent: missing a required argument: 'number'"):
         await agent.run("t")
     with pytest.raises(holdfast.UnstorableValue):
         await agent.run("t", object())

@@ -10,6 +10,7 @@ import pytest
 import holdfast
 from holdfast import sync
 from holdfast.records.words import Durability
+from holdfast.stores.opening import locate
 
 
 @pytest.fixture(autouse=True)
@@ -268,3 +269,10 @@ def test_odd_paths_are_paths(wrong: str) -> None:
     with sync.open(wrong) as store:
         store.save("t", 1)
     assert Path(wrong).exists()
+
+
+@pytest.mark.parametrize("rest", ["://host", "s://host", "+cluster://a,b", "s+sentinel://host/main"])
+def test_valkey_is_spoken_to_as_redis_is(rest: str) -> None:
+    assert locate(f"valkey{rest}") == ("redis", f"redis{rest}")
+    with pytest.raises(sync.ConfigurationError, match="unknown store 'valkeyhole:x'"):
+        locate("valkeyhole:x")

@@ -127,7 +127,7 @@ class _Encoder:
     def _parts(self, parts: Sequence[Any], room: int, path: str, label: "_Label") -> bytes:
         """The encodings of the parts of a container, one after the other."""
         if room < 1:
-            raise LimitExceeded(f"{path} nests deeper than the limit")
+            raise LimitExceeded(f"{_cut(path)} nests deeper than the limit; does it hold itself?")
         encodings = []
         for index, part in enumerate(parts):
             packed = self._fast(part, room - 1, room // 8)
@@ -176,6 +176,11 @@ def _key(parts: Sequence[Any], index: int) -> str:
 
 def _field(parts: Sequence[Any], index: int) -> str:
     return f".{parts[index - 1].lstrip(':')}"
+
+
+def _cut(path: str) -> str:
+    """The beginning of a path that may be very long."""
+    return path if len(path) <= 80 else f"{path[:60]}…"
 
 
 def _short(value: Any) -> str:

@@ -20,4 +20,7 @@ def inspected(function: Callable[..., Any]) -> Parameters:
 
 def bound(function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> BoundArguments:
     """The arguments of a call by their parameters; TypeError if it could not be called so."""
-    return signature(function).bind(*arguments, **named)
+    try:
+        return signature(function).bind(*arguments, **named)
+    except TypeError as error:
+        raise TypeError(f"{getattr(function, '__qualname__', function)}: {error}") from None

@@ -237,8 +237,9 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
         return "postgres", text
     if scheme in BUCKETS:
         return "s3", text
-    if scheme in REDIS:
-        return "redis", text
+    redis = f"redis{scheme.removeprefix('valkey')}" if scheme.startswith("valkey") else scheme
+    if redis in REDIS:
+        return "redis", f"{redis}:{rest}"
     raise ConfigurationError(
         f"unknown store {text!r}: a path (SQLite), or a URL: memory:, file:, sqlite:, postgresql:, redis: or s3:"
     )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from holdfast.records.arguments import function_or_none, mapping_or_none, text_or_none
+from holdfast.records.arguments import mapping_or_none, text_or_none
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.turn import ModelPricing, UsageSnapshot
 from holdfast.runs.options import seconds
@@ -66,8 +66,8 @@ def turn_call(
     """What a caller asks for, checked."""
     if not callable(function):
         raise ConfigurationError(f"a turn takes a function to call, not {type(function).__name__}; wrap it in a lambda")
-    if not isinstance(usage, UsageSnapshot):
-        function_or_none(usage, "usage")
+    if usage is not None and not isinstance(usage, UsageSnapshot) and not callable(usage):
+        raise ConfigurationError(f"usage={usage!r}: a UsageSnapshot, or a function of the result that returns one")
     return TurnCall(
         function=function,
         model=text_or_none(model, "model"),
