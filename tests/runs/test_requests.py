@@ -179,7 +179,7 @@ async def test_a_deadline_can_be_a_moment(world: World) -> None:
         ({"deadline": datetime(2026, 1, 1)}, "time zone"),  # noqa: DTZ001
         ({"default": 1}, "give both"),
         ({"deadline": -1}, "negative"),
-        ({"deadline": "soon"}, "duration"),
+        ({"deadline": "soon"}, "deadline"),
     ],
 )
 async def test_terms_that_make_no_sense_are_refused(world: World, terms: dict[str, Any], message: str) -> None:

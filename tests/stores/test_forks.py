@@ -130,7 +130,7 @@ def run_script(script: str, *arguments: str) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.parametrize("milliseconds", [0, 2, 5, 9, 14])
+@pytest.mark.parametrize("milliseconds", [0, 1, 2, 3, 5, 9, 14])
 def test_a_child_of_a_fork_in_the_midst_of_loading_does_not_wait_for_ever(milliseconds: int, tmp_path: Path) -> None:
     """What a first special value needs is being loaded by a thread that the child does not have."""
     run_script(AMID_LOADING, str(tmp_path / "store.db"), str(milliseconds))

@@ -5,10 +5,12 @@ the caller's source of entropy.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
 from holdfast.codec.limits import DEFAULT, Limits
 from holdfast.records.errors import ConfigurationError, Corrupt, KeyUnavailable
+from holdfast.records.loading import loading
 
 Entropy = Callable[[int], bytes]
 """A source of that many random bytes, fit for keys and nonces."""
@@ -89,15 +91,13 @@ class Seal:
             return body
         if tag != _ZSTD:
             raise Corrupt(f"{record}: sealed bytes begin with an unknown tag", record=record)
-        from holdfast.codec import compression
-
-        return compression.decompress(body, self._limits, record)
+        plain: bytes = _compression().decompress(body, self._limits, record)
+        return plain
 
     def _packed(self, data: bytes, dense: bool) -> tuple[bytes, bytes]:
         """Compressed if that saves a sixteenth at least, and if it could be read back within the limits."""
         if self._compress and len(data) >= COMPRESS_FROM:
-            from holdfast.codec import compression
-
+            compression = _compression()
             frame = compression.compress(data, dense=dense)
             is_worth_it = len(frame) <= len(data) - len(data) // 16
             if is_worth_it and compression.may_expand(len(frame), len(data), self._limits):
@@ -111,6 +111,13 @@ class Seal:
         if plain is None:
             raise Corrupt(f"{record}: encrypted bytes are damaged, or belong to another record", record=record)
         return _DECRYPTED[tag], plain
+
+
+@cache
+def _compression() -> Any:
+    with loading():
+        from holdfast.codec import compression
+    return compression
 
 
 def cipher(key: bytes) -> Any:

@@ -3,11 +3,12 @@
 import os
 import sys
 from importlib import import_module
-from threading import Lock
+from threading import Lock, RLock
 from typing import Protocol
 from weakref import WeakSet
 
 from holdfast.ports.tickets import begin_anew
+from holdfast.records import loading
 
 
 class Forkable(Protocol):
@@ -49,8 +50,13 @@ def hold_during_fork(guard: Guard) -> None:
     _guards.add(guard)
 
 
+_loading = RLock()
+loading.guard = _loading
+
+
 def _finish_loading() -> None:
     """Wait for what other threads are loading of this library: in the child nobody would go on with it."""
+    _loading.acquire()
     for name in [name for name in sys.modules if name.partition(".")[0] == "holdfast"]:
         import_module(name)
 
@@ -67,12 +73,14 @@ def _after_fork_in_parent() -> None:
     while _guarding:
         _guarding.pop().release()
     _forking.release()
+    _loading.release()
 
 
 def _after_fork() -> None:
     global _forking  # noqa: PLW0603  the child must not wait for a lock that nobody will release
     _forking = Lock()
     begin_anew()
+    _loading.release()
     _guarding.clear()
     for forkable in list(_forkables):
         forkable.after_fork()

@@ -10,6 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from holdfast.records.loading import loading
+
 _POSITIONAL, _KEYWORDS, _COROUTINE = 0x04, 0x08, 0x80  # flags of a code object, as the inspect module names them
 
 
@@ -27,16 +29,16 @@ def is_async(function: Callable[..., Any]) -> bool:
     """True of an `async def`."""
     if _is_ordinary(function):
         return bool(function.__code__.co_flags & _COROUTINE)
-    from holdfast.records.signatures import iscoroutinefunction
-
+    with loading():
+        from holdfast.records.signatures import iscoroutinefunction
     return iscoroutinefunction(function)
 
 
 def parameters_of(function: Callable[..., Any]) -> Parameters:
     """What a function takes; raises TypeError or ValueError for a callable that does not tell."""
     if not _is_ordinary(function):
-        from holdfast.records.signatures import inspected
-
+        with loading():
+            from holdfast.records.signatures import inspected
         return inspected(function)
     code = function.__code__
     has_rest, any_keyword = bool(code.co_flags & _POSITIONAL), bool(code.co_flags & _KEYWORDS)

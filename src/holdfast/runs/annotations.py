@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, get_args, get_type_hints
 
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.loading import loading
 
 
 def register_result(function: Callable[..., Any]) -> None:
@@ -20,8 +21,8 @@ def register_result(function: Callable[..., Any]) -> None:
 
 
 def _register(cls: type) -> None:
-    from holdfast.codec.registry import entry_of, is_registrable, register
-
+    with loading():
+        from holdfast.codec.registry import entry_of, is_registrable, register
     if entry_of(cls) is None and is_registrable(cls):
         with suppress(ConfigurationError):
             register(cls)

@@ -9,6 +9,7 @@ from holdfast.codec import decode
 from holdfast.ports import run_blocking
 from holdfast.records.callables import is_async, parameters_of
 from holdfast.records.errors import ConfigurationError, UnstorableValue
+from holdfast.records.loading import loading
 from holdfast.runs.annotations import register_result
 from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions
 from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of
@@ -114,8 +115,8 @@ class _StepFunction:
         taken = self._taken
         if taken.by_place and not named and len(args) == len(taken.names):
             return zip(taken.names, args, strict=True)
-        from holdfast.records.signatures import bound
-
+        with loading():
+            from holdfast.records.signatures import bound
         given = bound(self._function, args, {**self._handed, **named})
         given.apply_defaults()
         return given.arguments.items()

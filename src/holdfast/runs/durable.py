@@ -21,6 +21,7 @@ from holdfast.records.errors import (
     Suspended,
     UnstorableValue,
 )
+from holdfast.records.loading import loading
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
 from holdfast.records.words import Status
@@ -84,8 +85,8 @@ class Durable(Generic[P, T]):
         """
         taken = self._taken
         if named or not taken.by_place or len(arguments) != len(taken.names):
-            from holdfast.records.signatures import bound
-
+            with loading():
+                from holdfast.records.signatures import bound
             given = bound(self.function, arguments, named)
             arguments, named = given.args, given.kwargs
             given.apply_defaults()
