@@ -139,6 +139,15 @@ def test_an_item_of_full_depth_can_be_appended_to_a_list_in_a_list() -> None:
     assert decode(b"\x91\x91\x91" + encode(item)) == [[[item]]]
 
 
+@pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "in a list"])
+def test_more_than_msgpack_can_count_is_told_with_its_path(wrapped: bool) -> None:
+    """Its pages are never touched, so it takes no memory."""
+    value = bytes(2**32)
+    with pytest.raises(LimitExceeded, match=r"^value(\[1\])? is 4294967296 long") as caught:
+        encode([1, value] if wrapped else value)
+    assert ("[1]" in str(caught.value)) is wrapped
+
+
 def test_size_is_limited_at_save_and_at_load() -> None:
     limits = Limits(size=100)
     data = encode(b"x" * 98, limits=limits)

@@ -103,6 +103,7 @@ from holdfast import sync
 signal.alarm(60)
 store = sync.open(sys.argv[1], durability="process")
 store.save("t", {"n": 0})
+sys.modules["holdfast.taken_away"] = None
 thread = threading.Thread(target=lambda: store.save("t", {"pair": (1, 2)}))
 thread.start()
 time.sleep(int(sys.argv[2]) / 1000)

@@ -22,11 +22,11 @@ def completion(_session: Session, shell: str) -> Answer:
     """
     from click.shell_completion import get_completion_class
 
-    from holdfast.cli.group import main
-    from holdfast.cli.shells import VARIABLE, use_own_scripts
+    from holdfast.cli.group import COMPLETING, main
+    from holdfast.cli.shells import use_own_scripts
 
     use_own_scripts()
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  click knows the shells of the choice above
-    script = kind(main, {}, "holdfast", VARIABLE).source()
+    script = kind(main, {}, "holdfast", COMPLETING).source()
     return Answer({"shell": shell, "script": script, "use": RECIPES[shell]}, lambda _: [script])

@@ -10,6 +10,8 @@ import click
 from holdfast.cli.catalogue import COMMANDS, SECTIONS
 from holdfast.cli.command import add_common_options
 
+COMPLETING: Final = "_HOLDFAST_COMPLETE"
+"""Set by the script that a shell completes with."""
 SYNONYMS: Final = {
     "checkpoints": "show",
     "history": "show",
@@ -39,7 +41,7 @@ class LazyGroup(click.Group):
 
     def main(self, *args: Any, **options: Any) -> Any:
         """Run a command; or, if a shell asks, complete its line."""
-        if "_HOLDFAST_COMPLETE" in os.environ:
+        if COMPLETING in os.environ:
             from holdfast.cli.shells import use_own_scripts
 
             use_own_scripts()

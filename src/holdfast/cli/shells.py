@@ -9,7 +9,6 @@ from contextlib import suppress
 
 from click.shell_completion import BashComplete, add_completion_class
 
-VARIABLE = "_HOLDFAST_COMPLETE"
 SCRIPT = """\
 %(complete_func)s() {
     local line response kind value word head

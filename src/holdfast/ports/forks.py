@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from threading import Lock, RLock
 from typing import Protocol
@@ -58,7 +59,8 @@ def _finish_loading() -> None:
     """Wait for what other threads are loading of this library: in the child nobody would go on with it."""
     _loading.acquire()
     for name in [name for name in sys.modules if name.partition(".")[0] == "holdfast"]:
-        import_module(name)
+        with suppress(ImportError):  # somebody may have taken it away
+            import_module(name)
 
 
 def _before_fork() -> None:
