@@ -15,6 +15,7 @@ from holdfast.records.loading import loading
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _TEXT: Final = frozenset({str})
+_CONTAINERS: Final = frozenset({list, dict})
 _FLAT_ITEMS: Final = 32
 _FLAT_BYTES: Final = 1 << 20
 """Far below every limit."""
@@ -38,13 +39,14 @@ def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> byte
 def _pack_flat(value: Any) -> bytes | None:
     """The encoding of a flat value; None for any other, and for what does not fit into plain msgpack.
 
-    A container is copied first: what is packed must be what was looked at, whatever other threads do to it.
+    A container is copied, and the copy looked at: what is packed is that, whatever other threads do meanwhile.
     """
-    cls = type(value)
-    if (cls is list or cls is dict) and len(value) <= _FLAT_ITEMS:
-        value = value.copy()
     if not is_flat(value):
         return None
+    if type(value) in _CONTAINERS:
+        value = value.copy()
+        if not is_flat(value):
+            return None
     try:
         data = _pack(value)
     except _UNFIT:
@@ -58,8 +60,8 @@ def is_flat(value: Any) -> bool:
     if cls is dict:
         return (
             len(value) <= _FLAT_ITEMS
-            and _TEXT.issuperset(map(type, value))
             and _SCALARS.issuperset(map(type, value.values()))
+            and _TEXT.issuperset(map(type, value))
         )
     if cls is list:
         return len(value) <= _FLAT_ITEMS and _SCALARS.issuperset(map(type, value))

@@ -67,9 +67,10 @@ def pack(value: Any, room: int, default: Callable[[Any], Any]) -> bytes:
 
 
 _CONTAINERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
-_SHORT_BYTES: Final = 4096
-_LONGEST: Final[dict[type, int]] = {str: _SHORT_BYTES, bytes: _SHORT_BYTES, list: 16, dict: 16}
-_UNSIZED: Final = frozenset({type(None), bool, int, float})
+_SHORT_ITEMS: Final = 16
+_SHORT_BYTES: Final = 1 << 16
+_NESTING: Final = frozenset({list, dict})
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, *_NESTING})
 
 
 def pack_short(value: Any, room: int) -> bytes | None:
@@ -77,28 +78,22 @@ def pack_short(value: Any, room: int) -> bytes | None:
 
     Whether it nests too deep is told from the bytes: there cannot be more levels than bytes that look like containers.
     """
-    if not _looks_short(value):
+    cls = type(value)
+    if (cls is not list and cls is not dict) or len(value) > _SHORT_ITEMS:
         return None
+    parts = [*value.values()] if cls is dict else value
+    if not _PLAIN.issuperset(map(type, parts)):
+        return None
+    for part in parts:
+        if type(part) in _NESTING and len(part) > _SHORT_ITEMS:
+            return None
     try:
         data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
     except TypeError:
         return None
-    if len(data) <= room:
-        return data
-    is_shallow = len(data) <= _SHORT_BYTES and len(data) - len(data.translate(None, _CONTAINERS)) <= room
+    size = len(data)
+    is_shallow = size <= room or (size <= _SHORT_BYTES and size - len(data.translate(None, _CONTAINERS)) <= room)
     return data if is_shallow else None
-
-
-def _looks_short(value: Any) -> bool:
-    """False for what would most likely be packed in vain, and then again by `pack`: long values, or special parts."""
-    cls = type(value)
-    if (cls is not list and cls is not dict) or len(value) > _LONGEST[cls]:
-        return False
-    for part in value.values() if cls is dict else value:
-        kind = type(part)
-        if kind not in _UNSIZED and (kind not in _LONGEST or len(part) > _LONGEST[kind]):
-            return False
-    return True
 
 
 def _not_plain(value: Any) -> Any:

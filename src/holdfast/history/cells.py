@@ -50,9 +50,11 @@ class Rope(msgspec.Struct, Generic[T], eq=False):
 
     def plus(self, item: T) -> "Rope[T]":
         """This rope and one more item."""
-        items = self.items if len(self.items) == self.length else self.all()
+        items, length = self.items, self.length
+        if len(items) != length:
+            items = items[:length]
         items.append(item)
-        return Rope(items, self.length + 1)
+        return Rope(items, length + 1)
 
     def all(self) -> list[T]:
         """The items, as a list of its own."""
@@ -94,9 +96,10 @@ class Cell(msgspec.Struct, eq=False):
 
     def with_appended(self, item: bytes, stored: Piece) -> "Cell":
         """This list with one more encoded item, at flat cost. Refuses what a load would refuse."""
-        if self.size + len(item) > DEFAULT.size or self.count >= DEFAULT.items:
+        count, size = self.count + 1, self.size + len(item)
+        if size > DEFAULT.size or count > DEFAULT.items:
             raise LimitExceeded(f"a list of {self.count} items and {self.size} bytes cannot take another {len(item)}")
-        return Cell(self.kind, self.count + 1, self.size + len(item), self.pieces.plus(stored), self.chunks.plus(item))
+        return Cell(self.kind, count, size, self.pieces.plus(stored), self.chunks.plus(item))
 
 
 Document: TypeAlias = dict[Path, Cell]

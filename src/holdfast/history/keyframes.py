@@ -20,6 +20,8 @@ INLINE_CELL = 512
 
 def is_due(tuning: Tuning, rows: int, row_bytes: int, manifest: int, inserted: int, state_bytes: int) -> bool:
     """True if the next row should be a keyframe."""
+    if row_bytes < tuning.keyframe_bytes and rows < tuning.keyframe_rows and inserted <= tuning.inline_max:
+        return False  # as nearly always; what follows decides the same
     return (
         row_bytes >= max(tuning.keyframe_bytes, 2 * manifest)
         or (rows >= tuning.keyframe_rows and row_bytes >= manifest)

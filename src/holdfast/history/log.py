@@ -12,7 +12,6 @@ from holdfast.history.edits import edit
 from holdfast.history.format import (
     APPEND_FLAGS,
     DELTA_FLAGS,
-    KEYFRAME,
     KEYFRAME_FLAGS,
     CellScript,
     Header,
@@ -20,6 +19,7 @@ from holdfast.history.format import (
     Stored,
     encode_append,
     encode_header,
+    encode_plain_header,
     encode_script,
 )
 from holdfast.history.keyframes import is_due, repack
@@ -182,41 +182,36 @@ class Revision:
         return paths
 
     def _row(self, script: Script, meta: bytes, base: int, newest: int) -> Written:
+        log, seq, binding = self._log, self._log.seq + 1, self._log.binding
         content, refs = encode_script(script)
-        flags = KEYFRAME_FLAGS if base == self._log.seq + 1 else DELTA_FLAGS
-        index = self._index or {}
-        return _written(self._log, self.document, index, content, refs, meta, base, newest, flags, self.blobs)
+        body = binding.seal(content, seq, BODY)
+        fields = Header(DELTA_FLAGS, len(body), binding.seal(meta, seq, META), seq - newest)
+        if refs:
+            fields.blobs, fields.blob_sizes = b"".join(refs), tuple([ref.stored for ref in refs.values()])
+        if base == seq:
+            fields.flags, fields.parent = KEYFRAME_FLAGS, log.digest
+        place = place_of(seq, seq - base)
+        header = encode_header(fields, place, binding.check_start)
+        return _written(log, self.document, self._index or {}, place, header, body, base, newest, self.blobs)
 
 
 def _written(
     log: Log,
     document: Document,
     index: dict[Path, int],
-    content: bytes,
-    refs: dict[bytes, Ref],
-    meta: bytes,
+    place: bytes,
+    header: bytes,
+    body: bytes,
     base: int,
     newest: int,
-    flags: int,
     blobs: dict[bytes, bytes],
 ) -> Written:
-    """The row with this content, sealed and chained, and the log after it."""
-    binding, seq = log.binding, log.seq + 1
-    body = binding.seal(content, seq, BODY)
-    sealed_meta = binding.seal(meta, seq, META)
-    is_keyframe = bool(flags & KEYFRAME)
-    place = place_of(seq, seq - base)
-    fields = Header(flags, len(body), sealed_meta, seq - newest)
-    if refs:
-        fields.blobs, fields.blob_sizes = b"".join(refs), tuple([ref.stored for ref in refs.values()])
-    if is_keyframe:
-        fields.parent = log.digest
-    header = encode_header(fields, place, binding.check_start)
-    row = Row(seq, base, binding.digest(log.digest, place, header, body), header, body)
-    size = len(header) + len(body)
-    row_bytes, manifest = (0, size) if is_keyframe else (log.row_bytes + size, log.manifest)
-    after = Log(binding, log.tuning, document, seq, base, newest, row.digest, row_bytes, manifest, index)
-    return Written(after, row, blobs)
+    """The row made of these, chained to the one before it, and the log after it."""
+    binding, seq, size = log.binding, log.seq + 1, len(header) + len(body)
+    digest = binding.digest(log.digest, place, header, body)
+    row_bytes, manifest = (0, size) if base == seq else (log.row_bytes + size, log.manifest)
+    after = Log(binding, log.tuning, document, seq, base, newest, digest, row_bytes, manifest, index)
+    return Written(after, Row(seq, base, digest, header, body), blobs)
 
 
 def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int | None = None) -> Written | None:
@@ -224,13 +219,15 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int 
 
     The row is a checkpoint of its own, or a journal row whose state is `checkpoint`'s.
     """
-    cell, tuning, seq = log.document.get(path), log.tuning, log.seq + 1
+    cell, tuning, seq, base = log.document.get(path), log.tuning, log.seq + 1, log.base
     if cell is None or not cell.count or cell.kind != "list" or len(item) >= tuning.inline_max:
         return None
-    index = log.index[path]
-    if index > MAX_INDEX or is_due(tuning, seq - log.base, log.row_bytes, log.manifest, 0, 0):
+    index, binding = log.index[path], log.binding
+    if index > MAX_INDEX or is_due(tuning, seq - base, log.row_bytes, log.manifest, 0, 0):
         return None
     document = {**log.document, path: cell.with_appended(item, item)}
-    content = encode_append(index, item)
     newest = seq if checkpoint is None else checkpoint
-    return _written(log, document, log.index, content, {}, meta, log.base, newest, APPEND_FLAGS, {})
+    body, place = binding.seal(encode_append(index, item), seq, BODY), place_of(seq, seq - base)
+    sealed = binding.seal(meta, seq, META)
+    header = encode_plain_header(APPEND_FLAGS, len(body), sealed, seq - newest, place, binding.check_start)
+    return _written(log, document, log.index, place, header, body, base, newest, {})

@@ -8,7 +8,6 @@ from threading import Lock, RLock
 from typing import Protocol
 from weakref import WeakSet
 
-from holdfast.ports.tickets import begin_anew
 from holdfast.records import loading
 
 
@@ -81,7 +80,6 @@ def _after_fork_in_parent() -> None:
 def _after_fork() -> None:
     global _forking  # noqa: PLW0603  the child must not wait for a lock that nobody will release
     _forking = Lock()
-    begin_anew()
     _loading.release()
     _guarding.clear()
     for forkable in list(_forkables):

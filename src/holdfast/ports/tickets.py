@@ -2,45 +2,44 @@
 
 from collections.abc import Callable
 from contextvars import copy_context
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import Any, Protocol
 
 import msgspec
 
 from holdfast.records.errors import StepTimeout
 
-_settling = Lock()
-"""One lock for all tickets: it is held for a moment, and a lock for each would cost more than it saves."""
-
-
-def begin_anew() -> None:
-    """In a forked child: it must not wait for a lock that nobody will release."""
-    global _settling  # noqa: PLW0603  one lock for all
-    _settling = Lock()
-
-
 class Ticket(msgspec.Struct, eq=False, kw_only=True):
-    """A write on its way: settled once, by whoever commits it, as True (done), False (refused) or an error."""
+    """A write on its way: settled once, by whoever commits it, as True (done), False (refused) or an error.
+
+    It needs no lock: whoever settles it does so before looking for callbacks, and a callback is added before looking
+    whether it is settled; so one of the two sees the other, and whoever takes a callback out is the one to call it.
+    """
 
     settled: bool = False
     _outcome: bool | BaseException = False
-    _callbacks: tuple[Callable[[], None], ...] = ()
+    _callbacks: list[Callable[[], None]] = []
 
     def settle(self, outcome: bool | BaseException) -> None:
         """Fix the outcome and call whoever waits."""
-        with _settling:
-            self._outcome = outcome
-            self.settled = True
-        for callback in self._callbacks:
-            callback()
+        self._outcome = outcome
+        self.settled = True
+        if self._callbacks:
+            self._call_back()
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once settled, at once if it is already; from whichever thread settles it."""
-        with _settling:
-            if not self.settled:
-                self._callbacks += (callback,)
+        self._callbacks.append(callback)
+        if self.settled:
+            self._call_back()
+
+    def _call_back(self) -> None:
+        while self._callbacks:
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:  # another thread was faster
                 return
-        callback()
+            callback()
 
     def result(self) -> bool:
         """The outcome of a settled ticket, raised if it is an error."""

@@ -40,10 +40,10 @@ def check_may_write(head: Head, name: str, token: int | None, now: int) -> None:
         raise Fenced(f"thread {name!r} was taken over (token {head.token}, ours was {token})")
 
 
-def written(head: Head, log: Log, now: int, stored_bytes: int, token: int | None, **changes: object) -> Head:
+def written(head: Head, log: Log, now: int, stored_bytes: int, token: int | None, status: str, lease: int) -> Head:
     """The head after the rows up to the end of `log`. A one-shot write over a dead lease ends that lease."""
     if token is None and head.owner:
-        changes |= {"token": head.token + 1, "owner": "", "expires_at": 0}
+        head = replace(head, token=head.token + 1, owner="", expires_at=0)
     return replace(
         head,
         incarnation=log.binding.incarnation,
@@ -55,7 +55,8 @@ def written(head: Head, log: Log, now: int, stored_bytes: int, token: int | None
         updated_at=now,
         row_count=head.row_count + log.seq - head.seq,
         stored_bytes=head.stored_bytes + stored_bytes,
-        **changes,
+        status=status,
+        expires_at=now + lease if lease else head.expires_at,
     )
 
 

@@ -68,11 +68,6 @@ class Intent(msgspec.Struct, kw_only=True):
     consumed: tuple[str, ...] = ()
     """Messages that this write takes from the thread's inbox."""
 
-    @property
-    def is_flat(self) -> bool:
-        """True for the most common write of all: one item appended to one list, and nothing else."""
-        return self.draft is None and len(self.appends) == 1 and self.key is None and not self.fresh
-
 
 class Recorded(msgspec.Struct, frozen=True):
     """What stands under an idempotency key, and the write itself while it is still on its way."""
@@ -142,24 +137,22 @@ class Writer:
         Raises why the thread may not be written to, as far as is known here.
         """
         with self._lock:
-            head = self.seen.head
+            log, head, token = self.log, self.seen.head, intent.token
             if intent.key is not None and not head.deleted and (recorded := self._recorded(intent)) is not None:
-                return replace(recorded, binding=self.log.binding)  # nothing to write: so also while a run holds it
-            if head.deleted or head.owner or intent.token is not None:
-                check_may_write(head, self.log.binding.thread_id, intent.token, now)
+                return replace(recorded, binding=log.binding)  # nothing to write: so also while a run holds it
+            if head.deleted or (head.token != token if head.owner else token is not None):
+                check_may_write(head, log.binding.thread_id, token, now)
             if intent.expect_seq is not None:
                 self._check_expected(intent.expect_seq)
+            back = log.seq + 1 - log.checkpoint if log.checkpoint else 0
             status = intent.status or head.status or "idle"
-            back = self.log.seq + 1 - self.log.checkpoint if self.log.checkpoint else 0
             meta = Meta(now, back, status, intent.cause, intent.phase, intent.metadata, intent.origin)
-            flat = self._append_flat(intent, meta) if intent.is_flat else None
-            done = flat or self._revise(intent, meta)
-            self.held_bytes = self._weight(done) if flat is None else self.held_bytes + len(flat.row.body)
-            proposal = self._proposal(intent, done, meta, now)
+            done = self._appended(intent, meta) or self._revised(intent, meta)
+            proposal = self._proposal(intent, done, meta)
             self.log, self.seen = done.log, proposal.seen
             submit(proposal, proposal.swap)
             if intent.key is not None and self._keys is not None:
-                entry = Recorded(done.log.seq, intent.fingerprint, now, meta.parent_back, proposal)
+                entry = Recorded(done.log.seq, intent.fingerprint, now, back, proposal)
                 self._keys[intent.key] = entry
             return proposal
 
@@ -178,11 +171,18 @@ class Writer:
             )
         return found
 
-    def _append_flat(self, intent: Intent, meta: Meta) -> Written | None:
+    def _appended(self, intent: Intent, meta: Meta) -> Written | None:
+        """The row of the most common write of all, one item for one list; None if this is another."""
+        if len(intent.appends) != 1 or intent.draft is not None or intent.key is not None or intent.fresh:
+            return None
         path, item = intent.appends[0]
-        return append_flat(self.log, path, item, encode_meta(meta), self._checkpoint_of(intent))
+        checkpoint = self.log.checkpoint if intent.journal else intent.checkpoint
+        done = append_flat(self.log, path, item, encode_meta(meta), checkpoint)
+        if done is not None:
+            self.held_bytes += len(item)
+        return done
 
-    def _revise(self, intent: Intent, meta: Meta) -> Written:
+    def _revised(self, intent: Intent, meta: Meta) -> Written:
         revision = Revision(self.log)
         if intent.adopted is not None:
             revision.adopt(intent.adopted)
@@ -195,35 +195,24 @@ class Writer:
         if intent.key is not None:
             entry = [intent.key, self.log.seq + 1, intent.fingerprint, meta.created_at, meta.parent_back]
             revision.append(KEYS, encode(entry))
-        return revision.write(encode_meta(meta), checkpoint=self._checkpoint_of(intent), fresh=intent.fresh)
+        checkpoint = self.log.checkpoint if intent.journal else intent.checkpoint
+        done = revision.write(encode_meta(meta), checkpoint=checkpoint, fresh=intent.fresh)
+        self.held_bytes = OVERHEAD_BYTES + sum(cell.size for cell in done.log.document.values())
+        return done
 
-    def _checkpoint_of(self, intent: Intent) -> int | None:
-        return self.log.checkpoint if intent.journal else intent.checkpoint
-
-    def _proposal(self, intent: Intent, done: Written, meta: Meta, now: int) -> Proposal:
-        row, thread = done.row, self.thread
+    def _proposal(self, intent: Intent, done: Written, meta: Meta) -> Proposal:
+        row, seen, thread = done.row, self.seen, self.thread
         size = len(row.header) + len(row.body)
         if done.blobs:
             size += sum(map(len, done.blobs.values()))
-        head = written(self.seen.head, done.log, now, size, intent.token, **self._changes(intent, meta, now))
-        encoded = encode_head(thread, head)
-        swap = Swap(thread, self.seen.encoded, encoded, head, (row,), done.blobs, intent.consumed, KEEP_ALL, size)
-        return Proposal(self, self.epoch, done.log, Seen(head, encoded), swap, meta)
-
-    def _weight(self, done: Written) -> int:
-        """Bytes of encodings held once this is written."""
-        return OVERHEAD_BYTES + sum(cell.size for cell in done.log.document.values())
-
-    def _changes(self, intent: Intent, meta: Meta, now: int) -> dict[str, object]:
-        """What the head says beyond where the log ends; only what is new."""
-        changes: dict[str, object] = {"status": meta.status}
-        if self.log.seq == 0:
-            changes["data_key"] = self._new_key
-        if intent.lease:
-            changes["expires_at"] = now + intent.lease
+        head = written(seen.head, done.log, meta.created_at, size, intent.token, meta.status, intent.lease)
+        if not seen.head.seq:
+            head = replace(head, data_key=self._new_key)
         if intent.labels or intent.error is not None or intent.requests is not None:
-            changes |= self._summarised(intent)
-        return changes
+            head = replace(head, **self._summarised(intent))
+        encoded = encode_head(thread, head)
+        swap = Swap(thread, seen.encoded, encoded, head, (row,), done.blobs, intent.consumed, KEEP_ALL, size)
+        return Proposal(self, self.epoch, done.log, Seen(head, encoded), swap, meta)
 
     def _summarised(self, intent: Intent) -> dict[str, object]:
         sealing, binding = self._reader.sealing, self.log.binding
