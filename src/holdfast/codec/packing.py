@@ -5,6 +5,7 @@ their one-byte headers are cut off again: a bound on depth at the price of one s
 """
 
 from collections.abc import Callable
+from sys import getsizeof
 from typing import Any, Final
 
 import ormsgpack
@@ -69,8 +70,9 @@ def pack(value: Any, room: int, default: Callable[[Any], Any]) -> bytes:
 _CONTAINERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 _SHORT_ITEMS: Final = 16
 _SHORT_BYTES: Final = 1 << 16
-_NESTING: Final = frozenset({list, dict})
-_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, *_NESTING})
+_LARGE_PART: Final = 4096
+"""Bytes in memory, of a list or dict those of its slots: with a larger part it may well be packed in vain."""
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, list, dict})
 
 
 def pack_short(value: Any, room: int) -> bytes | None:
@@ -82,11 +84,8 @@ def pack_short(value: Any, room: int) -> bytes | None:
     if (cls is not list and cls is not dict) or len(value) > _SHORT_ITEMS:
         return None
     parts = [*value.values()] if cls is dict else value
-    if not _PLAIN.issuperset(map(type, parts)):
+    if not _PLAIN.issuperset(map(type, parts)) or max(map(getsizeof, parts), default=0) > _LARGE_PART:
         return None
-    for part in parts:
-        if type(part) in _NESTING and len(part) > _SHORT_ITEMS:
-            return None
     try:
         data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
     except TypeError:

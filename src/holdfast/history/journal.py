@@ -135,7 +135,8 @@ class Journal:
     def _turn(self, entry: Turned) -> None:
         before = self.turns.done.get(entry.key)
         self.turns.add(entry)
-        self._forget(entry.failed)
+        if entry.failed:
+            self._forget(entry.failed)
         if before is None:
             self._show(entry)
         else:

@@ -29,18 +29,20 @@ class Turns:
 
     def add(self, entry: "Turned") -> None:
         """Take in one more."""
-        before = self.done.get(entry.key) if entry.value else None
-        if before is not None:
-            self._every[self._every.index(before)] = entry  # a fork has another result in its place
-        else:
+        key, value = entry.key, entry.value
+        before = self.done.get(key) if value else None
+        if before is None:
             self._every.append(entry)
             self._used = list(map(add, self._used, entry.usage))
             self.cost += entry.cost or 0
-        self.count += not self.knows(entry.key)
-        if entry.key:
-            self._taken.add(entry.key)
-            if entry.value:
-                self.done[entry.key] = entry
+        else:
+            self._every[self._every.index(before)] = entry  # a fork has another result in its place
+        if key not in self._taken:
+            self.count += 1
+        if key:
+            self._taken.add(key)
+            if value:
+                self.done[key] = entry
         self._hands = (entry.role, entry.phase)
 
     def hand_over(self, entry: "HandedOver") -> None:

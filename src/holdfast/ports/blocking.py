@@ -1,7 +1,7 @@
 """The blocking world: everything inline, and coroutines stepped to their end without an event loop."""
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from functools import partial
 from threading import Event, get_ident, local
 from typing import Any, ParamSpec, TypeVar
@@ -43,10 +43,9 @@ class BlockingPorts(SystemPorts):
         self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
     ) -> Any:
         """Call it here; with a timeout on a helper thread, which is abandoned when time is up."""
-        bound = partial(function, *args, **named)
         if seconds is None:
-            return await self.call(bound)
-        helper, settled = Helper(bound), Event()
+            return _plain_result(function(*args, **named), function)
+        helper, settled = Helper(partial(function, *args, **named)), Event()
         helper.when_settled(settled.set)
         if not settled.wait(seconds):
             raise late(seconds)
@@ -86,7 +85,7 @@ class BlockingPorts(SystemPorts):
 
 def _plain_result(result: Any, function: Callable[..., Any]) -> Any:
     """What a plain function returned; a clear refusal if it was not one."""
-    if not isinstance(result, Awaitable):
+    if getattr(type(result), "__await__", None) is None:
         return result
     if isinstance(result, Coroutine):
         result.close()

@@ -17,12 +17,12 @@ class Ticket(msgspec.Struct, eq=False, kw_only=True):
     """
 
     settled: bool = False
-    _outcome: bool | BaseException = False
+    outcome: bool | BaseException = False
     _callbacks: list[Callable[[], None]] = []
 
     def settle(self, outcome: bool | BaseException) -> None:
         """Fix the outcome and call whoever waits."""
-        self._outcome = outcome
+        self.outcome = outcome
         self.settled = True
         if self._callbacks:
             self._call_back()
@@ -43,9 +43,9 @@ class Ticket(msgspec.Struct, eq=False, kw_only=True):
 
     def result(self) -> bool:
         """The outcome of a settled ticket, raised if it is an error."""
-        if isinstance(self._outcome, BaseException):
-            raise self._outcome
-        return self._outcome
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
 
 
 class Driver(Protocol):

@@ -44,13 +44,13 @@ def count(value: object, name: str) -> int:
 
 def text_or_none(value: object, name: str) -> str | None:
     """A str with something in it that can be stored, or None."""
-    if value is not None and (not isinstance(value, str) or not value or not _is_utf8(value)):
+    if value is not None and not (isinstance(value, str) and value and (value.isascii() or _is_utf8(value))):
         raise ConfigurationError(f"{name}={value!r}: a non-empty str without lone surrogates, or None")
     return value
 
 
 def _is_utf8(text: str) -> bool:
-    return text.isascii() or text.encode(errors="replace").decode() == text
+    return text.encode(errors="replace").decode() == text
 
 
 def mapping_or_none(value: object, name: str) -> Mapping[str, Any] | None:

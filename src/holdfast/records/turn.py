@@ -58,13 +58,13 @@ class ModelPricing(msgspec.Struct, frozen=True):
 
     def cost(self, usage: UsageSnapshot) -> int:
         """The price of a usage, in picodollars; nine million dollars at most, to be stored whatever it is."""
-        read, write = self.cache_read_per_million, self.cache_write_per_million
         dollars_per_million = (
-            usage.input_tokens * self.input_per_million
-            + usage.output_tokens * self.output_per_million
-            + usage.cache_read_tokens * (self.input_per_million if read is None else read)
-            + usage.cache_write_tokens * (self.input_per_million if write is None else write)
+            usage.input_tokens * self.input_per_million + usage.output_tokens * self.output_per_million
         )
+        if usage.cache_read_tokens or usage.cache_write_tokens:
+            read, write = self.cache_read_per_million, self.cache_write_per_million
+            dollars_per_million += usage.cache_read_tokens * (self.input_per_million if read is None else read)
+            dollars_per_million += usage.cache_write_tokens * (self.input_per_million if write is None else write)
         return round(min(dollars_per_million * (PICODOLLARS // MILLION), LARGEST_COUNT))
 
 

@@ -3,8 +3,10 @@
 Shared by all branches of a run, whatever world they are in; each brings its own ports.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
+
+import msgspec
 
 from holdfast.codec import encode
 from holdfast.history.entries import JOURNAL, Answered, AnyEntry, Asked, Ended, encode_entry, told
@@ -59,11 +61,12 @@ class Ledger:
 
     def check(self) -> None:
         """Raise why the run cannot go on: its claim is lost, it waits, somebody cancelled it, a write failed."""
-        self.claim.check()
+        claim = self.claim
+        claim.check()
         if self.suspension is not None and self._stops_here():
             raise self.suspension
-        if self.claim.cancelled and not self.finished:
-            raise RunCancelled(f"the run of {self.claim.thread_id!r} was cancelled")
+        if claim.cancelled and not self.finished:
+            raise RunCancelled(f"the run of {claim.thread_id!r} was cancelled")
 
     def check_new(self, what: str) -> None:
         """Raise why nothing new may be done."""
@@ -118,15 +121,15 @@ class Ledger:
 
     def _submit(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         """Queue a row, and take its entries in at once: whoever comes next builds on them, even if nobody waits."""
-        self.claim.check()  # before its lock, which another thread may have held for ever in a forked child
-        self.claim.make_room()
-        with self.claim.lock:
+        claim, journal = self.claim, self.journal
+        claim.make_room()
+        with claim.lock:
             if not _REQUESTS.isdisjoint(map(type, entries)):
-                intent.requests = self.journal.open_after(entries)
-            pending = self.claim.submit(with_entries(intent, (*self._carried, *entries)))
+                intent.requests = journal.open_after(entries)
+            pending = claim.submit(with_entries(intent, (*self._carried, *entries) if self._carried else entries))
             self._carried = []
             for entry in entries:
-                self.journal.add(entry)
+                journal.add(entry)
         return pending
 
     async def commit_within(self, ports: Ports, transaction: Transaction, intent: Intent, *entries: AnyEntry) -> None:
@@ -185,8 +188,12 @@ class Ledger:
 
 def with_entries(intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:
     """The intent with journal entries in the same row."""
-    intent.appends = (*intent.appends, *((JOURNAL, encode_entry(entry)) for entry in entries))
+    intent.appends += tuple([(JOURNAL, encode_entry(entry)) for entry in entries])
     return intent
+
+
+packed_words: Callable[[dict[str, str]], bytes] = msgspec.msgpack.Encoder().encode
+"""Metadata that is nothing but words of ours and keys that were checked: as `packed_metadata` packs it, at once."""
 
 
 def packed_metadata(metadata: Mapping[str, Any] | None) -> bytes:

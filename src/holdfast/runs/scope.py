@@ -4,6 +4,7 @@ Keys that the user does not choose are made of names, fingerprints of arguments 
 depend on the order in which parallel branches get to their calls.
 """
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from hashlib import sha256
 from itertools import count
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
 FINGERPRINT_BYTES = 8
 
 
-class Scope:
+class Scope(msgspec.Struct, eq=False):
     """One level of a run: its body, or one step's function. Counts what was called by which name."""
 
-    def __init__(self, prefix: str = "", branch: int = 0) -> None:
-        self.prefix = prefix
-        self._branch = branch
-        self._counts: dict[str, count[int]] = {}
+    prefix: str = ""
+    branch: int = 0
+    _counts: dict[str, "count[int]"] = {}
 
     def key(self, name: str, fingerprint: bytes) -> str:
         """A key for a call with these arguments."""
@@ -35,7 +35,7 @@ class Scope:
 
     def ordinal(self, kind: str, fingerprint: bytes, branch: int) -> str:
         """A key for the next thing of this kind; in a parallel branch, for the next with this content."""
-        content = "" if branch == self._branch else f":{fingerprint.hex()}"
+        content = "" if branch == self.branch else f":{fingerprint.hex()}"
         return self._numbered(f"{self.prefix}{kind}{content}")
 
     def _numbered(self, name: str) -> str:
@@ -47,11 +47,24 @@ class Frame(msgspec.Struct, frozen=True):
 
     run: "Run"
     scope: Scope
-    idempotency_key: str = ""
+    make_key: Callable[[], str] = str
+    """Makes its idempotency key, if that is asked for."""
     effect: bool = False
     """True within a step that was given `effect=True`."""
     within: tuple[str, ...] = ()
     """The keys of the steps that this code is part of."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """That of the step or turn; empty in the run's own body."""
+        return self.make_key()
+
+
+def inner_frame(run: "Run", key: str, make_key: Callable[[], str], *, effect: bool = False) -> Frame:
+    """The frame of a step or turn that is called here."""
+    outer = current_frame.get()
+    within = (key,) if outer is None else (*outer.within, key)
+    return Frame(run, Scope(f"{key}/"), make_key, effect, within)
 
 
 current_frame: ContextVar[Frame | None] = ContextVar("holdfast_frame", default=None)

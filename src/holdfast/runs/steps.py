@@ -1,8 +1,9 @@
 """Executing a step: once recorded it is never executed again; what was begun and not finished is in doubt."""
 
 from collections.abc import Callable, Mapping
+from contextvars import Token
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -24,7 +25,7 @@ from holdfast.records.times import from_microseconds
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import Done, NotDone, StepOptions
-from holdfast.runs.scope import Frame, Scope, current_frame, held
+from holdfast.runs.scope import current_frame, held, inner_frame
 from holdfast.stores.backend import Transacting, Transaction
 from holdfast.stores.writer import Intent
 
@@ -35,6 +36,8 @@ KEY_NAME = "idempotency_key"
 DOUBT_CHOICES = ("retry", "done", "fail")
 """What a person may say about a step in doubt; the value that goes with `done` is the step's result."""
 CONNECTION_NAME = "connection"
+Place: TypeAlias = "Token[tuple[Ticket, ...]]"
+"""What `begin_alone` gives for `end_alone`."""
 
 
 class StepCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,11 +116,11 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
     """The step's result: from the record if there is one, else by executing it, and then recorded."""
     if (memo := recalled(run, call)) is not None:
         return decode(memo.value)
-    ticket = await begin_alone(run, call.key)
+    place = await begin_alone(run, call.key)
     try:
         return await _recalled_or_executed(run, call)
     finally:
-        end_alone(run, call.key, ticket)
+        end_alone(run, call.key, place)
 
 
 def recalled(run: "Run", call: StepCall) -> StepDone | None:
@@ -131,23 +134,26 @@ def recalled(run: "Run", call: StepCall) -> StepDone | None:
     return memo if isinstance(memo, StepDone) and call.key not in ledger.running else None
 
 
-async def begin_alone(run: "Run", key: str) -> Ticket:
+async def begin_alone(run: "Run", key: str) -> Place:
     """Wait until no other branch of the run is at this key, and be the one that is, until `end_alone`."""
     ledger, ticket = run.ledger, Ticket()
-    await ledger.ready(run.ports)
+    if ledger.suspension is not None:
+        await ledger.ready(run.ports)
+    ledger.check()
     while (under_way := ledger.running.setdefault(key, ticket)) is not ticket:
         _check_not_within(key)
         await run.ports.wait(under_way)
         await ledger.ready(run.ports)
-    held.set((*held.get(), ticket))
-    return ticket
+    return held.set((*held.get(), ticket))
 
 
-def end_alone(run: "Run", key: str, ticket: Ticket) -> None:
+def end_alone(run: "Run", key: str, place: Place) -> None:
     """Let the next branch have the key."""
-    held.set(tuple(each for each in held.get() if each is not ticket))
-    del run.ledger.running[key]
-    ticket.settle(True)
+    run.ledger.running.pop(key).settle(True)
+    try:
+        held.reset(place)
+    except ValueError:
+        return  # a coroutine that nobody will go on with is closed from elsewhere: what it held went with its context
 
 
 def _check_not_within(key: str) -> None:
@@ -259,9 +265,8 @@ class _Execution:
             named.setdefault(KEY_NAME, self._key)
         if call.connection is not None and takes_connection(call.function):
             named.setdefault(CONNECTION_NAME, call.connection)
-        outer = current_frame.get()
-        within = (*(outer.within if outer is not None else ()), call.key)
-        token = current_frame.set(Frame(self._run, Scope(f"{call.key}/"), self._key, call.options.effect, within))
+        frame = inner_frame(self._run, call.key, lambda: self._key, effect=call.options.effect)
+        token = current_frame.set(frame)
         try:
             return await self._run.ports.invoke(call.function, call.arguments, named, call.options.timeout_seconds)
         finally:

@@ -8,13 +8,12 @@ anybody else's, and the claim is lost. A claim never adopts what another wrote.
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock, RLock
-from typing import TypeGuard
+from typing import TypeAlias, TypeGuard
 
-from msgspec import field
 from msgspec.structs import replace
 
 from holdfast.history.log import Log
-from holdfast.ports import Ports, Ticket
+from holdfast.ports import Ports, Ticket, reset_after_fork
 from holdfast.records.errors import (
     Conflict,
     Deleted,
@@ -35,6 +34,7 @@ from holdfast.stores.reader import Reader, Seen
 from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Writer
 
 ATTEMPTS = 64
+Submit: TypeAlias = Callable[[Ticket, Swap], None]
 CANCEL = "cancel"
 """The message that asks a live run to end."""
 FINISHED = {Status.COMPLETE.value, Status.CANCELLED.value}
@@ -52,7 +52,11 @@ class Pending(Ticket):
 class Gate(Ticket):
     """Keeps writes back while one before them is held; settled when they may pass."""
 
-    kept_back: list[tuple[Ticket, Swap]] = field(default_factory=list)
+    kept_back: list[tuple[Ticket, Swap]] = []
+
+    def keep_back(self, ticket: Ticket, swap: Swap) -> None:
+        """Not now."""
+        self.kept_back.append((ticket, swap))
 
 
 class Claim:
@@ -75,11 +79,17 @@ class Claim:
         self.failure: BaseException | None = None
         self._ports = ports
         self._reader = reader
-        self._process = ports.process()
         self.lock = RLock()
         """Held while a write is made and queued; hold it for what must be in step with the order of writes."""
         self._unsettled: dict[Pending, None] = {}
         self.gate: Gate | None = None
+        self._is_parents = False
+        reset_after_fork(self)
+
+    def after_fork(self) -> None:
+        """It is the parent's. Another thread may have held the lock, and will never release it here."""
+        self._is_parents = True
+        self.lock = RLock()
 
     @property
     def log(self) -> Log:
@@ -88,7 +98,7 @@ class Claim:
 
     def check(self) -> None:
         """Raise why this claim cannot be used any more."""
-        if self._ports.process() != self._process:
+        if self._is_parents:
             raise Fenced(f"the run of {self.thread_id!r} belongs to the process that this one was forked from")
         if self.failure is not None:
             raise self.failure
@@ -108,27 +118,24 @@ class Claim:
     def submit(self, intent: Intent) -> Pending:
         """Queue a write."""
         intent.token, intent.lease = self.token, self.lease
-        return self._send(lambda: self._proposed(intent, self._submit))
+        return self._send(Pending(partial(self._proposed, intent)))
 
     def amend(self, change: Callable[[Head], Head], *, repeats: bool = False) -> Pending:
         """Queue a change of the head alone."""
-        return self._send(lambda: self.writer.amend(change, self._submit), repeats=repeats)
+        return self._send(Pending(lambda: self.writer.amend(change, self._way()), repeats=repeats))
 
-    def _proposed(self, intent: Intent, submit: Callable[[Ticket, Swap], None]) -> Proposal:
-        proposal = self.writer.propose(intent, self._ports.now(), submit)
+    def _proposed(self, intent: Intent, way: Submit | None = None) -> Proposal:
+        proposal = self.writer.propose(intent, self._ports.now(), way or self._way())
         assert isinstance(proposal, Proposal)  # noqa: S101  a run's writes carry no idempotency key
         return proposal
 
-    def _submit(self, ticket: Ticket, swap: Swap) -> None:
-        if self.gate is None:
-            self.committer.submit(ticket, swap)
-        else:
-            self.gate.kept_back.append((ticket, swap))
+    def _way(self) -> Submit:
+        """Where a write goes: to the committer, unless one before it is held."""
+        return self.committer.submit if self.gate is None else self.gate.keep_back
 
-    def _send(self, propose: Callable[[], Proposal], *, repeats: bool = False) -> Pending:
+    def _send(self, pending: Pending) -> Pending:
         with self.lock:
             self.check()
-            pending = Pending(propose, repeats=repeats)
             self._propose(pending)
             return pending
 
@@ -142,7 +149,7 @@ class Claim:
             self.check()
             if self._unsettled or self.gate is not None:
                 return None
-            pending = Pending(lambda: self._proposed(intent, _not_at_all), repeats=True)
+            pending = Pending(partial(self._proposed, intent, _not_at_all), repeats=True)
             self._propose(pending)
             self.gate = Gate()
             return pending
@@ -188,20 +195,17 @@ class Claim:
         with self.lock:
             if pending.settled or pending.proposal is not proposal:
                 return
-            try:
-                landed = proposal.result()
-            except OutcomeUnknown as error:
-                if _is_interrupt(error.__cause__):
-                    self._fail(pending, error.__cause__)  # the program is about to end: nothing is sent again
-                else:
-                    self._resolve(error)
-            except BaseException as error:  # noqa: BLE001  whoever waits for the write raises it
-                self._fail(pending, error)
+            outcome = proposal.outcome
+            if outcome is True:
+                self._finish(pending)
+            elif outcome is False:
+                self._resolve(None)
+            elif not isinstance(outcome, OutcomeUnknown):
+                self._fail(pending, outcome)
+            elif _is_interrupt(outcome.__cause__):
+                self._fail(pending, outcome.__cause__)  # the program is about to end: nothing is sent again
             else:
-                if landed:
-                    self._finish(pending)
-                else:
-                    self._resolve(None)
+                self._resolve(outcome)
 
     def _finish(self, pending: Pending) -> None:
         del self._unsettled[pending]
@@ -304,7 +308,7 @@ class Claim:
 
     def let_go(self) -> None:
         """Give the lease back though writing failed, if the head is still ours. Blocking."""
-        if self._ports.process() == self._process:
+        if not self._is_parents:
             _give_back(self._reader, self.thread, self.token, self.owner, self._ports.now())
 
     def undo(self) -> None:

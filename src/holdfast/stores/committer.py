@@ -165,7 +165,12 @@ class Committer:
         if self._taken:
             self._give_up(None)  # another thread was interrupted, and then again before it could do this
         try:
-            self._send(self._take(), wait=wait)
+            batch = self._take()
+            if len(batch) == 1:
+                ticket, swap = batch[0]
+                ticket.settle(self._outcome(swap, wait=wait))
+            elif batch:
+                self._send(batch, wait=wait)
         except Busy:
             self._put_back()
             raise
@@ -183,9 +188,6 @@ class Committer:
         self._taken = []
 
     def _send(self, batch: list[tuple[Ticket, Swap]], *, wait: bool) -> None:
-        if len(batch) == 1:
-            self._send_one(*batch[0], wait=wait)
-            return
         items = _merge(batch)
         swaps = [swap for swap, _ in items]
         try:
@@ -193,31 +195,21 @@ class Committer:
         except Busy:
             raise
         except StoreUnavailable as error:
-            outcomes = self._one_by_one(swaps) if len(swaps) > 1 else [error]
+            outcomes = [self._outcome(swap) for swap in swaps] if len(swaps) > 1 else [error]
         except Exception as error:  # noqa: BLE001  every waiting ticket must be settled, and raises it
             outcomes = [error] * len(swaps)
         for (_, tickets), outcome in zip(items, outcomes, strict=True):
             for ticket in tickets:
                 ticket.settle(outcome)
 
-    def _send_one(self, ticket: Ticket, swap: Swap, *, wait: bool) -> None:
+    def _outcome(self, swap: Swap, *, wait: bool = True) -> bool | Exception:
+        """What became of one swap by itself; if its batch certainly rolled back, one bad item must not fail others."""
         try:
-            outcome: bool | Exception = self._backend.swap((swap,), wait=wait)[0]
+            return self._backend.swap((swap,), wait=wait)[0]
         except Busy:
             raise
         except Exception as error:  # noqa: BLE001  the waiting ticket raises it
-            outcome = error
-        ticket.settle(outcome)
-
-    def _one_by_one(self, swaps: list[Swap]) -> list[bool | Exception]:
-        """The batch certainly rolled back: one bad item must not fail the others."""
-        outcomes: list[bool | Exception] = []
-        for swap in swaps:
-            try:
-                outcomes += self._backend.swap([swap])
-            except Exception as error:  # noqa: BLE001  as above
-                outcomes.append(error)
-        return outcomes
+            return error
 
 
 def _follow(first: Swap, second: Swap) -> Swap:

@@ -1,7 +1,9 @@
 """What a thread may use, over all its turns and processes: decided here, before a turn and after it."""
 
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from holdfast.history.turns import Turns
 from holdfast.records.arguments import amount, whole_number
@@ -9,7 +11,7 @@ from holdfast.records.errors import BudgetExceeded, ConfigurationError, TurnLimi
 from holdfast.records.turn import PICODOLLARS
 
 
-class Limits(NamedTuple):
+class Limits(msgspec.Struct, frozen=True):
     """The most that a thread may use; None for no limit."""
 
     budget_usd: float | None = None
@@ -26,25 +28,22 @@ class Limits(NamedTuple):
 
     def allow(self, turns: Turns, under_way: int, key: str, thread_id: str) -> None:
         """Raise if nothing is left for this turn. One that failed before is the same turn, and costs no further one."""
-        taken = turns.count + under_way
-        if self.max_turns is not None and taken >= self.max_turns and not turns.knows(key):
-            raise TurnLimitExceeded(f"thread {thread_id!r} took its {self.max_turns} turns; raise max_turns to go on")
-        self._check_money(turns, thread_id, least=0)
-        self._check_tokens(turns, thread_id, least=0)
+        most = self.max_turns
+        if most is not None and turns.count + under_way >= most and not turns.knows(key):
+            raise TurnLimitExceeded(f"thread {thread_id!r} took its {most} turns; raise max_turns to go on")
+        self._check(turns, thread_id, least=0)
 
     def judge(self, turns: Turns, thread_id: str) -> None:
         """Raise if the turn that was just recorded went beyond the budget."""
-        self._check_money(turns, thread_id, least=1)
-        self._check_tokens(turns, thread_id, least=1)
+        self._check(turns, thread_id, least=1)
 
-    def _check_money(self, turns: Turns, thread_id: str, least: int) -> None:
-        if self.budget_usd is not None and turns.cost - round(self.budget_usd * PICODOLLARS) >= least:
-            used = f"{turns.cost / PICODOLLARS:.6g} of {self.budget_usd:.6g} USD"
+    def _check(self, turns: Turns, thread_id: str, least: int) -> None:
+        dollars, tokens = self.budget_usd, self.budget_tokens
+        if dollars is not None and turns.cost - round(dollars * PICODOLLARS) >= least:
+            used = f"{turns.cost / PICODOLLARS:.6g} of {dollars:.6g} USD"
             raise BudgetExceeded(f"thread {thread_id!r} has used {used}; raise budget_usd to go on")
-
-    def _check_tokens(self, turns: Turns, thread_id: str, least: int) -> None:
-        if self.budget_tokens is not None and turns.tokens - self.budget_tokens >= least:
-            used = f"{turns.tokens:,} of {self.budget_tokens:,} tokens"
+        if tokens is not None and turns.tokens - tokens >= least:
+            used = f"{turns.tokens:,} of {tokens:,} tokens"
             raise BudgetExceeded(f"thread {thread_id!r} has used {used}; raise budget_tokens to go on")
 
     def need_price(self, model: str | None) -> ConfigurationError | None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 from holdfast.records.arguments import mapping_or_none, text_or_none
 from holdfast.records.errors import ConfigurationError
@@ -14,7 +16,7 @@ from holdfast.runtimes.session.limits import Limits
 OnUnstorable: TypeAlias = Literal["raise", "warn"]
 
 
-class SessionOptions(NamedTuple):
+class SessionOptions(msgspec.Struct, frozen=True):
     """What all sessions of an orchestrator have in common."""
 
     role: str
@@ -42,7 +44,7 @@ class SessionOptions(NamedTuple):
         return price
 
 
-class TurnCall(NamedTuple):
+class TurnCall(msgspec.Struct, frozen=True):
     """One call of a turn."""
 
     function: Callable[[], Any]
@@ -66,16 +68,16 @@ def turn_call(
     """What a caller asks for, checked."""
     if not callable(function):
         raise ConfigurationError(f"a turn takes a function to call, not {type(function).__name__}; wrap it in a lambda")
-    if usage is not None and not isinstance(usage, UsageSnapshot) and not callable(usage):
+    if not (usage is None or isinstance(usage, UsageSnapshot) or callable(usage)):
         raise ConfigurationError(f"usage={usage!r}: a UsageSnapshot, or a function of the result that returns one")
     return TurnCall(
-        function=function,
-        model=text_or_none(model, "model"),
-        usage=usage,
-        key=text_or_none(idempotency_key, "idempotency_key") or "",
-        fingerprint=b"" if fingerprint is None else fingerprint_of(fingerprint, "fingerprint", "give plain data"),
-        timeout=None if timeout is None else seconds(timeout, "timeout"),
-        on_unstorable=check_policy(on_unstorable),
+        function,
+        text_or_none(model, "model"),
+        usage,
+        text_or_none(idempotency_key, "idempotency_key") or "",
+        b"" if fingerprint is None else fingerprint_of(fingerprint, "fingerprint", "give plain data"),
+        None if timeout is None else seconds(timeout, "timeout"),
+        check_policy(on_unstorable),
     )
 
 

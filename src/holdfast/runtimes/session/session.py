@@ -6,6 +6,8 @@ from itertools import count
 from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
+from msgspec.structs import replace
+
 from holdfast.history.entries import HandedOver
 from holdfast.history.turns import Turns
 from holdfast.records.arguments import text_or_none
@@ -168,11 +170,12 @@ class Session:
         timeout: timedelta | float | None,
         on_unstorable: OnUnstorable | None,
     ) -> TurnExecution:
-        policy = self._options.on_unstorable if on_unstorable is None else on_unstorable
+        run, options = self._run, self._options
+        policy = options.on_unstorable if on_unstorable is None else on_unstorable
         call = turn_call(function, model, usage, idempotency_key, fingerprint, timeout, policy)
         # Without a key, a name that no other claim of the thread ever gives: steps within it are its own.
-        name = f"turn={call.key}" if call.key else f"turn~{self._run.ledger.claim.token}.{next(self._unnamed)}"
-        return TurnExecution(self._run, self._options, call, name, self._streams, self._under_way)
+        name = f"turn={call.key}" if call.key else f"turn~{run.ledger.claim.token}.{next(self._unnamed)}"
+        return TurnExecution(run, options, call, name, call.key or "turn", self._streams, self._under_way)
 
     async def close_streams(self) -> None:
         """Close the streams that were left before their end; done when the session's block is left."""
@@ -224,7 +227,7 @@ class Session:
         A program that is run again comes to the same hand-over again: the first to a role and phase, the second, and so
         on, are told apart by their order in the session. With a key of its own, by that.
         """
-        options = self._options._replace(role=role, phase=self.phase if phase is None else phase)
+        options = replace(self._options, role=role, phase=self.phase if phase is None else phase)
         options.check()
         self._run.ledger.check()
         key = self._hand_over_key(options, text_or_none(idempotency_key, "idempotency_key"))

@@ -1,9 +1,11 @@
 """Executing a turn: from its record if it has one; else within the limits, recorded, and only then judged."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from holdfast.codec import decode, encode
 from holdfast.history.entries import Turned
@@ -11,9 +13,9 @@ from holdfast.ports import logger
 from holdfast.records.errors import ConfigurationError, KeyReused, LimitExceeded, RunCancelled, UnstorableValue
 from holdfast.records.turn import ModelPricing, TurnResult, UsageSnapshot
 from holdfast.runs.failures import failed_steps, text_of
-from holdfast.runs.ledger import packed_metadata
+from holdfast.runs.ledger import packed_words
 from holdfast.runs.run import Run
-from holdfast.runs.scope import Frame, Scope, current_frame
+from holdfast.runs.scope import Frame, current_frame, inner_frame
 from holdfast.runs.steps import begin_alone, end_alone, idempotency_key_of
 from holdfast.runtimes.session.limits import UnderWay
 from holdfast.runtimes.session.options import SessionOptions, TurnCall
@@ -23,42 +25,39 @@ from holdfast.stores.writer import Intent
 NOTHING_USED = UsageSnapshot()
 
 
-class TurnExecution:
+class TurnExecution(msgspec.Struct):
     """One turn, from its call to its recorded end."""
 
-    def __init__(
-        self,
-        run: Run,
-        options: SessionOptions,
-        call: TurnCall,
-        name: str,
-        streams: OpenStreams,
-        under_way: UnderWay,
-    ) -> None:
-        self._run = run
-        self._streams = streams
-        self._under_way = under_way
-        self._options = options
-        self._call = call
-        self._name = name
-        self._streamed = False
-        self._price: ModelPricing | None = None
-        self._started_at = 0
+    _run: Run
+    _options: SessionOptions
+    _call: TurnCall
+    _name: str
+    _shown: str
+    """The name as users know it."""
+    _streams: OpenStreams
+    _under_way: UnderWay
+    _streamed: bool = False
+    _price: ModelPricing | None = None
+    _started_at: int = 0
 
     async def result(self) -> TurnResult[Any]:
         """What the turn returned, now or before."""
-        self._streams.check(self._name, self._shown)
-        ticket = await begin_alone(self._run, self._name)
+        run, name = self._run, self._name
+        self._streams.check(name, self._shown)
+        place = await begin_alone(run, name)
         try:
-            known = await self._known()
+            known = self._known()
             if known is not None:
+                await self._tell_replayed(known)
                 return TurnResult(decode(known.value), UsageSnapshot(*known.usage))
-            frame = await self._begin()
+            frame = self._begin()
+            if run.ledger.events.wants("step_started"):
+                await self._tell_started()
             value = await self._executed(frame)
             return TurnResult(value, await self._end(value))
         finally:
-            self._under_way.end(self._name)
-            end_alone(self._run, self._name, ticket)
+            self._under_way.end(name)
+            end_alone(run, name, place)
 
     async def chunks(self) -> AsyncGenerator[Any, None]:
         """The chunks of the turn's stream, now or before. It is recorded when the stream has ended."""
@@ -66,13 +65,16 @@ class TurnExecution:
         with self._streams.opened(self._name, self._shown):
             # Not for as long as the stream lasts: one that rests is no step under way, and nobody is to wait for it.
             end_alone(self._run, self._name, await begin_alone(self._run, self._name))
-            known = await self._known()
+            known = self._known()
             if known is not None:
+                await self._tell_replayed(known)
                 for chunk in decode(known.value):
                     yield chunk
                 return
             collected: list[Any] = []
-            async with opened(self._run.ports, await self._begin(), self._call.timeout) as source:
+            frame = self._begin()
+            await self._tell_started()
+            async with opened(self._run.ports, frame, self._call.timeout) as source:
                 try:
                     await source.begin(self._call.function)
                     while (chunk := await source.chunk()) is not END:
@@ -87,10 +89,10 @@ class TurnExecution:
 
     # Before
 
-    async def _known(self) -> Turned | None:
+    def _known(self) -> Turned | None:
         """The turn's record, if it has a result. A replay is free: no limit is asked."""
-        call, ledger = self._call, self._run.ledger
-        known = ledger.journal.turns.done.get(call.key)
+        call = self._call
+        known = self._run.ledger.journal.turns.done.get(call.key)
         if known is None:
             return None
         other = call.fingerprint and known.fingerprint and call.fingerprint != known.fingerprint
@@ -100,42 +102,39 @@ class TurnExecution:
                 f"turn {call.key!r} of thread {self._run.thread_id!r} was recorded with {how};"
                 " give this one another idempotency_key"
             )
-        if ledger.events.wants("step_replayed"):
-            await ledger.emit("step_replayed", step=self._name, name=self._shown, seconds_saved=known.took / 1e6)
         return known
 
-    async def _begin(self) -> Frame:
-        run = self._run
-        run.ledger.check_new(f"turn {self._shown!r}")
-        self._price = self._options.price_of(self._call.model)
-        turns = run.ledger.journal.turns
-        self._under_way.begin(self._name, self._options.limits, turns, self._call.key, run.thread_id)
-        self._started_at = run.ports.now()
-        if run.ledger.events.wants("step_started"):
-            await run.ledger.emit("step_started", step=self._name, name=self._shown, attempt=1)
-        outer = current_frame.get()
-        within = (*(outer.within if outer is not None else ()), self._name)
-        return Frame(run, Scope(f"{self._name}/"), idempotency_key_of(run, self._name), within=within)
+    async def _tell_replayed(self, known: Turned) -> None:
+        ledger = self._run.ledger
+        if ledger.events.wants("step_replayed"):
+            await ledger.emit("step_replayed", step=self._name, name=self._shown, seconds_saved=known.took / 1e6)
 
-    @property
-    def _shown(self) -> str:
-        return self._call.key or "turn"
+    def _begin(self) -> Frame:
+        run, call, name = self._run, self._call, self._name
+        ledger = run.ledger
+        if ledger.finished:
+            ledger.check_new(f"turn {self._shown!r}")
+        self._price = self._options.price_of(call.model)
+        self._under_way.begin(name, self._options.limits, ledger.journal.turns, call.key, ledger.claim.thread_id)
+        self._started_at = run.ports.now()
+        return inner_frame(run, name, partial(idempotency_key_of, run, name))
+
+    async def _tell_started(self) -> None:
+        await self._run.ledger.emit("step_started", step=self._name, name=self._shown, attempt=1)
 
     async def _executed(self, frame: Frame) -> Any:
+        run, call = self._run, self._call
         try:
-            value = await self._invoked(frame)
-            self._run.ledger.check_waits_not(self._name)
+            outer = current_frame.set(frame)
+            try:
+                value = await run.ports.invoke(call.function, (), {}, call.timeout)
+            finally:
+                current_frame.reset(outer)
+            run.ledger.check_waits_not(self._name)
         except BaseException as error:
             await self._left_by(error)
             raise
         return value
-
-    async def _invoked(self, frame: Frame) -> Any:
-        token = current_frame.set(frame)
-        try:
-            return await self._run.ports.invoke(self._call.function, (), {}, self._call.timeout)
-        finally:
-            current_frame.reset(token)
 
     # After
 
@@ -157,7 +156,9 @@ class TurnExecution:
 
     async def _end(self, value: Any) -> UsageSnapshot:
         """Record what was paid for; only then complain."""
-        usage, complaint = await self._used(value)
+        ledger, usage, complaint = self._run.ledger, self._call.usage, None
+        if not isinstance(usage, UsageSnapshot):
+            usage, complaint = await self._used(usage, value)
         try:
             encoded = encode(value, path=f"result of turn {self._shown!r}")
         except (UnstorableValue, LimitExceeded) as error:
@@ -166,19 +167,22 @@ class TurnExecution:
         else:
             entry = self._entry(encoded, usage)
             await self._commit(entry, "event", {"turn": self._shown})
-            if self._run.ledger.events.wants("step_done"):
+            if ledger.events.wants("step_done"):
                 details = {"step": self._name, "name": self._shown, "attempt": 1, "seconds": entry.took / 1e6}
-                await self._run.ledger.emit("step_done", {"result": value}, **details)
+                await ledger.emit("step_done", {"result": value}, **details)
         if complaint is not None:
             raise complaint
-        self._options.limits.judge(self._run.ledger.journal.turns, self._run.thread_id)
+        self._options.limits.judge(ledger.journal.turns, ledger.claim.thread_id)
         return usage
 
-    async def _used(self, value: Any) -> tuple[UsageSnapshot, BaseException | None]:
+    async def _used(
+        self, given: Callable[[Any], Any] | None, value: Any
+    ) -> tuple[UsageSnapshot, BaseException | None]:
         """What the turn used, and what kept us from knowing it."""
-        given = self._call.usage
+        if given is None:
+            return NOTHING_USED, None
         try:
-            usage = await self._run.ports.call(given, value) if callable(given) else given or NOTHING_USED
+            usage = await self._run.ports.call(given, value)
         except BaseException as error:  # noqa: BLE001  also if it was cancelled: raised again once the result is safe
             return NOTHING_USED, error
         if isinstance(usage, UsageSnapshot):
@@ -196,7 +200,7 @@ class TurnExecution:
         logger().warning("turn %r of thread %r is not kept: %s", self._shown, self._run.thread_id, error)
 
     def _entry(self, value: bytes, usage: UsageSnapshot) -> Turned:
-        now, options, call = self._run.ports.now(), self._options, self._call
+        now, options, call, price = self._run.ports.now(), self._options, self._call, self._price
         return Turned(
             call.key,
             call.fingerprint,
@@ -204,14 +208,14 @@ class TurnExecution:
             options.role,
             options.phase,
             call.model or "",
-            msgspec.structs.astuple(usage),
-            None if self._price is None else self._price.cost(usage),
+            astuple(usage),
+            None if price is None else price.cost(usage),
             now,
             max(now - self._started_at, 0),
             streamed=self._streamed,
         )
 
     async def _commit(self, entry: Turned, cause: str, metadata: dict[str, str]) -> None:
-        intent = Intent(cause=cause, metadata=packed_metadata(metadata))
+        intent = Intent(cause=cause, metadata=packed_words(metadata))
         self._under_way.end(self._name)
         await self._run.ledger.commit(self._run.ports, intent, entry)
