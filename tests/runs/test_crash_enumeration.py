@@ -248,12 +248,12 @@ def test_an_answer_that_is_taken_before_it_is_written_is_caught(
 
 
 def test_an_append_that_is_not_marked_is_caught(agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    submit = Ledger._submit
+    take_in = Ledger._take_in
 
-    def unmarked(self: Ledger, intent: Intent, entries: tuple[AnyEntry, ...]) -> Any:
-        return submit(self, intent, tuple(entry for entry in entries if not isinstance(entry, Marked)))
+    def unmarked(self: Ledger, intent: Intent, entries: tuple[AnyEntry, ...], write: Any) -> Any:
+        return take_in(self, intent, tuple(entry for entry in entries if not isinstance(entry, Marked)), write)
 
-    monkeypatch.setattr(Ledger, "_submit", unmarked)
+    monkeypatch.setattr(Ledger, "_take_in", unmarked)
     is_caught(agent, "state of 'ticket'")
 
 

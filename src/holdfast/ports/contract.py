@@ -70,10 +70,6 @@ class Ports(Protocol):
         """True if the process behind a claim's name surely does not run any more."""
         ...
 
-    def process(self) -> int:
-        """The number of this process."""
-        ...
-
     def branch(self) -> int:
         """The task or thread that asks."""
         ...

@@ -36,11 +36,6 @@ class SystemPorts:
         return processes.is_certainly_dead(owner)
 
     @staticmethod
-    def process() -> int:
-        """This process's number."""
-        return os.getpid()
-
-    @staticmethod
     def lock() -> AbstractContextManager[Any]:
         """One of this process."""
         return RLock()

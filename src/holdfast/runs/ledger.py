@@ -115,18 +115,41 @@ class Ledger:
 
     async def commit(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
         """Write a row with these entries. If it cannot be written, nothing can be under this claim any more."""
-        pending = self._submit(intent, entries)
-        await ports.settle(pending, self.claim.committer)
+        committer = self.claim.committer
+        if ports.blocking and committer.is_idle:
+            pending = self._commit_alone(intent, entries)
+        else:
+            pending = self._submit(intent, entries)
+        if not (pending.settled and pending.outcome is True):
+            await ports.settle(pending, committer)
+        return pending
+
+    def _commit_alone(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
+        """Write a row here and now, since nobody else writes: the turn to commit is taken before anything is made."""
+        claim = self.claim
+        try:
+            with claim.committer.turn:
+                pending = self._take_in(intent, entries, claim.prepare)
+                if not pending.is_sent:
+                    claim.commit(pending)
+        finally:
+            claim.committer.pass_turn()
         return pending
 
     def _submit(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
-        """Queue a row, and take its entries in at once: whoever comes next builds on them, even if nobody waits."""
-        claim, journal = self.claim, self.journal
-        claim.make_room()
-        with claim.lock:
+        """Queue a row."""
+        self.claim.make_room()
+        return self._take_in(intent, entries, self.claim.submit)
+
+    def _take_in(
+        self, intent: Intent, entries: tuple[AnyEntry, ...], write: Callable[[Intent], Pending]
+    ) -> Pending:
+        """Make a row, and take its entries in at once: whoever comes next builds on them, even if nobody waits."""
+        journal = self.journal
+        with self.claim.lock:
             if not _REQUESTS.isdisjoint(map(type, entries)):
                 intent.requests = journal.open_after(entries)
-            pending = claim.submit(with_entries(intent, (*self._carried, *entries) if self._carried else entries))
+            pending = write(with_entries(intent, (*self._carried, *entries) if self._carried else entries))
             self._carried = []
             for entry in entries:
                 journal.add(entry)

@@ -44,6 +44,8 @@ class Pending(Ticket):
     """A write of a claim, until it is certain what became of it."""
 
     propose: Callable[[], Proposal]
+    is_sent: bool = True
+    """False while it is for `Claim.commit` to send it."""
     repeats: bool = False
     """True if it is made again anyway: then a store that could not take it is no reason to give up the claim."""
     proposal: Proposal | None = None
@@ -119,6 +121,37 @@ class Claim:
         """Queue a write."""
         intent.token, intent.lease = self.token, self.lease
         return self._send(Pending(partial(self._proposed, intent)))
+
+    def prepare(self, intent: Intent) -> Pending:
+        """Make a write for `commit`; with the turn to commit in hand. It is queued, if there are others before it."""
+        intent.token, intent.lease = self.token, self.lease
+        with self.lock:
+            self.check()
+            if self._unsettled or self.gate is not None:
+                return self.submit(intent)
+            pending = Pending(partial(self._proposed, intent), is_sent=False)
+            pending.proposal = self._proposed(intent, _not_at_all)
+            self._unsettled[pending] = None
+            return pending
+
+    def commit(self, pending: Pending) -> None:
+        """Commit what was prepared, now and here, without a queue; still with the turn in hand."""
+        proposal = pending.proposal
+        assert proposal is not None  # noqa: S101  prepared
+        pending.is_sent = True
+        try:
+            outcome = self.committer.outcome(proposal.swap)
+        except BaseException as interrupt:
+            with self.lock:
+                self._break(interrupt)
+            raise
+        if outcome is not True:
+            proposal.when_settled(partial(self._settled, pending, proposal))
+            proposal.settle(outcome)
+            return
+        self.writer.landed(proposal)
+        with self.lock:
+            self._finish(pending)
 
     def amend(self, change: Callable[[Head], Head], *, repeats: bool = False) -> Pending:
         """Queue a change of the head alone."""

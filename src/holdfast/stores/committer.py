@@ -39,7 +39,8 @@ class Committer:
         self._queued_bytes = 0
         self._queue_lock = Lock()
         self._woken = Condition(self._queue_lock)
-        self._commit_lock = Lock()
+        self.turn = Lock()
+        """Held by whoever commits."""
         self._taken: list[tuple[Ticket, Swap]] = []
         self._followers: dict[Event, Ticket] = {}
         self._writing = False
@@ -48,6 +49,14 @@ class Committer:
     def is_full(self) -> bool:
         """True if so much waits that new writes should wait too."""
         return self._queued_bytes > BACKLOG_BYTES
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nobody commits, and nothing waits: whoever may block can take the turn, and commit without a queue.
+
+        So: `with committer.turn`, make a write, learn its `outcome`; and then `pass_turn`, for others may have come.
+        """
+        return not self._queue and not self.turn.locked()
 
     def submit(self, ticket: Ticket, swap: Swap) -> None:
         """Queue a write. Writes of one thread are committed in the order they were queued."""
@@ -58,7 +67,7 @@ class Committer:
     def drive(self, ticket: Ticket) -> None:
         """Commit on this thread until the ticket is settled: the first to come commits for all who wait."""
         while not ticket.settled:
-            if self._commit_lock.locked():
+            if self.turn.locked():
                 self._follow(ticket)
             else:
                 self._lead(ticket)
@@ -66,12 +75,11 @@ class Committer:
     def _lead(self, ticket: Ticket | None = None) -> None:
         """Commit one batch, unless another thread has just settled the ticket; then it is the turn of one who waits."""
         try:
-            with self._commit_lock:
+            with self.turn:
                 if ticket is None or not ticket.settled:
                     self._commit(wait=True)
         finally:
-            if self._followers:
-                self._call_follower()
+            self.pass_turn()
 
     def _follow(self, ticket: Ticket) -> None:
         """Wait until another thread has settled the ticket, or has stopped committing: then it is this one's turn.
@@ -82,12 +90,15 @@ class Committer:
         ticket.when_settled(turn.set)
         try:
             self._followers[turn] = ticket
-            if self._commit_lock.locked():
+            if self.turn.locked():
                 turn.wait(PATIENCE_SECONDS)
         finally:
             self._followers.pop(turn, None)
 
-    def _call_follower(self) -> None:
+    def pass_turn(self) -> None:
+        """Let one who waits go on."""
+        if not self._followers:
+            return
         for turn, ticket in self._followers.copy().items():
             if not ticket.settled and not turn.is_set():
                 turn.set()
@@ -106,15 +117,15 @@ class Committer:
         self.wake()
 
     def _commit_inline(self) -> bool:
-        if not self._commit_lock.acquire(blocking=False):
+        if not self.turn.acquire(blocking=False):
             return False
         try:
             self._commit(wait=False)
         except Busy:
             return False
         finally:
-            self._commit_lock.release()
-            self._call_follower()
+            self.turn.release()
+            self.pass_turn()
         return True
 
     def wake(self) -> None:
@@ -168,7 +179,7 @@ class Committer:
             batch = self._take()
             if len(batch) == 1:
                 ticket, swap = batch[0]
-                ticket.settle(self._outcome(swap, wait=wait))
+                ticket.settle(self.outcome(swap, wait=wait))
             elif batch:
                 self._send(batch, wait=wait)
         except Busy:
@@ -195,14 +206,14 @@ class Committer:
         except Busy:
             raise
         except StoreUnavailable as error:
-            outcomes = [self._outcome(swap) for swap in swaps] if len(swaps) > 1 else [error]
+            outcomes = [self.outcome(swap) for swap in swaps] if len(swaps) > 1 else [error]
         except Exception as error:  # noqa: BLE001  every waiting ticket must be settled, and raises it
             outcomes = [error] * len(swaps)
         for (_, tickets), outcome in zip(items, outcomes, strict=True):
             for ticket in tickets:
                 ticket.settle(outcome)
 
-    def _outcome(self, swap: Swap, *, wait: bool = True) -> bool | Exception:
+    def outcome(self, swap: Swap, *, wait: bool = True) -> bool | Exception:
         """What became of one swap by itself; if its batch certainly rolled back, one bad item must not fail others."""
         try:
             return self._backend.swap((swap,), wait=wait)[0]

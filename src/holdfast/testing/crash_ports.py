@@ -178,10 +178,6 @@ class CrashPorts:
         """True for the claims of earlier lives."""
         return self._life.outlives(owner)
 
-    def process(self) -> int:
-        """Each life is a process."""
-        return self._life.number
-
     def lock(self) -> AbstractContextManager[Any]:
         """One of the inner world."""
         return self._inner.lock()
