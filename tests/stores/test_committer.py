@@ -197,7 +197,7 @@ def test_an_interrupt_before_a_batch_is_sent_leaves_no_ticket_behind(monkeypatch
 def test_a_turn_that_was_lost_with_its_thread_delays_the_others_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = Slow()
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr(Committer, "_call_follower", lambda _: None)
+    monkeypatch.setattr(Committer, "pass_turn", lambda _: None)
     for thread in driven(Committer(backend), 8):
         thread.join(30)
         assert not thread.is_alive()

@@ -17,7 +17,7 @@ Kind: TypeAlias = Literal["value", "list", "map"]
 T = TypeVar("T")
 
 
-class Ref(msgspec.Struct, frozen=True):
+class Ref(msgspec.Struct, frozen=True, gc=False):
     """A part of a blob: `length` bytes at `offset` of the blob `blob`.
 
     The whole blob is `size` bytes long before sealing, and `stored` bytes as it is kept.
@@ -39,7 +39,7 @@ def piece_length(piece: Piece) -> int:
     return piece.length if isinstance(piece, Ref) else len(piece)
 
 
-class Rope(msgspec.Struct, Generic[T], eq=False):
+class Rope(msgspec.Struct, Generic[T], eq=False, gc=False):
     """The first `length` items of a list, which it shares with its successors, so that growing it by one is flat.
 
     Immutable as a value: only the longest of the ropes on one list may grow in place; any other copies first.
@@ -69,7 +69,7 @@ def rope(items: list[T]) -> Rope[T]:
     return Rope(items, len(items))
 
 
-class Cell(msgspec.Struct, eq=False):
+class Cell(msgspec.Struct, eq=False, gc=False):
     """One cell: `count` items (of a list or map) in `size` bytes of body. Immutable as a value."""
 
     kind: Kind

@@ -37,7 +37,7 @@ Stored: TypeAlias = tuple[int, int] | Piece | None
 """An operation as it is stored: the whole old body, a range of it, or a piece."""
 
 
-class Header(msgspec.Struct, array_like=True):
+class Header(msgspec.Struct, array_like=True, gc=False):
     """What listing and pruning need to know of a row. What a plain row does not need stands last, and is left out."""
 
     flags: int

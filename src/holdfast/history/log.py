@@ -32,7 +32,7 @@ MAX_INDEX = 255
 """Cells beyond this position cannot use the short form of an append."""
 
 
-class Log(msgspec.Struct, frozen=True):
+class Log(msgspec.Struct, frozen=True, gc=False):
     """A thread's log up to `seq`. Immutable: writing a row gives a new log."""
 
     binding: Binding
@@ -50,7 +50,7 @@ class Log(msgspec.Struct, frozen=True):
     """The position of each path in the document."""
 
 
-class Written(msgspec.Struct, frozen=True):
+class Written(msgspec.Struct, frozen=True, gc=False):
     """A row to commit, its new blobs, and the log as it is once they are committed."""
 
     log: Log

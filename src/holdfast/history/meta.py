@@ -12,7 +12,7 @@ from holdfast.records.times import from_microseconds
 from holdfast.records.words import Cause, Phase, Status
 
 
-class Meta(msgspec.Struct, frozen=True, array_like=True):
+class Meta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`parent_back`: how many rows back the checkpoint before is, 0 if there is none. `origin`: where a fork began."""
 
     created_at: int

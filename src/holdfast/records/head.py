@@ -13,7 +13,7 @@ FORMAT = 1
 DIGEST_BYTES = 16
 
 
-class Marks(msgspec.Struct, frozen=True, array_like=True):
+class Marks(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Which checkpoints can be seen: none below `floor` except the pinned and the kept, and none of the hidden."""
 
     floor: int = 0
@@ -27,7 +27,7 @@ class Marks(msgspec.Struct, frozen=True, array_like=True):
         return (seq >= self.floor or seq in self.pinned or seq in self.kept) and seq not in self.hidden
 
 
-class Head(msgspec.Struct, frozen=True, array_like=True):
+class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Everything a reader or writer must know before touching the log. Times are microseconds since 1970."""
 
     format: int = FORMAT

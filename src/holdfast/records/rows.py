@@ -1,4 +1,7 @@
-"""Rows and blobs as a backend keeps them, and the one change it can be asked to make: a swap."""
+"""Rows and blobs as a backend keeps them, and the one change it can be asked to make: a swap.
+
+These, and what else is made for each save, can be part of no cycle: the garbage collector need not look at them.
+"""
 
 from collections.abc import Mapping
 
@@ -7,7 +10,7 @@ import msgspec
 from holdfast.records.head import Head
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One row of a thread's log. Immutable once written; `body` is empty where only the index was asked for.
 
     Rows `base` to `seq` are exactly what a restore of `seq` reads.
@@ -36,7 +39,7 @@ class Drop(msgspec.Struct, frozen=True):
 KEEP_ALL = Drop()
 
 
-class Swap(msgspec.Struct, frozen=True):
+class Swap(msgspec.Struct, frozen=True, gc=False):
     """Replace a thread's head, if its bytes are still `expected` (empty: there is none), and with it change the log.
 
     All or nothing: rows and blobs are added, posts consumed and old rows dropped only if the head was replaced.
@@ -50,5 +53,7 @@ class Swap(msgspec.Struct, frozen=True):
     blobs: Mapping[bytes, bytes] = {}
     consumed: tuple[str, ...] = ()
     drop: Drop = KEEP_ALL
+    relists: bool = True
+    """False if the head's status and labels are those of the head it replaces: then no index has to follow."""
     size: int = 0
     """Bytes this swap adds, as far as known: a measure for batching, nothing depends on it."""

@@ -23,7 +23,7 @@ from holdfast.stores.sealing import Sealing
 ATTEMPTS = 8
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Seen(msgspec.Struct, frozen=True, gc=False):
     """A head as it was read: decoded, and its exact bytes to compare with."""
 
     head: Head

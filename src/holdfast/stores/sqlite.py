@@ -103,16 +103,17 @@ class SQLiteBackend:
 
     def _swap_lone_row(self, connection: sqlite3.Connection, swap: Swap) -> bool:
         """False if this is not that simple, or was refused: then the transaction finds out."""
-        number = self._numbers.get(swap.thread)
-        if number is None or len(swap.rows) != 1 or swap.blobs or swap.consumed or swap.drop is not KEEP_ALL:
+        if swap.relists or swap.blobs or swap.consumed or len(swap.rows) != 1 or swap.drop is not KEEP_ALL:
             return False
-        row = swap.rows[0]
-        if row.seq >= HEAD_SEQ:
+        number, row = self._numbers.get(swap.thread), swap.rows[0]
+        seq = row.seq
+        if number is None or seq >= HEAD_SEQ:
             return False
-        head, place = swap.head, (number << SEQ_BITS | row.seq, row.seq - row.base)
-        known = (number, BLOB(swap.expected), BLOB(swap.replacement), BLOB(_packed(head.labels)), head.listed_as)
+        first = number << SEQ_BITS
+        heads = (first | HEAD_SEQ, BLOB(swap.expected), BLOB(swap.replacement))
+        columns = (first | seq, seq - row.base, BLOB(row.digest), BLOB(row.header), BLOB(row.body))
         try:
-            connection.execute(self._swap_one, known + place + (BLOB(row.digest), BLOB(row.header), BLOB(row.body)))
+            connection.execute(self._swap_one, heads + columns)
         except sqlite3.IntegrityError:
             return False
         except sqlite3.Error as error:

@@ -73,7 +73,7 @@ class SQLiteFile:
         self._writer: sqlite3.Connection | None = None
         self._room = LogRoom(self.path, PAGE_BYTES) if durability == Durability.DURABLE else None
         self._gate = -1
-        self._process = 0
+        self._is_open = False
         self._pages = 0
         self._writing = 0
         self._at_rest = True
@@ -108,7 +108,7 @@ class SQLiteFile:
             logger().warning("SQLite could not close %s: %s", self.path, error)
             return False
         self._close_gate()
-        self._process = 0
+        self._is_open = False
         return True
 
     def release(self) -> None:
@@ -120,12 +120,11 @@ class SQLiteFile:
         """In a forked child: begin anew. Connections of the parent are not ours to use, nor to close."""
         self._lock = RLock()
         if self.in_memory:
-            self._process = os.getpid() if self._process else 0
             return
         if not self._at_rest:
             _inherited.append((self._readers, self._writer))
             _not_ours.add(self.path)
-        self._readers, self._writer, self._process = Pool(self._connect_reader), None, 0
+        self._readers, self._writer, self._is_open = Pool(self._connect_reader), None, False
         if self._room is not None:
             self._room.close()
         self._close_gate()
@@ -139,7 +138,7 @@ class SQLiteFile:
         """Connect, set and check the pragmas, and bring the schema up to date."""
         with self._lock:
             self._check_open()
-            if self._process == os.getpid():
+            if self._is_open:
                 return
             if self.path in _not_ours:
                 raise StoreUnavailable(
@@ -152,7 +151,7 @@ class SQLiteFile:
                 raise translated(error) from error
             except OSError as error:
                 raise StoreUnavailable(f"cannot open {self.path}: {error}") from error
-            self._process = os.getpid()
+            self._is_open = True
 
     def _create(self) -> None:
         self._check_place()
@@ -254,9 +253,10 @@ class SQLiteFile:
         if not self._lock.acquire(blocking=wait):
             raise Busy
         try:
-            if self._process != os.getpid() or self._closed:
+            if not self._is_open or self._closed:
                 self.open()
-            self._pass(wait=wait)
+            if self._gate >= 0:
+                self._pass(wait=wait)
             self._writing += 1
         except BaseException:
             self._lock.release()
@@ -332,7 +332,7 @@ class SQLiteFile:
 
     def _connect_reader(self) -> sqlite3.Connection:
         # Only to open: a reader must not wait for the writer's lock.
-        if self._process != os.getpid() or self._closed:
+        if not self._is_open or self._closed:
             self.open()
         connection = self._connect()
         connection.execute("PRAGMA query_only = 1")
@@ -341,7 +341,7 @@ class SQLiteFile:
     def close(self) -> None:
         """Close every connection, under the gate. The last one of all processes folds the log into the database."""
         with self._lock:
-            if self._process == os.getpid() and not self._closed:
+            if self._is_open and not self._closed:
                 with self._passing():
                     self._close_all()
             self._close_gate()

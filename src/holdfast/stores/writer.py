@@ -99,7 +99,7 @@ class Proposal(Ticket):
         """The writer learns of it first, so that whoever waited finds it up to date."""
         if outcome is True:
             self.writer.landed(self)
-        super().settle(outcome)
+        Ticket.settle(self, outcome)
 
 
 class Writer:
@@ -210,8 +210,9 @@ class Writer:
             head = replace(head, data_key=self._new_key)
         if intent.labels or intent.error is not None or intent.requests is not None:
             head = replace(head, **self._summarised(intent))
-        encoded = encode_head(thread, head)
-        swap = Swap(thread, seen.encoded, encoded, head, (row,), done.blobs, intent.consumed, KEEP_ALL, size)
+        encoded, old = encode_head(thread, head), seen.head
+        relists = head.status != old.status or head.labels != old.labels
+        swap = Swap(thread, seen.encoded, encoded, head, (row,), done.blobs, intent.consumed, KEEP_ALL, relists, size)
         return Proposal(self, self.epoch, done.log, Seen(head, encoded), swap, meta)
 
     def _summarised(self, intent: Intent) -> dict[str, object]:

@@ -1,6 +1,6 @@
 -- name: swap_one
 -- The common commit: one row onto an existing head, labels and status unchanged.
-INSERT INTO swaps VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO swaps VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: find_thread
 -- A thread is within 16 numbers of its hash; its head is behind its last row.
