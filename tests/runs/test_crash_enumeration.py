@@ -248,12 +248,12 @@ def test_an_answer_that_is_taken_before_it_is_written_is_caught(
 
 
 def test_an_append_that_is_not_marked_is_caught(agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    take_in = Ledger._take_in
+    filled = Ledger._filled
 
-    def unmarked(self: Ledger, intent: Intent, entries: tuple[AnyEntry, ...], write: Any) -> Any:
-        return take_in(self, intent, tuple(entry for entry in entries if not isinstance(entry, Marked)), write)
+    def unmarked(self: Ledger, intent: Intent, entries: tuple[AnyEntry, ...]) -> Any:
+        return filled(self, intent, tuple(entry for entry in entries if not isinstance(entry, Marked)))
 
-    monkeypatch.setattr(Ledger, "_take_in", unmarked)
+    monkeypatch.setattr(Ledger, "_filled", unmarked)
     is_caught(agent, "state of 'ticket'")
 
 

@@ -115,12 +115,11 @@ def test_a_session_on_disk_ends_the_same_wherever_it_is_killed(kind: str, tmp_pa
 
 def test_a_turn_that_is_acknowledged_before_it_is_stored_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above can fail."""
-    take_in = Ledger._take_in
+    filled = Ledger._filled
 
-    def careless(self: Ledger, intent: Any, entries: tuple[AnyEntry, ...], write: Any) -> Any:
-        kept = tuple(entry for entry in entries if not isinstance(entry, Turned) or entry.type)
-        return take_in(self, intent, kept, write)
+    def careless(self: Ledger, intent: Any, entries: tuple[AnyEntry, ...]) -> Any:
+        return filled(self, intent, tuple(entry for entry in entries if not isinstance(entry, Turned) or entry.type))
 
-    monkeypatch.setattr(Ledger, "_take_in", careless)
+    monkeypatch.setattr(Ledger, "_filled", careless)
     with pytest.raises(AssertionError, match=r"step 'turn=\d' ran again after it was acknowledged"):
         torture(blocking_talk, pairs=0, accept=Exception)

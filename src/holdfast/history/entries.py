@@ -4,6 +4,7 @@ An entry begins with its kind. Values within it (results, payloads) are encoding
 journal decodes no value that nobody asks for.
 """
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
@@ -229,7 +230,8 @@ AnyEntry: TypeAlias = (
 Memo: TypeAlias = Begun | Attempted | StepDone | StepError
 Shown: TypeAlias = StepDone | StepError | Recorded | Turned | HandedOver
 
-_encode = msgspec.msgpack.Encoder().encode
+encode_entry: Callable[[Entry], bytes] = msgspec.msgpack.Encoder().encode
+"""An entry as one item of the journal."""
 _decode = msgspec.msgpack.Decoder(list[AnyEntry]).decode
 
 
@@ -254,11 +256,6 @@ def told(entry: AnyEntry) -> dict[str, object]:
             return {"ended": entry.status}
         case _:
             return {}
-
-
-def encode_entry(entry: Entry) -> bytes:
-    """An entry as one item of the journal."""
-    return _encode(entry)
 
 
 def read_entries(document: Document) -> list[AnyEntry]:

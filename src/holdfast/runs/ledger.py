@@ -126,34 +126,38 @@ class Ledger:
 
     def _commit_alone(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         """Write a row here and now, since nobody else writes: the turn to commit is taken before anything is made."""
-        claim = self.claim
+        claim, committer = self.claim, self.claim.committer
         try:
-            with claim.committer.turn:
-                pending = self._take_in(intent, entries, claim.prepare)
+            with committer.turn:
+                with claim.lock:
+                    pending = claim.prepare(self._filled(intent, entries))
+                    self._take_in(entries)
                 if not pending.is_sent:
                     claim.commit(pending)
         finally:
-            claim.committer.pass_turn()
+            committer.pass_turn()
         return pending
 
     def _submit(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         """Queue a row."""
-        self.claim.make_room()
-        return self._take_in(intent, entries, self.claim.submit)
-
-    def _take_in(
-        self, intent: Intent, entries: tuple[AnyEntry, ...], write: Callable[[Intent], Pending]
-    ) -> Pending:
-        """Make a row, and take its entries in at once: whoever comes next builds on them, even if nobody waits."""
-        journal = self.journal
-        with self.claim.lock:
-            if not _REQUESTS.isdisjoint(map(type, entries)):
-                intent.requests = journal.open_after(entries)
-            pending = write(with_entries(intent, (*self._carried, *entries) if self._carried else entries))
-            self._carried = []
-            for entry in entries:
-                journal.add(entry)
+        claim = self.claim
+        claim.make_room()
+        with claim.lock:
+            pending = claim.submit(self._filled(intent, entries))
+            self._take_in(entries)
         return pending
+
+    def _filled(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:
+        """The intent with these journal entries in the same row, and those that are carried."""
+        if not _REQUESTS.isdisjoint(map(type, entries)):
+            intent.requests = self.journal.open_after(entries)
+        return with_entries(intent, (*self._carried, *entries) if self._carried else entries)
+
+    def _take_in(self, entries: tuple[AnyEntry, ...]) -> None:
+        """A row is made: its entries are in the journal at once, for whoever comes next builds on them."""
+        self._carried = []
+        for entry in entries:
+            self.journal.add(entry)
 
     async def commit_within(self, ports: Ports, transaction: Transaction, intent: Intent, *entries: AnyEntry) -> None:
         """Write a row with these entries in a transaction, and commit it. Only then are they taken in."""

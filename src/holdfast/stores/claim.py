@@ -8,7 +8,7 @@ anybody else's, and the claim is lost. A claim never adopts what another wrote.
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock, RLock
-from typing import TypeAlias, TypeGuard
+from typing import TypeGuard
 
 from msgspec.structs import replace
 
@@ -31,10 +31,9 @@ from holdfast.stores.backend import inboxes
 from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found, check_not_deleted, claimed, released, renewed
 from holdfast.stores.reader import Reader, Seen
-from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Writer
+from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Submit, Writer
 
 ATTEMPTS = 64
-Submit: TypeAlias = Callable[[Ticket, Swap], None]
 CANCEL = "cancel"
 """The message that asks a live run to end."""
 FINISHED = {Status.COMPLETE.value, Status.CANCELLED.value}
@@ -123,19 +122,17 @@ class Claim:
         return self._send(Pending(partial(self._proposed, intent)))
 
     def prepare(self, intent: Intent) -> Pending:
-        """Make a write for `commit`; with the turn to commit in hand. It is queued, if there are others before it."""
+        """Make a write for `commit`, with the turn to commit and the lock in hand; queue it if others are before it."""
+        self.check()
+        if self._unsettled or self.gate is not None:
+            return self.submit(intent)
         intent.token, intent.lease = self.token, self.lease
-        with self.lock:
-            self.check()
-            if self._unsettled or self.gate is not None:
-                return self.submit(intent)
-            pending = Pending(partial(self._proposed, intent), is_sent=False)
-            pending.proposal = self._proposed(intent, _not_at_all)
-            self._unsettled[pending] = None
-            return pending
+        pending = Pending(partial(self._proposed, intent), proposal=self._proposed(intent, held=True), is_sent=False)
+        self._unsettled[pending] = None
+        return pending
 
     def commit(self, pending: Pending) -> None:
-        """Commit what was prepared, now and here, without a queue; still with the turn in hand."""
+        """Commit what was prepared, now and here, without a queue; still with the turn in hand, but not the lock."""
         proposal = pending.proposal
         assert proposal is not None  # noqa: S101  prepared
         pending.is_sent = True
@@ -145,20 +142,21 @@ class Claim:
             with self.lock:
                 self._break(interrupt)
             raise
-        if outcome is not True:
+        if outcome is True:
+            self.writer.landed(proposal)
+            with self.lock:
+                self._finish(pending)
+        else:
             proposal.when_settled(partial(self._settled, pending, proposal))
             proposal.settle(outcome)
-            return
-        self.writer.landed(proposal)
-        with self.lock:
-            self._finish(pending)
 
     def amend(self, change: Callable[[Head], Head], *, repeats: bool = False) -> Pending:
         """Queue a change of the head alone."""
         return self._send(Pending(lambda: self.writer.amend(change, self._way()), repeats=repeats))
 
-    def _proposed(self, intent: Intent, way: Submit | None = None) -> Proposal:
-        proposal = self.writer.propose(intent, self._ports.now(), way or self._way())
+    def _proposed(self, intent: Intent, *, held: bool = False) -> Proposal:
+        """The next row; sent on its way, unless it is held here for somebody else to send."""
+        proposal = self.writer.propose(intent, self._ports.now(), None if held else self._way())
         assert isinstance(proposal, Proposal)  # noqa: S101  a run's writes carry no idempotency key
         return proposal
 
@@ -182,7 +180,7 @@ class Claim:
             self.check()
             if self._unsettled or self.gate is not None:
                 return None
-            pending = Pending(partial(self._proposed, intent, _not_at_all), repeats=True)
+            pending = Pending(partial(self._proposed, intent, held=True), repeats=True)
             self._propose(pending)
             self.gate = Gate()
             return pending
@@ -378,10 +376,6 @@ class Taking:
 
 def _is_interrupt(cause: BaseException | None) -> TypeGuard[BaseException]:
     return cause is not None and not isinstance(cause, Exception)
-
-
-def _not_at_all(ticket: Ticket, swap: Swap) -> None:
-    """Where a held write is sent to: whoever holds it does that."""
 
 
 def _standing(head: Head) -> tuple[object, ...]:

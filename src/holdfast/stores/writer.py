@@ -7,6 +7,7 @@ commit compares the head, so a stale writer can only be refused.
 
 from collections.abc import Callable
 from threading import Lock
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +28,8 @@ from holdfast.stores.decisions import check_may_write, written
 from holdfast.stores.reader import Reader, Seen
 from holdfast.stores.sealing import Summary
 
+Submit: TypeAlias = Callable[[Ticket, Swap], None]
+"""The way of a write to its commit."""
 KEYS: Path = ("keys",)
 CACHE_BYTES = 64 << 20
 OVERHEAD_BYTES = 2048
@@ -131,8 +134,8 @@ class Writer:
         """The cells as of the last write, settled or not."""
         return self.log.document
 
-    def propose(self, intent: Intent, now: int, submit: Callable[[Ticket, Swap], None]) -> "Proposal | Recorded":
-        """Make the next row and queue it; or say what was recorded under the intent's key.
+    def propose(self, intent: Intent, now: int, submit: Submit | None) -> "Proposal | Recorded":
+        """Make the next row, and queue it if it is told how; or say what was recorded under the intent's key.
 
         Raises why the thread may not be written to, as far as is known here.
         """
@@ -150,7 +153,8 @@ class Writer:
             done = self._appended(intent, meta) or self._revised(intent, meta)
             proposal = self._proposal(intent, done, meta)
             self.log, self.seen = done.log, proposal.seen
-            submit(proposal, proposal.swap)
+            if submit is not None:
+                submit(proposal, proposal.swap)
             if intent.key is not None and self._keys is not None:
                 entry = Recorded(done.log.seq, intent.fingerprint, now, back, proposal)
                 self._keys[intent.key] = entry
@@ -228,7 +232,7 @@ class Writer:
             return {}
         return {"labels": sealing.label_tokens(labels), "summary": sealing.seal_summary(binding, self._summary)}
 
-    def amend(self, change: Callable[[Head], Head], submit: Callable[[Ticket, Swap], None]) -> Proposal:
+    def amend(self, change: Callable[[Head], Head], submit: Submit) -> Proposal:
         """Change the head and nothing else. `change` raises if it may not be."""
         with self._lock:
             head = change(self.seen.head)
