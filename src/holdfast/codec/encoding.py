@@ -32,17 +32,15 @@ def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> byte
     its type. Raises UnstorableValue, with the path below `path` to what cannot be stored exactly, and LimitExceeded
     beyond the limits.
     """
-    packed = _pack_flat(value) if limits is DEFAULT else None
+    packed = _pack_flat(value) if limits is DEFAULT and is_flat(value) else None
     return _exactly()(value, path, limits) if packed is None else packed
 
 
 def _pack_flat(value: Any) -> bytes | None:
-    """The encoding of a flat value; None for any other, and for what does not fit into plain msgpack.
+    """The encoding of a value that looked flat; None if it is not, or does not fit into plain msgpack.
 
     A container is copied, and the copy looked at: what is packed is that, whatever other threads do meanwhile.
     """
-    if not is_flat(value):
-        return None
     if type(value) in _CONTAINERS:
         value = value.copy()
         if not is_flat(value):

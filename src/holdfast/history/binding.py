@@ -71,6 +71,12 @@ class Binding:
             return RAW + data
         return self._seal.seal(data, self._associated(seq, kind))
 
+    def seal_row(self, content: bytes, meta: bytes, seq: int) -> tuple[bytes, bytes]:
+        """The two sections of row `seq`, sealed."""
+        if self._is_plain and len(content) < COMPRESS_FROM and len(meta) < COMPRESS_FROM:
+            return RAW + content, RAW + meta
+        return self.seal(content, seq, BODY), self.seal(meta, seq, META)
+
     def unseal(self, data: bytes, seq: int, kind: bytes) -> bytes:
         """What `seal` was given."""
         if self._is_plain and data.startswith(RAW):

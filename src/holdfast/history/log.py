@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from holdfast.codec.pieces import container
-from holdfast.history.binding import BODY, META, Binding, place_of
+from holdfast.history.binding import Binding, place_of
 from holdfast.history.cells import Cell, Document, Kind, Path, Piece, Ref, Rope, rope
 from holdfast.history.draft import Draft
 from holdfast.history.edits import edit
@@ -184,8 +184,8 @@ class Revision:
     def _row(self, script: Script, meta: bytes, base: int, newest: int) -> Written:
         log, seq, binding = self._log, self._log.seq + 1, self._log.binding
         content, refs = encode_script(script)
-        body = binding.seal(content, seq, BODY)
-        fields = Header(DELTA_FLAGS, len(body), binding.seal(meta, seq, META), seq - newest)
+        body, sealed = binding.seal_row(content, meta, seq)
+        fields = Header(DELTA_FLAGS, len(body), sealed, seq - newest)
         if refs:
             fields.blobs, fields.blob_sizes = b"".join(refs), tuple([ref.stored for ref in refs.values()])
         if base == seq:
@@ -227,7 +227,7 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int 
         return None
     document = {**log.document, path: cell.with_appended(item, item)}
     newest = seq if checkpoint is None else checkpoint
-    body, place = binding.seal(encode_append(index, item), seq, BODY), place_of(seq, seq - base)
-    sealed = binding.seal(meta, seq, META)
+    body, sealed = binding.seal_row(encode_append(index, item), meta, seq)
+    place = place_of(seq, seq - base)
     header = encode_plain_header(APPEND_FLAGS, len(body), sealed, seq - newest, place, binding.check_start)
     return _written(log, document, log.index, place, header, body, base, newest, {})

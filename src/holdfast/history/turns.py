@@ -22,10 +22,13 @@ class Turns:
         """How many were taken: one that failed and came again under its key is one."""
         self.cost = 0
         """In picodollars."""
-        self._used = [0, 0, 0, 0, 0]
+        self.tokens = 0
+        """How many tokens all of them used."""
+        self._used = (0, 0, 0, 0, 0)
         self._taken: set[str] = set()
         self._every: list[Turned] = []
-        self._hands: tuple[str, str] | None = None
+        self._last: Turned | HandedOver | None = None
+        """Says in whose hands it is."""
 
     def add(self, entry: "Turned") -> None:
         """Take in one more."""
@@ -33,7 +36,8 @@ class Turns:
         before = self.done.get(key) if value else None
         if before is None:
             self._every.append(entry)
-            self._used = list(map(add, self._used, entry.usage))
+            self._used = tuple(map(add, self._used, entry.usage))
+            self.tokens = sum(self._used[:4])
             self.cost += entry.cost or 0
         else:
             self._every[self._every.index(before)] = entry  # a fork has another result in its place
@@ -43,11 +47,11 @@ class Turns:
             self._taken.add(key)
             if value:
                 self.done[key] = entry
-        self._hands = (entry.role, entry.phase)
+        self._last = entry
 
     def hand_over(self, entry: "HandedOver") -> None:
         """Take in that the session is in other hands."""
-        self._hands = (entry.role, entry.phase)
+        self._last = entry
 
     def knows(self, key: str) -> bool:
         """True if a turn was taken under this key, whatever came of it."""
@@ -58,18 +62,13 @@ class Turns:
         """What all of them used."""
         return total_usage(self._used)
 
-    @property
-    def tokens(self) -> int:
-        """How many tokens all of them used."""
-        return sum(self._used[:4])
-
     def listed(self) -> list[Turn]:
         """All of them as users see them, those that failed among them."""
         return [_turn(number, entry) for number, entry in enumerate(self._every, 1)]
 
     def summary(self, thread_id: str, role: str = "", phase: str = "") -> SessionSummary:
         """What they amount to; in these hands, or by default in those of the last turn or hand-over."""
-        last_role, last_phase = self._hands or ("", "")
+        last_role, last_phase = (self._last.role, self._last.phase) if self._last is not None else ("", "")
         models = dict.fromkeys(entry.model for entry in self._every if entry.model)
         return SessionSummary(
             thread_id=thread_id,

@@ -1,9 +1,8 @@
 """What a thread may use, over all its turns and processes: decided here, before a turn and after it."""
 
 from contextlib import AbstractContextManager
-from typing import Any
-
-import msgspec
+from math import inf
+from typing import Any, NoReturn
 
 from holdfast.history.turns import Turns
 from holdfast.records.arguments import amount, whole_number
@@ -11,40 +10,33 @@ from holdfast.records.errors import BudgetExceeded, ConfigurationError, TurnLimi
 from holdfast.records.turn import PICODOLLARS
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """The most that a thread may use; None for no limit."""
+class Limits:
+    """The most that a thread may use; None for no limit. `ConfigurationError` for what makes no sense."""
 
-    budget_usd: float | None = None
-    budget_tokens: int | None = None
-    max_turns: int | None = None
-
-    def check(self) -> None:
-        """`ConfigurationError` for limits that make no sense."""
-        if self.budget_usd is not None:
-            amount(self.budget_usd, "budget_usd")
-        for name in ("budget_tokens", "max_turns"):
-            if getattr(self, name) is not None:
-                whole_number(getattr(self, name), name)
+    def __init__(self, budget_usd: float | None, budget_tokens: int | None, max_turns: int | None) -> None:
+        self.budget_usd = budget_usd
+        self._most_cost = inf if budget_usd is None else round(amount(budget_usd, "budget_usd") * PICODOLLARS)
+        self._most_tokens = inf if budget_tokens is None else whole_number(budget_tokens, "budget_tokens")
+        self._most_turns = inf if max_turns is None else whole_number(max_turns, "max_turns")
 
     def allow(self, turns: Turns, under_way: int, key: str, thread_id: str) -> None:
         """Raise if nothing is left for this turn. One that failed before is the same turn, and costs no further one."""
-        most = self.max_turns
-        if most is not None and turns.count + under_way >= most and not turns.knows(key):
-            raise TurnLimitExceeded(f"thread {thread_id!r} took its {most} turns; raise max_turns to go on")
-        self._check(turns, thread_id, least=0)
+        if turns.count + under_way >= self._most_turns and not turns.knows(key):
+            raise TurnLimitExceeded(f"thread {thread_id!r} took its {self._most_turns} turns; raise max_turns to go on")
+        if turns.cost >= self._most_cost or turns.tokens >= self._most_tokens:
+            self._refuse(turns, thread_id, is_spent=turns.cost >= self._most_cost)
 
     def judge(self, turns: Turns, thread_id: str) -> None:
         """Raise if the turn that was just recorded went beyond the budget."""
-        self._check(turns, thread_id, least=1)
+        if turns.cost > self._most_cost or turns.tokens > self._most_tokens:
+            self._refuse(turns, thread_id, is_spent=turns.cost > self._most_cost)
 
-    def _check(self, turns: Turns, thread_id: str, least: int) -> None:
-        dollars, tokens = self.budget_usd, self.budget_tokens
-        if dollars is not None and turns.cost - round(dollars * PICODOLLARS) >= least:
-            used = f"{turns.cost / PICODOLLARS:.6g} of {dollars:.6g} USD"
+    def _refuse(self, turns: Turns, thread_id: str, *, is_spent: bool) -> NoReturn:
+        if is_spent:
+            used = f"{turns.cost / PICODOLLARS:.6g} of {self.budget_usd:.6g} USD"
             raise BudgetExceeded(f"thread {thread_id!r} has used {used}; raise budget_usd to go on")
-        if tokens is not None and turns.tokens - tokens >= least:
-            used = f"{turns.tokens:,} of {tokens:,} tokens"
-            raise BudgetExceeded(f"thread {thread_id!r} has used {used}; raise budget_tokens to go on")
+        used = f"{turns.tokens:,} of {self._most_tokens:,} tokens"
+        raise BudgetExceeded(f"thread {thread_id!r} has used {used}; raise budget_tokens to go on")
 
     def need_price(self, model: str | None) -> ConfigurationError | None:
         """Why a turn without a price cannot be taken, if there is a budget of money."""

@@ -33,7 +33,6 @@ class SessionOptions(msgspec.Struct, frozen=True):
         prices = mapping_or_none(self.pricing, "pricing") or {}
         if not all(isinstance(price, ModelPricing) for price in prices.values()):
             raise ConfigurationError(f"pricing={self.pricing!r}: a mapping of model names to ModelPricing")
-        self.limits.check()
         check_policy(self.on_unstorable)
 
     def price_of(self, model: str | None) -> ModelPricing | None:
