@@ -222,12 +222,12 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int 
     cell, tuning, seq, base = log.document.get(path), log.tuning, log.seq + 1, log.base
     if cell is None or not cell.count or cell.kind != "list" or len(item) >= tuning.inline_max:
         return None
-    index, binding = log.index[path], log.binding
-    if index > MAX_INDEX or is_due(tuning, seq - base, log.row_bytes, log.manifest, 0, 0):
+    index, binding, back = log.index[path], log.binding, seq - base
+    if index > MAX_INDEX or is_due(tuning, back, log.row_bytes, log.manifest, 0, 0):
         return None
-    document = {**log.document, path: cell.with_appended(item, item)}
-    newest = seq if checkpoint is None else checkpoint
+    since = 0 if checkpoint is None else seq - checkpoint
     body, sealed = binding.seal_row(encode_append(index, item), meta, seq)
-    place = place_of(seq, seq - base)
-    header = encode_plain_header(APPEND_FLAGS, len(body), sealed, seq - newest, place, binding.check_start)
-    return _written(log, document, log.index, place, header, body, base, newest, {})
+    place = place_of(seq, back)
+    header = encode_plain_header(APPEND_FLAGS, len(body), sealed, since, place, binding.check_start)
+    document = {**log.document, path: cell.with_appended(item, item)}
+    return _written(log, document, log.index, place, header, body, base, seq - since, {})

@@ -22,8 +22,6 @@ class Turns:
         """How many were taken: one that failed and came again under its key is one."""
         self.cost = 0
         """In picodollars."""
-        self.tokens = 0
-        """How many tokens all of them used."""
         self._used = (0, 0, 0, 0, 0)
         self._taken: set[str] = set()
         self._every: list[Turned] = []
@@ -37,16 +35,16 @@ class Turns:
         if before is None:
             self._every.append(entry)
             self._used = tuple(map(add, self._used, entry.usage))
-            self.tokens = sum(self._used[:4])
-            self.cost += entry.cost or 0
+            if entry.cost:
+                self.cost += entry.cost
         else:
             self._every[self._every.index(before)] = entry  # a fork has another result in its place
         if key not in self._taken:
             self.count += 1
-        if key:
-            self._taken.add(key)
-            if value:
-                self.done[key] = entry
+            if key:
+                self._taken.add(key)
+        if key and value:
+            self.done[key] = entry
         self._last = entry
 
     def hand_over(self, entry: "HandedOver") -> None:
@@ -61,6 +59,11 @@ class Turns:
     def usage(self) -> UsageSnapshot:
         """What all of them used."""
         return total_usage(self._used)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens all of them used."""
+        return sum(self._used[:4])
 
     def listed(self) -> list[Turn]:
         """All of them as users see them, those that failed among them."""

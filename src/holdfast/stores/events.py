@@ -31,6 +31,11 @@ class Events:
 
         return unsubscribe
 
+    @property
+    def has_listeners(self) -> bool:
+        """True if somebody subscribed."""
+        return bool(self._listeners)
+
     def wants(self, kind: EventKind) -> bool:
         """False if an event of this kind would reach nobody."""
         return bool(self._listeners) or is_heard(EVENTS[kind].level)

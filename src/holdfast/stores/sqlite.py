@@ -88,18 +88,19 @@ class SQLiteBackend:
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`: one transaction for all; a lone row onto a known thread is a single statement."""
-        connection = self._file.enter(wait=wait)
+        file = self._file
+        connection = file.enter(wait=wait)
         try:
             if len(swaps) == 1 and self._swap_lone_row(connection, swaps[0]):
-                self._file.wrote(swaps[0].size)
+                file.wrote(swaps[0].size)
                 return [True]
             outcomes = self._transaction(connection, swaps)
-            self._file.wrote(sum(swap.size for swap in swaps))
+            file.wrote(sum(swap.size for swap in swaps))
             if any(swap.drop is not KEEP_ALL for swap in swaps):
                 self._give_back(connection, swaps)
             return outcomes
         finally:
-            self._file.leave()
+            file.leave()
 
     def _swap_lone_row(self, connection: sqlite3.Connection, swap: Swap) -> bool:
         """False if this is not that simple, or was refused: then the transaction finds out."""

@@ -205,18 +205,20 @@ class Writer:
         return done
 
     def _proposal(self, intent: Intent, done: Written, meta: Meta) -> Proposal:
-        row, seen, thread = done.row, self.seen, self.thread
+        row, blobs, old, thread, status = done.row, done.blobs, self.seen.head, self.thread, meta.status
         size = len(row.header) + len(row.body)
-        if done.blobs:
-            size += sum(map(len, done.blobs.values()))
-        head = written(seen.head, done.log, meta.created_at, size, intent.token, meta.status, intent.lease)
-        if not seen.head.seq:
+        if blobs:
+            size += sum(map(len, blobs.values()))
+        head = written(old, done.log, meta.created_at, size, intent.token, status, intent.lease)
+        relists = status != old.status
+        if not old.seq:
             head = replace(head, data_key=self._new_key)
         if intent.labels or intent.error is not None or intent.requests is not None:
             head = replace(head, **self._summarised(intent))
-        encoded, old = encode_head(thread, head), seen.head
-        relists = head.status != old.status or head.labels != old.labels
-        swap = Swap(thread, seen.encoded, encoded, head, (row,), done.blobs, intent.consumed, KEEP_ALL, relists, size)
+            relists = relists or head.labels != old.labels
+        encoded = encode_head(thread, head)
+        expected, consumed = self.seen.encoded, intent.consumed
+        swap = Swap(thread, expected, encoded, head, (row,), blobs, consumed, KEEP_ALL, relists, size)
         return Proposal(self, self.epoch, done.log, Seen(head, encoded), swap, meta)
 
     def _summarised(self, intent: Intent) -> dict[str, object]:

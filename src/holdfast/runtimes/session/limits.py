@@ -16,19 +16,21 @@ class Limits:
     def __init__(self, budget_usd: float | None, budget_tokens: int | None, max_turns: int | None) -> None:
         self.budget_usd = budget_usd
         self._most_cost = inf if budget_usd is None else round(amount(budget_usd, "budget_usd") * PICODOLLARS)
-        self._most_tokens = inf if budget_tokens is None else whole_number(budget_tokens, "budget_tokens")
+        self._most_tokens = None if budget_tokens is None else whole_number(budget_tokens, "budget_tokens")
         self._most_turns = inf if max_turns is None else whole_number(max_turns, "max_turns")
 
     def allow(self, turns: Turns, under_way: int, key: str, thread_id: str) -> None:
         """Raise if nothing is left for this turn. One that failed before is the same turn, and costs no further one."""
         if turns.count + under_way >= self._most_turns and not turns.knows(key):
             raise TurnLimitExceeded(f"thread {thread_id!r} took its {self._most_turns} turns; raise max_turns to go on")
-        if turns.cost >= self._most_cost or turns.tokens >= self._most_tokens:
+        most_tokens = self._most_tokens
+        if turns.cost >= self._most_cost or (most_tokens is not None and turns.tokens >= most_tokens):
             self._refuse(turns, thread_id, is_spent=turns.cost >= self._most_cost)
 
     def judge(self, turns: Turns, thread_id: str) -> None:
         """Raise if the turn that was just recorded went beyond the budget."""
-        if turns.cost > self._most_cost or turns.tokens > self._most_tokens:
+        most_tokens = self._most_tokens
+        if turns.cost > self._most_cost or (most_tokens is not None and turns.tokens > most_tokens):
             self._refuse(turns, thread_id, is_spent=turns.cost > self._most_cost)
 
     def _refuse(self, turns: Turns, thread_id: str, *, is_spent: bool) -> NoReturn:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import AsyncGeneratorType, GeneratorType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from weakref import WeakSet
 
 from holdfast.ports import Ports
@@ -81,24 +81,24 @@ class OpenStreams:
     """The streams of a session that were begun, and are neither read to their end nor closed."""
 
     def __init__(self) -> None:
-        self._names: dict[str, object] = {}
+        self.names: dict[str, object] = {}
+        """The turns that are being streamed, each by one reader."""
         self._streams: WeakSet[AsyncGenerator[Any, None]] = WeakSet()
 
-    def check(self, name: str, shown: str) -> None:
-        """Refuse a turn that is being streamed: whoever waited for the end of it might be the one to read it."""
-        if name in self._names:
-            raise ConfigurationError(f"turn {shown!r} is being streamed; read that stream to its end, or close it")
+    def refuse(self, shown: str) -> NoReturn:
+        """Not while it is being streamed: whoever waited for the end of the stream might be the one to read it."""
+        raise ConfigurationError(f"turn {shown!r} is being streamed; read that stream to its end, or close it")
 
     @contextmanager
     def opened(self, name: str, shown: str) -> Iterator[None]:
         """A turn is being streamed, by one reader."""
         mine = object()
-        if self._names.setdefault(name, mine) is not mine:
-            self.check(name, shown)
+        if self.names.setdefault(name, mine) is not mine:
+            self.refuse(shown)
         try:
             yield
         finally:
-            del self._names[name]
+            del self.names[name]
 
     def add(self, stream: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         """Remember a stream for as long as anybody has it."""

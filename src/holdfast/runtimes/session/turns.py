@@ -39,11 +39,14 @@ class TurnExecution(msgspec.Struct):
     _streamed: bool = False
     _price: ModelPricing | None = None
     _started_at: int = 0
+    _is_told: bool = False
+    """True if somebody listens, or reads it in the log."""
 
     async def result(self) -> TurnResult[Any]:
         """What the turn returned, now or before."""
         run, name = self._run, self._name
-        self._streams.check(name, self._shown)
+        if name in self._streams.names:
+            self._streams.refuse(self._shown)
         place = await begin_alone(run, name)
         try:
             known = self._known()
@@ -51,7 +54,7 @@ class TurnExecution(msgspec.Struct):
                 await self._tell_replayed(known)
                 return TurnResult(decode(known.value), UsageSnapshot(*known.usage))
             frame = self._begin()
-            if run.ledger.events.wants("step_started"):
+            if self._is_told:
                 await self._tell_started()
             value = await self._executed(frame)
             return TurnResult(value, await self._end(value))
@@ -73,7 +76,8 @@ class TurnExecution(msgspec.Struct):
                 return
             collected: list[Any] = []
             frame = self._begin()
-            await self._tell_started()
+            if self._is_told:
+                await self._tell_started()
             async with opened(self._run.ports, frame, self._call.timeout) as source:
                 try:
                     await source.begin(self._call.function)
@@ -116,6 +120,7 @@ class TurnExecution(msgspec.Struct):
             ledger.check_new(f"turn {self._shown!r}")
         self._price = self._options.price_of(call.model)
         self._under_way.begin(name, self._options.limits, ledger.journal.turns, call.key, ledger.claim.thread_id)
+        self._is_told = ledger.events.wants("step_started")
         self._started_at = run.ports.now()
         return inner_frame(run, name, partial(idempotency_key_of, run, name))
 
@@ -130,7 +135,8 @@ class TurnExecution(msgspec.Struct):
                 value = await run.ports.invoke(call.function, (), {}, call.timeout)
             finally:
                 current_frame.reset(outer)
-            run.ledger.check_waits_not(self._name)
+            if run.ledger.suspension is not None:
+                run.ledger.check_waits_not(self._name)
         except BaseException as error:
             await self._left_by(error)
             raise
@@ -167,7 +173,7 @@ class TurnExecution(msgspec.Struct):
         else:
             entry = self._entry(encoded, usage)
             await self._commit(entry, "event", {"turn": self._shown})
-            if ledger.events.wants("step_done"):
+            if self._is_told or ledger.events.has_listeners:
                 details = {"step": self._name, "name": self._shown, "attempt": 1, "seconds": entry.took / 1e6}
                 await ledger.emit("step_done", {"result": value}, **details)
         if complaint is not None:
