@@ -27,14 +27,12 @@ class Failing:
 @pytest.fixture
 def not_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a process that has just started."""
-    caches = (encoding._exactly, decoding._special_values)
     for name in PARTS:
         monkeypatch.delitem(sys.modules, name, raising=False)
-    for cached in caches:
-        cached.cache_clear()
+    monkeypatch.setattr(encoding, "_exactly", None)
+    decoding._special_values.cache_clear()
     yield
-    for cached in caches:
-        cached.cache_clear()
+    decoding._special_values.cache_clear()
 
 
 @pytest.mark.usefixtures("not_loaded")

@@ -5,7 +5,6 @@ encode the rest is loaded when the first such value comes: a process that goes o
 """
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Final
 
 from msgspec import EncodeError, msgpack
@@ -32,8 +31,13 @@ def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> byte
     its type. Raises UnstorableValue, with the path below `path` to what cannot be stored exactly, and LimitExceeded
     beyond the limits.
     """
-    packed = _pack_flat(value) if limits is DEFAULT and is_flat(value) else None
-    return _exactly()(value, path, limits) if packed is None else packed
+    exactly = _exactly
+    if exactly is None or type(value) in _SCALARS:
+        packed = _pack_flat(value) if limits is DEFAULT and is_flat(value) else None
+        if packed is not None:
+            return packed
+        exactly = _loaded()
+    return exactly(value, path, limits)
 
 
 def _pack_flat(value: Any) -> bytes | None:
@@ -66,8 +70,13 @@ def is_flat(value: Any) -> bool:
     return cls in _SCALARS
 
 
-@cache
-def _exactly() -> Callable[[Any, str, Limits], bytes]:
+_exactly: Callable[[Any, str, Limits], bytes] | None = None
+"""The encoder of all values, once it is loaded: from then on it is asked for containers at once."""
+
+
+def _loaded() -> Callable[[Any, str, Limits], bytes]:
+    global _exactly  # noqa: PLW0603  loaded once
     with loading():
         from holdfast.codec.exact import encode_exactly
+    _exactly = encode_exactly
     return encode_exactly

@@ -68,11 +68,10 @@ def pack(value: Any, room: int, default: Callable[[Any], Any]) -> bytes:
 
 
 _CONTAINERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
-_SHORT_ITEMS: Final = 16
+_SHORT_ITEMS: Final = 32
 _SHORT_BYTES: Final = 1 << 16
 _LARGE_PART: Final = 4096
 """Bytes in memory, of a list or dict those of its slots: with a larger part it may well be packed in vain."""
-_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, list, dict})
 
 
 def pack_short(value: Any, room: int) -> bytes | None:
@@ -81,10 +80,9 @@ def pack_short(value: Any, room: int) -> bytes | None:
     Whether it nests too deep is told from the bytes: there cannot be more levels than bytes that look like containers.
     """
     cls = type(value)
-    if (cls is not list and cls is not dict) or len(value) > _SHORT_ITEMS:
+    if (cls is not dict and cls is not list) or len(value) > _SHORT_ITEMS:
         return None
-    parts = [*value.values()] if cls is dict else value
-    if not _PLAIN.issuperset(map(type, parts)) or max(map(getsizeof, parts), default=0) > _LARGE_PART:
+    if max(map(getsizeof, [*value.values()] if cls is dict else value), default=0) > _LARGE_PART:
         return None
     try:
         data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)

@@ -133,12 +133,12 @@ class Journal:
         self._forget(entry.failed)
 
     def _turn(self, entry: Turned) -> None:
-        before = self.turns.done.get(entry.key)
-        self.turns.add(entry)
+        before = self.turns.add(entry)
         if entry.failed:
             self._forget(entry.failed)
         if before is None:
-            self._show(entry)
+            self.attempts = 0
+            self._shown.append(entry)
         else:
             self._shown[self._shown.index(before)] = entry
 

@@ -28,8 +28,8 @@ class Turns:
         self._last: Turned | HandedOver | None = None
         """Says in whose hands it is."""
 
-    def add(self, entry: "Turned") -> None:
-        """Take in one more."""
+    def add(self, entry: "Turned") -> "Turned | None":
+        """Take in one more. The one in whose place it is, if there was one: in a fork."""
         key, value = entry.key, entry.value
         before = self.done.get(key) if value else None
         if before is None:
@@ -38,7 +38,7 @@ class Turns:
             if entry.cost:
                 self.cost += entry.cost
         else:
-            self._every[self._every.index(before)] = entry  # a fork has another result in its place
+            self._every[self._every.index(before)] = entry
         if key not in self._taken:
             self.count += 1
             if key:
@@ -46,6 +46,7 @@ class Turns:
         if key and value:
             self.done[key] = entry
         self._last = entry
+        return before
 
     def hand_over(self, entry: "HandedOver") -> None:
         """Take in that the session is in other hands."""

@@ -231,7 +231,7 @@ def _follow(first: Swap, second: Swap) -> Swap:
         rows=first.rows + second.rows,
         blobs={**first.blobs, **second.blobs},
         consumed=first.consumed + second.consumed,
-        relists=first.relists or second.relists,
+        is_plain=False,
     )
 
 

@@ -104,7 +104,7 @@ class SQLiteBackend:
 
     def _swap_lone_row(self, connection: sqlite3.Connection, swap: Swap) -> bool:
         """False if this is not that simple, or was refused: then the transaction finds out."""
-        if swap.relists or swap.blobs or swap.consumed or len(swap.rows) != 1 or swap.drop is not KEEP_ALL:
+        if not swap.is_plain:
             return False
         number, row = self._numbers.get(swap.thread), swap.rows[0]
         seq = row.seq

@@ -206,19 +206,19 @@ class Writer:
 
     def _proposal(self, intent: Intent, done: Written, meta: Meta) -> Proposal:
         row, blobs, old, thread, status = done.row, done.blobs, self.seen.head, self.thread, meta.status
+        is_plain, consumed = status == old.status, intent.consumed
         size = len(row.header) + len(row.body)
-        if blobs:
+        if blobs or consumed:
             size += sum(map(len, blobs.values()))
+            is_plain = False
         head = written(old, done.log, meta.created_at, size, intent.token, status, intent.lease)
-        relists = status != old.status
         if not old.seq:
             head = replace(head, data_key=self._new_key)
         if intent.labels or intent.error is not None or intent.requests is not None:
             head = replace(head, **self._summarised(intent))
-            relists = relists or head.labels != old.labels
-        encoded = encode_head(thread, head)
-        expected, consumed = self.seen.encoded, intent.consumed
-        swap = Swap(thread, expected, encoded, head, (row,), blobs, consumed, KEEP_ALL, relists, size)
+            is_plain = is_plain and head.labels == old.labels
+        encoded, expected = encode_head(thread, head), self.seen.encoded
+        swap = Swap(thread, expected, encoded, head, (row,), blobs, consumed, KEEP_ALL, is_plain, size)
         return Proposal(self, self.epoch, done.log, Seen(head, encoded), swap, meta)
 
     def _summarised(self, intent: Intent) -> dict[str, object]:

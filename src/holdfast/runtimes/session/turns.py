@@ -207,6 +207,7 @@ class TurnExecution(msgspec.Struct):
 
     def _entry(self, value: bytes, usage: UsageSnapshot) -> Turned:
         now, options, call, price = self._run.ports.now(), self._options, self._call, self._price
+        took = now - self._started_at
         return Turned(
             call.key,
             call.fingerprint,
@@ -217,7 +218,7 @@ class TurnExecution(msgspec.Struct):
             astuple(usage),
             None if price is None else price.cost(usage),
             now,
-            max(now - self._started_at, 0),
+            took if took > 0 else 0,
             streamed=self._streamed,
         )
 
