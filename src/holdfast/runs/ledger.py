@@ -215,7 +215,8 @@ class Ledger:
 
 def with_entries(intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:
     """The intent with journal entries in the same row."""
-    intent.appends += tuple([(JOURNAL, encode_entry(entry)) for entry in entries])
+    for entry in entries:
+        intent.appends += ((JOURNAL, encode_entry(entry)),)
     return intent
 
 

@@ -43,41 +43,12 @@ class SessionOptions(msgspec.Struct, frozen=True):
         return price
 
 
-class TurnCall(msgspec.Struct, frozen=True):
-    """One call of a turn."""
-
-    function: Callable[[], Any]
-    model: str | None
-    usage: UsageSnapshot | Callable[[Any], Any] | None
-    key: str
-    fingerprint: bytes
-    timeout: float | None
-    on_unstorable: str
-
-
-def turn_call(
-    function: Callable[[], Any],
-    model: str | None,
-    usage: UsageSnapshot | Callable[[Any], Any] | None,
-    idempotency_key: str | None,
-    fingerprint: Any,
-    timeout: timedelta | float | None,
-    on_unstorable: str,
-) -> TurnCall:
-    """What a caller asks for, checked."""
+def check_call(function: object, usage: object) -> None:
+    """`ConfigurationError` for what cannot be a turn."""
     if not callable(function):
         raise ConfigurationError(f"a turn takes a function to call, not {type(function).__name__}; wrap it in a lambda")
     if not (usage is None or isinstance(usage, UsageSnapshot) or callable(usage)):
         raise ConfigurationError(f"usage={usage!r}: a UsageSnapshot, or a function of the result that returns one")
-    return TurnCall(
-        function,
-        text_or_none(model, "model"),
-        usage,
-        text_or_none(idempotency_key, "idempotency_key") or "",
-        b"" if fingerprint is None else fingerprint_of(fingerprint, "fingerprint", "give plain data"),
-        None if timeout is None else seconds(timeout, "timeout"),
-        check_policy(on_unstorable),
-    )
 
 
 def check_policy(value: str) -> str:

@@ -16,11 +16,11 @@ from holdfast.records.request import Answer
 from holdfast.records.turn import PICODOLLARS, SessionSummary, Turn, TurnResult, UsageSnapshot
 from holdfast.runs.block import RunBlock
 from holdfast.runs.ledger import packed_metadata
-from holdfast.runs.options import StepPolicy
+from holdfast.runs.options import StepPolicy, seconds
 from holdfast.runs.run import Run, check_key
 from holdfast.runs.scope import current_frame, fingerprint_of
 from holdfast.runtimes.session.limits import UnderWay
-from holdfast.runtimes.session.options import OnUnstorable, SessionOptions, turn_call
+from holdfast.runtimes.session.options import OnUnstorable, SessionOptions, check_call, check_policy
 from holdfast.runtimes.session.streams import OpenStreams
 from holdfast.runtimes.session.turns import TurnExecution
 from holdfast.stores.writer import Intent
@@ -170,12 +170,24 @@ class Session:
         timeout: timedelta | float | None,
         on_unstorable: OnUnstorable | None,
     ) -> TurnExecution:
+        check_call(function, usage)
         run, options = self._run, self._options
-        policy = options.on_unstorable if on_unstorable is None else on_unstorable
-        call = turn_call(function, model, usage, idempotency_key, fingerprint, timeout, policy)
-        # Without a key, a name that no other claim of the thread ever gives: steps within it are its own.
-        name = f"turn={call.key}" if call.key else f"turn~{run.ledger.claim.token}.{next(self._unnamed)}"
-        return TurnExecution(run, options, call, name, call.key or "turn", self._streams, self._under_way)
+        key = text_or_none(idempotency_key, "idempotency_key") or ""
+        return TurnExecution(
+            run,
+            options,
+            self._streams,
+            self._under_way,
+            # Without a key, a name that no other claim of the thread ever gives: steps within it are its own.
+            f"turn={key}" if key else f"turn~{run.ledger.claim.token}.{next(self._unnamed)}",
+            function,
+            text_or_none(model, "model"),
+            usage,
+            key,
+            b"" if fingerprint is None else fingerprint_of(fingerprint, "fingerprint", "give plain data"),
+            None if timeout is None else seconds(timeout, "timeout"),
+            options.on_unstorable if on_unstorable is None else check_policy(on_unstorable),
+        )
 
     async def close_streams(self) -> None:
         """Close the streams that were left before their end; done when the session's block is left."""

@@ -18,7 +18,7 @@ from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, current_frame, inner_frame
 from holdfast.runs.steps import begin_alone, end_alone, idempotency_key_of
 from holdfast.runtimes.session.limits import UnderWay
-from holdfast.runtimes.session.options import SessionOptions, TurnCall
+from holdfast.runtimes.session.options import SessionOptions
 from holdfast.runtimes.session.streams import END, OpenStreams, opened
 from holdfast.stores.writer import Intent
 
@@ -30,12 +30,17 @@ class TurnExecution(msgspec.Struct):
 
     _run: Run
     _options: SessionOptions
-    _call: TurnCall
-    _name: str
-    _shown: str
-    """The name as users know it."""
     _streams: OpenStreams
     _under_way: UnderWay
+    _name: str
+    _function: Callable[[], Any]
+    _model: str | None
+    _usage: UsageSnapshot | Callable[[Any], Any] | None
+    _key: str
+    """Empty if it has none."""
+    _fingerprint: bytes
+    _timeout: float | None
+    _on_unstorable: str
     _streamed: bool = False
     _price: ModelPricing | None = None
     _started_at: int = 0
@@ -78,9 +83,9 @@ class TurnExecution(msgspec.Struct):
             frame = self._begin()
             if self._is_told:
                 await self._tell_started()
-            async with opened(self._run.ports, frame, self._call.timeout) as source:
+            async with opened(self._run.ports, frame, self._timeout) as source:
                 try:
-                    await source.begin(self._call.function)
+                    await source.begin(self._function)
                     while (chunk := await source.chunk()) is not END:
                         collected.append(chunk)
                         yield chunk
@@ -91,19 +96,23 @@ class TurnExecution(msgspec.Struct):
                     raise
             await self._end(collected)
 
+    @property
+    def _shown(self) -> str:
+        """The name as users know it."""
+        return self._key or "turn"
+
     # Before
 
     def _known(self) -> Turned | None:
         """The turn's record, if it has a result. A replay is free: no limit is asked."""
-        call = self._call
-        known = self._run.ledger.journal.turns.done.get(call.key)
+        known = self._run.ledger.journal.turns.done.get(self._key)
         if known is None:
             return None
-        other = call.fingerprint and known.fingerprint and call.fingerprint != known.fingerprint
+        other = self._fingerprint and known.fingerprint and self._fingerprint != known.fingerprint
         if other or known.streamed != self._streamed:
             how = "another fingerprint" if other else "run_turn_stream" if known.streamed else "run_turn"
             raise KeyReused(
-                f"turn {call.key!r} of thread {self._run.thread_id!r} was recorded with {how};"
+                f"turn {self._key!r} of thread {self._run.thread_id!r} was recorded with {how};"
                 " give this one another idempotency_key"
             )
         return known
@@ -114,12 +123,12 @@ class TurnExecution(msgspec.Struct):
             await ledger.emit("step_replayed", step=self._name, name=self._shown, seconds_saved=known.took / 1e6)
 
     def _begin(self) -> Frame:
-        run, call, name = self._run, self._call, self._name
+        run, name, options = self._run, self._name, self._options
         ledger = run.ledger
         if ledger.finished:
             ledger.check_new(f"turn {self._shown!r}")
-        self._price = self._options.price_of(call.model)
-        self._under_way.begin(name, self._options.limits, ledger.journal.turns, call.key, ledger.claim.thread_id)
+        self._price = options.price_of(self._model)
+        self._under_way.begin(name, options.limits, ledger.journal.turns, self._key, ledger.claim.thread_id)
         self._is_told = ledger.events.wants("step_started")
         self._started_at = run.ports.now()
         return inner_frame(run, name, partial(idempotency_key_of, run, name))
@@ -128,11 +137,11 @@ class TurnExecution(msgspec.Struct):
         await self._run.ledger.emit("step_started", step=self._name, name=self._shown, attempt=1)
 
     async def _executed(self, frame: Frame) -> Any:
-        run, call = self._run, self._call
+        run = self._run
         try:
             outer = current_frame.set(frame)
             try:
-                value = await run.ports.invoke(call.function, (), {}, call.timeout)
+                value = await run.ports.invoke(self._function, (), {}, self._timeout)
             finally:
                 current_frame.reset(outer)
             if run.ledger.suspension is not None:
@@ -162,7 +171,7 @@ class TurnExecution(msgspec.Struct):
 
     async def _end(self, value: Any) -> UsageSnapshot:
         """Record what was paid for; only then complain."""
-        ledger, usage, complaint = self._run.ledger, self._call.usage, None
+        ledger, usage, complaint = self._run.ledger, self._usage, None
         if not isinstance(usage, UsageSnapshot):
             usage, complaint = await self._used(usage, value)
         try:
@@ -196,7 +205,7 @@ class TurnExecution(msgspec.Struct):
         return NOTHING_USED, ConfigurationError(f"usage= returned {type(usage).__name__}, not a UsageSnapshot")
 
     def _refuse(self, error: UnstorableValue | LimitExceeded, value: Any) -> None:
-        if self._call.on_unstorable == "raise":
+        if self._on_unstorable == "raise":
             path = getattr(error, "path", "")
             raise UnstorableValue(
                 f"{error}; the result is this error's value, and the turn would be executed again",
@@ -206,15 +215,15 @@ class TurnExecution(msgspec.Struct):
         logger().warning("turn %r of thread %r is not kept: %s", self._shown, self._run.thread_id, error)
 
     def _entry(self, value: bytes, usage: UsageSnapshot) -> Turned:
-        now, options, call, price = self._run.ports.now(), self._options, self._call, self._price
+        now, options, price = self._run.ports.now(), self._options, self._price
         took = now - self._started_at
         return Turned(
-            call.key,
-            call.fingerprint,
+            self._key,
+            self._fingerprint,
             value,
             options.role,
             options.phase,
-            call.model or "",
+            self._model or "",
             astuple(usage),
             None if price is None else price.cost(usage),
             now,
