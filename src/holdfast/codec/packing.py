@@ -5,7 +5,6 @@ their one-byte headers are cut off again: a bound on depth at the price of one s
 """
 
 from collections.abc import Callable
-from sys import getsizeof
 from typing import Any, Final
 
 import ormsgpack
@@ -70,8 +69,7 @@ def pack(value: Any, room: int, default: Callable[[Any], Any]) -> bytes:
 _CONTAINERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 _SHORT_ITEMS: Final = 32
 _SHORT_BYTES: Final = 1 << 16
-_LARGE_PART: Final = 4096
-"""Bytes in memory, of a list or dict those of its slots: with a larger part it may well be packed in vain."""
+_NESTING: Final = frozenset({list, dict})
 
 
 def pack_short(value: Any, room: int) -> bytes | None:
@@ -82,8 +80,9 @@ def pack_short(value: Any, room: int) -> bytes | None:
     cls = type(value)
     if (cls is not dict and cls is not list) or len(value) > _SHORT_ITEMS:
         return None
-    if max(map(getsizeof, [*value.values()] if cls is dict else value), default=0) > _LARGE_PART:
-        return None
+    for part in [*value.values()] if cls is dict else value:
+        if type(part) in _NESTING and len(part) > _SHORT_ITEMS:
+            return None  # most likely it would be packed in vain
     try:
         data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
     except TypeError:

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
-from threading import Event, get_ident, local
+from threading import Event, get_ident
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.ports.contract import Ports
@@ -83,9 +84,14 @@ class BlockingPorts(SystemPorts):
         """Nothing is held."""
 
 
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})
+"""What most functions return."""
+
+
 def _plain_result(result: Any, function: Callable[..., Any]) -> Any:
     """What a plain function returned; a clear refusal if it was not one."""
-    if getattr(type(result), "__await__", None) is None:
+    cls = type(result)
+    if cls in _PLAIN or getattr(cls, "__await__", None) is None:
         return result
     if isinstance(result, Coroutine):
         result.close()
@@ -93,24 +99,19 @@ def _plain_result(result: Any, function: Callable[..., Any]) -> Any:
     raise ConfigurationError(f"{name} is async; holdfast.sync takes plain functions (use holdfast for async ones)")
 
 
-class _Stepping(local):
-    """How many coroutines the thread steps without an event loop."""
-
-    depth = 0
-
-
-stepping = _Stepping()
+stepping: ContextVar[bool] = ContextVar("holdfast_stepping", default=False)
+"""True in a coroutine that is stepped here, without an event loop."""
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Step a coroutine over `BlockingPorts` to its end. It never waits, so one step is all it takes."""
-    stepping.depth += 1
+    outer = stepping.set(True)
     try:
         coroutine.send(None)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:
-        stepping.depth -= 1
+        stepping.reset(outer)
     coroutine.close()
     raise ConfigurationError("this call awaited something that needs an event loop; use the awaitable API of holdfast")
 

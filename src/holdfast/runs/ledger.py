@@ -149,8 +149,9 @@ class Ledger:
 
     def _filled(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:
         """The intent with these journal entries in the same row, and those that are carried."""
-        if not _REQUESTS.isdisjoint(map(type, entries)):
-            intent.requests = self.journal.open_after(entries)
+        for entry in entries:
+            if type(entry) in _REQUESTS:
+                intent.requests = self.journal.open_after(entries)
         return with_entries(intent, (*self._carried, *entries) if self._carried else entries)
 
     def _take_in(self, entries: tuple[AnyEntry, ...]) -> None:

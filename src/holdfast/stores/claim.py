@@ -119,7 +119,7 @@ class Claim:
     def submit(self, intent: Intent) -> Pending:
         """Queue a write."""
         intent.token, intent.lease = self.token, self.lease
-        return self._send(Pending(partial(self._proposed, intent)))
+        return self._send(Pending(lambda: self._proposed(intent)))
 
     def prepare(self, intent: Intent) -> Pending:
         """Make a write for `commit`, with the turn to commit and the lock in hand; queue it if others are before it."""
@@ -127,7 +127,8 @@ class Claim:
         if self._unsettled or self.gate is not None:
             return self.submit(intent)
         intent.token, intent.lease = self.token, self.lease
-        pending = Pending(partial(self._proposed, intent), proposal=self._proposed(intent, held=True), is_sent=False)
+        proposal = self._proposed(intent, held=True)
+        pending = Pending(lambda: self._proposed(intent), proposal=proposal, is_sent=False)
         self._unsettled[pending] = None
         return pending
 

@@ -253,10 +253,13 @@ class Writer:
             self._start(seen, log)
 
     def landed(self, proposal: "Proposal") -> None:
-        """A proposal was committed. Runs on whichever thread committed it; the lock orders it with the next one."""
-        with self._lock:
-            if proposal.epoch == self.epoch:
-                self._settled_log = proposal.log
+        """A proposal was committed.
+
+        Runs on whichever thread has the turn to commit, and needs no lock: a writer starts again only when something
+        was refused, and while one has the turn nothing else is.
+        """
+        if proposal.epoch == self.epoch:
+            self._settled_log = proposal.log
 
     def restart(self, epoch: int) -> bool:
         """After a refusal: start again from the stored head, with what others have written since.

@@ -23,6 +23,8 @@ from holdfast.runtimes.session.streams import END, OpenStreams, opened
 from holdfast.stores.writer import Intent
 
 NOTHING_USED = UsageSnapshot()
+turn_result: Callable[[tuple[Any, UsageSnapshot]], TurnResult[Any]] = partial(tuple.__new__, TurnResult)
+"""A named tuple of a tuple, without the detour over its own `__new__`."""
 
 
 class TurnExecution(msgspec.Struct):
@@ -62,7 +64,7 @@ class TurnExecution(msgspec.Struct):
             if self._is_told:
                 await self._tell_started()
             value = await self._executed(frame)
-            return TurnResult(value, await self._end(value))
+            return turn_result((value, await self._end(value)))
         finally:
             self._under_way.end(name)
             end_alone(run, name, place)
@@ -131,7 +133,10 @@ class TurnExecution(msgspec.Struct):
         self._under_way.begin(name, options.limits, ledger.journal.turns, self._key, ledger.claim.thread_id)
         self._is_told = ledger.events.wants("step_started")
         self._started_at = run.ports.now()
-        return inner_frame(run, name, partial(idempotency_key_of, run, name))
+        return inner_frame(run, name, self._idempotency_key)
+
+    def _idempotency_key(self) -> str:
+        return idempotency_key_of(self._run, self._name)
 
     async def _tell_started(self) -> None:
         await self._run.ledger.emit("step_started", step=self._name, name=self._shown, attempt=1)
