@@ -192,26 +192,11 @@ class Revision:
             fields.flags, fields.parent = KEYFRAME_FLAGS, log.digest
         place = place_of(seq, seq - base)
         header = encode_header(fields, place, binding.check_start)
-        return _written(log, self.document, self._index or {}, place, header, body, base, newest, self.blobs)
-
-
-def _written(
-    log: Log,
-    document: Document,
-    index: dict[Path, int],
-    place: bytes,
-    header: bytes,
-    body: bytes,
-    base: int,
-    newest: int,
-    blobs: dict[bytes, bytes],
-) -> Written:
-    """The row made of these, chained to the one before it, and the log after it."""
-    binding, seq, size = log.binding, log.seq + 1, len(header) + len(body)
-    digest = binding.digest(log.digest, place, header, body)
-    row_bytes, manifest = (0, size) if base == seq else (log.row_bytes + size, log.manifest)
-    after = Log(binding, log.tuning, document, seq, base, newest, digest, row_bytes, manifest, index)
-    return Written(after, Row(seq, base, digest, header, body), blobs)
+        digest, size = binding.digest(log.digest, place, header, body), len(header) + len(body)
+        row_bytes, manifest = (0, size) if base == seq else (log.row_bytes + size, log.manifest)
+        index = self._index or {}
+        after = Log(binding, log.tuning, self.document, seq, base, newest, digest, row_bytes, manifest, index)
+        return Written(after, Row(seq, base, digest, header, body), self.blobs)
 
 
 def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int | None = None) -> Written | None:
@@ -219,15 +204,19 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int 
 
     The row is a checkpoint of its own, or a journal row whose state is `checkpoint`'s.
     """
-    cell, tuning, seq, base = log.document.get(path), log.tuning, log.seq + 1, log.base
+    document, tuning, binding, base = log.document, log.tuning, log.binding, log.base
+    cell, row_bytes, seq = document.get(path), log.row_bytes, log.seq + 1
     if cell is None or not cell.count or cell.kind != "list" or len(item) >= tuning.inline_max:
         return None
-    index, binding, back = log.index[path], log.binding, seq - base
-    if index > MAX_INDEX or is_due(tuning, back, log.row_bytes, log.manifest, 0, 0):
+    index, back = log.index[path], seq - base
+    if index > MAX_INDEX or is_due(tuning, back, row_bytes, log.manifest, 0, 0):
         return None
     since = 0 if checkpoint is None else seq - checkpoint
     body, sealed = binding.seal_row(encode_append(index, item), meta, seq)
     place = place_of(seq, back)
     header = encode_plain_header(APPEND_FLAGS, len(body), sealed, since, place, binding.check_start)
-    document = {**log.document, path: cell.with_appended(item, item)}
-    return _written(log, document, log.index, place, header, body, base, seq - since, {})
+    digest = binding.digest(log.digest, place, header, body)
+    row_bytes += len(header) + len(body)
+    document = {**document, path: cell.with_appended(item, item)}
+    after = Log(binding, tuning, document, seq, base, seq - since, digest, row_bytes, log.manifest, log.index)
+    return Written(after, Row(seq, base, digest, header, body), {})

@@ -126,7 +126,8 @@ class Ledger:
 
     def _commit_alone(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         """Write a row here and now, since nobody else writes: the turn to commit is taken before anything is made."""
-        claim, committer = self.claim, self.claim.committer
+        claim = self.claim
+        committer = claim.committer
         try:
             with committer.turn:
                 with claim.lock:
