@@ -126,7 +126,12 @@ def encode_plain_header(flags: int, body_size: int, meta: bytes, since: int, pla
     """The header of a row that refers to no blob and is no keyframe, as most are: the same bytes, in fewer steps."""
     if since:
         data = _encode((flags, body_size, meta, since, b"", (), b""))
-    elif len(meta) == _PLAIN_META_BYTES and flags == APPEND_FLAGS and body_size <= _MAX_SHORT and meta.startswith(_PLAIN_META):
+    elif (
+        len(meta) == _PLAIN_META_BYTES
+        and flags == APPEND_FLAGS
+        and body_size <= _MAX_SHORT
+        and meta.startswith(_PLAIN_META)
+    ):
         data = _SHORT.pack(APPEND_FLAGS, body_size, meta[len(_PLAIN_META) :])
     else:
         data = _encode((flags, body_size, meta))

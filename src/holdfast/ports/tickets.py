@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.records.errors import StepTimeout
 
+
 class Ticket(msgspec.Struct, eq=False, kw_only=True):
     """A write on its way: settled once, by whoever commits it, as True (done), False (refused) or an error.
 

@@ -10,6 +10,7 @@ from functools import partial
 from threading import Lock, RLock
 from typing import TypeGuard
 
+from msgspec import field
 from msgspec.structs import replace
 
 from holdfast.history.log import Log
@@ -53,7 +54,7 @@ class Pending(Ticket):
 class Gate(Ticket):
     """Keeps writes back while one before them is held; settled when they may pass."""
 
-    kept_back: list[tuple[Ticket, Swap]] = []
+    kept_back: list[tuple[Ticket, Swap]] = field(default_factory=list)
 
     def keep_back(self, ticket: Ticket, swap: Swap) -> None:
         """Not now."""

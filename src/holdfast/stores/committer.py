@@ -54,7 +54,7 @@ class Committer:
     def is_idle(self) -> bool:
         """True if nobody commits, and nothing waits: whoever may block can take the turn, and commit without a queue.
 
-        So: `with committer.turn`, make a write, learn its `outcome`; and then `pass_turn`, for others may have come.
+        So: `with committer.turn`, make a write and `settle` it; and then `pass_turn`, for others may have come.
         """
         return not self._queue and not self.turn.locked()
 
@@ -193,10 +193,17 @@ class Committer:
     def _give_up(self, interrupt: BaseException | None) -> None:
         for ticket, _ in self._taken:
             if not ticket.settled:
-                doubt = OutcomeUnknown("the thread that was writing this was interrupted")
-                doubt.__cause__ = interrupt
-                ticket.settle(doubt)
+                ticket.settle(_in_doubt(interrupt))
         self._taken = []
+
+    def settle(self, ticket: Ticket, swap: Swap) -> None:
+        """Commit a write without a queue, with the turn in hand. As there, an interrupt leaves it in doubt."""
+        try:
+            ticket.settle(self.outcome(swap))
+        except BaseException as interrupt:
+            if not ticket.settled:
+                ticket.settle(_in_doubt(interrupt))
+            raise
 
     def _send(self, batch: list[tuple[Ticket, Swap]], *, wait: bool) -> None:
         items = _merge(batch)
@@ -221,6 +228,12 @@ class Committer:
             raise
         except Exception as error:  # noqa: BLE001  the waiting ticket raises it
             return error
+
+
+def _in_doubt(interrupt: BaseException | None) -> OutcomeUnknown:
+    doubt = OutcomeUnknown("the thread that was writing this was interrupted")
+    doubt.__cause__ = interrupt
+    return doubt
 
 
 def _follow(first: Swap, second: Swap) -> Swap:

@@ -38,11 +38,7 @@ class Saver:
             if self._committer.is_full:
                 await self._ports.perform(self._committer.relieve)
             try:
-                if intent.size < LARGE_BYTES:
-                    proposal = writer.propose(intent, self._ports.now(), self._committer.submit)
-                else:
-                    now = self._ports.now()
-                    proposal = await self._ports.perform(writer.propose, intent, now, self._committer.submit)
+                proposal = await self._proposed(writer, intent)
             except (Conflict, Deleted, KeyReused, LeaseHeld):
                 if known_fresh:
                     raise
@@ -63,6 +59,27 @@ class Saver:
                 return proposal
             known_fresh = await self._refresh(writer, pending.epoch)
         raise Conflict(f"thread {thread_id_of(thread)!r} is being written to by others all the time; try again")
+
+    async def _proposed(self, writer: Writer, intent: Intent) -> Proposal | Recorded:
+        """The next row, queued, or settled if that can be done at once."""
+        ports, committer = self._ports, self._committer
+        if ports.blocking and _is_simple(intent) and committer.is_idle:
+            return self._commit_alone(writer, intent)
+        if intent.size < LARGE_BYTES:
+            return writer.propose(intent, ports.now(), committer.submit)
+        return await ports.perform(writer.propose, intent, ports.now(), committer.submit)
+
+    def _commit_alone(self, writer: Writer, intent: Intent) -> Proposal | Recorded:
+        """Commit it here and now, since nobody else writes: the turn to commit is taken before anything is made."""
+        committer = self._committer
+        try:
+            with committer.turn:
+                proposal = writer.propose(intent, self._ports.now(), None)
+                if isinstance(proposal, Proposal):
+                    committer.settle(proposal, proposal.swap)
+        finally:
+            committer.pass_turn()
+        return proposal
 
     async def _writer(self, thread: bytes) -> Writer:
         """A writer for the thread. That a thread is new is found out at once; loading one is left to a thread."""
@@ -109,3 +126,8 @@ class Saver:
             return True
         self.writers.discard(writer)
         return False
+
+
+def _is_simple(intent: Intent) -> bool:
+    """True for what is soon made, and under no key: others may wait for that write, wherever this thread ends."""
+    return intent.key is None and intent.size < SMALL_BYTES

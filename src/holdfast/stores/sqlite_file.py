@@ -257,11 +257,11 @@ class SQLiteFile:
                 self.open()
             self._pass(wait=wait)
             self._writing += 1
-            assert self._writer is not None  # noqa: S101  open() made it
-            return self._writer
         except BaseException:
             self._lock.release()
             raise
+        assert self._writer is not None  # noqa: S101  open() made it
+        return self._writer
 
     def leave(self) -> None:
         """Let the next writer in. What was committed stays so, even if the log cannot be folded in now."""

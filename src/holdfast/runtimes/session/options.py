@@ -1,16 +1,13 @@
 """What a session is told by its orchestrator, and a turn by its caller: checked when it is given."""
 
-from collections.abc import Callable, Mapping
-from datetime import timedelta
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from holdfast.records.arguments import mapping_or_none, text_or_none
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.turn import ModelPricing, UsageSnapshot
-from holdfast.runs.options import seconds
-from holdfast.runs.scope import fingerprint_of
 from holdfast.runtimes.session.limits import Limits
 
 OnUnstorable: TypeAlias = Literal["raise", "warn"]

@@ -195,9 +195,7 @@ class TurnExecution(msgspec.Struct):
         self._options.limits.judge(ledger.journal.turns, ledger.claim.thread_id)
         return usage
 
-    async def _used(
-        self, given: Callable[[Any], Any] | None, value: Any
-    ) -> tuple[UsageSnapshot, BaseException | None]:
+    async def _used(self, given: Callable[[Any], Any] | None, value: Any) -> tuple[UsageSnapshot, BaseException | None]:
         """What the turn used, and what kept us from knowing it."""
         if given is None:
             return NOTHING_USED, None
@@ -232,7 +230,7 @@ class TurnExecution(msgspec.Struct):
             astuple(usage),
             None if price is None else price.cost(usage),
             now,
-            took if took > 0 else 0,
+            max(0, took),
             streamed=self._streamed,
         )
 
