@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, current_thread
-from typing import Any
+from time import sleep
+from typing import Any, ClassVar
 
 import pytest
 
@@ -192,6 +194,26 @@ def test_an_interrupt_in_the_middle_of_a_write_leaves_no_lease() -> None:
             run.step("second", lambda: 2)
         with store.run("t", wait=0) as run:
             assert [step.action for step in run.steps] == ["first"]
+
+
+def test_threads_of_one_run_share_their_commits() -> None:
+    """The first commits at once, without a queue; what the others write meanwhile waits, and goes as one."""
+
+    class Backend(MemoryBackend):
+        row_counts: ClassVar[list[int]] = []
+
+        def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+            sleep(0.02)
+            self.row_counts.append(sum(len(swap.rows) for swap in swaps))
+            return super().swap(swaps, wait=wait)
+
+    with sync.Store(Backend()) as store, store.run("t") as run, ThreadPoolExecutor(8) as pool:
+        run.step("before", lambda: 0)
+        Backend.row_counts.clear()
+        list(pool.map(lambda number: run.step(f"step {number}", lambda: number), range(8)))
+        assert sum(Backend.row_counts) == 8
+        assert len(Backend.row_counts) <= 4
+        assert len(run.steps) == 9
 
 
 def test_a_closed_store_has_no_file_open(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 import contextlib
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 
@@ -202,6 +203,78 @@ def test_a_turn_that_was_lost_with_its_thread_delays_the_others_and_no_more(monk
         thread.join(30)
         assert not thread.is_alive()
     assert sum(map(len, backend.batches)) == 40
+
+
+def alone(committer: Committer, ticket: Ticket, each: Swap) -> None:
+    """As a saver does it."""
+    try:
+        with committer.turn:
+            committer.settle(ticket, each)
+    finally:
+        committer.pass_turn()
+
+
+def test_a_write_without_a_queue_leaves_the_turn_to_those_who_came_meanwhile() -> None:
+    backend = Slow()
+    committer = Committer(backend)
+    first = Ticket()
+    leader = threading.Thread(target=alone, args=(committer, first, swap(b"\0a", b"", b"1")), daemon=True)
+    leader.start()
+    while committer.is_idle:
+        time.sleep(0.0005)
+    others = driven(committer, 4)
+    for thread in (leader, *others):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert first.result()
+    assert backend.batches[0] == [b"\0a"]
+    assert len(backend.batches) < 15, "those who came share their batches"
+
+
+def test_an_interrupt_of_a_write_without_a_queue_leaves_it_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    committer, ticket = Committer(Recording()), Ticket()
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryBackend, "swap", struck)
+        with pytest.raises(KeyboardInterrupt):
+            alone(committer, ticket, swap(b"\0a", b"", b"1"))
+    with pytest.raises(OutcomeUnknown):
+        ticket.result()
+    assert committer.is_idle
+    alone(committer, again := Ticket(), swap(b"\0a", b"", b"1"))
+    assert again.result()
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["before it is in the list", "after it"])
+def test_a_callback_is_called_once_if_the_ticket_is_settled_while_it_is_added(is_first: bool) -> None:
+    ticket, called = Ticket(), list[str]()
+
+    class Struck(list[Callable[[], None]]):
+        """Another thread settles the ticket at the worst moment."""
+
+        def append(self, callback: Callable[[], None]) -> None:
+            if is_first:
+                ticket.settle(True)
+            super().append(callback)
+            if not is_first:
+                ticket.settle(True)
+
+    ticket._callbacks = Struck()
+    ticket.when_settled(lambda: called.append("late"))
+    assert called == ["late"]
+
+
+def test_callbacks_are_called_once_though_two_threads_call_them() -> None:
+    ticket, called = Ticket(), list[int]()
+
+    def call_others() -> None:
+        called.append(1)
+        ticket._call_back()
+
+    ticket.when_settled(call_others)
+    for number in (2, 3):
+        ticket.when_settled(partial(called.append, number))
+    ticket.settle(True)
+    assert called == [1, 2, 3]
 
 
 def test_a_lone_small_write_is_committed_at_once_by_a_nudge() -> None:
