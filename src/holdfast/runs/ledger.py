@@ -115,14 +115,23 @@ class Ledger:
 
     async def commit(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
         """Write a row with these entries. If it cannot be written, nothing can be under this claim any more."""
-        committer = self.claim.committer
-        if ports.blocking and committer.is_idle:
-            pending = self._commit_alone(intent, entries)
-        else:
-            pending = self._submit(intent, entries)
-        if not (pending.settled and pending.outcome is True):
-            await ports.settle(pending, committer)
+        pending = self.write(ports, intent, entries)
+        if pending.outcome is not True:
+            await self.settle(ports, pending)
         return pending
+
+    async def settle(self, ports: Ports, pending: Pending) -> None:
+        """Wait until a row is written, or raise why it cannot be."""
+        await ports.settle(pending, self.claim.committer)
+
+    def write(self, ports: Ports, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
+        """Queue a row with these entries; or commit it here and now, if nobody else writes and this thread may block.
+
+        `settle` waits for its outcome, unless that is True already.
+        """
+        if ports.blocking and self.claim.committer.is_idle:
+            return self._commit_alone(intent, entries)
+        return self._submit(intent, entries)
 
     def _commit_alone(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         """Write a row here and now, since nobody else writes: the turn to commit is taken before anything is made."""
@@ -183,10 +192,11 @@ class Ledger:
 
     def queue(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
         """Queue a row, and see that it is written though nobody may wait for it."""
-        pending = self._submit(intent, entries)
+        pending = self.write(ports, intent, entries)
         if self.events.wants("saved"):
             self._untold.append(pending)
-        ports.dispatch(pending, self.claim.committer)
+        if not pending.settled:
+            ports.dispatch(pending, self.claim.committer)
         return pending
 
     async def end(self, ports: Ports, entry: Ended) -> None:

@@ -36,7 +36,7 @@ KEY_NAME = "idempotency_key"
 DOUBT_CHOICES = ("retry", "done", "fail")
 """What a person may say about a step in doubt; the value that goes with `done` is the step's result."""
 CONNECTION_NAME = "connection"
-Place: TypeAlias = "Token[tuple[Ticket, ...]]"
+Place: TypeAlias = Token[tuple[Ticket, ...]]
 """What `begin_alone` gives for `end_alone`."""
 
 
@@ -116,7 +116,7 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
     """The step's result: from the record if there is one, else by executing it, and then recorded."""
     if (memo := recalled(run, call)) is not None:
         return decode(memo.value)
-    place = await begin_alone(run, call.key)
+    place = begin_at_once(run, call.key) or await begin_alone(run, call.key)
     try:
         return await _recalled_or_executed(run, call)
     finally:
@@ -134,12 +134,21 @@ def recalled(run: "Run", call: StepCall) -> StepDone | None:
     return memo if isinstance(memo, StepDone) and call.key not in ledger.running else None
 
 
+def begin_at_once(run: "Run", key: str) -> Place | None:
+    """As `begin_alone`; None if that would have to wait."""
+    ledger, ticket = run.ledger, Ticket()
+    if ledger.suspension is not None:
+        return None
+    ledger.check()
+    if ledger.running.setdefault(key, ticket) is not ticket:
+        return None
+    return held.set((*held.get(), ticket))
+
+
 async def begin_alone(run: "Run", key: str) -> Place:
     """Wait until no other branch of the run is at this key, and be the one that is, until `end_alone`."""
     ledger, ticket = run.ledger, Ticket()
-    if ledger.suspension is not None:
-        await ledger.ready(run.ports)
-    ledger.check()
+    await ledger.ready(run.ports)
     while (under_way := ledger.running.setdefault(key, ticket)) is not ticket:
         _check_not_within(key)
         await run.ports.wait(under_way)

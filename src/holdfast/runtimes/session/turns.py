@@ -16,10 +16,11 @@ from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import packed_words
 from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, current_frame, inner_frame
-from holdfast.runs.steps import begin_alone, end_alone, idempotency_key_of
+from holdfast.runs.steps import begin_alone, begin_at_once, end_alone, idempotency_key_of
 from holdfast.runtimes.session.limits import UnderWay
 from holdfast.runtimes.session.options import SessionOptions
 from holdfast.runtimes.session.streams import END, OpenStreams, opened
+from holdfast.stores.claim import Pending
 from holdfast.stores.writer import Intent
 
 NOTHING_USED = UsageSnapshot()
@@ -54,7 +55,7 @@ class TurnExecution(msgspec.Struct):
         run, name = self._run, self._name
         if name in self._streams.names:
             self._streams.refuse(self._shown)
-        place = await begin_alone(run, name)
+        place = begin_at_once(run, name) or await begin_alone(run, name)
         try:
             known = self._known()
             if known is not None:
@@ -171,7 +172,8 @@ class TurnExecution(msgspec.Struct):
         kind = type(error).__name__
         entry = self._entry(b"", usage)
         entry = msgspec.structs.replace(entry, type=kind, message=text_of(error), failed=failed_steps(error))
-        await self._commit(entry, "error", {"turn": self._shown, "error": kind})
+        pending = self._write(entry, "error", {"turn": self._shown, "error": kind})
+        await self._run.ledger.settle(self._run.ports, pending)
         await self._run.ledger.emit("step_failed", step=self._name, name=self._shown, attempt=1, error=kind)
 
     async def _end(self, value: Any) -> UsageSnapshot:
@@ -186,7 +188,9 @@ class TurnExecution(msgspec.Struct):
             self._refuse(error, value)
         else:
             entry = self._entry(encoded, usage)
-            await self._commit(entry, "event", {"turn": self._shown})
+            pending = self._write(entry, "event", {"turn": self._shown})
+            if pending.outcome is not True:
+                await ledger.settle(self._run.ports, pending)
             if self._is_told or ledger.events.has_listeners:
                 details = {"step": self._name, "name": self._shown, "attempt": 1, "seconds": entry.took / 1e6}
                 await ledger.emit("step_done", {"result": value}, **details)
@@ -234,7 +238,7 @@ class TurnExecution(msgspec.Struct):
             streamed=self._streamed,
         )
 
-    async def _commit(self, entry: Turned, cause: str, metadata: dict[str, str]) -> None:
+    def _write(self, entry: Turned, cause: str, metadata: dict[str, str]) -> Pending:
         intent = Intent(cause=cause, metadata=packed_words(metadata))
         self._under_way.end(self._name)
-        await self._run.ledger.commit(self._run.ports, intent, entry)
+        return self._run.ledger.write(self._run.ports, intent, (entry,))
