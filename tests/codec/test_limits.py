@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import ormsgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -210,6 +211,20 @@ def test_bytes_that_are_no_encoding_are_refused_while_counting(data: bytes) -> N
         decode(data, limits=Limits(items=1 + len(data) // 2, depth=1))
     with pytest.raises(CodecError):
         decode(data, limits=Limits(items=1))
+
+
+def test_depth_is_that_of_what_is_stored_whatever_another_thread_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = {"a": {"b": 1}}
+    packb = ormsgpack.packb
+
+    def changed_before(given: Any, **options: Any) -> bytes:
+        """Another thread nests something once the value was looked at."""
+        value["a"]["b"] = nested(230, WRAPPERS["list"])
+        return packb(given, **options)
+
+    monkeypatch.setattr(ormsgpack, "packb", changed_before)
+    with pytest.raises(LimitExceeded):
+        encode(value)
 
 
 def test_many_shallow_containers_are_not_taken_for_deep_ones() -> None:

@@ -13,9 +13,11 @@ import pytest
 import holdfast
 from holdfast import sync
 from holdfast.ports.awaitable import AsyncPorts
+from holdfast.records.errors import OutcomeUnknown
 from holdfast.records.rows import Swap
 from holdfast.runs.store import Store
 from holdfast.stores import committer
+from holdfast.stores.claim import Claim, Pending
 from holdfast.stores.memory import MemoryBackend
 from runs.worlds import World
 
@@ -214,6 +216,61 @@ def test_threads_of_one_run_share_their_commits() -> None:
         assert sum(Backend.row_counts) == 8
         assert len(Backend.row_counts) <= 4
         assert len(run.steps) == 9
+
+
+def test_an_interrupt_right_after_a_write_has_landed_does_not_write_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the program goes on, and the next write is refused at first: somebody pinned a checkpoint."""
+    store = sync.MemoryStore()
+    first = store.save("t", {"letters": ["a"]})
+    finish = Claim._finish
+
+    def strike(self: Claim, pending: Pending) -> None:
+        monkeypatch.setattr(Claim, "_finish", finish)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), store.run("t") as run:
+        monkeypatch.setattr(Claim, "_finish", strike)
+        with pytest.raises(KeyboardInterrupt):
+            run.append("letters", "b")
+        store.pin(first.id)
+        run.append("letters", "c")
+    with store.run("t", wait=0) as run:
+        run.append("letters", "d")
+    assert store.get("t", store.thread("t").seq).state == {"letters": ["a", "b", "d"]}
+    store.close()
+
+
+def test_a_lost_reply_does_not_end_a_run_whose_next_write_waits() -> None:
+    """That was made for the head as it is now: it must not land behind the run's back while it is made anew."""
+    inside, is_queued = Event(), Event()
+
+    class Backend(MemoryBackend):
+        loses = False
+
+        def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+            outcomes = super().swap(swaps, wait=wait)
+            if self.loses:
+                self.loses = False
+                inside.set()
+                is_queued.wait(30)
+                raise OutcomeUnknown("the reply is lost")
+            return outcomes
+
+    backend = Backend()
+    with sync.Store(backend) as store, ThreadPoolExecutor(2) as pool:
+        with store.run("t") as run:
+            run.checkpoint({"letters": []})
+            backend.loses = True
+            first = pool.submit(run.append, "letters", "a")
+            assert inside.wait(30)
+            second = pool.submit(run.append, "letters", "b")
+            while not run._run.ledger.claim.committer.has_queue:
+                sleep(0.001)
+            is_queued.set()
+            first.result(30)
+            second.result(30)
+            run.append("letters", "c")
+        assert store.get("t", store.thread("t").seq).state == {"letters": ["a", "b", "c"]}
 
 
 def test_a_closed_store_has_no_file_open(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Turns: keys and fingerprints, failures, time limits, usage and cost, results that cannot be stored."""
 
 import asyncio
+from enum import StrEnum
 from threading import Event
 from typing import Any
 
@@ -423,3 +424,24 @@ def test_a_turn_that_is_cancelled_while_its_usage_is_counted_keeps_the_paid_resu
             return (await session.run_turn(model.asked("b"), idempotency_key="k")).value
 
     assert asyncio.run(main()) == "answer 1 to a"
+
+
+class Phase(StrEnum):
+    DRAFT = "draft"
+
+
+class Name(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("key", [Phase.DRAFT, Name("draft")], ids=["enum", "subclass"])
+async def test_keys_and_names_of_a_kind_of_str_are_kept_as_their_text(key: str, world: World) -> None:
+    model = Model()
+    for _ in range(2):
+        async with orchestrator(world, role=key, phase=key).session("t") as session:
+            assert (await session.run_turn(model.asked("a"), model=key, idempotency_key=key)).value
+            turn = session.turns[0]
+            kept = (turn.idempotency_key, turn.model, turn.role, turn.phase)
+            assert kept == ("draft",) * 4
+            assert {type(each) for each in kept} == {str}
+    assert model.prompts == ["a"]

@@ -268,7 +268,7 @@ def test_callbacks_are_called_once_though_two_threads_call_them() -> None:
 
     def call_others() -> None:
         called.append(1)
-        ticket._call_back()
+        ticket.call_back()
 
     ticket.when_settled(call_others)
     for number in (2, 3):

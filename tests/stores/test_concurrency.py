@@ -184,3 +184,28 @@ def test_a_blocking_store_works_within_a_running_loop(kind: str, tmp_path: Path)
             return store.save("t", 1).seq
 
     assert asyncio.run(main()) == 1
+
+
+def test_a_task_made_by_a_blocking_step_waits_for_its_listeners() -> None:
+    """What is true of the step, that nobody there can await, is not true of the task."""
+
+    async def scenario() -> list[str]:
+        told, tasks = list[str](), list["asyncio.Task[None]"]()
+
+        async def listen(event: holdfast.Event) -> None:
+            await asyncio.sleep(0)
+            told.append(event.kind)
+
+        async with holdfast.MemoryStore() as store:
+            store.on_event(listen)
+
+            async def save() -> None:
+                await store.save("t", {"a": 1})
+                assert told == ["saved"]
+
+            with sync.MemoryStore() as plain, plain.run("t") as run:
+                run.step("start", lambda: tasks.append(asyncio.get_running_loop().create_task(save())))
+            await tasks[0]
+        return told
+
+    assert asyncio.run(scenario()) == ["saved"]

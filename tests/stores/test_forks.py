@@ -173,7 +173,7 @@ def test_a_child_of_a_fork_in_the_midst_of_a_write_is_refused(tmp_path: Path) ->
     backend = SQLiteBackend(str(tmp_path / "store.db"), Durability.PROCESS)
     with backend._file.writing() as connection:
         assert run_forked(lambda: is_refused(lambda: backend.heads([b"\0t"]))) == 0
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
     assert backend.heads([b"\0t"]) == [None]
     backend.close()
 

@@ -55,6 +55,17 @@ def test_a_migrated_database_equals_a_fresh_one(path: Path) -> None:
     fresh.close()
 
 
+def test_a_file_of_the_first_schema_is_written_to(path: Path) -> None:
+    old = sqlite3.connect(path, isolation_level=None)
+    migrate(old, migrations("sqlite")[:1], "old")
+    old.close()
+    with sync.open(f"sqlite:{path}") as store:
+        for number in range(3):
+            store.save("t", {"number": number})
+    with sync.open(f"sqlite:{path}") as store:
+        assert [info.seq for info in store.history("t").items] == [3, 2, 1]
+
+
 def test_a_migration_that_fails_changes_nothing() -> None:
     scripts = migrations("sqlite")
     connection = sqlite3.connect(":memory:", isolation_level=None)

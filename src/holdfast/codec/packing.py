@@ -66,37 +66,30 @@ def pack(value: Any, room: int, default: Callable[[Any], Any]) -> bytes:
         _spare.append(nest)
 
 
-_CONTAINERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 _SHORT_ITEMS: Final = 32
 _SHORT_BYTES: Final = 1 << 16
-"""Far below every limit."""
 _NESTING: Final = frozenset({list, dict})
+_OPENS: Final = bytes(0x80 <= byte < 0xA0 or 0xDC <= byte < 0xE0 for byte in range(256))
+"""For each byte 1 if it may begin a list or dict, and 0 if it cannot."""
 
 
 def pack_short(value: Any, room: int) -> bytes | None:
     """The encoding of a short list or dict of plain data, such as one message; None for all else: `pack` will do it.
 
-    A message nests once at most. Of anything else, whether it nests too deep is told from the bytes: there cannot be
-    more levels than bytes that look like containers.
+    Whether it nests too deep is told from the bytes, which no other thread can change: there cannot be more levels than
+    bytes that look like containers.
     """
     cls = type(value)
     if (cls is not dict and cls is not list) or len(value) > _SHORT_ITEMS:
         return None
-    is_shallow = True
     for part in [*value.values()] if cls is dict else value:
-        kind = type(part)
-        if kind in _NESTING:
-            if len(part) > _SHORT_ITEMS:
-                return None  # most likely it would be packed in vain
-            is_shallow = is_shallow and _NESTING.isdisjoint(map(type, part.values() if kind is dict else part))
+        if type(part) in _NESTING and len(part) > _SHORT_ITEMS:
+            return None  # most likely it would be packed in vain
     try:
         data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
     except TypeError:
         return None
-    size = len(data)
-    if size > _SHORT_BYTES:
-        return None
-    return data if is_shallow or size - len(data.translate(None, _CONTAINERS)) <= room else None
+    return data if len(data) <= _SHORT_BYTES and data.translate(_OPENS).count(1) <= room else None
 
 
 def _not_plain(value: Any) -> Any:

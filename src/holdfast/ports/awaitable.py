@@ -154,7 +154,7 @@ class AsyncPorts(SystemPorts):
         result = listener(event)
         if not isinstance(result, Awaitable):
             return
-        if stepping.get():
+        if get_ident() in stepping:
             self._last_loop().call_soon_threadsafe(ensure_future, result)
         else:
             await result

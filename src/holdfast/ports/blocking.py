@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
-from contextvars import ContextVar
 from functools import partial
 from threading import Event, get_ident
 from typing import Any, ParamSpec, TypeVar
@@ -99,19 +98,22 @@ def _plain_result(result: Any, function: Callable[..., Any]) -> Any:
     raise ConfigurationError(f"{name} is async; holdfast.sync takes plain functions (use holdfast for async ones)")
 
 
-stepping: ContextVar[bool] = ContextVar("holdfast_stepping", default=False)
-"""True in a coroutine that is stepped here, without an event loop."""
+stepping: set[int] = set()
+"""The threads that step a coroutine, without an event loop."""
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Step a coroutine over `BlockingPorts` to its end. It never waits, so one step is all it takes."""
-    outer = stepping.set(True)
+    thread = get_ident()
+    is_outermost = thread not in stepping
+    stepping.add(thread)
     try:
         coroutine.send(None)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     finally:
-        stepping.reset(outer)
+        if is_outermost:
+            stepping.discard(thread)
     coroutine.close()
     raise ConfigurationError("this call awaited something that needs an event loop; use the awaitable API of holdfast")
 

@@ -19,6 +19,8 @@ class Ticket(msgspec.Struct, eq=False, kw_only=True):
 
     settled: bool = False
     outcome: bool | BaseException = False
+    withdrawn: bool = False
+    """True if it must not be sent any more: something else was made of it."""
     _callbacks: list[Callable[[], None]] = []
 
     def settle(self, outcome: bool | BaseException) -> None:
@@ -26,15 +28,16 @@ class Ticket(msgspec.Struct, eq=False, kw_only=True):
         self.outcome = outcome
         self.settled = True
         if self._callbacks:
-            self._call_back()
+            self.call_back()
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once settled, at once if it is already; from whichever thread settles it."""
         self._callbacks.append(callback)
         if self.settled:
-            self._call_back()
+            self.call_back()
 
-    def _call_back(self) -> None:
+    def call_back(self) -> None:
+        """Call whoever was not called yet."""
         while self._callbacks:
             try:
                 callback = self._callbacks.pop(0)

@@ -43,10 +43,10 @@ def count(value: object, name: str) -> int:
 
 
 def text_or_none(value: object, name: str) -> str | None:
-    """A str with something in it that can be stored, or None."""
+    """A str with something in it that can be stored, or None. Of a subclass, an enum among them, its plain text."""
     if value is not None and not (isinstance(value, str) and value and (value.isascii() or _is_utf8(value))):
         raise ConfigurationError(f"{name}={value!r}: a non-empty str without lone surrogates, or None")
-    return value
+    return value if value is None or type(value) is str else str.__str__(value)
 
 
 def _is_utf8(text: str) -> bool:

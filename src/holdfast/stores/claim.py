@@ -140,17 +140,17 @@ class Claim:
         pending.is_sent = True
         try:
             outcome = self.committer.outcome(proposal.swap)
+            if outcome is True:
+                self.writer.landed(proposal)
+                with self.lock:
+                    self._finish(pending)
+            else:
+                proposal.when_settled(partial(self._settled, pending, proposal))
+                proposal.settle(outcome)
         except BaseException as interrupt:
             with self.lock:
                 self._break(interrupt)
             raise
-        if outcome is True:
-            self.writer.landed(proposal)
-            with self.lock:
-                self._finish(pending)
-        else:
-            proposal.when_settled(partial(self._settled, pending, proposal))
-            proposal.settle(outcome)
 
     def amend(self, change: Callable[[Head], Head], *, repeats: bool = False) -> Pending:
         """Queue a change of the head alone."""
@@ -306,6 +306,9 @@ class Claim:
         self._unsettled = {}
         if self.gate is not None:
             self.gate.kept_back.clear()
+        for pending in waiting[landed:]:
+            if pending.proposal is not None:
+                pending.proposal.withdrawn = True  # it may wait in the queue, and fit the head as it is now
         try:
             for pending in waiting[landed:]:
                 self._propose(pending)

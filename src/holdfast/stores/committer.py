@@ -54,9 +54,15 @@ class Committer:
     def is_idle(self) -> bool:
         """True if nobody commits, and nothing waits: whoever may block can take the turn, and commit without a queue.
 
-        So: `with committer.turn`, make a write and `settle` it; and then `pass_turn`, for others may have come.
+        So: `with committer.turn`, make a write and `settle` it; and then `pass_turn`, for others may have come. Also
+        before the turn was taken: a write must not overtake one in the queue that it builds on.
         """
         return not self._queue and not self.turn.locked()
+
+    @property
+    def has_queue(self) -> bool:
+        """True if writes wait."""
+        return bool(self._queue)
 
     def submit(self, ticket: Ticket, swap: Swap) -> None:
         """Queue a write. Writes of one thread are committed in the order they were queued."""
@@ -179,7 +185,7 @@ class Committer:
             batch = self._take()
             if len(batch) == 1:
                 ticket, swap = batch[0]
-                ticket.settle(self.outcome(swap, wait=wait))
+                ticket.settle(False if ticket.withdrawn else self.outcome(swap, wait=wait))
             elif batch:
                 self._send(batch, wait=wait)
         except Busy:
@@ -194,6 +200,8 @@ class Committer:
         for ticket, _ in self._taken:
             if not ticket.settled:
                 ticket.settle(_in_doubt(interrupt))
+            else:
+                ticket.call_back()  # it may have struck right then
         self._taken = []
 
     def settle(self, ticket: Ticket, swap: Swap) -> None:
@@ -213,6 +221,7 @@ class Committer:
         except Busy:
             raise
         except StoreUnavailable as error:
+            # The batch certainly rolled back: one bad item must not fail the others.
             outcomes = [self.outcome(swap) for swap in swaps] if len(swaps) > 1 else [error]
         except Exception as error:  # noqa: BLE001  every waiting ticket must be settled, and raises it
             outcomes = [error] * len(swaps)
@@ -221,7 +230,7 @@ class Committer:
                 ticket.settle(outcome)
 
     def outcome(self, swap: Swap, *, wait: bool = True) -> bool | Exception:
-        """What became of one swap by itself; if its batch certainly rolled back, one bad item must not fail others."""
+        """What became of one swap by itself: True, False or the error. With the turn in hand."""
         try:
             return self._backend.swap((swap,), wait=wait)[0]
         except Busy:
@@ -252,6 +261,9 @@ def _merge(batch: list[tuple[Ticket, Swap]]) -> list[tuple[Swap, list[Ticket]]]:
     """One item per thread, sorted by thread; a swap that does not build on its predecessor is refused by itself."""
     items: dict[bytes, list[tuple[Swap, list[Ticket]]]] = {}
     for ticket, swap in batch:
+        if ticket.withdrawn:
+            ticket.settle(False)
+            continue
         chain = items.setdefault(swap.thread, [])
         if chain and chain[-1][0].replacement == swap.expected:
             merged, tickets = chain[-1]

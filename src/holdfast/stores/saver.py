@@ -2,9 +2,10 @@
 
 from contextlib import suppress
 
-from holdfast.ports import Ports
+from holdfast.ports import Ports, Ticket
 from holdfast.records.errors import Conflict, Deleted, KeyReused, LeaseHeld, OutcomeUnknown, StoreUnavailable
 from holdfast.records.identity import thread_id_of
+from holdfast.records.rows import Swap
 from holdfast.stores.committer import Committer
 from holdfast.stores.reader import Reader
 from holdfast.stores.writer import Intent, Proposal, Recorded, Writer, Writers
@@ -70,12 +71,22 @@ class Saver:
         return await ports.perform(writer.propose, intent, ports.now(), committer.submit)
 
     def _commit_alone(self, writer: Writer, intent: Intent) -> Proposal | Recorded:
-        """Commit it here and now, since nobody else writes: the turn to commit is taken before anything is made."""
-        committer = self._committer
+        """Commit it here and now, if still nobody else writes once the turn to commit is taken.
+
+        That is asked as the row is made: what was queued by then may be what it builds on, and has to go first.
+        """
+        committer, alone = self._committer, list[Swap]()
+
+        def send(ticket: Ticket, swap: Swap) -> None:
+            if committer.has_queue:
+                committer.submit(ticket, swap)
+            else:
+                alone.append(swap)
+
         try:
             with committer.turn:
-                proposal = writer.propose(intent, self._ports.now(), None)
-                if isinstance(proposal, Proposal):
+                proposal = writer.propose(intent, self._ports.now(), send)
+                if alone and isinstance(proposal, Proposal):
                     committer.settle(proposal, proposal.swap)
         finally:
             committer.pass_turn()

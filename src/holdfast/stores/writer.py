@@ -253,10 +253,10 @@ class Writer:
             self._start(seen, log)
 
     def landed(self, proposal: "Proposal") -> None:
-        """A proposal was committed.
+        """A proposal was committed. Runs on whichever thread committed it.
 
-        Runs on whichever thread has the turn to commit, and needs no lock: a writer starts again only when something
-        was refused, and while one has the turn nothing else is.
+        Without a lock: if the writer starts again at this very moment, its settled log may be an older one than it
+        began with. That is still one that was stored, and at the next refusal there is more to catch up with.
         """
         if proposal.epoch == self.epoch:
             self._settled_log = proposal.log

@@ -24,9 +24,6 @@ class SessionOptions(msgspec.Struct, frozen=True):
 
     def check(self) -> None:
         """`ConfigurationError` for what makes no sense."""
-        for name in ("role", "phase"):
-            if text_or_none(getattr(self, name), name) is None:
-                raise ConfigurationError(f"{name}=None: a non-empty str")
         prices = mapping_or_none(self.pricing, "pricing") or {}
         if not all(isinstance(price, ModelPricing) for price in prices.values()):
             raise ConfigurationError(f"pricing={self.pricing!r}: a mapping of model names to ModelPricing")
@@ -38,6 +35,14 @@ class SessionOptions(msgspec.Struct, frozen=True):
         if price is None and (refusal := self.limits.need_price(model)) is not None:
             raise refusal
         return price
+
+
+def needed_text(value: object, name: str) -> str:
+    """A non-empty str."""
+    text = text_or_none(value, name)
+    if text is None:
+        raise ConfigurationError(f"{name}=None: a non-empty str")
+    return text
 
 
 def check_call(function: object, usage: object) -> None:

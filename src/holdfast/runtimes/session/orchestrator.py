@@ -11,7 +11,7 @@ from holdfast.runs.api import default_store
 from holdfast.runs.block import RunBlock, Terms
 from holdfast.runs.store import Store, tools_of
 from holdfast.runtimes.session.limits import Limits
-from holdfast.runtimes.session.options import OnUnstorable, SessionOptions
+from holdfast.runtimes.session.options import OnUnstorable, SessionOptions, needed_text
 from holdfast.runtimes.session.session import SessionBlock
 
 
@@ -37,6 +37,7 @@ class Orchestrator:
         wait: timedelta | float | None = None,
     ) -> None:
         limits = Limits(budget_usd, budget_tokens, max_turns)
+        role, phase = needed_text(role, "role"), needed_text(phase, "phase")
         self._options = SessionOptions(role, phase, {} if pricing is None else pricing, limits, on_unstorable)
         self._options.check()
         self._terms = Terms(lease, wait)

@@ -20,7 +20,7 @@ from holdfast.runs.options import StepPolicy, seconds
 from holdfast.runs.run import Run, check_key
 from holdfast.runs.scope import current_frame, fingerprint_of
 from holdfast.runtimes.session.limits import UnderWay
-from holdfast.runtimes.session.options import OnUnstorable, SessionOptions, check_call, check_policy
+from holdfast.runtimes.session.options import OnUnstorable, SessionOptions, check_call, check_policy, needed_text
 from holdfast.runtimes.session.streams import OpenStreams
 from holdfast.runtimes.session.turns import TurnExecution
 from holdfast.stores.writer import Intent
@@ -239,8 +239,8 @@ class Session:
         A program that is run again comes to the same hand-over again: the first to a role and phase, the second, and so
         on, are told apart by their order in the session. With a key of its own, by that.
         """
-        options = replace(self._options, role=role, phase=self.phase if phase is None else phase)
-        options.check()
+        phase = self.phase if phase is None else needed_text(phase, "phase")
+        options = replace(self._options, role=needed_text(role, "role"), phase=phase)
         self._run.ledger.check()
         key = self._hand_over_key(options, text_or_none(idempotency_key, "idempotency_key"))
         if key not in self._run.ledger.journal.marks:

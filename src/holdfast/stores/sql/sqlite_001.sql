@@ -28,15 +28,17 @@ CREATE UNIQUE INDEX blobs_by_thread ON blobs (number, blob);
 
 CREATE TABLE posts (number INTEGER NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, key)) WITHOUT ROWID;
 
--- The commit of one row is one statement, an insert into this view: it replaces the head if it is the expected one, and
--- adds the row. For a swap that leaves labels and status as they are. One statement instead of four is what makes a save
--- cost little more than a bare insert.
+-- The commit of one row is one statement, an insert into this view: it replaces the head if it is the expected one (and
+-- neither labels nor status change), and adds the row. One statement instead of four is what makes a save cost little
+-- more than a bare insert.
 CREATE VIEW swaps AS
-    SELECT 0 AS head_id, x'' AS expected, x'' AS head, 0 AS id, 0 AS back, x'' AS digest, x'' AS header, x'' AS body;
+    SELECT 0 AS number, x'' AS expected, x'' AS head, x'' AS labels, '' AS status,
+           0 AS id, 0 AS back, x'' AS digest, x'' AS header, x'' AS body;
 
 CREATE TRIGGER swap_head INSTEAD OF INSERT ON swaps BEGIN
     UPDATE rows SET header = NEW.head
-     WHERE id = NEW.head_id AND header = NEW.expected;
+     WHERE id = (NEW.number << 28 | 268435455) AND header = NEW.expected
+       AND EXISTS (SELECT 1 FROM threads WHERE number = NEW.number AND labels = NEW.labels AND status = NEW.status);
     SELECT RAISE (ABORT, 'refused') WHERE changes () = 0;
     INSERT OR REPLACE INTO rows (id, back, digest, header, body)
     VALUES (NEW.id, NEW.back, NEW.digest, NEW.header, NEW.body);
