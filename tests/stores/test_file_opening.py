@@ -98,10 +98,10 @@ class TestOpening:
             store.heads([THREAD])
         store.open()
         store.swap([step(1)])
-        before = open_files()
+        before = open_files(root)
         store.close()
         store.close()
-        assert open_files() == before - 1
+        assert open_files(root) == before - 1
         calls: list[Callable[[], object]] = [
             store.open,
             lambda: store.heads([THREAD]),

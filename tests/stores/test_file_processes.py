@@ -191,17 +191,17 @@ class TestProcesses:
 
 class TestPool:
     def test_few_files_stay_open_and_few_indexes_are_kept(
-        self, store: FileBackend, monkeypatch: pytest.MonkeyPatch
+        self, store: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(file_pool, "MAX_OPEN", 3)
         monkeypatch.setattr(file_pool, "MAX_LOGS", 5)
         monkeypatch.setattr(file_pool, "TRIM_EVERY", 1)
         threads = [thread_key(SPACE, str(at)) for at in range(10)]
-        before = open_files()
+        before = open_files(root)
         for seq in (1, 2, 3):
             for thread in threads:
                 assert store.swap([step(seq, thread)]) == [True]
-                assert open_files() <= before + 3
+                assert open_files(root) <= before + 3
                 assert len(store._pool._logs) <= 5
         assert store.heads(threads) == [head(3, thread) for thread in threads]
 
