@@ -65,7 +65,7 @@ def open_files(directory: Path) -> int:
     found = 0
     for name in names_in(Path("/proc/self/fd")):
         with suppress(OSError):
-            found += os.readlink(f"/proc/self/fd/{name}").startswith(str(directory))
+            found += str(Path(f"/proc/self/fd/{name}").readlink()).startswith(str(directory))
     return found
 
 
