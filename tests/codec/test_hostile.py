@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -20,12 +21,13 @@ from holdfast.records.errors import CodecError, IncompatibleCheckpoint, LimitExc
 ROUNDS = 20_000
 FORBIDDEN = ("import", "exec", "compile", "open", "os.", "subprocess.", "socket.", "ctypes.", "pickle.", "marshal.")
 
-_watching = False
+_watched = 0
+"""The thread that decodes; others may still be at what earlier tests left."""
 _events: list[tuple[str, tuple[Any, ...]]] = []
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    if _watching and event.startswith(FORBIDDEN) and not _is_zone(event, arguments):
+    if _watched == get_ident() and event.startswith(FORBIDDEN) and not _is_zone(event, arguments):
         _events.append((event, arguments))
 
 
@@ -40,13 +42,13 @@ sys.addaudithook(_watch)
 @contextmanager
 def nothing_but_decoding() -> Iterator[None]:
     """Fail if anything is imported, compiled, run or opened inside."""
-    global _watching  # noqa: PLW0603  an audit hook cannot be removed
+    global _watched  # noqa: PLW0603  an audit hook cannot be removed
     _events.clear()
-    _watching = True
+    _watched = get_ident()
     try:
         yield
     finally:
-        _watching = False
+        _watched = 0
     assert _events == []
 
 
