@@ -1,8 +1,8 @@
 """Group commit: whatever waits when a commit begins goes into one batch, and shares one fsync.
 
-A lone small write is committed at once, on the caller's own thread; as soon as several wait, they go to a writer thread
-as one batch (a thread hop costs as much as an fsync). A write in the queue belongs to the committer: cancelling whoever
-waits for it does not cancel the write.
+A lone small write is committed at once, on the caller's own thread, and if that may block, without a queue; as soon as
+several wait, they go to a writer thread as one batch (a thread hop costs as much as an fsync). A write in the queue
+belongs to the committer: cancelling whoever waits for it does not cancel the write.
 """
 
 from collections import deque
