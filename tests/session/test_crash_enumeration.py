@@ -11,7 +11,10 @@ import pytest
 import holdfast
 from holdfast import ModelPricing, UsageSnapshot, sync
 from holdfast.history.entries import AnyEntry, Turned
+from holdfast.ports import Ports
 from holdfast.runs.ledger import Ledger
+from holdfast.stores.claim import Pending
+from holdfast.stores.writer import Intent
 from holdfast.testing import CrashReport, crash_everywhere
 from kinds import ON_DISK, new_place
 from rounds import TIMES
@@ -115,11 +118,15 @@ def test_a_session_on_disk_ends_the_same_wherever_it_is_killed(kind: str, tmp_pa
 
 def test_a_turn_that_is_acknowledged_before_it_is_stored_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above can fail."""
-    filled = Ledger._filled
+    append = Ledger.append
 
-    def careless(self: Ledger, intent: Any, entries: tuple[AnyEntry, ...]) -> Any:
-        return filled(self, intent, tuple(entry for entry in entries if not isinstance(entry, Turned) or entry.type))
+    def careless(self: Ledger, ports: Ports, entry: AnyEntry, cause: str, metadata: bytes) -> Pending:
+        if not isinstance(entry, Turned) or entry.type:
+            return append(self, ports, entry, cause, metadata)
+        pending = self.write(ports, Intent(cause=cause, metadata=metadata), ())
+        self.journal.add(entry)
+        return pending
 
-    monkeypatch.setattr(Ledger, "_filled", careless)
+    monkeypatch.setattr(Ledger, "append", careless)
     with pytest.raises(AssertionError, match=r"step 'turn=\d' ran again after it was acknowledged"):
         torture(blocking_talk, pairs=0, accept=Exception)

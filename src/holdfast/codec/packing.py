@@ -69,8 +69,8 @@ def pack(value: Any, room: int, default: Callable[[Any], Any]) -> bytes:
 _SHORT_ITEMS: Final = 32
 _SHORT_BYTES: Final = 1 << 16
 _NESTING: Final = frozenset({list, dict})
-_OPENS: Final = bytes(0x80 <= byte < 0xA0 or 0xDC <= byte < 0xE0 for byte in range(256))
-"""For each byte 1 if it may begin a list or dict, and 0 if it cannot."""
+_OPENS_NOTHING: Final = bytes(byte for byte in range(256) if not (0x80 <= byte < 0xA0 or 0xDC <= byte < 0xE0))
+"""The bytes that cannot begin a list or dict."""
 
 
 def pack_short(value: Any, room: int) -> bytes | None:
@@ -89,7 +89,7 @@ def pack_short(value: Any, room: int) -> bytes | None:
         data = ormsgpack.packb(value, default=_not_plain, option=OPTIONS)
     except TypeError:
         return None
-    return data if len(data) <= _SHORT_BYTES and data.translate(_OPENS).count(1) <= room else None
+    return data if len(data) <= _SHORT_BYTES and len(data.translate(None, _OPENS_NOTHING)) <= room else None
 
 
 def _not_plain(value: Any) -> Any:

@@ -16,6 +16,8 @@ Path: TypeAlias = tuple[str, ...]
 Kind: TypeAlias = Literal["value", "list", "map"]
 T = TypeVar("T")
 
+MOST_BYTES, MOST_ITEMS = DEFAULT.size, DEFAULT.items
+
 
 class Ref(msgspec.Struct, frozen=True, gc=False):
     """A part of a blob: `length` bytes at `offset` of the blob `blob`.
@@ -97,7 +99,7 @@ class Cell(msgspec.Struct, eq=False, gc=False):
     def with_appended(self, item: bytes, stored: Piece) -> "Cell":
         """This list with one more encoded item, at flat cost. Refuses what a load would refuse."""
         count, size = self.count + 1, self.size + len(item)
-        if size > DEFAULT.size or count > DEFAULT.items:
+        if size > MOST_BYTES or count > MOST_ITEMS:
             raise LimitExceeded(f"a list of {self.count} items and {self.size} bytes cannot take another {len(item)}")
         return Cell(self.kind, count, size, self.pieces.plus(stored), self.chunks.plus(item))
 

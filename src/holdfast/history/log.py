@@ -28,6 +28,7 @@ from holdfast.history.splice import splice
 from holdfast.history.tuning import Tuning
 from holdfast.records.rows import Row
 
+NO_BLOBS: dict[bytes, bytes] = {}
 MAX_INDEX = 255
 """Cells beyond this position cannot use the short form of an append."""
 
@@ -204,19 +205,20 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int 
 
     The row is a checkpoint of its own, or a journal row whose state is `checkpoint`'s.
     """
-    document, tuning, binding, base = log.document, log.tuning, log.binding, log.base
+    document, tuning, binding, base, index = log.document, log.tuning, log.binding, log.base, log.index
     cell, row_bytes, seq = document.get(path), log.row_bytes, log.seq + 1
     if cell is None or not cell.count or cell.kind != "list" or len(item) >= tuning.inline_max:
         return None
-    index, back = log.index[path], seq - base
-    if index > MAX_INDEX or is_due(tuning, back, row_bytes, log.manifest, 0, 0):
+    number, back = index[path], seq - base
+    may_be_due = row_bytes >= tuning.keyframe_bytes or back >= tuning.keyframe_rows
+    if number > MAX_INDEX or (may_be_due and is_due(tuning, back, row_bytes, log.manifest, 0, 0)):
         return None
     since = 0 if checkpoint is None else seq - checkpoint
-    body, sealed = binding.seal_row(encode_append(index, item), meta, seq)
+    body, sealed = binding.seal_row(encode_append(number, item), meta, seq)
     place = place_of(seq, back)
     header = encode_plain_header(APPEND_FLAGS, len(body), sealed, since, place, binding.check_start)
     digest = binding.digest(log.digest, place, header, body)
     row_bytes += len(header) + len(body)
     document = {**document, path: cell.with_appended(item, item)}
-    after = Log(binding, tuning, document, seq, base, seq - since, digest, row_bytes, log.manifest, log.index)
-    return Written(after, Row(seq, base, digest, header, body), {})
+    after = Log(binding, tuning, document, seq, base, seq - since, digest, row_bytes, log.manifest, index)
+    return Written(after, Row(seq, base, digest, header, body), NO_BLOBS)

@@ -23,38 +23,37 @@ class Turns:
         self.cost = 0
         """In picodollars."""
         self._used = (0, 0, 0, 0, 0)
-        self._taken: set[str] = set()
+        self.taken: set[str] = set()
+        """The keys under which turns were taken, whatever came of them."""
         self._every: list[Turned] = []
         self._last: Turned | HandedOver | None = None
         """Says in whose hands it is."""
 
     def add(self, entry: "Turned") -> "Turned | None":
         """Take in one more. The one in whose place it is, if there was one: in a fork."""
-        key, value = entry.key, entry.value
+        key, value, cost, taken = entry.key, entry.value, entry.cost, self.taken
+        self._last = entry
         before = self.done.get(key) if value else None
         if before is None:
             self._every.append(entry)
             self._used = tuple(map(add, self._used, entry.usage))
-            if entry.cost:
-                self.cost += entry.cost
+            if cost:
+                self.cost += cost
         else:
             self._every[self._every.index(before)] = entry
-        if key not in self._taken:
+        if not key:
             self.count += 1
-            if key:
-                self._taken.add(key)
-        if key and value:
+            return None
+        if key not in taken:
+            self.count += 1
+            taken.add(key)
+        if value:
             self.done[key] = entry
-        self._last = entry
         return before
 
     def hand_over(self, entry: "HandedOver") -> None:
         """Take in that the session is in other hands."""
         self._last = entry
-
-    def knows(self, key: str) -> bool:
-        """True if a turn was taken under this key, whatever came of it."""
-        return key in self._taken
 
     @property
     def usage(self) -> UsageSnapshot:

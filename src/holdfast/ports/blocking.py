@@ -44,7 +44,8 @@ class BlockingPorts(SystemPorts):
     ) -> Any:
         """Call it here; with a timeout on a helper thread, which is abandoned when time is up."""
         if seconds is None:
-            return _plain_result(function(*args, **named), function)
+            result = function(*args, **named)
+            return result if type(result) in _PLAIN else _plain_result(result, function)
         helper, settled = Helper(partial(function, *args, **named)), Event()
         helper.when_settled(settled.set)
         if not settled.wait(seconds):
@@ -89,8 +90,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict}
 
 def _plain_result(result: Any, function: Callable[..., Any]) -> Any:
     """What a plain function returned; a clear refusal if it was not one."""
-    cls = type(result)
-    if cls in _PLAIN or getattr(cls, "__await__", None) is None:
+    if getattr(type(result), "__await__", None) is None:
         return result
     if isinstance(result, Coroutine):
         result.close()

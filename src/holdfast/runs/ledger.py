@@ -130,20 +130,27 @@ class Ledger:
         `settle` waits for its outcome, unless that is True already.
         """
         if ports.blocking and self.claim.committer.is_idle:
-            return self._commit_alone(intent, entries)
+            return self._commit_alone(entries, self._prepare, intent, entries)
         return self._submit(intent, entries)
 
-    def _commit_alone(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
+    def append(self, ports: Ports, entry: AnyEntry, cause: str, metadata: bytes) -> Pending:
+        """As `write`, for a checkpoint that is one entry and no more, such as a step or turn that is done."""
+        claim = self.claim
+        if self._carried or not (ports.blocking and claim.committer.is_idle):
+            return self.write(ports, Intent(cause=cause, metadata=metadata), (entry,))
+        return self._commit_alone((entry,), claim.prepare_append, JOURNAL, encode_entry(entry), cause, metadata)
+
+    def _commit_alone(self, entries: tuple[AnyEntry, ...], make: Callable[..., Pending], *content: Any) -> Pending:
         """Write a row here and now, since nobody else writes: the turn to commit is taken before anything is made."""
         claim = self.claim
         committer = claim.committer
         try:
             with committer.turn:
                 with claim.lock:
-                    pending = claim.prepare(self._filled(intent, entries))
-                    self._take_in(entries)
-                if not pending.is_sent:
-                    claim.commit(pending)
+                    pending = make(*content)
+                    for entry in entries:
+                        self.journal.add(entry)
+                claim.commit(pending)
         finally:
             committer.pass_turn()
         return pending
@@ -154,7 +161,14 @@ class Ledger:
         claim.make_room()
         with claim.lock:
             pending = claim.submit(self._filled(intent, entries))
-            self._take_in(entries)
+            self._carried = []
+            for entry in entries:
+                self.journal.add(entry)
+        return pending
+
+    def _prepare(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
+        pending = self.claim.prepare(self._filled(intent, entries))
+        self._carried = []
         return pending
 
     def _filled(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:
@@ -163,12 +177,6 @@ class Ledger:
             if type(entry) in _REQUESTS:
                 intent.requests = self.journal.open_after(entries)
         return with_entries(intent, (*self._carried, *entries) if self._carried else entries)
-
-    def _take_in(self, entries: tuple[AnyEntry, ...]) -> None:
-        """A row is made: its entries are in the journal at once, for whoever comes next builds on them."""
-        self._carried = []
-        for entry in entries:
-            self.journal.add(entry)
 
     async def commit_within(self, ports: Ports, transaction: Transaction, intent: Intent, *entries: AnyEntry) -> None:
         """Write a row with these entries in a transaction, and commit it. Only then are they taken in."""

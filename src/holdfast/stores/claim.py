@@ -13,7 +13,9 @@ from typing import TypeGuard
 from msgspec import field
 from msgspec.structs import replace
 
+from holdfast.history.cells import Path
 from holdfast.history.log import Log
+from holdfast.history.meta import Meta
 from holdfast.ports import Ports, Ticket, reset_after_fork
 from holdfast.records.errors import (
     Conflict,
@@ -128,15 +130,36 @@ class Claim:
         if self._unsettled or self.gate is not None:
             return self.submit(intent)
         intent.token, intent.lease = self.token, self.lease
-        proposal = self._proposed(intent, held=True)
+        proposal = self.writer.propose_new(intent, self._ports.now(), None)
         pending = Pending(lambda: self._proposed(intent), proposal=proposal, is_sent=False)
         self._unsettled[pending] = None
         return pending
 
+    def prepare_append(self, path: Path, item: bytes, cause: str, metadata: bytes) -> Pending:
+        """The same for one item that is appended to a list, and nothing else: as nearly all writes of a run are."""
+        self.check()
+        writer = self.writer
+        log, head, proposal = writer.log, writer.seen.head, None
+        if not self._unsettled and self.gate is None and self.owner == head.owner:
+            back = log.seq + 1 - log.checkpoint if log.checkpoint else 0
+            meta = Meta(self._ports.now(), back, head.status, cause, None, metadata)
+            proposal = writer.append(path, item, meta, self.lease)
+        if proposal is None:
+            return self.prepare(Intent(appends=((path, item),), cause=cause, metadata=metadata))
+        again = partial(self._append_again, path, item, cause, metadata)
+        pending = Pending(again, proposal=proposal, is_sent=False)
+        self._unsettled[pending] = None
+        return pending
+
+    def _append_again(self, path: Path, item: bytes, cause: str, metadata: bytes) -> Proposal:
+        intent = Intent(appends=((path, item),), cause=cause, metadata=metadata, token=self.token, lease=self.lease)
+        return self._proposed(intent)
+
     def commit(self, pending: Pending) -> None:
         """Commit what was prepared, now and here, without a queue; still with the turn in hand, but not the lock."""
         proposal = pending.proposal
-        assert proposal is not None  # noqa: S101  prepared
+        if pending.is_sent or proposal is None:
+            return
         pending.is_sent = True
         try:
             outcome = self.committer.outcome(proposal.swap)
@@ -158,9 +181,7 @@ class Claim:
 
     def _proposed(self, intent: Intent, *, held: bool = False) -> Proposal:
         """The next row; sent on its way, unless it is held here for somebody else to send."""
-        proposal = self.writer.propose(intent, self._ports.now(), None if held else self._way())
-        assert isinstance(proposal, Proposal)  # noqa: S101  a run's writes carry no idempotency key
-        return proposal
+        return self.writer.propose_new(intent, self._ports.now(), None if held else self._way())
 
     def _way(self) -> Submit:
         """Where a write goes: to the committer, unless one before it is held."""

@@ -60,6 +60,20 @@ def written(head: Head, log: Log, now: int, stored_bytes: int, token: int | None
     )
 
 
+def appended(head: Head, log: Log, now: int, stored_bytes: int, lease: int) -> Head:
+    """The same after one more row, which leaves all else as it is, by whoever may write it."""
+    return replace(
+        head,
+        seq=log.seq,
+        checkpoint=log.checkpoint,
+        digest=log.digest,
+        updated_at=now,
+        row_count=head.row_count + 1,
+        stored_bytes=head.stored_bytes + stored_bytes,
+        expires_at=now + lease if lease else head.expires_at,
+    )
+
+
 def claimed(
     head: Head | None, name: str, owner: str, lease: int, now: int, *, dead_owner: str = "", status: str = ""
 ) -> Head:

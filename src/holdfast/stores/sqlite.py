@@ -88,33 +88,42 @@ class SQLiteBackend:
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`: one transaction for all; a lone row onto a known thread is a single statement."""
-        file = self._file
-        connection = file.enter(wait=wait)
+        file, size = self._file, None
+        cursor = file.enter(wait=wait)
         try:
-            if len(swaps) == 1 and self._swap_lone_row(connection, swaps[0]):
-                file.wrote(swaps[0].size)
+            if len(swaps) == 1 and self._swap_lone_row(cursor, swaps[0]):
+                size = swaps[0].size
                 return [True]
+            connection = cursor.connection
             outcomes = self._transaction(connection, swaps)
-            file.wrote(sum(swap.size for swap in swaps))
+            size = sum(swap.size for swap in swaps)
             if any(swap.drop is not KEEP_ALL for swap in swaps):
                 self._give_back(connection, swaps)
             return outcomes
         finally:
-            file.leave()
+            file.leave(size)
 
-    def _swap_lone_row(self, connection: sqlite3.Connection, swap: Swap) -> bool:
+    def _swap_lone_row(self, cursor: sqlite3.Cursor, swap: Swap) -> bool:
         """False if this is not that simple, or was refused: then the transaction finds out."""
-        if not swap.is_plain:
+        number = self._numbers.get(swap.thread) if swap.is_plain else None
+        if number is None:
             return False
-        number, row = self._numbers.get(swap.thread), swap.rows[0]
+        first, row = number << SEQ_BITS, swap.rows[0]
         seq = row.seq
-        if number is None or seq >= HEAD_SEQ:
+        if seq >= HEAD_SEQ:
             return False
-        first = number << SEQ_BITS
-        heads = (first | HEAD_SEQ, BLOB(swap.expected), BLOB(swap.replacement))
-        columns = (first | seq, seq - row.base, BLOB(row.digest), BLOB(row.header), BLOB(row.body))
+        values = (
+            first | HEAD_SEQ,
+            BLOB(swap.expected),
+            BLOB(swap.replacement),
+            first | seq,
+            seq - row.base,
+            BLOB(row.digest),
+            BLOB(row.header),
+            BLOB(row.body),
+        )
         try:
-            connection.execute(self._swap_one, heads + columns)
+            cursor.execute(self._swap_one, values)
         except sqlite3.IntegrityError:
             return False
         except sqlite3.Error as error:
@@ -138,7 +147,7 @@ class SQLiteBackend:
         return outcomes
 
     def _swap_in(self, connection: sqlite3.Connection, swap: Swap) -> bool:
-        if self._swap_lone_row(connection, swap):
+        if self._swap_lone_row(connection.cursor(), swap):
             return True
         number, head = self._locate(connection, swap.thread)
         if head != swap.expected:

@@ -6,11 +6,11 @@ checkpoint and close happens under our own flock, and SQLite's automatic checkpo
 and makes waiting fair instead of a poll.
 """
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from threading import RLock
 
 from holdfast.ports import hold_during_fork, logger, reset_after_fork
@@ -71,6 +71,7 @@ class SQLiteFile:
         self._lock = RLock()
         self._readers = Pool(self._connect_reader)
         self._writer: sqlite3.Connection | None = None
+        self._cursor: sqlite3.Cursor | None = None
         self._room = LogRoom(self.path, PAGE_BYTES) if durability == Durability.DURABLE else None
         self._gate = -1
         self._is_open = False
@@ -122,7 +123,7 @@ class SQLiteFile:
         if self.in_memory:
             return
         if not self._at_rest:
-            _inherited.append((self._readers, self._writer))
+            _inherited.append((self._readers, self._writer, self._cursor))
             _not_ours.add(self.path)
         self._readers, self._writer, self._is_open = Pool(self._connect_reader), None, False
         if self._room is not None:
@@ -161,6 +162,7 @@ class SQLiteFile:
         try:
             with self._passing():
                 self._writer = self._prepare(is_new=is_new)
+                self._cursor = self._writer.cursor()
         except BaseException:
             self._close_gate()
             raise
@@ -248,24 +250,34 @@ class SQLiteFile:
                 " Is the file on a file system without shared memory or locks?"
             )
 
-    def enter(self, *, wait: bool = True) -> sqlite3.Connection:
-        """The one writing connection, alone among all threads and processes until `leave`."""
-        if not self._lock.acquire(blocking=wait):
+    def enter(self, *, wait: bool = True) -> sqlite3.Cursor:
+        """The one writing connection, as its cursor, alone among all threads and processes until `leave`."""
+        if not self._lock.acquire(wait):
             raise Busy
         try:
             if not self._is_open or self._closed:
                 self.open()
-            self._pass(wait=wait)
+            if wait and self._gate >= 0:
+                flock(self._gate, LOCK_EX)
+            else:
+                self._pass(wait=wait)
             self._writing += 1
         except BaseException:
             self._lock.release()
             raise
-        assert self._writer is not None  # noqa: S101  open() made it
-        return self._writer
+        assert self._cursor is not None  # noqa: S101  open() made it
+        return self._cursor
 
-    def leave(self) -> None:
-        """Let the next writer in. What was committed stays so, even if the log cannot be folded in now."""
+    def leave(self, size: int | None = None) -> None:
+        """Let the next writer in, after a commit of that size, if there was one.
+
+        What was committed stays so, even if the log cannot be folded in now.
+        """
         try:
+            if size is not None:
+                self._pages += 1 + size // PAGE_BYTES
+                if self._room is not None and self._writer is not None:
+                    self._room.keep(self._writer)
             if self._pages >= CHECKPOINT_PAGES:
                 self._pages = 0
                 self.checkpoint("PASSIVE")
@@ -274,15 +286,15 @@ class SQLiteFile:
         finally:
             self._writing -= 1
             if self._gate >= 0:
-                fcntl.flock(self._gate, fcntl.LOCK_UN)
+                flock(self._gate, LOCK_UN)
             self._lock.release()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """`enter` and `leave` as a block."""
-        connection = self.enter()
+        cursor = self.enter()
         try:
-            yield connection
+            yield cursor.connection
         finally:
             self.leave()
 
@@ -290,7 +302,7 @@ class SQLiteFile:
         if self._gate < 0:
             return
         try:
-            fcntl.flock(self._gate, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(self._gate, LOCK_EX if wait else LOCK_EX | LOCK_NB)
         except BlockingIOError:
             raise Busy from None
 
@@ -301,13 +313,7 @@ class SQLiteFile:
             yield
         finally:
             if self._gate >= 0:
-                fcntl.flock(self._gate, fcntl.LOCK_UN)
-
-    def wrote(self, size: int) -> None:
-        """Count pages towards the next checkpoint, and keep room for the next commit. Call only while `writing`."""
-        self._pages += 1 + size // PAGE_BYTES
-        if self._room is not None and self._writer is not None:
-            self._room.keep(self._writer)
+                flock(self._gate, LOCK_UN)
 
     def checkpoint(self, mode: str) -> bool:
         """Move the write-ahead log into the database; True if nothing was in the way. Call only while `writing`."""

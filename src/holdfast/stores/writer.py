@@ -16,7 +16,7 @@ from holdfast.codec import encode
 from holdfast.history.binding import Binding
 from holdfast.history.cells import Document, Path
 from holdfast.history.draft import Draft
-from holdfast.history.log import Log, Revision, Written, append_flat
+from holdfast.history.log import NO_BLOBS, Log, Revision, Written, append_flat
 from holdfast.history.meta import Meta, encode_meta
 from holdfast.history.opening import takes_append
 from holdfast.history.restore import read_list
@@ -24,7 +24,7 @@ from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import Conflict, KeyReused
 from holdfast.records.head import Head, encode_head
 from holdfast.records.rows import KEEP_ALL, Swap
-from holdfast.stores.decisions import check_may_write, written
+from holdfast.stores.decisions import appended, check_may_write, written
 from holdfast.stores.reader import Reader, Seen
 from holdfast.stores.sealing import Summary
 
@@ -70,6 +70,15 @@ class Intent(msgspec.Struct, kw_only=True):
     """The thread's open requests from here on; None leaves them as they are."""
     consumed: tuple[str, ...] = ()
     """Messages that this write takes from the thread's inbox."""
+
+    @property
+    def is_plain(self) -> bool:
+        """True if it changes nothing but lists of the thread."""
+        said = (self.draft, self.adopted, self.labels, self.key, self.error, self.requests)
+        return said == _NOTHING and not (self.fresh or self.consumed)
+
+
+_NOTHING = (None,) * 6
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -139,26 +148,40 @@ class Writer:
 
         Raises why the thread may not be written to, as far as is known here.
         """
+        if intent.key is None:
+            return self.propose_new(intent, now, submit)
         with self._lock:
-            log, head, token = self.log, self.seen.head, intent.token
-            if intent.key is not None and not head.deleted and (recorded := self._recorded(intent)) is not None:
-                return replace(recorded, binding=log.binding)  # nothing to write: so also while a run holds it
-            if head.deleted or (head.token != token if head.owner else token is not None):
-                check_may_write(head, log.binding.thread_id, token, now)
-            if intent.expect_seq is not None:
-                self._check_expected(intent.expect_seq)
-            back = log.seq + 1 - log.checkpoint if log.checkpoint else 0
-            status = intent.status or head.status or "idle"
-            meta = Meta(now, back, status, intent.cause, intent.phase, intent.metadata, intent.origin)
-            done = self._appended(intent, meta) or self._revised(intent, meta)
+            if not self.seen.head.deleted and (recorded := self._recorded(intent)) is not None:
+                return replace(recorded, binding=self.log.binding)  # nothing to write: so also while a run holds it
+            proposal = self._made(intent, now, submit)
+            if self._keys is not None:
+                back = proposal.meta.parent_back
+                self._keys[intent.key] = Recorded(proposal.log.seq, intent.fingerprint, now, back, proposal)
+            return proposal
+
+    def propose_new(self, intent: Intent, now: int, submit: Submit | None) -> "Proposal":
+        """The same for an intent without a key: it is always a row of its own."""
+        with self._lock:
+            return self._made(intent, now, submit)
+
+    def _made(self, intent: Intent, now: int, submit: Submit | None) -> "Proposal":
+        log, head, token = self.log, self.seen.head, intent.token
+        if head.deleted or (head.token != token if head.owner else token is not None):
+            check_may_write(head, log.binding.thread_id, token, now)
+        if intent.expect_seq is not None:
+            self._check_expected(intent.expect_seq)
+        back = log.seq + 1 - log.checkpoint if log.checkpoint else 0
+        status = intent.status or head.status or "idle"
+        meta = Meta(now, back, status, intent.cause, intent.phase, intent.metadata, intent.origin)
+        ends_lease = token is None and head.owner
+        proposal = self._appended(intent, meta) if status == head.status and not ends_lease else None
+        if proposal is None:
+            done = self._revised(intent, meta)
             proposal = self._proposal(intent, done, meta)
             self.log, self.seen = done.log, proposal.seen
-            if submit is not None:
-                submit(proposal, proposal.swap)
-            if intent.key is not None and self._keys is not None:
-                entry = Recorded(done.log.seq, intent.fingerprint, now, back, proposal)
-                self._keys[intent.key] = entry
-            return proposal
+        if submit is not None:
+            submit(proposal, proposal.swap)
+        return proposal
 
     def _check_expected(self, seq: int) -> None:
         if seq != self.log.checkpoint:
@@ -175,16 +198,33 @@ class Writer:
             )
         return found
 
-    def _appended(self, intent: Intent, meta: Meta) -> Written | None:
-        """The row of the most common write of all, one item for one list; None if this is another."""
-        if len(intent.appends) != 1 or intent.draft is not None or intent.key is not None or intent.fresh:
+    def _appended(self, intent: Intent, meta: Meta) -> "Proposal | None":
+        """The most common write of all, one item for one list; None if this is another."""
+        if len(intent.appends) != 1 or not intent.is_plain:
             return None
         path, item = intent.appends[0]
         checkpoint = self.log.checkpoint if intent.journal else intent.checkpoint
+        return self.append(path, item, meta, intent.lease, checkpoint)
+
+    def append(
+        self, path: Path, item: bytes, meta: Meta, lease: int, checkpoint: int | None = None
+    ) -> "Proposal | None":
+        """The next row, if it is one item for one list, which changes nothing else; None if more has to be done.
+
+        The caller has looked whether the thread may be written to.
+        """
+        seen, thread = self.seen, self.thread
         done = append_flat(self.log, path, item, encode_meta(meta), checkpoint)
-        if done is not None:
-            self.held_bytes += len(item)
-        return done
+        if done is None:
+            return None
+        log, row = done.log, done.row
+        size = len(row.header) + len(row.body)
+        head = appended(seen.head, log, meta.created_at, size, lease)
+        encoded = encode_head(thread, head)
+        swap = Swap(thread, seen.encoded, encoded, head, (row,), NO_BLOBS, (), KEEP_ALL, True, size)
+        self.log, self.seen = log, Seen(head, encoded)
+        self.held_bytes += len(item)
+        return Proposal(self, self.epoch, log, self.seen, swap, meta)
 
     def _revised(self, intent: Intent, meta: Meta) -> Written:
         revision = Revision(self.log)

@@ -19,9 +19,9 @@ class Limits:
         self._most_tokens = None if budget_tokens is None else whole_number(budget_tokens, "budget_tokens")
         self._most_turns = inf if max_turns is None else whole_number(max_turns, "max_turns")
 
-    def allow(self, turns: Turns, under_way: int, key: str, thread_id: str) -> None:
+    def allow(self, turns: Turns, under_way: int, thread_id: str, *, is_new: bool) -> None:
         """Raise if nothing is left for this turn. One that failed before is the same turn, and costs no further one."""
-        if turns.count + under_way >= self._most_turns and not turns.knows(key):
+        if is_new and turns.count + under_way >= self._most_turns:
             raise TurnLimitExceeded(f"thread {thread_id!r} took its {self._most_turns} turns; raise max_turns to go on")
         most_tokens = self._most_tokens
         if turns.cost >= self._most_cost or (most_tokens is not None and turns.tokens >= most_tokens):
@@ -57,9 +57,10 @@ class UnderWay:
 
     def begin(self, name: str, limits: Limits, turns: Turns, key: str, thread_id: str) -> None:
         """Take a place, if there is any."""
+        is_new = key not in turns.taken
         with self._lock:
-            limits.allow(turns, len(self._names), key, thread_id)
-            if not turns.knows(key):
+            limits.allow(turns, len(self._names), thread_id, is_new=is_new)
+            if is_new:
                 self._names.add(name)
 
     def end(self, name: str) -> None:

@@ -171,8 +171,11 @@ class Session:
         on_unstorable: OnUnstorable | None,
     ) -> TurnExecution:
         check_call(function, usage)
-        run, options = self._run, self._options
-        key = text_or_none(idempotency_key, "idempotency_key") or ""
+        run, options, key = self._run, self._options, idempotency_key
+        if type(key) is not str or not key or not key.isascii():
+            key = text_or_none(key, "idempotency_key") or ""
+        if type(model) is not str or model not in options.pricing:
+            model = text_or_none(model, "model")
         return TurnExecution(
             run,
             options,
@@ -181,9 +184,10 @@ class Session:
             # Without a key, a name that no other claim of the thread ever gives: steps within it are its own.
             f"turn={key}" if key else f"turn~{run.ledger.claim.token}.{next(self._unnamed)}",
             function,
-            text_or_none(model, "model"),
+            model,
             usage,
             key,
+            key or "turn",
             b"" if fingerprint is None else fingerprint_of(fingerprint, "fingerprint", "give plain data"),
             None if timeout is None else seconds(timeout, "timeout"),
             options.on_unstorable if on_unstorable is None else check_policy(on_unstorable),

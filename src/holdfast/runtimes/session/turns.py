@@ -12,6 +12,7 @@ from holdfast.history.entries import Turned
 from holdfast.ports import logger
 from holdfast.records.errors import ConfigurationError, KeyReused, LimitExceeded, RunCancelled, UnstorableValue
 from holdfast.records.turn import ModelPricing, TurnResult, UsageSnapshot
+from holdfast.records.words import Status
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import packed_words
 from holdfast.runs.run import Run
@@ -21,9 +22,9 @@ from holdfast.runtimes.session.limits import UnderWay
 from holdfast.runtimes.session.options import SessionOptions
 from holdfast.runtimes.session.streams import END, OpenStreams, opened
 from holdfast.stores.claim import Pending
-from holdfast.stores.writer import Intent
 
 NOTHING_USED = UsageSnapshot()
+WORKING = Status.WORKING.value
 turn_result: Callable[[tuple[Any, UsageSnapshot]], TurnResult[Any]] = partial(tuple.__new__, TurnResult)
 """A named tuple of a tuple, without the detour over its own `__new__`."""
 
@@ -41,6 +42,8 @@ class TurnExecution(msgspec.Struct):
     _usage: UsageSnapshot | Callable[[Any], Any] | None
     _key: str
     """Empty if it has none."""
+    _shown: str
+    """The name as users know it."""
     _fingerprint: bytes
     _timeout: float | None
     _on_unstorable: str
@@ -57,7 +60,7 @@ class TurnExecution(msgspec.Struct):
             self._streams.refuse(self._shown)
         place = begin_at_once(run, name) or await begin_alone(run, name)
         try:
-            known = self._known()
+            known = run.ledger.journal.turns.done.get(self._key)
             if known is not None:
                 await self._tell_replayed(known)
                 return TurnResult(decode(known.value), UsageSnapshot(*known.usage))
@@ -76,7 +79,7 @@ class TurnExecution(msgspec.Struct):
         with self._streams.opened(self._name, self._shown):
             # Not for as long as the stream lasts: one that rests is no step under way, and nobody is to wait for it.
             end_alone(self._run, self._name, await begin_alone(self._run, self._name))
-            known = self._known()
+            known = self._run.ledger.journal.turns.done.get(self._key)
             if known is not None:
                 await self._tell_replayed(known)
                 for chunk in decode(known.value):
@@ -99,18 +102,11 @@ class TurnExecution(msgspec.Struct):
                     raise
             await self._end(collected)
 
-    @property
-    def _shown(self) -> str:
-        """The name as users know it."""
-        return self._key or "turn"
-
     # Before
 
-    def _known(self) -> Turned | None:
-        """The turn's record, if it has a result. A replay is free: no limit is asked."""
-        known = self._run.ledger.journal.turns.done.get(self._key)
-        if known is None:
-            return None
+    async def _tell_replayed(self, known: Turned) -> None:
+        """The turn has a result, if it is this turn. A replay is free: no limit is asked."""
+        ledger = self._run.ledger
         other = self._fingerprint and known.fingerprint and self._fingerprint != known.fingerprint
         if other or known.streamed != self._streamed:
             how = "another fingerprint" if other else "run_turn_stream" if known.streamed else "run_turn"
@@ -118,17 +114,13 @@ class TurnExecution(msgspec.Struct):
                 f"turn {self._key!r} of thread {self._run.thread_id!r} was recorded with {how};"
                 " give this one another idempotency_key"
             )
-        return known
-
-    async def _tell_replayed(self, known: Turned) -> None:
-        ledger = self._run.ledger
         if ledger.events.wants("step_replayed"):
             await ledger.emit("step_replayed", step=self._name, name=self._shown, seconds_saved=known.took / 1e6)
 
     def _begin(self) -> Frame:
         run, name, options = self._run, self._name, self._options
         ledger = run.ledger
-        if ledger.finished:
+        if ledger.status != WORKING:
             ledger.check_new(f"turn {self._shown!r}")
         self._price = options.price_of(self._model)
         self._under_way.begin(name, options.limits, ledger.journal.turns, self._key, ledger.claim.thread_id)
@@ -179,7 +171,7 @@ class TurnExecution(msgspec.Struct):
     async def _end(self, value: Any) -> UsageSnapshot:
         """Record what was paid for; only then complain."""
         ledger, usage, complaint = self._run.ledger, self._usage, None
-        if not isinstance(usage, UsageSnapshot):
+        if type(usage) is not UsageSnapshot:
             usage, complaint = await self._used(usage, value)
         try:
             encoded = encode(value, path=f"result of turn {self._shown!r}")
@@ -199,10 +191,12 @@ class TurnExecution(msgspec.Struct):
         self._options.limits.judge(ledger.journal.turns, ledger.claim.thread_id)
         return usage
 
-    async def _used(self, given: Callable[[Any], Any] | None, value: Any) -> tuple[UsageSnapshot, BaseException | None]:
+    async def _used(
+        self, given: UsageSnapshot | Callable[[Any], Any] | None, value: Any
+    ) -> tuple[UsageSnapshot, BaseException | None]:
         """What the turn used, and what kept us from knowing it."""
-        if given is None:
-            return NOTHING_USED, None
+        if given is None or isinstance(given, UsageSnapshot):
+            return given or NOTHING_USED, None
         try:
             usage = await self._run.ports.call(given, value)
         except BaseException as error:  # noqa: BLE001  also if it was cancelled: raised again once the result is safe
@@ -239,6 +233,5 @@ class TurnExecution(msgspec.Struct):
         )
 
     def _write(self, entry: Turned, cause: str, metadata: dict[str, str]) -> Pending:
-        intent = Intent(cause=cause, metadata=packed_words(metadata))
         self._under_way.end(self._name)
-        return self._run.ledger.write(self._run.ports, intent, (entry,))
+        return self._run.ledger.append(self._run.ports, entry, cause, packed_words(metadata))
