@@ -7,10 +7,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from benchmarks.bare_turn import BareTurn
 from benchmarks.contender import PROCESS_CRASH, Contender
 from benchmarks.figure import Figure
 from benchmarks.holdfast_options import StoreOptions
-from benchmarks.pairing import alternate
+from benchmarks.pairing import take_turns
 from benchmarks.raw import RawInsert
 from benchmarks.scale import Scale
 from benchmarks.workloads import THREAD, agent_steps, encoded
@@ -61,18 +62,23 @@ class HoldfastTurn(Contender):
 
 
 def turn_against_insert(scale: Scale, directory: Path) -> list[Figure]:
-    """A turn against one INSERT of its result and the commit, at NORMAL."""
+    """A turn against one INSERT of its result and the commit, at NORMAL; and a bare function that stores as much."""
     results = agent_steps(TURN_COUNT, TURN_BYTES)
-    ours, limit = HoldfastTurn(results), RawInsert([encoded(result) for result in results], PROCESS_CRASH)
-    for side, contender in (("ours", ours), ("limit", limit)):
-        (directory / side).mkdir(parents=True)
-        contender.setup(directory / side)
-    pair = alternate(ours.slice, limit.slice, scale.pair_count, warm=scale.pair_warm_count)
-    ours.finish()
-    limit.finish()
-    beyond = (statistics.median(pair.ours) - statistics.median(pair.limit)) * 1e6
-    name = "9 session turn beyond raw one-row INSERT + commit, NORMAL"
-    return [Figure(name, beyond, goal=60, unit="us", note=pair.describe())]
+    ours, bare = HoldfastTurn(results), BareTurn(results)
+    limit = RawInsert([encoded(result) for result in results], PROCESS_CRASH)
+    sides: tuple[Contender, ...] = (ours, bare, limit)
+    for number, side in enumerate(sides):
+        (directory / str(number)).mkdir(parents=True)
+        side.setup(directory / str(number))
+    seconds = take_turns([side.slice for side in sides], scale.pair_count, warm=scale.pair_warm_count)
+    for side in sides:
+        side.finish()
+    turn, least, insert = (statistics.median(each) * 1e6 for each in seconds)
+    beyond = "beyond raw one-row INSERT + commit, NORMAL"
+    return [
+        Figure(f"9 session turn {beyond}", turn - insert, goal=60, unit="us", note=f"{turn:.0f} / {insert:.0f} us"),
+        Figure(f"9 {bare.name} {beyond}", least - insert, unit="us", note=f"{least:.0f} / {insert:.0f} us"),
+    ]
 
 
 def long_session(_scale: Scale, directory: Path) -> list[Figure]:

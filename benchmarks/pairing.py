@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.disk import settle
@@ -34,13 +34,17 @@ class Pair:
 
 def alternate(ours: Slice, limit: Slice, count: int, *, warm: int = 0, batch: int = _BATCH) -> Pair:
     """`count` samples of each side, after `warm` steps of each that are not counted."""
-    ours(range(warm))
-    limit(range(warm))
+    return Pair(*take_turns((ours, limit), count, warm=warm, batch=batch))
+
+
+def take_turns(sides: Sequence[Slice], count: int, *, warm: int = 0, batch: int = _BATCH) -> list[list[float]]:
+    """The same for any number of sides: the seconds of each. Who goes first changes from batch to batch."""
+    for side in sides:
+        side(range(warm))
     settle()
-    pair = Pair([], [])
+    lanes: list[tuple[Slice, list[float]]] = [(side, []) for side in sides]
     for first in range(warm, warm + count, batch):
         steps = range(first, min(first + batch, warm + count))
-        sides = [(ours, pair.ours), (limit, pair.limit)]
-        for side, seconds in sides if (first // batch) % 2 else reversed(sides):
+        for side, seconds in lanes if (first // batch) % 2 else reversed(lanes):
             seconds.extend(side(steps))
-    return pair
+    return [seconds for _, seconds in lanes]

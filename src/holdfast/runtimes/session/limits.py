@@ -52,17 +52,14 @@ class UnderWay:
     """The new turns of a session that are under way: each has its place among the turns before it is recorded."""
 
     def __init__(self, lock: AbstractContextManager[Any]) -> None:
-        self._names: set[str] = set()
+        self.names: set[str] = set()
+        """To be taken out when it is recorded, or will not be."""
         self._lock = lock
 
     def begin(self, name: str, limits: Limits, turns: Turns, key: str, thread_id: str) -> None:
         """Take a place, if there is any."""
         is_new = key not in turns.taken
         with self._lock:
-            limits.allow(turns, len(self._names), thread_id, is_new=is_new)
+            limits.allow(turns, len(self.names), thread_id, is_new=is_new)
             if is_new:
-                self._names.add(name)
-
-    def end(self, name: str) -> None:
-        """It is recorded, or will not be."""
-        self._names.discard(name)
+                self.names.add(name)

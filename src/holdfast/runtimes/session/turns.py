@@ -70,7 +70,7 @@ class TurnExecution(msgspec.Struct):
             value = await self._executed(frame)
             return turn_result((value, await self._end(value)))
         finally:
-            self._under_way.end(name)
+            self._under_way.names.discard(name)
             end_alone(run, name, place)
 
     async def chunks(self) -> AsyncGenerator[Any, None]:
@@ -97,7 +97,7 @@ class TurnExecution(msgspec.Struct):
                         yield chunk
                     self._run.ledger.check_waits_not(self._name)
                 except BaseException as error:
-                    self._under_way.end(self._name)
+                    self._under_way.names.discard(self._name)
                     await self._left_by(error)
                     raise
             await self._end(collected)
@@ -217,7 +217,6 @@ class TurnExecution(msgspec.Struct):
 
     def _entry(self, value: bytes, usage: UsageSnapshot) -> Turned:
         now, options, price = self._run.ports.now(), self._options, self._price
-        took = now - self._started_at
         return Turned(
             self._key,
             self._fingerprint,
@@ -228,10 +227,11 @@ class TurnExecution(msgspec.Struct):
             astuple(usage),
             None if price is None else price.cost(usage),
             now,
-            max(0, took),
+            max(0, now - self._started_at),
             streamed=self._streamed,
         )
 
     def _write(self, entry: Turned, cause: str, metadata: dict[str, str]) -> Pending:
-        self._under_way.end(self._name)
-        return self._run.ledger.append(self._run.ports, entry, cause, packed_words(metadata))
+        run = self._run
+        self._under_way.names.discard(self._name)
+        return run.ledger.append(run.ports, entry, cause, packed_words(metadata))
