@@ -72,24 +72,8 @@ class BareTurn(Contender):
         value = ormsgpack.packb(self.results[index % len(self.results)])
         now, usage = time.time_ns() // 1000, (2000, 900, 0, 0, 0)
         cost = round((usage[0] * 3 + usage[1] * 15) * 1e6)
-        turn = (
-            "turn",
-            key,
-            b"",
-            value,
-            "writer",
-            "draft",
-            "model-a",
-            usage,
-            cost,
-            now,
-            now - started_at,
-            "",
-            "",
-            (),
-            False,
-        )
-        body = b"\x0f\0" + _encode(turn)
+        turn = ("turn", key, b"", value, "writer", "draft", "model-a", usage, cost, now, now - started_at)
+        body = b"\x0f\0" + _encode((*turn, "", "", (), False))
         meta = b"\x0f" + _encode((now, 1, "working", "event", None, _encode({"turn": key}), ""))
         header, place = _encode((0x12, len(body), meta)), (seq << 24 | 1).to_bytes(8, "big")
         header += crc32(header, crc32(place)).to_bytes(4, "big")
