@@ -103,6 +103,12 @@ class Cell(msgspec.Struct, eq=False, gc=False):
             raise LimitExceeded(f"a list of {self.count} items and {self.size} bytes cannot take another {len(item)}")
         return Cell(self.kind, count, size, self.pieces.plus(stored), self.chunks.plus(item))
 
+    def with_all(self, items: list[bytes]) -> "Cell":
+        """This list with more encoded items, which lie inline."""
+        pieces: Rope[Piece] = rope([*self.pieces.all(), *items])
+        chunks: Rope[Chunk] = rope([*self.chunks.all(), *items])
+        return Cell(self.kind, self.count + len(items), self.size + sum(map(len, items)), pieces, chunks)
+
 
 Document: TypeAlias = dict[Path, Cell]
 """All cells of a thread at one seq, in their order. Never changed in place: a new row makes a new document."""

@@ -17,11 +17,11 @@ from holdfast.history.format import (
     Header,
     Script,
     Stored,
-    encode_append,
     encode_header,
     encode_plain_header,
     encode_script,
 )
+from holdfast.history.growth import Growth, growth_of
 from holdfast.history.keyframes import is_due, repack
 from holdfast.history.opening import make_room
 from holdfast.history.splice import splice
@@ -29,8 +29,6 @@ from holdfast.history.tuning import Tuning
 from holdfast.records.rows import Row
 
 NO_BLOBS: dict[bytes, bytes] = {}
-MAX_INDEX = 255
-"""Cells beyond this position cannot use the short form of an append."""
 
 
 class Log(msgspec.Struct, frozen=True, gc=False):
@@ -38,7 +36,8 @@ class Log(msgspec.Struct, frozen=True, gc=False):
 
     binding: Binding
     tuning: Tuning
-    document: Document
+    cells: Document
+    """As of the last row that did not just append an item to a growing list."""
     seq: int = 0
     base: int = 0
     checkpoint: int = 0
@@ -49,6 +48,14 @@ class Log(msgspec.Struct, frozen=True, gc=False):
     """Bytes of the keyframe itself."""
     index: dict[Path, int] = {}
     """The position of each path in the document."""
+    growth: Growth | None = None
+    """The list that grows, and how many of its items belong to this log."""
+    grown: int = 0
+
+    @property
+    def document(self) -> Document:
+        """All cells. Where a list has grown, they are made for whoever asks."""
+        return self.cells if self.growth is None else self.growth.document(self.grown)
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
@@ -205,20 +212,21 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int 
 
     The row is a checkpoint of its own, or a journal row whose state is `checkpoint`'s.
     """
-    document, tuning, binding, base, index = log.document, log.tuning, log.binding, log.base, log.index
-    cell, row_bytes, seq = document.get(path), log.row_bytes, log.seq + 1
-    if cell is None or not cell.count or cell.kind != "list" or len(item) >= tuning.inline_max:
-        return None
-    number, back = index[path], seq - base
-    may_be_due = row_bytes >= tuning.keyframe_bytes or back >= tuning.keyframe_rows
-    if number > MAX_INDEX or (may_be_due and is_due(tuning, back, row_bytes, log.manifest, 0, 0)):
+    growth, cells, grown = log.growth, log.cells, log.grown
+    if growth is None or growth.path != path:
+        cells, grown = log.document, 0
+        growth = growth_of(cells, log.index, path, log.tuning)
+    tuning, binding, base, seq, row_bytes = log.tuning, log.binding, log.base, log.seq + 1, log.row_bytes
+    back, manifest = seq - base, log.manifest
+    if growth is None or len(item) >= tuning.inline_max or is_due(tuning, back, row_bytes, manifest, 0, 0):
         return None
     since = 0 if checkpoint is None else seq - checkpoint
-    body, sealed = binding.seal_row(encode_append(number, item), meta, seq)
+    body, sealed = binding.seal_row(growth.start + item, meta, seq)
     place = place_of(seq, back)
     header = encode_plain_header(APPEND_FLAGS, len(body), sealed, since, place, binding.check_start)
     digest = binding.digest(log.digest, place, header, body)
     row_bytes += len(header) + len(body)
-    document = {**document, path: cell.with_appended(item, item)}
-    after = Log(binding, tuning, document, seq, base, seq - since, digest, row_bytes, log.manifest, index)
+    growth = growth.plus(item, grown)
+    newest = seq - since
+    after = Log(binding, tuning, cells, seq, base, newest, digest, row_bytes, manifest, log.index, growth, grown + 1)
     return Written(after, Row(seq, base, digest, header, body), NO_BLOBS)

@@ -62,7 +62,8 @@ class Ledger:
     def check(self) -> None:
         """Raise why the run cannot go on: its claim is lost, it waits, somebody cancelled it, a write failed."""
         claim = self.claim
-        claim.check()
+        if claim.failure is not None or claim.is_parents:
+            claim.check()
         if self.suspension is not None and self._stops_here():
             raise self.suspension
         if claim.cancelled and not self.finished:

@@ -87,12 +87,13 @@ class Claim:
         """Held while a write is made and queued; hold it for what must be in step with the order of writes."""
         self._unsettled: dict[Pending, None] = {}
         self.gate: Gate | None = None
-        self._is_parents = False
+        self.is_parents = False
+        """True in a forked child: it belongs to the process that this one was forked from."""
         reset_after_fork(self)
 
     def after_fork(self) -> None:
         """It is the parent's. Another thread may have held the lock, and will never release it here."""
-        self._is_parents = True
+        self.is_parents = True
         self.lock = RLock()
 
     @property
@@ -102,7 +103,7 @@ class Claim:
 
     def check(self) -> None:
         """Raise why this claim cannot be used any more."""
-        if self._is_parents:
+        if self.is_parents:
             raise Fenced(f"the run of {self.thread_id!r} belongs to the process that this one was forked from")
         if self.failure is not None:
             raise self.failure
@@ -137,7 +138,8 @@ class Claim:
 
     def prepare_append(self, path: Path, item: bytes, cause: str, metadata: bytes) -> Pending:
         """The same for one item that is appended to a list, and nothing else: as nearly all writes of a run are."""
-        self.check()
+        if self.failure is not None or self.is_parents:
+            self.check()
         writer = self.writer
         log, head, proposal = writer.log, writer.seen.head, None
         if not self._unsettled and self.gate is None and self.owner == head.owner:
@@ -365,7 +367,7 @@ class Claim:
 
     def let_go(self) -> None:
         """Give the lease back though writing failed, if the head is still ours. Blocking."""
-        if not self._is_parents:
+        if not self.is_parents:
             _give_back(self._reader, self.thread, self.token, self.owner, self._ports.now())
 
     def undo(self) -> None:

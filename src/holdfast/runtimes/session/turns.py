@@ -56,11 +56,12 @@ class TurnExecution(msgspec.Struct):
     async def result(self) -> TurnResult[Any]:
         """What the turn returned, now or before."""
         run, name = self._run, self._name
+        ledger = run.ledger
         if name in self._streams.names:
             self._streams.refuse(self._shown)
         place = begin_at_once(run, name) or await begin_alone(run, name)
         try:
-            known = run.ledger.journal.turns.done.get(self._key)
+            known = ledger.journal.turns.done.get(self._key)
             if known is not None:
                 await self._tell_replayed(known)
                 return TurnResult(decode(known.value), UsageSnapshot(*known.usage))

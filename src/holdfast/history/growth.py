@@ -1,0 +1,55 @@
+"""A list that grows by one item a row, as nearly all do: what such rows have in common is looked up once.
+
+The items are kept beside the cells, and become part of them when somebody asks for the document.
+"""
+
+import msgspec
+
+from holdfast.history.cells import MOST_BYTES, MOST_ITEMS, Document, Path
+from holdfast.history.format import encode_append
+from holdfast.history.tuning import Tuning
+
+MAX_INDEX = 255
+"""Cells beyond this position cannot use the short form of an append."""
+
+
+class Growth(msgspec.Struct, eq=False, gc=False):
+    """The items appended to one list of a document. Logs share it, and each knows how many of them are its own."""
+
+    path: Path
+    start: bytes
+    """How the body of each such row begins, before sealing."""
+    cells: Document
+    """The document without any of them."""
+    items: list[bytes]
+    _asked: tuple[int, Document]
+    """The document that was asked for last, and how many of the items it has."""
+
+    def plus(self, item: bytes, length: int) -> "Growth":
+        """With one more after the first `length`. Only the longest of the logs may let it grow in place."""
+        if len(self.items) == length:
+            self.items.append(item)
+            return self
+        return Growth(self.path, self.start, self.cells, [*self.items[:length], item], (0, self.cells))
+
+    def document(self, length: int) -> Document:
+        """The document with the first `length` items in their place."""
+        known, document = self._asked
+        if known > length:
+            known, document = 0, self.cells
+        if known < length:
+            cell = document[self.path].with_all(self.items[known:length])
+            document = {**document, self.path: cell}
+            self._asked = (length, document)
+        return document
+
+
+def growth_of(document: Document, index: dict[Path, int], path: Path, tuning: Tuning) -> Growth | None:
+    """For the list at this path; None if it is not there, or an item cannot be appended without another look at it."""
+    cell = document.get(path)
+    if cell is None or not cell.count or cell.kind != "list" or index[path] > MAX_INDEX:
+        return None
+    most = tuning.keyframe_rows_max
+    if cell.size + most * tuning.inline_max > MOST_BYTES or cell.count + most > MOST_ITEMS:
+        return None
+    return Growth(path, encode_append(index[path], b""), document, [], (0, document))

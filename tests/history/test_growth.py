@@ -1,0 +1,91 @@
+"""Lists that grow by one item a row."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from history.scenes import Thread
+from holdfast.codec import encode
+from holdfast.history import growth
+from holdfast.history.cells import Path
+from holdfast.history.log import Log, append_flat
+from holdfast.history.meta import Meta, encode_meta
+from holdfast.history.restore import read_state
+from holdfast.history.tuning import Tuning
+
+WIDE = Tuning()
+META = encode_meta(Meta(1_000, 1))
+ONE: Path = ("state", "one")
+OTHER: Path = ("state", "other")
+
+
+def grown(log: Log, path: Path, item: Any) -> Log:
+    done = append_flat(log, path, encode(item), META)
+    assert done is not None
+    return done.log
+
+
+def state(log: Log) -> Any:
+    return read_state(log.binding, log.document)
+
+
+@pytest.fixture
+def log() -> Log:
+    thread = Thread(WIDE)
+    thread.save({"one": [0], "other": [0]})
+    return thread.log
+
+
+def test_a_log_has_its_own_items_only_whatever_grew_after_it(log: Log) -> None:
+    first = grown(log, ONE, 1)
+    second = grown(first, ONE, 2)
+    assert state(second)["one"] == [0, 1, 2]
+    assert state(first)["one"] == [0, 1]
+    assert state(log)["one"] == [0]
+    assert state(second)["one"] == [0, 1, 2]
+
+
+def test_two_logs_that_grow_from_one_do_not_mix(log: Log) -> None:
+    first = grown(log, ONE, 1)
+    left, right = grown(first, ONE, "left"), grown(first, ONE, "right")
+    assert state(grown(left, ONE, 3))["one"] == [0, 1, "left", 3]
+    assert state(right)["one"] == [0, 1, "right"]
+    assert state(first)["one"] == [0, 1]
+
+
+def test_a_list_that_grows_after_another_keeps_what_that_one_has(log: Log) -> None:
+    for number in range(1, 4):
+        log = grown(grown(log, ONE, number), OTHER, -number)
+    assert state(log) == {"one": [0, 1, 2, 3], "other": [0, -1, -2, -3]}
+
+
+def test_a_document_that_is_asked_for_again_is_the_same(log: Log) -> None:
+    log = grown(log, ONE, 1)
+    assert log.document is log.document
+
+
+def test_near_the_limits_each_append_is_looked_at(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = log.cells[ONE].size + WIDE.keyframe_rows_max * WIDE.inline_max
+    monkeypatch.setattr(growth, "MOST_BYTES", size)
+    assert append_flat(log, ONE, encode(1), META) is not None
+    monkeypatch.setattr(growth, "MOST_BYTES", size - 1)
+    assert append_flat(log, ONE, encode(1), META) is None
+    monkeypatch.undo()
+    monkeypatch.setattr(growth, "MOST_ITEMS", 1 + WIDE.keyframe_rows_max)
+    assert append_flat(log, ONE, encode(1), META) is not None
+    monkeypatch.setattr(growth, "MOST_ITEMS", WIDE.keyframe_rows_max)
+    assert append_flat(log, ONE, encode(1), META) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.sampled_from([ONE, OTHER]), st.integers(0, 9)), max_size=25))
+def test_any_log_of_a_tree_of_appends_has_what_was_appended_on_its_way(appends: list[tuple[int, Path, int]]) -> None:
+    thread = Thread(WIDE)
+    thread.save({"one": [0], "other": [0]})
+    logs: list[tuple[Log, dict[str, list[int]]]] = [(thread.log, {"one": [0], "other": [0]})]
+    for parent, path, item in appends:
+        log, content = logs[parent % len(logs)]
+        logs.append((grown(log, path, item), {**content, path[1]: [*content[path[1]], item]}))
+    for log, content in [*logs, *reversed(logs)]:
+        assert state(log) == content
