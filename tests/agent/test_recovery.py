@@ -1,6 +1,7 @@
 """What an attempt is told, what limits there are, and how any process goes on with an agent's thread."""
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -277,6 +278,121 @@ async def test_a_suspended_agent_can_be_aborted_and_run_again(world: World) -> N
     with pytest.raises(holdfast.Aborted, match="refused"):
         await made.run("t", thread_id="t")
     assert await made.run("t", thread_id="t") == "done"
+
+
+async def test_what_a_person_chose_is_not_asked_again_by_a_process_that_comes_after_the_rollback(world: World) -> None:
+    cancelled: list[str] = []
+
+    async def cancel(what: str, idempotency_key: str) -> None:
+        cancelled.append(what + idempotency_key[:0])
+
+    async def worker(_task: str, *, record_step: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            record_step(Step(action="look"))
+            record_step(Step(action="reserve", error="gone"), compensator=("cancel", "seat"))
+            raise ConnectionError("shop down")
+        return "bought"
+
+    async def dies(_task: str, *, recovery: Any = None) -> str:
+        if recovery is None:
+            raise AssertionError
+        world.die_at_next_write()
+        return "never stored"
+
+    dies.__qualname__ = worker.__qualname__
+    options: Any = {"policy": RecoveryAction.SUSPEND, "compensators": {"cancel": cancel}}
+    outcome = await agent(world, worker, **options).start("t", thread_id="t")
+    request = outcome.requests[0]
+    await world.store.answer(request.id, "rollback", by="ana")
+    with pytest.raises(Crash):
+        await agent(world, dies, store=doomed_store(world), **options).run("t", thread_id="t")
+    world.clock.advance(60)
+    assert await agent(world, worker, **options).run("t", thread_id="t") == "bought"
+    assert cancelled == ["seat"]
+    known: list[Any] = list(await world.store.requests(status=None))
+    assert [(each.id, each.answer.choice, each.answer.by) for each in known] == [(request.id, "rollback", "ana")]
+
+
+async def test_a_question_that_a_rollback_undid_is_asked_again_and_its_answer_stays_known(world: World) -> None:
+    async def worker(_task: str, *, record_step: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            record_step(Step(action="look"))
+        answer = await world.api.ask("buy", choices=("yes", "no"))
+        if recovery is None or recovery.failure is None:
+            record_step(Step(action="pay", error="declined"))
+            raise ConnectionError("declined")
+        return str(answer.choice)
+
+    made = agent(world, worker, policy=RecoveryAction.SUSPEND)
+    answers = [("buy", "yes"), ("recovery 1", "rollback"), ("buy", "no")]
+    for name, choice in answers:
+        (request,) = (await made.start("t", thread_id="t")).requests
+        assert request.name == name
+        await world.store.answer(request.id, choice)
+    assert await made.run("t", thread_id="t") == "no"
+    known: list[Any] = list(await world.store.requests(status=None))
+    assert sorted((each.name, each.answer.choice) for each in known) == sorted(answers)
+
+
+async def test_a_person_who_is_asked_is_told_the_error_too(world: World) -> None:
+    async def worker(_task: str) -> None:
+        raise ConnectionError("port 9 is closed")
+
+    outcome = await agent(world, worker, policy=RecoveryAction.SUSPEND(message="what now?")).start("t", thread_id="t")
+    payload = outcome.requests[0].payload
+    assert (payload["message"], payload["error_message"]) == ("what now?", "port 9 is closed")
+
+
+async def test_an_agent_that_swallows_its_limit_is_escalated_with_its_result_stored(world: World) -> None:
+    async def worker(_task: str, *, record_usage: Any) -> str:
+        for _ in range(5):
+            with suppress(Exception):
+                record_usage(input_tokens=100)
+        return "paid for"
+
+    made = agent(world, worker, policy=RETRY, max_tokens=150)
+    with pytest.raises(holdfast.Escalated, match=r"500 tokens are used, of 150; .* its result is stored"):
+        await made.run("t", thread_id="t")
+    assert await made.run("t", thread_id="t") == "paid for"
+    assert (await world.store.thread("t")).status == "complete"
+
+
+@pytest.mark.parametrize("policy", [RETRY, RecoveryAction.ROLLBACK])
+async def test_an_error_that_says_how_to_use_the_library_is_no_failure_of_the_agent(world: World, policy: Any) -> None:
+    calls: list[int] = []
+
+    async def worker(_task: str, *, record_step: Any, update_state: Any) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            record_step(Step(action="x"), compensator=("unknown", 1))
+        update_state({"client": object()})
+
+    made = agent(world, worker, policy=policy)
+    with pytest.raises(holdfast.ConfigurationError, match="compensator 'unknown'"):
+        await made.run("t", thread_id="t")
+    with pytest.raises(holdfast.UnstorableValue, match="client"):
+        await made.run("t", thread_id="t")
+    assert len(calls) == 2
+    assert (await made.summary("t")).failures == ()
+
+
+async def test_a_thread_of_a_session_is_not_taken_over_by_an_agent(world: World) -> None:
+    orchestrator = world.api.Orchestrator("writer", "draft", getattr(world.store, "_inner", world.store))
+    block = orchestrator.session("t")
+    session = await block.enter() if world.name == "awaitable" else block.__enter__()
+    turn = session.run_turn(lambda: "hello", idempotency_key="k")
+    if world.name == "awaitable":
+        await turn
+        await block.leave(None)
+    else:
+        block.__exit__(None, None, None)
+
+    async def worker(task: str) -> str:
+        return task
+
+    with pytest.raises(holdfast.KeyReused, match="steps or turns of something else"):
+        await agent(world, worker).run("t", thread_id="t")
+    assert (await world.store.thread("t")).status == "idle"
 
 
 async def test_an_agent_can_ask_and_its_answer_is_consumed_once(world: World) -> None:

@@ -296,7 +296,7 @@ async def test_a_compensating_rollback_escalates_rather_than_leave_a_step_uncomp
             raise ValueError
         return "done"
 
-    with pytest.raises(holdfast.Escalated, match=r"step 2 \(book\)"):
+    with pytest.raises(holdfast.Escalated, match=r"step 'book' \(index 2\)"):
         await agent(world, trip, policy=back_to(world, "plan", strict=True)).run("t", thread_id="t")
 
 

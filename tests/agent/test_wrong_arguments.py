@@ -2,13 +2,14 @@
 
 import inspect
 import re
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import ConfigurationError, InvalidId, RecoveryAction, sync
+from holdfast import ConfigurationError, FailurePolicy, InvalidId, RecoveryAction, sync
 
 NOT_A_NUMBER: tuple[Any, ...] = ("1", -1, True, float("nan"), float("inf"), [])
 NOT_AN_INT: tuple[Any, ...] = ("1", -1, True, 1.5, [])
@@ -113,4 +114,44 @@ def test_an_async_function_in_the_blocking_world_is_refused_with_the_name_of_its
 
     policy = RecoveryAction.ESCALATE
     with sync.MemoryStore() as store, pytest.raises(holdfast.HoldfastError, match=r"use holdfast for async"):
-        sync.Agent(awaitable, policy=policy, store=store).run("t")
+        sync.Agent(awaitable, policy=policy, store=store)
+
+
+def test_an_async_generator_in_the_blocking_world_is_refused_likewise() -> None:
+    async def items(task: str) -> AsyncIterator[str]:
+        yield task
+
+    with sync.MemoryStore() as store, pytest.raises(ConfigurationError, match="use holdfast for async"):
+        sync.Agent(items, store=store)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("action", 5), ("tool_called", 5), ("error", ValueError("x")), ("metadata", 5), ("idempotent", "yes")],
+)
+def test_a_step_that_no_tool_could_show_is_refused(field: str, value: Any) -> None:
+    step: Any = holdfast.Step(**{field: value})
+    with sync.MemoryStore() as store, store.run("t") as run:
+        with pytest.raises(ConfigurationError, match=rf"Step\({field}="):
+            run.record(step)
+        assert run.steps == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RecoveryAction.ROLLBACK(checkpoint_id=4),
+        lambda: RecoveryAction.ROLLBACK(strict="yes"),
+        lambda: RecoveryAction.RETRY(hint=5),
+        lambda: RecoveryAction.ABORT(reason=5),
+        lambda: holdfast.backoff_and_retry(base="x"),  # type: ignore[arg-type]
+        lambda: holdfast.backoff_and_retry(longest=-1),
+        lambda: holdfast.circuit_breaker(threshold=0),
+        lambda: FailurePolicy.from_dict({"timeout": {"strategy": "backoff_and_retry", "base": "x"}}),
+        lambda: FailurePolicy.from_dict({"timeout": {"action": "rollback", "checkpoint_id": 4}}),
+        lambda: FailurePolicy.from_yaml("timeout: {action: ["),
+    ],
+)
+def test_what_makes_no_sense_in_a_policy_is_refused_when_it_is_made(make: Callable[[], Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        make()

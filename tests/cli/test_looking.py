@@ -91,6 +91,19 @@ def test_an_agent_is_shown_with_its_attempts_rollbacks_and_usage(place: Path, ca
     assert document("show", "ticket-1")["agent"] is None
 
 
+def test_an_agent_that_recorded_nothing_is_shown_too(place: Path, call: Call, document: Document) -> None:
+    def worker(_task: str, *, record_usage: Any, recovery: Any = None) -> str:
+        record_usage(cost_usd=2.5)
+        if recovery is None:
+            raise ConnectionError("refused")
+        return "done"
+
+    with sync.open(place / "holdfast.db") as store:
+        sync.Agent(worker, policy=sync.RecoveryAction.RETRY, store=store).run("task", thread_id="plain")
+    assert document("show", "plain")["agent"]["failures"] == ["external_fault"]
+    assert "5.0000 USD" in call("show", "plain").stdout
+
+
 DIES = """
 import os
 import holdfast.sync as holdfast

@@ -199,3 +199,19 @@ async def test_a_paid_result_is_saved_whatever_its_usage_is(world: World, usage:
     async with orchestrator(world, pricing=pricing).session("t") as session:
         assert session.usage.input_tokens in {0, 2**63 - 1}
         assert session.summary().models["m"] == session.usage
+
+
+async def test_what_nobody_knows_the_price_of_is_counted_and_told(world: World) -> None:
+    def unknown(_value: Any) -> Any:
+        raise ValueError("no usage in this answer")
+
+    pricing = {"m": ModelPricing(3, 15)}
+    async with orchestrator(world, pricing=pricing).session("t") as session:
+        await session.run_turn(lambda: 1, model="m", usage=UsageSnapshot(1000), idempotency_key="priced")
+        await session.run_turn(lambda: 2, model="other", usage=UsageSnapshot(1000), idempotency_key="unpriced")
+        with pytest.raises(ValueError, match="no usage"):
+            await session.run_turn(lambda: 3, model="m", usage=unknown, idempotency_key="untold")
+        assert [turn.cost_usd for turn in session.turns] == [0.003, None, None]
+        summary = session.summary()
+    assert summary.unpriced_count == 2
+    assert summary.price == "0.0030 USD and 2 of them at an unknown price"

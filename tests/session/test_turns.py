@@ -303,7 +303,8 @@ async def test_the_summary_tells_what_the_turns_amount_to(world: World) -> None:
         await session.run_turn(lambda: 1, model="model-a", usage=UsageSnapshot(1000, 200))
         await session.run_turn(lambda: 1, model="model-b", usage=UsageSnapshot(1, 1))
         summary = session.summary()
-    assert str(summary) == "2 turns, 1,202 tokens, 0.0060 USD"
+    assert str(summary) == "2 turns, 1,202 tokens, 0.0060 USD and 1 of them at an unknown price"
+    assert summary.unpriced_count == 1
     assert summary.models == {"model-a": UsageSnapshot(1000, 200), "model-b": UsageSnapshot(1, 1)}
     assert await orchestrator(world).summary("t") == summary
     with pytest.raises(world.api.NotFound):

@@ -95,9 +95,9 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     rows = list(store.history(info.thread_id, limit=limit, journal=journal)) if info.seq or journal else []
     newest = store.latest(info.thread_id)
     requests = _standing(info, requests_of(store, info.thread_id))
-    summary = read_summary(store, info.thread_id) if info.seq else None
+    summary = read_summary(store, info.thread_id) if info.row_count else None
     talked = summary if summary is not None and summary.role else None
-    attempts = read_agent_summary(store, info.thread_id) if info.seq else None
+    attempts = read_agent_summary(store, info.thread_id) if info.row_count else None
     tried = attempts if attempts is not None and attempts.agent else None
     work = read_work(store, info.thread_id)
     document = {
@@ -167,7 +167,7 @@ def _session_facts(summary: SessionSummary) -> list[tuple[str, str]]:
         ("session", printable(f"{summary.role} / {summary.phase}")),
         ("turns", f"{summary.turn_count:,}{failed}"),
         ("usage", f"{usage.tokens:,} tokens ({split}){tools}" if usage.tokens else tools.removeprefix("; ")),
-        ("cost", f"{summary.cost_usd:.4f} USD" if summary.cost_usd else ""),
+        ("cost", summary.price if summary.cost_usd or summary.unpriced_count else ""),
     ]
 
 

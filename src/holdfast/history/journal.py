@@ -206,8 +206,11 @@ class Journal:
         return self._asked.get(key, 0)
 
     def numbers(self) -> list[int]:
-        """The numbers of the requests of this thread; a fork has none of those that were open there."""
-        return sorted(self._asked.values())
+        """The numbers of the requests of this thread: whatever was answered, and what is asked now.
+
+        A fork has none of those that were open there, and after a rollback those that it withdrew are gone.
+        """
+        return sorted({*self._asked.values(), *self.answers})
 
     def open_numbers(self) -> list[int]:
         """The numbers of the requests that wait for an answer."""

@@ -82,6 +82,7 @@ class Turns:
             usage=self.usage,
             cost_usd=self.cost / PICODOLLARS,
             models={model: _total(entry for entry in self._every if entry.model == model) for model in models},
+            unpriced_count=sum(entry.cost is None and bool(entry.value) for entry in self._every),
         )
 
 

@@ -109,4 +109,4 @@ class Helper(Ticket):
 
 def late(seconds: float) -> StepTimeout:
     """The error of a call that took too long."""
-    return StepTimeout(f"no result within {seconds:g} s", type="StepTimeout")
+    return StepTimeout(f"no result within {seconds:.3g} s", type="StepTimeout")

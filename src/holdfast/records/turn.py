@@ -108,8 +108,18 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float
     models: dict[str, UsageSnapshot]
     """The usage of each model that was named."""
+    unpriced_count: int = 0
+    """Turns with a result that `cost_usd` knows nothing of: their model had no price, or nobody told their usage."""
 
     def __str__(self) -> str:
         turns = f"{self.turn_count} {'turn' if self.turn_count == 1 else 'turns'}"
         failed = f" ({self.failed_count} failed)" if self.failed_count else ""
-        return f"{turns}{failed}, {self.usage.tokens:,} tokens, {self.cost_usd:.4f} USD"
+        return f"{turns}{failed}, {self.usage.tokens:,} tokens, {self.price}"
+
+    @property
+    def price(self) -> str:
+        """What they cost, in words, and what nobody knows the price of."""
+        if not self.unpriced_count:
+            return f"{self.cost_usd:.4f} USD"
+        known = f"{self.cost_usd:.4f} USD and {self.unpriced_count} of them " if self.cost_usd else ""
+        return f"{known}at an unknown price"

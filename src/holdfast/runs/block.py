@@ -271,7 +271,9 @@ class RunBlock:
         requests = tuple(ledger.journal.open_requests(ledger.claim.log.binding))
         names = ", ".join(request.id for request in requests)
         what = f"waits for store.answer to {names}; then run it again" if requests else "sleeps; run it again in time"
-        return Suspended(f"thread {thread_id!r} {what}, or let store.recover", thread_id=thread_id, requests=requests)
+        return Suspended(
+            f"thread {thread_id!r} {what}, or let store.recover go on with it", thread_id=thread_id, requests=requests
+        )
 
     def _wake_at(self, journal: Journal) -> int:
         """When to go on without an answer: at the earliest sleep's end or deadline; 0 for never.

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import NoneType
 from typing import Any, TypeVar, overload
 
 from holdfast.codec import decode, encode
@@ -416,10 +417,24 @@ def check_function(function: object, key: str) -> None:
         raise ConfigurationError(f"step {key!r} takes a function to call, not {kind}: run.step(key, function, *args)")
 
 
+_STEP_KINDS: dict[str, tuple[type, ...]] = {
+    "action": (str,),
+    "tool_called": (str, NoneType),
+    "error": (str, NoneType),
+    "metadata": (dict,),
+    "idempotent": (bool,),
+}
+"""What tools rely on when they show a step; the other fields may be anything."""
+
+
 def fields_of(step: Step) -> dict[str, Any]:
     """What a step says, without what it leaves at its default; its index is its place among the others."""
     if not isinstance(step, Step):
         raise ConfigurationError(f"record takes a holdfast.Step, not {type(step).__name__}")
+    for name, kinds in _STEP_KINDS.items():
+        if not isinstance(getattr(step, name), kinds):
+            words = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
+            raise ConfigurationError(f"Step({name}={getattr(step, name)!r}): {words}")
     default = Step()
     names = [name for name in Step.__struct_fields__ if name != "index"]
     return {name: getattr(step, name) for name in names if getattr(step, name) != getattr(default, name)}

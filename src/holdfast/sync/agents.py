@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from datetime import timedelta
+from inspect import isasyncgenfunction
 from typing import Any
 
 from holdfast.ports import run_blocking
+from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.failure import AgentSummary, FailureContext
@@ -42,6 +44,8 @@ class Agent:
     ) -> None:
         if store is not None and not isinstance(store, Store):
             raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
+        if isasyncgenfunction(function) or is_async(function):
+            raise ConfigurationError("holdfast.sync.Agent takes plain functions (use holdfast for async ones)")
         self._core = AgentCore(
             function,
             lambda: (store or default_store())._store,  # noqa: SLF001  one room

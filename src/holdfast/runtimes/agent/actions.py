@@ -1,6 +1,5 @@
 """What can be done about a failure."""
 
-from datetime import timedelta
 from typing import Any, ClassVar
 
 import msgspec
@@ -47,8 +46,13 @@ class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigurationError(
                 f"{self.kind.upper()} takes {', '.join(f'{name}=' for name in known)}; not {min(unknown)}="
             )
-        if "delay" in options:
-            options["delay"] = _delay(options["delay"])
+        for name, value in options.items():
+            if name == "delay":
+                options[name] = seconds(value, "delay")
+            elif name == "strict":
+                _check(value, name, bool)
+            elif name != "checkpoint_id" or value is not None:
+                _check(value, name, str)
         return msgspec.structs.replace(self, **options)
 
     def __repr__(self) -> str:
@@ -63,8 +67,9 @@ class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
         return cls(kind=word.lower())(**options)
 
 
-def _delay(duration: timedelta | float) -> float:
-    return seconds(duration, "delay")
+def _check(value: object, name: str, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise ConfigurationError(f"{name}={value!r}: a {kind.__name__}")
 
 
 for _kind in _OPTIONS:

@@ -136,6 +136,7 @@ class AgentCore:
         except UnstorableValue as error:
             error.value = result
             raise
+        attempts.check_limits()
         return result
 
     async def go_on(self, run: Run, named: Mapping[str, Any]) -> Any:
@@ -173,6 +174,7 @@ class AgentCore:
                 except Exception as error:  # noqa: BLE001  a policy decides about it
                     await attempts.recover(error)
             await run.complete(None)
+            attempts.check_limits()
 
     async def outcome(self, task: Any, thread_id: str, named: Mapping[str, Any]) -> Outcome:
         """Run the agent on a thread and say how it stands, also if it waits."""
@@ -205,6 +207,8 @@ class AgentCore:
         return run.finished
 
     def _refusal(self, run: Run, known: Started | None, entry: Started) -> HoldfastError | None:
+        if known is None and run.ledger.journal.is_used:
+            return KeyReused(f"thread {run.thread_id!r} has steps or turns of something else; give another thread id")
         if known is not None and known.function != entry.function:
             return KeyReused(f"thread {run.thread_id!r} runs {known.function}, not {entry.function}")
         if known is not None and known.fingerprint != entry.fingerprint:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.history.entries import Attempted
-from holdfast.records.errors import Aborted, ConfigurationError, Escalated, RunCancelled
+from holdfast.records.errors import Aborted, CodecError, ConfigurationError, Escalated, RunCancelled
 from holdfast.records.failure import FailureContext, FailureType, RecoveryContext
 from holdfast.records.words import Status
 from holdfast.runs.failures import failed_steps, text_of
@@ -23,7 +23,7 @@ from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
 from holdfast.runtimes.agent.actions import RecoveryAction
 from holdfast.runtimes.agent.hands import Bare, Hands, Limit, current_hands
-from holdfast.runtimes.agent.memory import FAILURE, ITEM, Failure, Memory, contents, note
+from holdfast.runtimes.agent.memory import CHOICE, FAILURE, ITEM, Failure, Memory, contents, note
 from holdfast.runtimes.agent.policy import decide
 from holdfast.runtimes.agent.rollback import Past, choose_target, named_target, progress_of, roll_back
 from holdfast.stores.writer import Intent
@@ -99,6 +99,11 @@ class Attempts:
             if run.ledger.claim.failure is None:
                 await hands.drain()
 
+    def check_limits(self) -> None:
+        """`Escalated` if the thread used more than it may, whatever the function made of being told so."""
+        if reason := self._limit.exceeded():
+            raise Escalated(f"{reason}; the agent went on, and its result is stored: run it again to have it")
+
     async def call(self) -> Any:
         """The function's result, in one attempt."""
         async with self.attempt() as (_, named):
@@ -144,9 +149,12 @@ class Attempts:
     # Failures
 
     async def recover(self, error: Exception) -> None:
-        """Find out what an error means, decide, note it, and do it. Raises if there is to be no further attempt."""
+        """Find out what an error means, decide, note it, and do it. Raises if there is to be no further attempt.
+
+        An error that says how the library is to be used is raised as it is: another attempt would end the same.
+        """
         ports, ledger = self._run.ports, self._run.ledger
-        if isinstance(error, RunCancelled) or ledger.claim.failure is not None:
+        if isinstance(error, RunCancelled | ConfigurationError | CodecError) or ledger.claim.failure is not None:
             raise error
         context = await self._classified(error)
         if isinstance(error, Aborted | Escalated):
@@ -271,9 +279,20 @@ class Attempts:
             raise
 
     async def _answer(self, failure: Failure, action: RecoveryAction) -> str:
+        """What a person chose. It is noted before it is done: a rollback undoes the question, but not the choice."""
+        known = self._memory().choices.get(failure.attempt)
+        if known is not None:
+            return known
+        run = self._run
         payload = {"failure": failure.type, "error": failure.error, "message": action.message or failure.message}
-        answer = await self._run.ask(f"recovery {failure.attempt}", payload, choices=CHOICES)
-        return answer.choice or "abort"
+        if action.message:
+            payload["error_message"] = failure.message
+        answer = await run.ask(f"recovery {failure.attempt}", payload, choices=CHOICES)
+        choice = answer.choice or "abort"
+        said = {"attempt": failure.attempt, "choice": choice}
+        intent = Intent(journal=True, metadata=packed_metadata(said))
+        await run.ledger.commit(run.ports, intent, note(CHOICE, said, run.ports.now()))
+        return choice
 
     async def _tell(self, callback: Callable[..., Any] | None, *args: Any) -> None:
         if callback is not None:

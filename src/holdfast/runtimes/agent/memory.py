@@ -12,7 +12,7 @@ from holdfast.records.failure import AgentSummary, FailureType, Usage
 from holdfast.runs.store import Store, tools_of
 from holdfast.runtimes.agent.actions import RecoveryAction
 
-FAILURE, USAGE, COMPENSATOR, ITEM = "failure", "usage", "compensator", "item"
+FAILURE, USAGE, COMPENSATOR, ITEM, CHOICE = "failure", "usage", "compensator", "item", "choice"
 AGENT = "agent "
 """How the name of the function that a thread runs begins, if an agent runs it."""
 
@@ -67,6 +67,8 @@ class Memory(msgspec.Struct, frozen=True):
     failures: list[Failure]
     compensators: list[Compensator]
     usage: Usage
+    choices: dict[int, str]
+    """What a person chose, by the attempt that it was about."""
 
     @classmethod
     def of(cls, journal: Journal) -> "Memory":
@@ -74,7 +76,8 @@ class Memory(msgspec.Struct, frozen=True):
         failures = [msgspec.convert(each, Failure) for each in contents(journal, FAILURE)]
         said = dict.fromkeys(each.content for each in journal.notes if each.kind == COMPENSATOR)  # once is enough
         compensators = [msgspec.convert(decode(content), Compensator) for content in said]
-        return cls(failures, compensators, usage_of(journal))
+        choices = {each["attempt"]: each["choice"] for each in contents(journal, CHOICE)}
+        return cls(failures, compensators, usage_of(journal), choices)
 
 
 def contents(journal: Journal, kind: str) -> Iterable[Any]:

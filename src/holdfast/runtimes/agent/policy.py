@@ -62,7 +62,11 @@ class FailurePolicy:
         text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
         if "\n" not in text and text.endswith((".yaml", ".yml")):
             text = Path(text).read_text(encoding="utf-8")
-        return cls.from_dict(yaml.safe_load(text) or {})
+        try:
+            plain = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigurationError(f"this policy is no YAML: {error}") from error
+        return cls.from_dict(plain or {})
 
 
 class Sequence:

@@ -143,7 +143,7 @@ def _check_compensated(run: Run, kept: int, undone: list[Compensator]) -> None:
     covered = {each.step for each in undone}
     for step in run.steps[kept:]:
         if step.error is None and not step.idempotent and step.index not in covered:
-            raise Escalated(f"step {step.index} ({step.action}) of {run.thread_id!r} has no compensator")
+            raise Escalated(f"step {step.action!r} (index {step.index}) of {run.thread_id!r} has no compensator")
 
 
 async def _compensate(
@@ -152,11 +152,20 @@ async def _compensate(
     """Call a compensator as a step with an effect: once it is recorded it is never called again."""
     if function is None:
         raise Escalated(
-            f"step {each.step} of {run.thread_id!r} is to be undone by {each.name!r}, which this process does not know;"
+            f"{_step_name(run, each)} is to be undone by {each.name!r}, which this process does not know;"
             f" give the agent compensators={{{each.name!r}: function}} and run it again"
         )
     try:
         key = f"compensate:{failure.attempt}:{number}:{each.name}"
         await run.step(key, function, *each.arguments, effect=True)
-    except (StepFailed, StepInDoubt) as error:
-        raise Escalated(f"compensator {each.name!r} of step {each.step} did not do it: {error}") from error
+    except StepInDoubt as error:
+        raise Escalated(
+            f"nobody knows whether compensator {each.name!r} undid {_step_name(run, each)}: its end is not recorded;"
+            " let it take idempotency_key=, so that it can be called again, and run the agent again"
+        ) from error
+    except StepFailed as error:
+        raise Escalated(f"compensator {each.name!r} of {_step_name(run, each)} did not do it: {error}") from error
+
+
+def _step_name(run: Run, undone: Compensator) -> str:
+    return f"step {run.steps[undone.step].action!r} (index {undone.step}) of {run.thread_id!r}"

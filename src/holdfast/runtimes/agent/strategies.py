@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.records.arguments import amount, whole_number
 from holdfast.records.failure import FailureContext
 from holdfast.runtimes.agent.actions import RecoveryAction
 
@@ -11,6 +12,8 @@ Choice = Callable[[FailureContext], Any]
 
 def backoff_and_retry(base: float = 1.0, factor: float = 2.0, longest: float = 60.0, hint: str = "") -> Choice:
     """Try again after a while, each time after a longer one."""
+    for name, value in {"base": base, "factor": factor, "longest": longest}.items():
+        amount(value, name)
 
     def choose(context: FailureContext) -> RecoveryAction:
         return RecoveryAction.RETRY(delay=_grown(base, factor, context.attempt - 1, longest), hint=hint)
@@ -61,6 +64,7 @@ def resume_from_subgoal(subgoal: str | None = None) -> Choice:
 
 def circuit_breaker(strategy: Any = RecoveryAction.RETRY, threshold: int = 3) -> Choice:
     """A strategy, until a failure of one type has come so often in a row: then escalate."""
+    whole_number(threshold, "threshold", least=1)
 
     def choose(context: FailureContext) -> Any:
         if context.repeats >= threshold:

@@ -174,6 +174,8 @@ class TurnExecution(msgspec.Struct):
         ledger, usage, complaint = self._run.ledger, self._usage, None
         if type(usage) is not UsageSnapshot:
             usage, complaint = await self._used(usage, value)
+            if complaint is not None:
+                self._price = None  # nobody knows what it cost
         try:
             encoded = encode(value, path=f"result of turn {self._shown!r}")
         except (UnstorableValue, LimitExceeded) as error:
