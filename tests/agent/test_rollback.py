@@ -553,3 +553,30 @@ async def test_a_rollback_whose_target_was_pruned_meanwhile_goes_to_the_newest_b
     made = agent(world, worker, policy=ROLLBACK, compensators={"cancel": lambda *, idempotency_key: None})
     assert await made.run("t", thread_id="t") == {"n": 0}
     assert await actions(world) == ["0"]
+
+
+async def test_an_abort_that_undoes_compensates_every_step_and_then_ends(world: World) -> None:
+    undone: list[str] = []
+
+    async def cancel(what: str, idempotency_key: str) -> None:
+        undone.append(what)
+        if undone == ["car"]:
+            world.die_at_next_write()
+
+    async def trip(_task: str, *, record_step: Any, update_state: Any, recovery: Any = None) -> str:
+        if recovery is not None and recovery.failure is not None:
+            return f"{len(recovery.steps)} steps, {recovery.state}"
+        for what in ("flight", "hotel", "car"):
+            update_state({what: "booked"})
+            record_step(Step(action=what), compensator=("cancel", what))
+        raise ValueError("no visa")
+
+    options: Any = {"policy": RecoveryAction.ABORT(reason="stay", undo=True), "compensators": {"cancel": cancel}}
+    with pytest.raises(Crash):
+        await agent(world, trip, store=doomed_store(world), **options).run("t", thread_id="t")
+    world.clock.advance(60)
+    with pytest.raises(holdfast.Aborted, match="no visa; stay"):
+        await agent(world, trip, **options).run("t", thread_id="t")
+    assert undone == ["car", "car", "hotel", "flight"]  # the first was in doubt
+    assert await agent(world, trip, **options).run("t", thread_id="t") == "0 steps, {}"
+    assert undone == ["car", "car", "hotel", "flight"]

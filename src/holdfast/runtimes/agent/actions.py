@@ -14,7 +14,7 @@ _OPTIONS = {
     "resume": ("from_subgoal", "hint"),
     "escalate": ("message",),
     "suspend": ("message",),
-    "abort": ("reason",),
+    "abort": ("reason", "undo"),
 }
 
 
@@ -30,6 +30,8 @@ class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
     from_subgoal: str = ""
     message: str = ""
     reason: str = ""
+    undo: bool = False
+    """Compensate every step before the end, and leave nothing of them in state and trajectory."""
 
     RETRY: ClassVar["RecoveryAction"]
     REPLAN: ClassVar["RecoveryAction"]
@@ -49,7 +51,7 @@ class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
         for name, value in options.items():
             if name == "delay":
                 options[name] = seconds(value, "delay")
-            elif name == "strict":
+            elif name in {"strict", "undo"}:
                 _check(value, name, bool)
             elif name != "checkpoint_id" or value is not None:
                 _check(value, name, str)

@@ -256,20 +256,25 @@ class Attempts:
         kind = action.kind
         if kind == "suspend":
             kind = await self._answer(failure, action)
-        if kind in {"escalate", "abort"} and context.error is None and run.ledger.claim.found.status == Status.FAILED:
+        if (kind == "rollback" or action.undo) and len(run.ledger.journal.rollbacks) == failure.rollbacks:
+            await self._roll_back(failure, context)
+        elif kind in {"escalate", "abort"} and context.error is None and self._was_told:
             return
         if kind == "escalate":
             raise Escalated(_why(context, action.message), context=context) from context.error
         if kind == "abort":
             raise Aborted(_why(context, action.reason), context=context) from context.error
-        if kind == "rollback" and len(run.ledger.journal.rollbacks) == failure.rollbacks:
-            await self._roll_back(failure, context)
         wait = (failure.due - run.ports.now()) / 1e6
         if wait > 0:
             await run.ports.sleep(wait)
         run.ledger.check()
         if context.error is not None:
             await self._tell(self._terms.on_recovery, context, action)
+
+    @property
+    def _was_told(self) -> bool:
+        """True if the process before has come to an end: whoever ran it knows."""
+        return self._run.ledger.claim.found.status == Status.FAILED
 
     async def _roll_back(self, failure: Failure, context: FailureContext) -> None:
         try:
