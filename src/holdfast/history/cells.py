@@ -58,6 +58,12 @@ class Rope(msgspec.Struct, Generic[T], eq=False, gc=False):
         items.append(item)
         return Rope(items, length + 1)
 
+    def plus_all(self, more: list[T]) -> "Rope[T]":
+        """This rope and more items."""
+        items = self.items if len(self.items) == self.length else self.all()
+        items.extend(more)
+        return Rope(items, self.length + len(more))
+
     def all(self) -> list[T]:
         """The items, as a list of its own."""
         return self.items[: self.length]
@@ -104,10 +110,13 @@ class Cell(msgspec.Struct, eq=False, gc=False):
         return Cell(self.kind, count, size, self.pieces.plus(stored), self.chunks.plus(item))
 
     def with_all(self, items: list[bytes]) -> "Cell":
-        """This list with more encoded items, which lie inline."""
-        pieces: Rope[Piece] = rope([*self.pieces.all(), *items])
-        chunks: Rope[Chunk] = rope([*self.chunks.all(), *items])
+        """This list with more encoded items, which lie inline, at the cost of these."""
+        pieces, chunks = self.pieces.plus_all([*items]), self.chunks.plus_all([*items])
         return Cell(self.kind, self.count + len(items), self.size + sum(map(len, items)), pieces, chunks)
+
+    def copy(self) -> "Cell":
+        """The same on lists of its own, which may grow whatever others do meanwhile."""
+        return Cell(self.kind, self.count, self.size, rope(self.pieces.all()), rope(self.chunks.all()), self.leaf)
 
 
 Document: TypeAlias = dict[Path, Cell]

@@ -1,6 +1,6 @@
 """A list that grows by one item a row, as nearly all do: what such rows have in common is looked up once.
 
-The items are kept beside the cells, and become part of them when somebody asks for the document.
+The items are kept beside the cells, and become part of them with the next row of another kind, or for whoever asks.
 """
 
 import msgspec
@@ -23,7 +23,7 @@ class Growth(msgspec.Struct, eq=False, gc=False):
     """The document without any of them."""
     items: list[bytes]
     _asked: tuple[int, Document]
-    """The document that was asked for last, and how many of the items it has."""
+    """The document that was asked for last, and how many of the items it has. One value: any thread may ask."""
 
     def plus(self, item: bytes, length: int) -> "Growth":
         """With one more after the first `length`. Only the longest of the logs may let it grow in place."""
@@ -33,15 +33,17 @@ class Growth(msgspec.Struct, eq=False, gc=False):
         return Growth(self.path, self.start, self.cells, [*self.items[:length], item], (0, self.cells))
 
     def document(self, length: int) -> Document:
-        """The document with the first `length` items in their place."""
+        """The document with the first `length` items in their place, for a reader on any thread."""
         known, document = self._asked
-        if known > length:
-            known, document = 0, self.cells
-        if known < length:
-            cell = document[self.path].with_all(self.items[known:length])
-            document = {**document, self.path: cell}
+        if known != length:
+            cell = self.cells[self.path].copy().with_all(self.items[:length])
+            document = {**self.cells, self.path: cell}
             self._asked = (length, document)
         return document
+
+    def folded(self, length: int) -> Document:
+        """The same for the writer of the next row, at the cost of the items: with the lock of the log in hand."""
+        return {**self.cells, self.path: self.cells[self.path].with_all(self.items[:length])}
 
 
 def growth_of(document: Document, index: dict[Path, int], path: Path, tuning: Tuning) -> Growth | None:

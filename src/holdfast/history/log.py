@@ -57,6 +57,10 @@ class Log(msgspec.Struct, frozen=True, gc=False):
         """All cells. Where a list has grown, they are made for whoever asks."""
         return self.cells if self.growth is None else self.growth.document(self.grown)
 
+    def folded(self) -> Document:
+        """The same, for whoever makes the next row, and nobody else meanwhile."""
+        return self.cells if self.growth is None else self.growth.folded(self.grown)
+
 
 class Written(msgspec.Struct, frozen=True, gc=False):
     """A row to commit, its new blobs, and the log as it is once they are committed."""
@@ -75,11 +79,12 @@ class Revision:
         self._inserted = 0
         self._index: dict[Path, int] | None = log.index
         self.blobs: dict[bytes, bytes] = {}
-        self.document = log.document
+        self.document = log.folded()
+        self._before = self.document
 
     def replace_state(self, draft: Draft, leaves: dict[Path, object]) -> None:
         """The state becomes what the draft holds; internal cells stay as they are."""
-        known = self._log.document
+        known = self._before
         document: Document = {}
         self._index = None
         for path, value in draft.items():
@@ -214,7 +219,7 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int 
     """
     growth, cells, grown = log.growth, log.cells, log.grown
     if growth is None or growth.path != path:
-        cells, grown = log.document, 0
+        cells, grown = log.folded(), 0
         growth = growth_of(cells, log.index, path, log.tuning)
     tuning, binding, base, seq, row_bytes = log.tuning, log.binding, log.base, log.seq + 1, log.row_bytes
     back, manifest = seq - base, log.manifest

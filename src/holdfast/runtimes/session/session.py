@@ -174,7 +174,7 @@ class Session:
         run, options, key = self._run, self._options, idempotency_key
         if type(key) is not str or not key or not key.isascii():
             key = text_or_none(key, "idempotency_key") or ""
-        if type(model) is not str or model not in options.pricing:
+        if type(model) is not str or not model or not model.isascii():
             model = text_or_none(model, "model")
         return TurnExecution(
             run,
