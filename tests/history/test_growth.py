@@ -10,7 +10,8 @@ from history.scenes import Thread
 from holdfast.codec import encode
 from holdfast.history import growth
 from holdfast.history.cells import Path
-from holdfast.history.log import Log, append_flat
+from holdfast.history.entries import JOURNAL
+from holdfast.history.log import Log, Revision, append_flat
 from holdfast.history.meta import Meta, encode_meta
 from holdfast.history.restore import read_state
 from holdfast.history.tuning import Tuning
@@ -89,3 +90,22 @@ def test_any_log_of_a_tree_of_appends_has_what_was_appended_on_its_way(appends: 
         logs.append((grown(log, path, item), {**content, path[1]: [*content[path[1]], item]}))
     for log, content in [*logs, *reversed(logs)]:
         assert state(log) == content
+
+
+def test_a_state_is_read_without_what_the_journal_has_grown_by(log: Log) -> None:
+    revision = Revision(log)
+    revision.append(JOURNAL, encode(["a"]))
+    journal = grown(revision.write(META).log, JOURNAL, ["b"])
+    assert journal.state_cells is journal.cells
+    assert journal.document[JOURNAL].count == 2
+    assert read_state(log.binding, journal.state_cells) == {"one": [0], "other": [0]}
+    assert read_state(log.binding, grown(journal, ONE, 1).state_cells)["one"] == [0, 1]
+
+
+def test_a_list_that_was_folded_and_given_up_grows_again_from_where_it_was(log: Log) -> None:
+    first = grown(log, ONE, 1)
+    abandoned = grown(first, OTHER, "lost")
+    again = grown(grown(first, OTHER, "kept"), ONE, 2)
+    assert state(abandoned) == {"one": [0, 1], "other": [0, "lost"]}
+    assert state(again) == {"one": [0, 1, 2], "other": [0, "kept"]}
+    assert state(first) == {"one": [0, 1], "other": [0]}

@@ -57,6 +57,11 @@ class Log(msgspec.Struct, frozen=True, gc=False):
         """All cells. Where a list has grown, they are made for whoever asks."""
         return self.cells if self.growth is None else self.growth.document(self.grown)
 
+    @property
+    def state_cells(self) -> Document:
+        """Enough of the document to read or compare the state: the journal may lack its newest entries."""
+        return self.cells if self.growth is None or self.growth.path[0] != "state" else self.document
+
     def folded(self) -> Document:
         """The same, for whoever makes the next row, and nobody else meanwhile."""
         return self.cells if self.growth is None else self.growth.folded(self.grown)

@@ -112,7 +112,7 @@ class Run:
     def state(self) -> Any:
         """The thread's state now, as a copy; {} if none was saved yet."""
         log = self.ledger.claim.log
-        return read_state(log.binding, log.document)
+        return read_state(log.binding, log.state_cells)
 
     @property
     def steps(self) -> list[Step]:
@@ -284,7 +284,7 @@ class Run:
     ) -> None:
         """Save the state as the thread's next checkpoint."""
         await self.ledger.ready(self.ports)
-        draft, leaves = draft_state(state, self.ledger.claim.log.document)
+        draft, leaves = draft_state(state, self.ledger.claim.log.state_cells)
         name = self._key_for("checkpoint", key, draft_fingerprint(draft) if self._keyed else b"")
         if name in self.ledger.journal.marks:
             return

@@ -144,7 +144,7 @@ class Archive:
         """
         thread = self._reader.sealing.key(thread_id)
         writer = self._saver.writers.get(thread)
-        draft, leaves = draft_state(state, writer.document if writer else None)
+        draft, leaves = draft_state(state, writer.log.state_cells if writer else None)
         packed = encode(check_metadata(metadata), path="metadata") if metadata else b""
         intent = Intent(
             draft=draft,

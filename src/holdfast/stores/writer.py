@@ -138,11 +138,6 @@ class Writer:
         """The log as of the last write known to be stored."""
         return self._settled_log
 
-    @property
-    def document(self) -> Document:
-        """The cells as of the last write, settled or not."""
-        return self.log.document
-
     def propose(self, intent: Intent, now: int, submit: Submit | None) -> "Proposal | Recorded":
         """Make the next row, and queue it if it is told how; or say what was recorded under the intent's key.
 

@@ -213,7 +213,7 @@ class Hands:
         held, self._held = [entry for entry, _ in self._held], []
         intent = Intent(cause="event", metadata=packed_metadata(said))
         if self._dirty:
-            intent.draft, intent.leaves = draft_state(self._state, self._run.ledger.claim.log.document)
+            intent.draft, intent.leaves = draft_state(self._state, self._run.ledger.claim.log.state_cells)
             self._dirty = False
         return self._receipt(self._queued(intent, *held, *entries))
 
