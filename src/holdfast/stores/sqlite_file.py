@@ -291,12 +291,12 @@ class SQLiteFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """`enter` and `leave` as a block."""
+        """`enter` and `leave` as a block; counted as a commit of one page."""
         cursor = self.enter()
         try:
             yield cursor.connection
         finally:
-            self.leave()
+            self.leave(0)
 
     def _pass(self, *, wait: bool) -> None:
         if self._gate < 0:

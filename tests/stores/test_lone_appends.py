@@ -1,0 +1,72 @@
+"""An append that a run commits by itself: only if nothing of the run is before it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import Fenced, sync
+from holdfast.codec import encode
+from holdfast.stores.claim import Claim, Gate, Pending, take
+from holdfast.stores.writer import Intent
+
+JOURNAL = ("journal",)
+CONTENT = (JOURNAL, encode(["mark", "x"]), "event", b"")
+
+
+@pytest.fixture
+def claim() -> Iterator[Claim]:
+    with sync.MemoryStore() as store:
+        inner = store._store
+        thread = inner._reader.sealing.key("t")
+        claim = take(inner._ports, inner._reader, inner._committer, thread, 30_000_000)
+        claim.wait_for(claim.submit(Intent(appends=((JOURNAL, encode(["mark", "first"])),))))
+        yield claim
+
+
+def test_an_append_with_nothing_before_it_is_left_to_whoever_prepared_it(claim: Claim) -> None:
+    pending = claim.prepare_append(*CONTENT)
+    assert not pending.is_sent
+    claim.commit(pending)
+    assert pending.outcome is True
+
+
+def test_an_append_behind_a_write_under_way_is_queued(claim: Claim) -> None:
+    claim._unsettled[Pending(lambda: claim._proposed(None))] = None  # type: ignore[arg-type]
+    assert claim.prepare_append(*CONTENT).is_sent
+    assert claim.committer.has_queue
+
+
+def test_an_append_is_kept_back_while_one_before_it_is_held(claim: Claim) -> None:
+    claim.gate = Gate()
+    pending = claim.prepare_append(*CONTENT)
+    assert pending.is_sent
+    assert not claim.committer.has_queue
+    assert len(claim.gate.kept_back) == 1
+
+
+def test_an_append_after_the_release_is_refused(claim: Claim) -> None:
+    claim.wait_for(claim.release("idle"))
+    with pytest.raises(Fenced):
+        claim.prepare_append(*CONTENT)
+
+
+def test_an_append_that_was_refused_is_made_again_as_it_was() -> None:
+    with sync.MemoryStore() as store, store.run("t") as run:
+        run.step("first", lambda: 1)
+        claim = run._run.ledger.claim
+        pending = claim.prepare_append(JOURNAL, encode(["mark", "x"]), "error", encode({"step": "again"}))
+        store.pin(store.history("t").items[0].id)  # the head is another now, and still the run's
+        claim.commit(pending)
+        claim.wait_for(pending)
+        (newest, *_) = store.history("t").items
+        assert (newest.cause, newest.metadata) == ("error", {"step": "again"})
+
+
+def test_the_log_of_sqlite_is_folded_in_after_many_messages(tmp_path: Path) -> None:
+    with sync.open(tmp_path / "x.db", durability="process") as store:
+        store.save("t", {})
+        backend = store._store._backend
+        for number in range(1_000):
+            backend.post(b"\0t", f"key {number}", b"x")
+        assert (tmp_path / "x.db-wal").stat().st_size < 8 << 20
