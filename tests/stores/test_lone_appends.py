@@ -70,3 +70,42 @@ def test_the_log_of_sqlite_is_folded_in_after_many_messages(tmp_path: Path) -> N
         for number in range(1_000):
             backend.post(b"\0t", f"key {number}", b"x")
         assert (tmp_path / "x.db-wal").stat().st_size < 8 << 20
+
+
+def test_an_append_over_a_lease_that_expired_ends_it() -> None:
+    """The run that had it is refused from then on, though the append says nothing but what to append."""
+    with sync.MemoryStore() as store:
+        inner = store._store
+        store.save("t", {"letters": ["a"]})
+        thread = inner._reader.sealing.key("t")
+        claim = take(inner._ports, inner._reader, inner._committer, thread, 1)
+        store.append("t", "letters", "b")
+        seen = inner._reader.seen(thread)
+        assert seen is not None
+        assert (seen.head.token, seen.head.owner, seen.head.expires_at) == (claim.token + 1, "", 0)
+        pending = claim.submit(Intent(appends=((("state", "letters"), encode("late")),)))
+        with pytest.raises(Fenced):
+            claim.wait_for(pending)
+        latest = store.latest("t")
+        assert latest is not None
+        assert latest.state == {"letters": ["a", "b"]}
+
+
+def test_an_append_that_says_more_than_what_to_append_says_it(claim: Claim) -> None:
+    item = ((JOURNAL, encode(["mark", "more"])),)
+    backend = claim._reader.backend
+    backend.post(claim.thread, "message", b"x")
+    claim.wait_for(claim.submit(Intent(appends=item, consumed=("message",))))
+    assert backend.inbox(claim.thread) == {}
+    claim.wait_for(claim.submit(Intent(appends=item, labels={"user": "ana"})))
+    tokens = claim._reader.sealing.label_tokens({"user": "ana"})
+    assert [thread for thread, _ in backend.threads(b"", (), [tokens], None, 9).heads] == [claim.thread]
+    claim.wait_for(claim.submit(Intent(appends=item, status="input_required")))
+    assert claim.writer.seen.head.status == "input_required"
+    assert [thread for thread, _ in backend.threads(b"", ("input_required",), [], None, 9).heads] == [claim.thread]
+
+
+def test_each_append_of_a_run_lengthens_its_lease(claim: Claim) -> None:
+    before = claim.writer.seen.head.expires_at
+    claim.commit(claim.prepare_append(*CONTENT))
+    assert claim.writer.seen.head.expires_at > before
