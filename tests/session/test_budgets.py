@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import BudgetExceeded, ConfigurationError, ModelPricing, TurnLimitExceeded, UsageSnapshot
+from holdfast import BudgetExceeded, ConfigurationError, ModelPricing, TurnLimitExceeded, UsageSnapshot, sync
+from holdfast.runs.ledger import Ledger
 from runs.worlds import World
 from session.talks import Model, collected, orchestrator
 
@@ -215,3 +216,19 @@ async def test_what_nobody_knows_the_price_of_is_counted_and_told(world: World) 
         summary = session.summary()
     assert summary.unpriced_count == 2
     assert summary.price == "0.0030 USD and 2 of them at an unknown price"
+
+
+def test_a_turn_that_is_about_to_be_recorded_still_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither under way nor recorded, it would leave its place to another."""
+    append = Ledger.append
+    with sync.MemoryStore() as store, sync.Orchestrator("r", "p", store, max_turns=1).session("t") as session:
+
+        def meanwhile(self: Ledger, *args: Any) -> Any:
+            monkeypatch.setattr(Ledger, "append", append)
+            with pytest.raises(TurnLimitExceeded):
+                session.run_turn(lambda: 1, idempotency_key="one too many")
+            return append(self, *args)
+
+        monkeypatch.setattr(Ledger, "append", meanwhile)
+        session.run_turn(lambda: 1, idempotency_key="the only one")
+        assert [turn.idempotency_key for turn in session.turns] == ["the only one"]

@@ -1,13 +1,16 @@
 """An append that a run commits by itself: only if nothing of the run is before it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from holdfast import Fenced, sync
+from holdfast import Fenced, OutcomeUnknown, sync
 from holdfast.codec import encode
+from holdfast.records.rows import Swap
 from holdfast.stores.claim import Claim, Gate, Pending, take
+from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.writer import Intent
 
 JOURNAL = ("journal",)
@@ -109,3 +112,23 @@ def test_each_append_of_a_run_lengthens_its_lease(claim: Claim) -> None:
     before = claim.writer.seen.head.expires_at
     claim.commit(claim.prepare_append(*CONTENT))
     assert claim.writer.seen.head.expires_at > before
+
+
+def test_a_store_that_never_says_what_became_of_a_write_ends_the_run() -> None:
+    class Silent(MemoryBackend):
+        tried = 0
+        is_silent = False
+
+        def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+            if self.is_silent:
+                self.tried += 1
+                raise OutcomeUnknown("disk I/O error")
+            return super().swap(swaps, wait=wait)
+
+    backend = Silent()
+    with sync.Store(backend) as store, suppress(OutcomeUnknown), store.run("t") as run:
+        run.step("first", lambda: 1)
+        backend.is_silent = True
+        with pytest.raises(OutcomeUnknown):
+            run.step("second", lambda: 2)
+    assert 0 < backend.tried < 64

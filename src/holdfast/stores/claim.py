@@ -37,6 +37,8 @@ from holdfast.stores.reader import Reader, Seen
 from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Submit, Writer
 
 ATTEMPTS = 64
+MOST_DOUBTS = 8
+"""So often a write is sent again if nobody knows what became of it: a disk may be broken for good."""
 CANCEL = "cancel"
 """The message that asks a live run to end."""
 FINISHED = {Status.COMPLETE.value, Status.CANCELLED.value}
@@ -50,6 +52,8 @@ class Pending(Ticket):
     """False while it is for `Claim.commit` to send it."""
     repeats: bool = False
     """True if it is made again anyway: then a store that could not take it is no reason to give up the claim."""
+    doubts: int = 0
+    """How often nobody knew what became of it."""
     proposal: Proposal | None = None
 
 
@@ -260,7 +264,10 @@ class Claim:
                 self._fail(pending, outcome)
             elif _is_interrupt(outcome.__cause__):
                 self._fail(pending, outcome.__cause__)  # the program is about to end: nothing is sent again
+            elif pending.doubts >= MOST_DOUBTS:
+                self._break(outcome)
             else:
+                pending.doubts += 1
                 self._resolve(outcome)
 
     def _finish(self, pending: Pending) -> None:

@@ -53,7 +53,7 @@ class UnderWay:
 
     def __init__(self, lock: AbstractContextManager[Any]) -> None:
         self.names: set[str] = set()
-        """To be taken out when it is recorded, or will not be."""
+        """To be taken out as it is recorded, with the lock in hand, or when it will not be."""
         self._lock = lock
 
     def begin(self, name: str, limits: Limits, turns: Turns, key: str, thread_id: str) -> None:

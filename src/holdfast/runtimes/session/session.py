@@ -40,7 +40,7 @@ class Session:
         self._options = options
         self._unnamed = count(1)
         self._streams = OpenStreams()
-        self._under_way = UnderWay(run.ports.lock())
+        self._under_way = UnderWay(run.ledger.claim.lock)
 
     def __repr__(self) -> str:
         return f"Session({self.thread_id!r}, role={self.role!r}, phase={self.phase!r}, turns={self._turns.count})"

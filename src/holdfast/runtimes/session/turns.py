@@ -236,5 +236,5 @@ class TurnExecution(msgspec.Struct):
 
     def _write(self, entry: Turned, cause: str, metadata: dict[str, str]) -> Pending:
         run = self._run
-        self._under_way.names.discard(self._name)
-        return run.ledger.append(run.ports, entry, cause, packed_words(metadata))
+        recorded = partial(self._under_way.names.discard, self._name)
+        return run.ledger.append(run.ports, entry, cause, packed_words(metadata), recorded)
