@@ -38,7 +38,7 @@ def alternate(ours: Slice, limit: Slice, count: int, *, warm: int = 0, batch: in
 
 
 def take_turns(sides: Sequence[Slice], count: int, *, warm: int = 0, batch: int = _BATCH) -> list[list[float]]:
-    """The same for any number of sides: the seconds of each. Who goes first changes from batch to batch."""
+    """The same for any number of sides: the seconds of each. Their order is turned round from batch to batch."""
     for side in sides:
         side(range(warm))
     settle()

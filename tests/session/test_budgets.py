@@ -232,3 +232,29 @@ def test_a_turn_that_is_about_to_be_recorded_still_has_its_place(monkeypatch: py
         monkeypatch.setattr(Ledger, "append", meanwhile)
         session.run_turn(lambda: 1, idempotency_key="the only one")
         assert [turn.idempotency_key for turn in session.turns] == ["the only one"]
+
+
+class Counted(UsageSnapshot, frozen=True):
+    """A usage of somebody's own."""
+
+    seconds: int = 0
+
+    def __len__(self) -> int:
+        return self.tool_calls
+
+
+async def test_a_usage_of_ones_own_class_counts_for_what_it_has_in_common_with_ours(world: World) -> None:
+    async with orchestrator(world).session("t") as session:
+        await session.run_turn(lambda: 1, model="model-a", usage=Counted(input_tokens=100, seconds=7))
+    async with orchestrator(world).session("t") as session:
+        assert session.usage == UsageSnapshot(input_tokens=100)
+        assert session.turns[0].usage == UsageSnapshot(input_tokens=100)
+
+
+@pytest.mark.parametrize("model", ["\ud800", ""])
+async def test_a_model_that_cannot_be_recorded_is_refused_before_it_is_paid_for(world: World, model: str) -> None:
+    calls: list[int] = []
+    async with orchestrator(world, pricing={model: ModelPricing(3, 15)}).session("t") as session:
+        with pytest.raises(ConfigurationError):
+            await session.run_turn(lambda: calls.append(1), model=model)
+    assert calls == []

@@ -137,7 +137,7 @@ class Ledger:
         return self._submit(intent, entries, then)
 
     def append(self, ports: Ports, entry: AnyEntry, cause: str, metadata: bytes, then: Then | None = None) -> Pending:
-        """As `write`, for a checkpoint that is one entry and no more, such as a step or turn that is done."""
+        """As `write`, for a checkpoint that is one entry and no more, and no request or answer: a turn that is done."""
         claim = self.claim
         if self._carried or not (ports.blocking and claim.committer.is_idle):
             return self.write(ports, Intent(cause=cause, metadata=metadata), (entry,), then)

@@ -141,7 +141,7 @@ class Claim:
         return pending
 
     def prepare_append(self, path: Path, item: bytes, cause: str, metadata: bytes) -> Pending:
-        """The same for one item that is appended to a list, and nothing else: as nearly all writes of a run are."""
+        """The same for one item that is appended to a list, and nothing else: made in fewer steps."""
         if self.failure is not None or self.is_parents:
             self.check()
         writer = self.writer

@@ -206,7 +206,7 @@ class Writer:
     ) -> "Proposal | None":
         """The next row, if it is one item for one list, which changes nothing else; None if more has to be done.
 
-        The caller has looked whether the thread may be written to.
+        The caller has looked whether the thread may be written to, and lets nobody else write meanwhile.
         """
         seen, thread = self.seen, self.thread
         done = append_flat(self.log, path, item, encode_meta(meta), checkpoint)

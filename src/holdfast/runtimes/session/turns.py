@@ -24,6 +24,8 @@ from holdfast.runtimes.session.streams import END, OpenStreams, opened
 from holdfast.stores.claim import Pending
 
 NOTHING_USED = UsageSnapshot()
+USAGE_COUNT = len(astuple(NOTHING_USED))
+"""What a subclass adds to a usage is its own."""
 WORKING = Status.WORKING.value
 turn_result: Callable[[tuple[Any, UsageSnapshot]], TurnResult[Any]] = partial(tuple.__new__, TurnResult)
 """A named tuple of a tuple, without the detour over its own `__new__`."""
@@ -199,7 +201,7 @@ class TurnExecution(msgspec.Struct):
     ) -> tuple[UsageSnapshot, BaseException | None]:
         """What the turn used, and what kept us from knowing it."""
         if given is None or isinstance(given, UsageSnapshot):
-            return given or NOTHING_USED, None
+            return NOTHING_USED if given is None else given, None
         try:
             usage = await self._run.ports.call(given, value)
         except BaseException as error:  # noqa: BLE001  also if it was cancelled: raised again once the result is safe
@@ -227,7 +229,7 @@ class TurnExecution(msgspec.Struct):
             options.role,
             options.phase,
             self._model or "",
-            astuple(usage),
+            astuple(usage)[:USAGE_COUNT],
             None if price is None else price.cost(usage),
             now,
             max(0, now - self._started_at),
