@@ -1,6 +1,7 @@
 """Within and between turns: steps, parallel tools, questions to people, hand-overs."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -238,3 +239,25 @@ def test_what_is_carried_is_written_with_the_next_turn() -> None:
         session.run_turn(lambda: 2)
         reader = store._store._reader
         assert Journal.of(reader.load_head(reader.sealing.key("t")).log.document).trace == "a trace"
+
+
+def test_a_turn_that_was_interrupted_while_it_was_recorded_is_recorded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    add, called = Journal.add, list[int]()
+
+    def strike(self: Journal, entry: Any) -> None:
+        monkeypatch.setattr(Journal, "add", add)
+        raise KeyboardInterrupt
+
+    with sync.MemoryStore() as store:
+        orchestrator = sync.Orchestrator("writer", "draft", store)
+        with suppress(KeyboardInterrupt), orchestrator.session("t") as session:
+            session.run_turn(lambda: called.append(1), idempotency_key="first")
+            monkeypatch.setattr(Journal, "add", strike)
+            with pytest.raises(KeyboardInterrupt):
+                session.run_turn(lambda: called.append(2), idempotency_key="second")
+            with pytest.raises(KeyboardInterrupt):
+                session.run_turn(lambda: called.append(3), idempotency_key="second")
+        with orchestrator.session("t") as session:
+            session.run_turn(lambda: called.append(4), idempotency_key="second")
+            assert [turn.idempotency_key for turn in session.turns] == ["first", "second"]
+    assert called == [1, 2, 4]

@@ -153,7 +153,11 @@ class Ledger:
             with committer.turn:
                 with claim.lock:
                     pending = make(*content)
-                    self._take_in(entries, then)
+                    try:
+                        self._take_in(entries, then)
+                    except BaseException as interrupt:
+                        claim.give_up(interrupt)  # the journal does not know of it: nothing may be built on it
+                        raise
                 claim.commit(pending)
         finally:
             committer.pass_turn()

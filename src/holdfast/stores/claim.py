@@ -282,6 +282,11 @@ class Claim:
         del self._unsettled[pending]
         pending.settle(error)
 
+    def give_up(self, error: BaseException) -> None:
+        """Write nothing any more under this claim, because of this error."""
+        with self.lock:
+            self._break(error)
+
     def _break(self, error: BaseException) -> None:
         """Nothing can be written under this claim any more: what waits has failed, and so will all that comes."""
         self.failure = error
