@@ -72,7 +72,7 @@ def test_the_log_of_sqlite_is_folded_in_after_many_messages(tmp_path: Path) -> N
         backend = store._store._backend
         for number in range(1_000):
             backend.post(b"\0t", f"key {number}", b"x")
-        assert (tmp_path / "x.db-wal").stat().st_size < 8 << 20
+        assert (tmp_path / "x.db-wal").stat().st_size < 3 << 20
 
 
 def test_an_append_over_a_lease_that_expired_ends_it() -> None:
