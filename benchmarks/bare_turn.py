@@ -24,11 +24,12 @@ _SCHEMA = """
 CREATE TABLE rows (id INTEGER PRIMARY KEY, back INTEGER NOT NULL, digest BLOB NOT NULL, header BLOB NOT NULL,
                    body BLOB NOT NULL);
 CREATE VIEW swaps AS
-    SELECT 0 AS head_id, x'' AS expected, x'' AS head, 0 AS id, 0 AS back, x'' AS digest, x'' AS header, x'' AS body;
+    SELECT x'' AS expected, x'' AS head, 0 AS id, 0 AS back, x'' AS digest, x'' AS header, x'' AS body;
 CREATE TRIGGER swap_head INSTEAD OF INSERT ON swaps BEGIN
-    UPDATE rows SET header = NEW.head WHERE id = NEW.head_id AND header = NEW.expected;
+    UPDATE rows SET back = NEW.back, digest = NEW.digest, header = NEW.header, body = NEW.body
+     WHERE id = NEW.id AND header = NEW.expected;
     SELECT RAISE (ABORT, 'refused') WHERE changes () = 0;
-    INSERT INTO rows VALUES (NEW.id, NEW.back, NEW.digest, NEW.header, NEW.body);
+    INSERT INTO rows VALUES (NEW.id + 1, NEW.id + 1, x'', NEW.head, x'');
 END;
 """
 _PRAGMAS = (
@@ -38,7 +39,6 @@ _PRAGMAS = (
     "synchronous = NORMAL",
     "wal_autocheckpoint = 0",
 )
-_HEAD_ID = (1 << 28) - 1
 _IDENTITY = bytes(40)
 _CHECKPOINT_COMMITS = 250
 _encode = msgspec.msgpack.Encoder().encode
@@ -62,7 +62,7 @@ class BareTurn(Contender):
             self.connection.execute(f"PRAGMA {pragma}")
         self.connection.executescript(_SCHEMA)
         self.head, self.digest, self.stored_bytes, self.done = b"none", bytes(8), 0, dict[str, bytes]()
-        self.connection.execute("INSERT INTO rows VALUES (?, 0, x'', ?, x'')", (_HEAD_ID, self.head))
+        self.connection.execute("INSERT INTO rows VALUES (1, 1, x'', ?, x'')", (self.head,))
         self.cursor = self.connection.cursor()
 
     def step(self, index: int) -> None:
@@ -82,8 +82,8 @@ class BareTurn(Contender):
         head = self._head(seq, digest, now)
         columns = map(bytearray, (digest, header, body))
         fcntl.flock(self.gate, fcntl.LOCK_EX)
-        swap = (_HEAD_ID, bytearray(self.head), bytearray(head), seq, 1, *columns)
-        self.cursor.execute("INSERT INTO swaps VALUES (?, ?, ?, ?, ?, ?, ?, ?)", swap)
+        swap = (bytearray(self.head), bytearray(head), seq, 1, *columns)
+        self.cursor.execute("INSERT INTO swaps VALUES (?, ?, ?, ?, ?, ?, ?)", swap)
         if seq % _CHECKPOINT_COMMITS == 0:
             self.cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         fcntl.flock(self.gate, fcntl.LOCK_UN)

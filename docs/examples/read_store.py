@@ -23,7 +23,7 @@ SIZES |= dict.fromkeys((0xC6, 0xC9, 0xDB, 0xDD, 0xDF), ">I")
 SEQUENCES = {1: tuple, 2: set, 3: frozenset}
 KINDS = {1: (0x90, b"\xdd"), 2: (0x80, b"\xdf")}  # list and map: the short header's first byte, and the long one's
 LEFT_OUT: tuple[Any, ...] = (0, b"", [], b"")  # since, blobs, their sizes, parent: where a row's header ends early
-LAST = (1 << 28) - 1  # the seq under which a thread's head is kept
+LAST = (1 << 28) - 1  # the largest seq there can be
 ENTRIES = {"start": " e", "done": "   e", "step": " e", "ask": "   e  e", "answer": "  e", "end": " e", "turn": "  e"}
 ENTRIES |= {"note": " e"}
 """Which items of a journal's entries are encodings, by the entry's kind."""
@@ -120,8 +120,10 @@ class Thread:
         found = database.execute("SELECT number FROM threads WHERE thread = ?", (self.key,)).fetchone()
         require(found, f"thread {thread_id!r} {HIDDEN}")
         self.number = found[0]
-        query = "SELECT header FROM rows WHERE id = ?"
-        (head,) = database.execute(query, (self.number << 28 | LAST,)).fetchone() or (b"?",)
+        query = "SELECT id, back, digest, header FROM rows WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
+        found = database.execute(query, (self.number << 28, self.number << 28 | LAST)).fetchone()
+        require(found and found[1] == found[0] & LAST and found[2] == b"", "the head is missing")
+        head = found[3]
         require(head, f"thread {thread_id!r} {HIDDEN}")  # so far only messages were left for it
         require(head[-16:] == digest(self.key, head[:-16]), "the head is damaged")
         fields = unpack(head[:-16])

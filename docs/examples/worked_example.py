@@ -74,7 +74,7 @@ def shortened(item: bytes) -> str:
 def report(database: sqlite3.Connection) -> Iterator[str]:
     """The example, line by line."""
     number, thread = database.execute("SELECT number, thread FROM threads").fetchone()
-    *rows, (head_id, _, _, head, _) = database.execute("SELECT id, back, digest, header, body FROM rows ORDER BY id")
+    *rows, (head_id, slot, _, head, _) = database.execute("SELECT id, back, digest, header, body FROM rows ORDER BY id")
     yield f"thread key  {thread.hex()}"
     yield f"number      {number}"
     yield ""
@@ -93,7 +93,7 @@ def report(database: sqlite3.Connection) -> Iterator[str]:
     for blob, data in database.execute("SELECT blob, data FROM blobs"):
         yield f"blob {blob.hex()}: {len(data)} bytes, {data[:8].hex()}..."
     yield ""
-    yield from fields(f"head: id {head_id}", head, HEAD, {"digest": head[-16:]})
+    yield from fields(f"head: id {head_id}, back {slot}", head, HEAD, {"digest": head[-16:]})
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, roll_back,
 SEQ_BITS = 28
 NUMBER_BITS = 28
 WINDOW = 16
-HEAD_SEQ = (1 << SEQ_BITS) - 1
-"""The seq under which a thread's head is kept, behind all its rows."""
+LAST_SEQ = (1 << SEQ_BITS) - 1
+"""Behind all rows that a thread can have: its head is always behind the last that it has."""
 NUMBERS_KEPT = 65536
 BLOB = bytearray
 """Python's sqlite3 takes it as it is; of bytes it asks first whether they want to be something else, which takes longer
@@ -108,15 +108,14 @@ class SQLiteBackend:
         number = self._numbers.get(swap.thread) if swap.is_plain else None
         if number is None:
             return False
-        first, row = number << SEQ_BITS, swap.rows[0]
+        row = swap.rows[0]
         seq = row.seq
-        if seq >= HEAD_SEQ:
+        if seq >= LAST_SEQ:
             return False
         values = (
-            first | HEAD_SEQ,
             BLOB(swap.expected),
             BLOB(swap.replacement),
-            first | seq,
+            number << SEQ_BITS | seq,
             seq - row.base,
             BLOB(row.digest),
             BLOB(row.header),
@@ -149,49 +148,48 @@ class SQLiteBackend:
     def _swap_in(self, connection: sqlite3.Connection, swap: Swap) -> bool:
         if self._swap_lone_row(connection.cursor(), swap):
             return True
-        number, head = self._locate(connection, swap.thread)
+        number, head_id, head = self._locate(connection, swap.thread)
         if head != swap.expected:
             return False
         if number is None:
-            number = self._create(connection, swap.thread, swap.replacement, swap)
+            number = self._create(connection, swap.thread, swap.head)
         else:
-            self._replace_head(connection, number, swap)
+            self._update_thread(connection, number, swap.head)
+            connection.execute(self._sql["drop_head"], (head_id,))
         if swap.drop is not KEEP_ALL or swap.consumed:
             self._drop(connection, number, swap.drop, swap.consumed)
         self._add(connection, number, swap)
+        connection.execute(self._sql["insert_head"], (number, swap.replacement))
         return True
 
-    def _create(self, connection: sqlite3.Connection, thread: bytes, head: bytes, swap: Swap | None = None) -> int:
-        """A thread, found under the first free number from its hash on."""
+    def _create(self, connection: sqlite3.Connection, thread: bytes, head: Head) -> int:
+        """A thread, found under the first free number from its hash on. It still needs its head."""
         number = self._free_number(connection, thread)
-        tokens, status = (swap.head.labels, swap.head.listed_as) if swap is not None else ((), "")
-        connection.execute(self._sql["insert_thread"], (number, thread, _packed(tokens), status))
-        connection.execute(self._sql["insert_row"], (_head_id(number), 0, b"", head, b""))
-        connection.executemany(self._sql["insert_label"], [(token, number) for token in tokens])
+        connection.execute(self._sql["insert_thread"], (number, thread, _packed(head.labels), head.listed_as))
+        connection.executemany(self._sql["insert_label"], [(token, number) for token in head.labels])
         self._remember(thread, number)
         return number
 
-    def _replace_head(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
-        packed, status = _packed(swap.head.labels), swap.head.listed_as
+    def _update_thread(self, connection: sqlite3.Connection, number: int, head: Head) -> None:
+        packed, status = _packed(head.labels), head.listed_as
         known, known_status = connection.execute(self._sql["read_columns"], (number,)).fetchone()
         if known != packed:
             connection.executemany(self._sql["drop_label"], [(token, number) for token in _unpacked(known)])
-            connection.executemany(self._sql["insert_label"], [(token, number) for token in swap.head.labels])
+            connection.executemany(self._sql["insert_label"], [(token, number) for token in head.labels])
         if (known, known_status) != (packed, status):
             connection.execute(self._sql["update_thread"], (packed, status, number))
-        connection.execute(self._sql["update_head"], (swap.replacement, _head_id(number)))
 
     def _add(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
         for row in swap.rows:
-            if row.seq >= HEAD_SEQ:
-                raise StoreError(f"a thread in SQLite has at most {HEAD_SEQ - 1} rows; fork it, and go on there")
+            if row.seq >= LAST_SEQ:
+                raise StoreError(f"a thread in SQLite has at most {LAST_SEQ - 1} rows; fork it, and go on there")
             connection.execute(self._sql["insert_row"], _columns(number, row))
         for blob, data in swap.blobs.items():
             connection.execute(self._sql["insert_blob"], (number, blob, data))
 
     def _drop(self, connection: sqlite3.Connection, number: int, drop: Drop, consumed: tuple[str, ...]) -> None:
         connection.executemany(self._sql["drop_post"], [(number, key) for key in consumed])
-        ranges = [(0, HEAD_SEQ)] if drop.everything else drop.rows
+        ranges = [(0, LAST_SEQ)] if drop.everything else drop.rows
         bounds = [(number << SEQ_BITS | start, (number << SEQ_BITS) + stop) for start, stop in ranges]
         connection.executemany(self._sql["drop_rows"], bounds)
         connection.executemany(self._sql["drop_blob"], [(number, blob) for blob in drop.blobs])
@@ -217,12 +215,12 @@ class SQLiteBackend:
 
     # Threads and their numbers
 
-    def _locate(self, connection: sqlite3.Connection, thread: bytes) -> tuple[int | None, bytes]:
-        """The number and head of a thread; None and nothing if it is not there."""
-        for number, key, head in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
+    def _locate(self, connection: sqlite3.Connection, thread: bytes) -> tuple[int | None, int, bytes]:
+        """The number of a thread, the place of its head, and the head; None and nothing if it is not there."""
+        for number, key, head_id, head in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
             if key == thread and head is not None:
                 self._remember(thread, number)
-                return number, head
+                return number, head_id, head
             if key == thread or not 0 <= number - _first_number(key) < WINDOW:
                 raise Corrupt(
                     "the SQLite file is damaged: a thread without a head, or under a wrong number",
@@ -231,7 +229,7 @@ class SQLiteBackend:
         orphan = connection.execute(self._sql["find_orphan"], (_first_number(thread),)).fetchone()
         if orphan:
             raise Corrupt("the SQLite file is damaged: rows without a head", record=f"head {orphan[0]}")
-        return None, b""
+        return None, 0, b""
 
     def _remember(self, thread: bytes, number: int) -> None:
         self._numbers[thread] = number
@@ -241,7 +239,7 @@ class SQLiteBackend:
     def _free_number(self, connection: sqlite3.Connection, thread: bytes) -> int:
         """A number that no thread has yet."""
         first = _first_number(thread)
-        taken = {number for number, _, _ in connection.execute(self._sql["find_thread"], (first,))}
+        taken = {number for number, *_ in connection.execute(self._sql["find_thread"], (first,))}
         number = next((number for number in range(first, first + WINDOW) if number not in taken), None)
         if number is None:
             raise StoreError("this SQLite file has too many threads near one number; use another file")
@@ -261,25 +259,25 @@ class SQLiteBackend:
         """The id below all row ids of a thread; None if the thread is not there."""
         number = self._numbers.get(thread)
         if number is None:
-            number, _ = self._locate(connection, thread)
+            number, *_ = self._locate(connection, thread)
         return None if number is None else number << SEQ_BITS
 
     def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
         """See `Backend.heads`."""
         with self._reading() as connection:
-            return [self._locate(connection, thread)[1] or None for thread in threads]
+            return [self._locate(connection, thread)[-1] or None for thread in threads]
 
     def rows(self, thread: bytes, seq: int) -> list[Row]:
         """See `Backend.rows`: one range of the table."""
         with self._reading() as connection:
             first = self._first_id(connection, thread)
-            if first is None or not 0 < seq < HEAD_SEQ:
+            if first is None or not 0 < seq < LAST_SEQ:
                 return []
             return _rows(first, connection.execute(self._sql["read_rows"], (first | seq,)))
 
     def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
         """See `Backend.index`."""
-        above = HEAD_SEQ if before is None else min(max(before, 0), HEAD_SEQ)
+        above = LAST_SEQ if before is None else min(max(before, 0), LAST_SEQ)
         with self._reading() as connection:
             first = self._first_id(connection, thread)
             if first is None:
@@ -321,9 +319,10 @@ class SQLiteBackend:
         with self._file.writing() as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                number, _ = self._locate(connection, thread)
+                number, *_ = self._locate(connection, thread)
                 if number is None:
-                    number = self._create(connection, thread, b"")
+                    number = self._create(connection, thread, Head())
+                    connection.execute(self._sql["insert_head"], (number, b""))
                 count = connection.execute(self._sql["insert_post"], (number, key, value)).rowcount
                 connection.execute("COMMIT")
             except (sqlite3.Error, *ODDITIES) as error:
@@ -369,14 +368,8 @@ def _listing_query(
         conditions.append(f"number IN (SELECT number FROM labels WHERE token IN ({_marks(choices)}))")  # noqa: S608
         parameters += choices
     where = " AND ".join(conditions)
-    head = f"(SELECT header FROM rows WHERE id = (number << {SEQ_BITS} | {HEAD_SEQ}))"  # noqa: S608
-    columns = f"born, thread, {head}, status, labels"
-    sql = f"SELECT {columns} FROM threads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608
+    sql = f"SELECT born, thread, head, status, labels FROM heads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608
     return sql, [*parameters, limit + 1]
-
-
-def _head_id(number: int) -> int:
-    return number << SEQ_BITS | HEAD_SEQ
 
 
 def _check_columns(thread: bytes, encoded: bytes | None, status: str, packed: bytes) -> None:

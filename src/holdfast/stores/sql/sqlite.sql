@@ -1,11 +1,10 @@
 -- name: swap_one
 -- The common commit: one row onto an existing head, labels and status unchanged.
-INSERT INTO swaps VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO swaps VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: find_thread
--- A thread is within 16 numbers of its hash; its head is behind its last row.
-SELECT number, thread, (SELECT header FROM rows WHERE id = (number << 28 | 268435455))
-  FROM threads WHERE number BETWEEN ?1 AND ?1 + 15 ORDER BY number
+-- A thread is within 16 numbers of its hash.
+SELECT number, thread, head_id, head FROM heads WHERE number BETWEEN ?1 AND ?1 + 15 ORDER BY number
 
 -- name: find_orphan
 -- Rows of no thread: damage, since threads are never removed.
@@ -16,7 +15,7 @@ SELECT id >> 28 FROM rows WHERE id >= ?1 << 28 AND id < (?1 + 16) << 28
 SELECT labels, status FROM threads WHERE number = ?
 
 -- name: read_all_heads
-SELECT thread, (SELECT header FROM rows WHERE id = (number << 28 | 268435455)), status, labels FROM threads
+SELECT thread, head, status, labels FROM heads
 
 -- name: insert_thread
 INSERT INTO threads (number, thread, labels, status, born)
@@ -25,8 +24,14 @@ VALUES (?, ?, ?, ?, (SELECT coalesce(max(born), 0) + 1 FROM threads))
 -- name: update_thread
 UPDATE threads SET labels = ?, status = ? WHERE number = ?
 
--- name: update_head
-UPDATE rows SET header = ? WHERE id = ?
+-- name: drop_head
+DELETE FROM rows WHERE id = ?
+
+-- name: insert_head
+-- Behind the last row, once all others are in their places.
+INSERT INTO rows (id, back, digest, header, body)
+SELECT id, id & 268435455, x'', ?2, x'' FROM (SELECT 1 + coalesce(
+    (SELECT id FROM rows WHERE id BETWEEN ?1 << 28 AND ?1 << 28 | 268435455 ORDER BY id DESC LIMIT 1), ?1 << 28) AS id)
 
 -- name: drop_label
 DELETE FROM labels WHERE token = ? AND number = ?
@@ -56,12 +61,15 @@ DELETE FROM posts WHERE number = ?
 DELETE FROM posts WHERE number = ? AND key = ?
 
 -- name: read_rows
--- Everything a restore of one row reads, in one range.
+-- Everything a restore of one row reads, in one range. A head is no row.
 SELECT id, back, digest, header, body FROM rows
- WHERE id BETWEEN (SELECT id - back FROM rows WHERE id = ?1) AND ?1 ORDER BY id
+ WHERE id BETWEEN (SELECT id - back FROM rows WHERE id = ?1 AND digest <> x'') AND ?1 ORDER BY id
 
 -- name: read_index
-SELECT id, back, digest, header, x'' FROM rows WHERE id >= ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3
+-- All but the last, which is the head.
+SELECT id, back, digest, header, x'' FROM rows
+ WHERE id >= ?1 AND id < min(?2, (SELECT id FROM rows WHERE id <= ?1 | 268435455 ORDER BY id DESC LIMIT 1))
+ ORDER BY id DESC LIMIT ?3
 
 -- name: read_blob
 SELECT data FROM blobs WHERE number = ? AND blob = ?

@@ -1,0 +1,184 @@
+"""Where SQLite keeps the head of a thread: behind its last row, so that the two can only be lost together."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from holdfast import sync
+from holdfast.stores.sql import migrations
+from holdfast.stores.sqlite import SQLiteBackend
+from kinds import open_store
+from rounds import TIMES
+from stores.damage_scenes import answers, files_of, fill, judge, restore_files
+
+LAST_SEQ = 268435455
+PAGE_BYTES = 4096
+LEAF, INTERIOR = 13, 5
+CELL_START = 14
+"""As much of a cell as says how long it is, which row it has, and how long its columns are."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def ask(path: Path, sql: str, *parameters: object) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        return connection.execute(sql, parameters).fetchall()
+
+
+def with_heads_as_before(path: Path, version: int) -> None:
+    """Make a store what an older Holdfast would have left: each head under the largest seq of all."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DROP VIEW heads")
+        connection.execute(f"UPDATE rows SET id = id | {LAST_SEQ}, back = 0 WHERE digest = x''")
+        connection.executescript(migrations("sqlite")[1])
+        connection.execute(f"PRAGMA user_version = {version}")
+
+
+def fill_in_many_ways(path: Path) -> None:
+    """Saves, a run, turns, a fork, a pruned past, a deleted thread, and one that has nothing but a message."""
+    with sync.open(path) as store:
+        for number in range(9):
+            store.save("pruned", number)
+        store.prune(sync.Retention(keep_last=2))
+        fill(store)
+        with store.run("run") as run:
+            run.step("one", lambda: 1)
+        with sync.Orchestrator("writer", "draft", store).session("talk") as session:
+            session.run_turn(lambda: "said", idempotency_key="first")
+        store.fork(store.get("alpha", 5).id, "forked")
+        store.save("gone", 1)
+        store.delete("gone")
+    with closing(SQLiteBackend(str(path))) as backend:
+        backend.post(b"\0asked", "cancel", b"x")
+
+
+def heads_of(path: Path) -> dict[bytes, tuple[int, int]]:
+    """The seq of the last row of each thread, and that of its head."""
+    last = f"SELECT coalesce(max(id & {LAST_SEQ}), 0) FROM rows WHERE id >> 28 = number AND digest"
+    sql = f"SELECT thread, ({last} <> x''), ({last} = x'') FROM threads"
+    return {thread: (last, head) for thread, last, head in ask(path, sql)}  # type: ignore[misc]
+
+
+def test_the_head_is_behind_the_last_row_whatever_was_done(path: Path) -> None:
+    fill_in_many_ways(path)
+    found = heads_of(path)
+    assert len(found) == 9
+    assert all(head == last + 1 for last, head in found.values()), found
+    assert found[b"\0gone"] == found[b"\0asked"] == (0, 1)
+    assert ask(path, "SELECT count(*) FROM rows WHERE digest = x''") == [(9,)]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_heads_of_an_older_file_are_moved(path: Path, version: int) -> None:
+    fill_in_many_ways(path)
+    with sync.open(path) as store:
+        right = answers(store)
+    before = heads_of(path)
+    with_heads_as_before(path, version)
+    assert {head for _, head in heads_of(path).values()} == {LAST_SEQ}
+    with sync.open(path) as store:
+        assert answers(store) == right
+        assert store.verify().ok
+        assert heads_of(path) == before
+        store.save("alpha", "goes on")
+        with store.run("run") as run:
+            assert run.step("one", lambda: 2) == 1
+        with sync.Orchestrator("writer", "draft", store).session("talk") as session:
+            assert session.run_turn(lambda: "again", idempotency_key="first").value == "said"
+            session.run_turn(lambda: "new", idempotency_key="second")
+        assert store.verify().ok
+
+
+def test_a_row_that_hides_with_the_head_is_damage(path: Path) -> None:
+    """Whatever is last must be a head: an older row is never taken for the newest."""
+    with sync.open(path) as store:
+        for number in range(5):
+            store.save("t", number)
+    for count in range(1, 6):
+        ask(path, "DELETE FROM rows WHERE id = (SELECT max(id) FROM rows)")
+        with sync.open(path) as store:
+            assert not store.verify().ok, count
+            with pytest.raises(sync.Corrupt):
+                store.latest("t")
+            with pytest.raises(sync.Corrupt):
+                store.save("t", "more")
+            with pytest.raises(sync.Corrupt):
+                list(store.threads())
+
+
+@pytest.mark.parametrize("change", ["id = id + 1", "back = back + 1", "digest = x'00'"])
+def test_a_head_at_another_place_is_damage(path: Path, change: str) -> None:
+    with sync.open(path) as store:
+        store.save("t", 1)
+    ask(path, f"UPDATE rows SET {change} WHERE digest = x''")
+    with sync.open(path) as store:
+        with pytest.raises(sync.Corrupt, match="without a head"):
+            store.latest("t")
+        with pytest.raises(sync.Corrupt, match="without a head"):
+            store.save("t", 2)
+
+
+def test_the_head_is_no_row(path: Path) -> None:
+    with sync.open(path) as store:
+        store.save("t", 1)
+    with closing(SQLiteBackend(str(path))) as backend:
+        thread = b"\0t"
+        assert [row.seq for row in backend.rows(thread, 1)] == [1]
+        assert backend.rows(thread, 2) == []
+        assert [row.seq for row in backend.index(thread, None, None)] == [1]
+        assert [row.seq for row in backend.index(thread, 99, None)] == [1]
+
+
+def test_most_commits_write_one_page(path: Path) -> None:
+    """A thread grows at its end, page after page; rows put between others make SQLite share out several pages."""
+    with sync.open(path, durability="process") as store, store.run("t") as run:
+        run.step("first", lambda: 0)
+        before = Path(f"{path}-wal").stat().st_size
+        for number in range(100):
+            run.step(f"step {number}", lambda: "x" * 400)
+        frames = (Path(f"{path}-wal").stat().st_size - before) / (PAGE_BYTES + 24)
+    assert frames < 200, frames
+
+
+def structure_of(data: bytes, page: int) -> Iterator[int]:
+    """The places of all bytes by which SQLite finds rows: headers of pages, pointers to cells, and how cells begin."""
+    start = (page - 1) * PAGE_BYTES
+    pointers = start + (8 if data[start] == LEAF else 12)
+    count = int.from_bytes(data[start + 3 : start + 5], "big")
+    yield from range(start, pointers + 2 * count)
+    for at in range(pointers, pointers + 2 * count, 2):
+        cell = start + int.from_bytes(data[at : at + 2], "big")
+        yield from range(cell, cell + CELL_START)
+        if data[start] == INTERIOR:
+            yield from structure_of(data, int.from_bytes(data[cell : cell + 4], "big"))
+    if data[start] == INTERIOR:
+        yield from structure_of(data, int.from_bytes(data[start + 8 : start + 12], "big"))
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300 * TIMES)
+def test_no_flipped_bit_in_sqlites_own_structure_hides_a_row(tmp_path: Path) -> None:
+    with open_store("sqlite", tmp_path) as store:
+        fill(store)
+        right = answers(store)
+    files, refused = files_of(tmp_path), 0
+    database = max(files, key=lambda path: len(files[path]))
+    root = ask(database, "SELECT rootpage FROM sqlite_master WHERE name = 'rows'")[0][0]
+    flips = [(at, bit) for at in structure_of(files[database], root) for bit in range(8)]  # type: ignore[arg-type]
+    chosen = Random(7).sample(flips, min(400 * TIMES, len(flips)))
+    for at, bit in chosen:
+        damaged = bytearray(files[database])
+        damaged[at] ^= 1 << bit
+        restore_files(tmp_path, {**files, database: bytes(damaged)})
+        try:
+            refused += judge(lambda: open_store("sqlite", tmp_path), right) > 0
+        except AssertionError as error:
+            raise AssertionError(f"bit {bit} of byte {at}: {error}") from error
+    assert refused > len(chosen) // 2
