@@ -120,10 +120,10 @@ def test_a_turn_that_is_acknowledged_before_it_is_stored_is_caught(monkeypatch: 
     """The tests above can fail."""
     append = Ledger.append
 
-    def careless(self: Ledger, ports: Ports, entry: AnyEntry, cause: str, metadata: bytes, then: Any) -> Pending:
+    def careless(self: Ledger, ports: Ports, entry: AnyEntry, cause: str, metadata: bytes) -> Pending:
         if not isinstance(entry, Turned) or entry.type:
-            return append(self, ports, entry, cause, metadata, then)
-        pending = self.write(ports, Intent(cause=cause, metadata=metadata), (), then)
+            return append(self, ports, entry, cause, metadata)
+        pending = self.write(ports, Intent(cause=cause, metadata=metadata), ())
         self.journal.add(entry)
         return pending
 

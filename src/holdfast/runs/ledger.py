@@ -4,7 +4,7 @@ Shared by all branches of a run, whatever world they are in; each brings its own
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -23,7 +23,6 @@ from holdfast.stores.events import Events
 from holdfast.stores.within import write_within
 from holdfast.stores.writer import Intent
 
-Then: TypeAlias = Callable[[], None]
 _REQUESTS = frozenset({Asked, Answered})
 _ENDS: dict[str, EventKind] = {
     Status.COMPLETE.value: "completed",
@@ -126,26 +125,23 @@ class Ledger:
         """Wait until a row is written, or raise why it cannot be."""
         await ports.settle(pending, self.claim.committer)
 
-    def write(self, ports: Ports, intent: Intent, entries: tuple[AnyEntry, ...], then: Then | None = None) -> Pending:
+    def write(self, ports: Ports, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         """Queue a row with these entries; or commit it here and now, if nobody else writes and this thread may block.
 
-        `settle` waits for its outcome, unless that is True already. `then` is called as the entries are taken into the
-        journal, with the lock of the claim in hand: whoever holds that sees both or none.
+        `settle` waits for its outcome, unless that is True already.
         """
         if ports.blocking and self.claim.committer.is_idle:
-            return self._commit_alone(entries, then, self._prepare, intent, entries)
-        return self._submit(intent, entries, then)
+            return self._commit_alone(entries, self._prepare, intent, entries)
+        return self._submit(intent, entries)
 
-    def append(self, ports: Ports, entry: AnyEntry, cause: str, metadata: bytes, then: Then | None = None) -> Pending:
+    def append(self, ports: Ports, entry: AnyEntry, cause: str, metadata: bytes) -> Pending:
         """As `write`, for a checkpoint that is one entry and no more, and no request or answer: a turn that is done."""
         claim = self.claim
         if self._carried or not (ports.blocking and claim.committer.is_idle):
-            return self.write(ports, Intent(cause=cause, metadata=metadata), (entry,), then)
-        return self._commit_alone((entry,), then, claim.prepare_append, JOURNAL, encode_entry(entry), cause, metadata)
+            return self.write(ports, Intent(cause=cause, metadata=metadata), (entry,))
+        return self._commit_alone((entry,), claim.prepare_append, JOURNAL, encode_entry(entry), cause, metadata)
 
-    def _commit_alone(
-        self, entries: tuple[AnyEntry, ...], then: Then | None, make: Callable[..., Pending], *content: Any
-    ) -> Pending:
+    def _commit_alone(self, entries: tuple[AnyEntry, ...], make: Callable[..., Pending], *content: Any) -> Pending:
         """Write a row here and now, since nobody else writes: the turn to commit is taken before anything is made."""
         claim = self.claim
         committer = claim.committer
@@ -154,7 +150,7 @@ class Ledger:
                 with claim.lock:
                     pending = make(*content)
                     try:
-                        self._take_in(entries, then)
+                        self._take_in(entries)
                     except BaseException as interrupt:
                         claim.give_up(interrupt)  # the journal does not know of it: nothing may be built on it
                         raise
@@ -163,22 +159,20 @@ class Ledger:
             committer.pass_turn()
         return pending
 
-    def _submit(self, intent: Intent, entries: tuple[AnyEntry, ...], then: Then | None = None) -> Pending:
+    def _submit(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         """Queue a row."""
         claim = self.claim
         claim.make_room()
         with claim.lock:
             pending = claim.submit(self._filled(intent, entries))
             self._carried = []
-            self._take_in(entries, then)
+            self._take_in(entries)
         return pending
 
-    def _take_in(self, entries: tuple[AnyEntry, ...], then: Then | None) -> None:
+    def _take_in(self, entries: tuple[AnyEntry, ...]) -> None:
         """A row is made: its entries are in the journal at once, for whoever comes next builds on them."""
         for entry in entries:
             self.journal.add(entry)
-        if then is not None:
-            then()
 
     def _prepare(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         pending = self.claim.prepare(self._filled(intent, entries))

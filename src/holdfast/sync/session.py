@@ -82,17 +82,8 @@ class Session:
         on_unstorable: OnUnstorable | None = None,
     ) -> TurnResult[T]:
         """See `holdfast.Session.run_turn`."""
-        return run_blocking(
-            self._session.run_turn(
-                function,
-                model=model,
-                usage=usage,
-                idempotency_key=idempotency_key,
-                fingerprint=fingerprint,
-                timeout=timeout,
-                on_unstorable=on_unstorable,
-            )
-        )
+        turn = self._session.turn(function, model, usage, idempotency_key, fingerprint, timeout, on_unstorable)
+        return run_blocking(turn.result())
 
     def run_turn_stream(
         self,

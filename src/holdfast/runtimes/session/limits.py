@@ -19,9 +19,9 @@ class Limits:
         self._most_tokens = None if budget_tokens is None else whole_number(budget_tokens, "budget_tokens")
         self._most_turns = inf if max_turns is None else whole_number(max_turns, "max_turns")
 
-    def allow(self, turns: Turns, under_way: int, thread_id: str, *, is_new: bool) -> None:
-        """Raise if nothing is left for this turn. One that failed before is the same turn, and costs no further one."""
-        if is_new and turns.count + under_way >= self._most_turns:
+    def allow(self, turns: Turns, taken: int, thread_id: str) -> None:
+        """Raise if nothing is left for a turn before which so many places were taken."""
+        if taken >= self._most_turns:
             raise TurnLimitExceeded(f"thread {thread_id!r} took its {self._most_turns} turns; raise max_turns to go on")
         most_tokens = self._most_tokens
         if turns.cost >= self._most_cost or (most_tokens is not None and turns.tokens >= most_tokens):
@@ -48,18 +48,24 @@ class Limits:
         return ConfigurationError(f"{what} has no price in pricing=, and budget_usd={self.budget_usd} needs one")
 
 
-class UnderWay:
-    """The new turns of a session that are under way: each has its place among the turns before it is recorded."""
+class Places:
+    """How many turns a thread has taken, with those of this session that are under way."""
 
-    def __init__(self, lock: AbstractContextManager[Any]) -> None:
-        self.names: set[str] = set()
-        """To be taken out as it is recorded, with the lock in hand, or when it will not be."""
+    def __init__(self, taken: int, lock: AbstractContextManager[Any]) -> None:
+        self._taken = taken
         self._lock = lock
 
-    def begin(self, name: str, limits: Limits, turns: Turns, key: str, thread_id: str) -> None:
-        """Take a place, if there is any."""
-        is_new = key not in turns.taken
+    def take(self, limits: Limits, turns: Turns, key: str, thread_id: str) -> bool:
+        """Take a place for a turn, or raise why there is none. False if it has one already: it failed before."""
+        if key in turns.taken:
+            limits.allow(turns, 0, thread_id)
+            return False
         with self._lock:
-            limits.allow(turns, len(self.names), thread_id, is_new=is_new)
-            if is_new:
-                self.names.add(name)
+            limits.allow(turns, self._taken, thread_id)
+            self._taken += 1
+        return True
+
+    def give_back(self) -> None:
+        """The turn was not recorded: its place is free."""
+        with self._lock:
+            self._taken -= 1

@@ -19,7 +19,7 @@ from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import StepPolicy, seconds
 from holdfast.runs.run import Run, check_key
 from holdfast.runs.scope import current_frame, fingerprint_of
-from holdfast.runtimes.session.limits import UnderWay
+from holdfast.runtimes.session.limits import Places
 from holdfast.runtimes.session.options import OnUnstorable, SessionOptions, check_call, check_policy, needed_text
 from holdfast.runtimes.session.streams import OpenStreams
 from holdfast.runtimes.session.turns import TurnExecution
@@ -40,7 +40,7 @@ class Session:
         self._options = options
         self._unnamed = count(1)
         self._streams = OpenStreams()
-        self._under_way = UnderWay(run.ledger.claim.lock)
+        self._places = Places(self._turns.count, run.ledger.claim.lock)
 
     def __repr__(self) -> str:
         return f"Session({self.thread_id!r}, role={self.role!r}, phase={self.phase!r}, turns={self._turns.count})"
@@ -138,7 +138,7 @@ class Session:
         it is abandoned (`StepTimeout`). A result that cannot be stored raises `UnstorableValue`, which has it as
         `value`; with `on_unstorable="warn"` it is returned, and would be made again.
         """
-        execution = self._execution(function, model, usage, idempotency_key, fingerprint, timeout, on_unstorable)
+        execution = self.turn(function, model, usage, idempotency_key, fingerprint, timeout, on_unstorable)
         return await execution.result()
 
     def run_turn_stream(
@@ -157,10 +157,10 @@ class Session:
         `usage` may be a function of the list of chunks. A stream that is left before its end is not recorded, and
         closed at the end of the session at the latest.
         """
-        execution = self._execution(function, model, usage, idempotency_key, fingerprint, timeout, on_unstorable)
+        execution = self.turn(function, model, usage, idempotency_key, fingerprint, timeout, on_unstorable)
         return self._streams.add(execution.chunks())
 
-    def _execution(
+    def turn(
         self,
         function: Callable[[], Any],
         model: str | None,
@@ -170,6 +170,7 @@ class Session:
         timeout: timedelta | float | None,
         on_unstorable: OnUnstorable | None,
     ) -> TurnExecution:
+        """The turn that `run_turn` executes, its arguments checked."""
         check_call(function, usage)
         run, options, key = self._run, self._options, idempotency_key
         if type(key) is not str or not key or not key.isascii():
@@ -180,7 +181,7 @@ class Session:
             run,
             options,
             self._streams,
-            self._under_way,
+            self._places,
             # Without a key, a name that no other claim of the thread ever gives: steps within it are its own.
             f"turn={key}" if key else f"turn~{run.ledger.claim.token}.{next(self._unnamed)}",
             function,

@@ -18,7 +18,7 @@ from holdfast.runs.ledger import packed_words
 from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, current_frame, inner_frame
 from holdfast.runs.steps import begin_alone, begin_at_once, end_alone, idempotency_key_of
-from holdfast.runtimes.session.limits import UnderWay
+from holdfast.runtimes.session.limits import Places
 from holdfast.runtimes.session.options import SessionOptions
 from holdfast.runtimes.session.streams import END, OpenStreams, opened
 from holdfast.stores.claim import Pending
@@ -37,7 +37,7 @@ class TurnExecution(msgspec.Struct):
     _run: Run
     _options: SessionOptions
     _streams: OpenStreams
-    _under_way: UnderWay
+    _places: Places
     _name: str
     _function: Callable[[], Any]
     _model: str | None
@@ -54,6 +54,8 @@ class TurnExecution(msgspec.Struct):
     _started_at: int = 0
     _is_told: bool = False
     """True if somebody listens, or reads it in the log."""
+    _has_place: bool = False
+    """True while it has a place among the turns that it must give back, since it is not recorded."""
 
     async def result(self) -> TurnResult[Any]:
         """What the turn returned, now or before."""
@@ -73,7 +75,8 @@ class TurnExecution(msgspec.Struct):
             value = await self._executed(frame)
             return turn_result((value, await self._end(value)))
         finally:
-            self._under_way.names.discard(name)
+            if self._has_place:
+                self._places.give_back()
             end_alone(run, name, place)
 
     async def chunks(self) -> AsyncGenerator[Any, None]:
@@ -100,8 +103,9 @@ class TurnExecution(msgspec.Struct):
                         yield chunk
                     self._run.ledger.check_waits_not(self._name)
                 except BaseException as error:
-                    self._under_way.names.discard(self._name)
                     await self._left_by(error)
+                    if self._has_place:
+                        self._places.give_back()
                     raise
             await self._end(collected)
 
@@ -126,7 +130,7 @@ class TurnExecution(msgspec.Struct):
         if ledger.status != WORKING:
             ledger.check_new(f"turn {self._shown!r}")
         self._price = options.price_of(self._model)
-        self._under_way.begin(name, options.limits, ledger.journal.turns, self._key, ledger.claim.thread_id)
+        self._has_place = self._places.take(options.limits, ledger.journal.turns, self._key, ledger.claim.thread_id)
         self._is_told = ledger.events.wants("step_started")
         self._started_at = run.ports.now()
         return inner_frame(run, name, self._idempotency_key)
@@ -238,5 +242,6 @@ class TurnExecution(msgspec.Struct):
 
     def _write(self, entry: Turned, cause: str, metadata: dict[str, str]) -> Pending:
         run = self._run
-        recorded = partial(self._under_way.names.discard, self._name)
-        return run.ledger.append(run.ports, entry, cause, packed_words(metadata), recorded)
+        pending = run.ledger.append(run.ports, entry, cause, packed_words(metadata))
+        self._has_place = False
+        return pending
