@@ -120,7 +120,7 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
     try:
         return await _recalled_or_executed(run, call)
     finally:
-        end_alone(run, call.key, place)
+        end_alone(run.ledger.running.pop(call.key), place)
 
 
 def recalled(run: "Run", call: StepCall) -> StepDone | None:
@@ -156,9 +156,12 @@ async def begin_alone(run: "Run", key: str) -> Place:
     return held.set((*held.get(), ticket))
 
 
-def end_alone(run: "Run", key: str, place: Place) -> None:
-    """Let the next branch have the key."""
-    run.ledger.running.pop(key).settle(True)
+def end_alone(ended: Ticket, place: Place) -> None:
+    """Let the next branch have the key, which the caller has taken out of those that run.
+
+    That is for the caller to do since an interrupt can strike as any function is entered, but not before it is called.
+    """
+    ended.settle(True)
     try:
         held.reset(place)
     except ValueError:

@@ -75,16 +75,17 @@ class TurnExecution(msgspec.Struct):
             value = await self._executed(frame)
             return turn_result((value, await self._end(value)))
         finally:
+            end_alone(ledger.running.pop(name), place)
             if self._has_place:
                 self._places.give_back()
-            end_alone(run, name, place)
 
     async def chunks(self) -> AsyncGenerator[Any, None]:
         """The chunks of the turn's stream, now or before. It is recorded when the stream has ended."""
         self._streamed = True
         with self._streams.opened(self._name, self._shown):
             # Not for as long as the stream lasts: one that rests is no step under way, and nobody is to wait for it.
-            end_alone(self._run, self._name, await begin_alone(self._run, self._name))
+            place = await begin_alone(self._run, self._name)
+            end_alone(self._run.ledger.running.pop(self._name), place)
             known = self._run.ledger.journal.turns.done.get(self._key)
             if known is not None:
                 await self._tell_replayed(known)

@@ -1,0 +1,89 @@
+"""Ctrl-C anywhere in a turn or a step: the program may catch it and go on, or come again; nothing hangs or is doubled."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from holdfast import sync
+
+MOST_CALLS = 400
+
+
+@contextmanager
+def interrupted_at(number: int) -> Iterator[list[str]]:
+    """Ctrl-C as the given function within is entered, counted from 1. Gives the names of all up to there."""
+    entered: list[str] = []
+
+    def trace(frame: FrameType, event: str, _argument: Any) -> None:
+        if "holdfast" in frame.f_code.co_filename and event == "call":
+            entered.append(frame.f_code.co_name)
+            if len(entered) == number:
+                raise KeyboardInterrupt
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield entered
+    finally:
+        sys.settrace(before)
+
+
+def turn(store: sync.Store, made: list[int], number: int) -> bool:
+    """One turn under Ctrl-C, and then again in the same session; True if there were fewer calls than that."""
+    with suppress(KeyboardInterrupt), sync.Orchestrator("r", "p", store, max_turns=2).session("t") as session:
+        first = session.run_turn(lambda: "before", idempotency_key="before")
+        assert first.value == "before"
+        try:
+            with interrupted_at(number) as entered:
+                session.run_turn(lambda: made.append(1) or "value", idempotency_key="key")
+        except KeyboardInterrupt:
+            assert session.run_turn(lambda: made.append(1) or "value", idempotency_key="key").value == "value"
+            return False
+        return len(entered) < number
+    return False
+
+
+def step(store: sync.Store, made: list[int], number: int) -> bool:
+    """The same for a step of a run."""
+    with suppress(KeyboardInterrupt), store.run("t") as run:
+        run.step("before", lambda: "before")
+        try:
+            with interrupted_at(number) as entered:
+                run.step("key", lambda: made.append(1) or "value")
+        except KeyboardInterrupt:
+            assert run.step("key", lambda: made.append(1) or "value") == "value"
+            return False
+        return len(entered) < number
+    return False
+
+
+def recorded(store: sync.Store) -> int:
+    """How often the thread has what was to be done once."""
+    return sum("key" in {info.metadata.get("turn"), info.metadata.get("step")} for info in store.history("t"))
+
+
+@pytest.mark.parametrize("once", [turn, step])
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.timeout(120)
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # struck before it was begun
+def test_ctrl_c_as_any_function_is_entered(
+    once: Callable[[sync.Store, list[int], int], bool], kind: str, tmp_path: Path
+) -> None:
+    for number in range(1, MOST_CALLS):
+        made: list[int] = []
+        path = f"{tmp_path}/{number}.db"
+        with sync.MemoryStore() if kind == "memory" else sync.open(path, durability="process") as store:
+            is_over = once(store, made, number)
+            again: list[int] = []
+            assert once(store, again, MOST_CALLS), "the next program comes to its end"
+            assert recorded(store) == 1, number
+            assert len(made) + len(again) <= 2, number
+            assert store.verify().ok
+        if is_over:
+            return
+    raise AssertionError("there are more calls than were tried")
