@@ -1,4 +1,4 @@
-"""Ctrl-C anywhere in a turn or a step: the program may catch it and go on, or come again; nothing hangs or is doubled."""
+"""Ctrl-C anywhere in a turn or a step: the program may catch it and go on, or come again; nothing hangs or doubles."""
 
 import sys
 from collections.abc import Callable, Iterator
