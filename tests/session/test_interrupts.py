@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,6 +34,12 @@ def interrupted_at(number: int) -> Iterator[list[str]]:
         sys.settrace(before)
 
 
+def value(made: list[int]) -> str:
+    """What is to be done once."""
+    made.append(1)
+    return "value"
+
+
 def turn(store: sync.Store, made: list[int], number: int) -> bool:
     """One turn under Ctrl-C, and then again in the same session; True if there were fewer calls than that."""
     with suppress(KeyboardInterrupt), sync.Orchestrator("r", "p", store, max_turns=2).session("t") as session:
@@ -40,9 +47,9 @@ def turn(store: sync.Store, made: list[int], number: int) -> bool:
         assert first.value == "before"
         try:
             with interrupted_at(number) as entered:
-                session.run_turn(lambda: made.append(1) or "value", idempotency_key="key")
+                session.run_turn(partial(value, made), idempotency_key="key")
         except KeyboardInterrupt:
-            assert session.run_turn(lambda: made.append(1) or "value", idempotency_key="key").value == "value"
+            assert session.run_turn(partial(value, made), idempotency_key="key").value == "value"
             return False
         return len(entered) < number
     return False
@@ -54,9 +61,9 @@ def step(store: sync.Store, made: list[int], number: int) -> bool:
         run.step("before", lambda: "before")
         try:
             with interrupted_at(number) as entered:
-                run.step("key", lambda: made.append(1) or "value")
+                run.step("key", partial(value, made))
         except KeyboardInterrupt:
-            assert run.step("key", lambda: made.append(1) or "value") == "value"
+            assert run.step("key", partial(value, made)) == "value"
             return False
         return len(entered) < number
     return False
