@@ -102,13 +102,14 @@ class RunBlock:
         await self._tools.open()
         claim = await self._claim()
         try:
-            self._run = run = await self._begun(claim)
+            run = await self._begun(claim)
+            self._outer = current_frame.get()
+            current_frame.set(Frame(run, run.scope))
         except BaseException:
             self._tools.heartbeat.remove(claim)
             await self._tools.ports.perform(claim.undo)
             raise
-        self._outer = current_frame.get()
-        current_frame.set(Frame(run, run.scope))
+        self._run = run
         return run
 
     async def _begun(self, claim: Claim) -> Run:
@@ -168,8 +169,8 @@ class RunBlock:
         """Give the thread back, with the status that follows from how its code ended."""
         assert self._run is not None  # noqa: S101  entered
         ledger = self._run.ledger
-        self._restore_frame(ledger)
         try:
+            self._restore_frame(ledger)
             if ledger.untouched:
                 await self._give_back(ledger)
             elif ledger.suspension is not None:
@@ -182,7 +183,7 @@ class RunBlock:
                 await self._wait_for_another(ledger)
             else:
                 await self._end_badly(ledger, error)
-        except StoreError:
+        except (StoreError, KeyboardInterrupt, SystemExit):
             await self._let_go(ledger.claim)
             raise
         finally:

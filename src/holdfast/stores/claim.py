@@ -437,15 +437,17 @@ def take(
         dead = old.owner if old.owner and reader.backend.inline and ports.is_certainly_dead(old.owner) else ""
         status = old.status if old.status in FINISHED and not reopen else ""
         head = _begun(reader, thread, claimed(old, name, owner, lease, ports.now(), dead_owner=dead, status=status))
-        mine = Seen(head, encode_head(thread, head))
-        if _swapped(reader, thread, seen, mine):
-            try:
+        mine, is_ours = Seen(head, encode_head(thread, head)), False
+        try:
+            is_ours = _swapped(reader, thread, seen, mine)
+            if is_ours:
                 claim = Claim(ports, reader, committer, _writer(reader, thread, mine), lease, old)
                 claim.hears_cancel()
-            except HoldfastError:
+                return claim
+        except BaseException as error:
+            if is_ours or _is_interrupt(error):  # in the midst of a swap nobody knows whose it is: the head does
                 _give_back(reader, thread, head.token, owner, ports.now(), old)
-                raise
-            return claim
+            raise
     raise Conflict(f"thread {name!r} is being written to by others all the time; try again")
 
 

@@ -196,7 +196,12 @@ class RunBlock:
         self._block = block
 
     def __enter__(self) -> Run:
-        return Run(run_blocking(self._block.enter()))
+        entered = run_blocking(self._block.enter())
+        try:
+            return Run(entered)
+        except BaseException as interrupt:
+            run_blocking(self._block.leave(interrupt))
+            raise
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None

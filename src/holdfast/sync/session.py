@@ -143,7 +143,12 @@ class SessionBlock:
         self._block = block
 
     def __enter__(self) -> Session:
-        return Session(run_blocking(self._block.enter()))
+        entered = run_blocking(self._block.enter())
+        try:
+            return Session(entered)
+        except BaseException as interrupt:
+            run_blocking(self._block.leave(interrupt))
+            raise
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
