@@ -390,7 +390,7 @@ async def test_a_thread_of_a_session_is_not_taken_over_by_an_agent(world: World)
     async def worker(task: str) -> str:
         return task
 
-    with pytest.raises(holdfast.KeyReused, match="steps or turns of something else"):
+    with pytest.raises(holdfast.KeyReused, match="is used by something else"):
         await agent(world, worker).run("t", thread_id="t")
     assert (await world.store.thread("t")).status == "idle"
 
@@ -553,7 +553,7 @@ async def test_listeners_hear_of_failed_attempts_and_rollbacks(world: World) -> 
         await agent(world, worker, policy=RecoveryAction.ROLLBACK).run("t", thread_id="t")
     failed = {"attempt": 1, "failure": "external_fault", "action": "rollback", "error": "ConnectionError"}
     assert heard == [("attempt_failed", failed)]
-    made = agent(world, worker, policy=RecoveryAction.ROLLBACK, compensators={"len": list})
+    made = agent(world, worker, policy=RecoveryAction.ROLLBACK, compensators={"builtins:len": list})
     assert await made.run("t", thread_id="t") == "done"
     assert heard[1] == ("rolled_back", {"attempt": 1, "target": 0, "compensated": 1})
 

@@ -259,7 +259,8 @@ async def test_a_compensator_that_died_with_its_process_is_escalated_by_name(wor
     def instead(*, idempotency_key: str) -> None:
         undone.append(idempotency_key)
 
-    made = agent(world, trip, policy=ROLLBACK, compensators={"cancel_hotel": instead})
+    name = f"{__name__}:{cancel_hotel.__qualname__}"
+    made = agent(world, trip, policy=ROLLBACK, compensators={name: instead})
     assert await made.run("t", thread_id="t") == "done"
     assert len(undone) == 1
 

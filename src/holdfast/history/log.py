@@ -222,14 +222,16 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int 
 
     The row is a checkpoint of its own, or a journal row whose state is `checkpoint`'s.
     """
+    tuning, binding, base, seq, row_bytes = log.tuning, log.binding, log.base, log.seq + 1, log.row_bytes
+    back, manifest = seq - base, log.manifest
+    if len(item) >= tuning.inline_max or is_due(tuning, back, row_bytes, manifest, 0, 0):
+        return None
     growth, cells, grown = log.growth, log.cells, log.grown
     if growth is None or growth.path != path:
         cells, grown = log.folded(), 0
-        growth = growth_of(cells, log.index, path, log.tuning)
-    tuning, binding, base, seq, row_bytes = log.tuning, log.binding, log.base, log.seq + 1, log.row_bytes
-    back, manifest = seq - base, log.manifest
-    if growth is None or len(item) >= tuning.inline_max or is_due(tuning, back, row_bytes, manifest, 0, 0):
-        return None
+        growth = growth_of(cells, log.index, path, tuning)
+        if growth is None:
+            return None
     since = 0 if checkpoint is None else seq - checkpoint
     body, sealed = binding.seal_row(growth.start + item, meta, seq)
     place = place_of(seq, back)

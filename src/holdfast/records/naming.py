@@ -1,6 +1,7 @@
 """The name under which others would import a class or function."""
 
 import sys
+from functools import partial
 from os.path import basename, splitext
 from typing import Any
 
@@ -20,3 +21,11 @@ def importable_module(named: Any) -> str:
     if spec is not None:
         return str(spec.name)
     return splitext(basename(file))[0] if file else MAIN  # noqa: PTH119, PTH122  pathlib is loaded where it is needed
+
+
+def name_of(function: Any) -> str:
+    """The same in every process: of a partial, that of its function; of an object that can be called, its class's."""
+    while isinstance(function, partial):
+        function = function.func
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{importable_module(named)}:{named.__qualname__}"

@@ -159,11 +159,12 @@ class Ledger:
             committer.pass_turn()
         return pending
 
-    def _submit(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
+    def _submit(self, intent: Intent, given: tuple[AnyEntry, ...] | Callable[[], tuple[AnyEntry, ...]]) -> Pending:
         """Queue a row."""
         claim = self.claim
         claim.make_room()
         with claim.lock:
+            entries = given() if callable(given) else given
             pending = claim.submit(self._filled(intent, entries))
             self._carried = []
             self._take_in(entries)
@@ -208,7 +209,13 @@ class Ledger:
 
     def queue(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
         """Queue a row, and see that it is written though nobody may wait for it."""
-        pending = self.write(ports, intent, entries)
+        return self._dispatched(ports, self.write(ports, intent, entries))
+
+    def queue_made(self, ports: Ports, intent: Intent, make: Callable[[], tuple[AnyEntry, ...]]) -> Pending:
+        """The same for entries that depend on their place in the journal: nothing comes between the two."""
+        return self._dispatched(ports, self._submit(intent, make))
+
+    def _dispatched(self, ports: Ports, pending: Pending) -> Pending:
         if self.events.wants("saved"):
             self._untold.append(pending)
         if not pending.settled:

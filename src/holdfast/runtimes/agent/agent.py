@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from datetime import timedelta
-from functools import partial
 from inspect import Parameter, isasyncgenfunction, isgeneratorfunction, signature
 from typing import Any
 
@@ -19,7 +18,7 @@ from holdfast.records.errors import (
     UnstorableValue,
 )
 from holdfast.records.failure import AgentSummary, FailureContext
-from holdfast.records.naming import importable_module
+from holdfast.records.naming import name_of
 from holdfast.records.outcome import Outcome
 from holdfast.records.words import Status
 from holdfast.runs.api import default_store
@@ -32,7 +31,7 @@ from holdfast.runs.store import Store, tools_of
 from holdfast.runtimes.agent.actions import RecoveryAction
 from holdfast.runtimes.agent.attempts import Attempts, Terms
 from holdfast.runtimes.agent.classifier import RulesClassifier
-from holdfast.runtimes.agent.hands import HANDED
+from holdfast.runtimes.agent.hands import HANDED, Bare
 from holdfast.runtimes.agent.memory import AGENT, ITEM, contents, read_summary
 from holdfast.runtimes.agent.policy import AnyStrategy, check_strategy
 from holdfast.runtimes.agent.streaming import Items, items_of
@@ -71,9 +70,11 @@ class AgentCore:
         if type(auto_checkpoint) is not bool:
             raise ConfigurationError(f"auto_checkpoint={auto_checkpoint!r}: a bool")
         self._store = store
+        self._bare: dict[bytes, Bare] = {}
+        """The compensators that only this process knows, by the life of the thread that they were recorded in."""
         self._run_terms = RunTerms(lease, wait)
         self._run_terms.check()
-        self.name = _name_of(function)
+        self.name = name_of(function)
         policy = RecoveryAction.ESCALATE if policy is None else policy
         check_strategy(policy, "policy")
         self._terms = Terms(
@@ -123,7 +124,7 @@ class AgentCore:
         """
         if await self._started(run, task):
             return run.result
-        attempts = Attempts(self._terms, run, task, named)
+        attempts = self._attempts(run, named)
         await attempts.begin()
         while True:
             try:
@@ -136,13 +137,25 @@ class AgentCore:
         except UnstorableValue as error:
             error.value = result
             raise
+        self._forget(run)
         attempts.check_limits()
         return result
+
+    def _attempts(self, run: Run, named: Mapping[str, Any]) -> Attempts:
+        started = run.ledger.journal.started
+        assert started is not None  # noqa: S101  noted as it was started
+        bare = self._bare.setdefault(run.ledger.claim.log.binding.identity, Bare())
+        return Attempts(self._terms, run, started.arguments, named, bare)
+
+    def _forget(self, run: Run) -> None:
+        """The thread is finished: there is nothing to compensate any more."""
+        self._bare.pop(run.ledger.claim.log.binding.identity, None)
 
     async def go_on(self, run: Run, named: Mapping[str, Any]) -> Any:
         """Go on with a thread that was claimed by a recovery; its task is recorded."""
         started = run.ledger.journal.started
         if started is None or self.is_stream:
+            run.ledger.untouched = True
             raise ConfigurationError(
                 f"thread {run.thread_id!r} is none that {self.name} can go on with; run or stream it"
             )
@@ -161,12 +174,12 @@ class AgentCore:
                     yield item
             if finished:
                 return
-            attempts = Attempts(self._terms, run, task, named)
+            attempts = self._attempts(run, named)
             await attempts.begin()
             while True:
                 try:
                     async with attempts.attempt() as (hands, arguments):
-                        async for item in items_of(run.ports, self._terms.function, task, arguments):
+                        async for item in items_of(run.ports, self._terms.function, attempts.task, arguments):
                             await hands.deliver(item)
                             with items.paused():
                                 yield item
@@ -174,6 +187,7 @@ class AgentCore:
                 except Exception as error:  # noqa: BLE001  a policy decides about it
                     await attempts.recover(error)
             await run.complete(None)
+            self._forget(run)
             attempts.check_limits()
 
     async def outcome(self, task: Any, thread_id: str, named: Mapping[str, Any]) -> Outcome:
@@ -207,8 +221,8 @@ class AgentCore:
         return run.finished
 
     def _refusal(self, run: Run, known: Started | None, entry: Started) -> HoldfastError | None:
-        if known is None and run.ledger.journal.is_used:
-            return KeyReused(f"thread {run.thread_id!r} has steps or turns of something else; give another thread id")
+        if known is None and (run.ledger.journal.is_used or run.finished):
+            return KeyReused(f"thread {run.thread_id!r} is used by something else; give another thread id")
         if known is not None and known.function != entry.function:
             return KeyReused(f"thread {run.thread_id!r} runs {known.function}, not {entry.function}")
         if known is not None and known.fingerprint != entry.fingerprint:
@@ -216,14 +230,6 @@ class AgentCore:
         if run.status is Status.CANCELLED:
             return RunCancelled(f"thread {run.thread_id!r} was cancelled")
         return None
-
-
-def _name_of(function: Any) -> str:
-    """The same in every process: of a partial, that of its function; of an object that can be called, its class's."""
-    while isinstance(function, partial):
-        function = function.func
-    named = function if hasattr(function, "__qualname__") else type(function)
-    return f"{importable_module(named)}:{named.__qualname__}"
 
 
 def _functions(compensators: object) -> dict[str, Callable[..., Any]]:

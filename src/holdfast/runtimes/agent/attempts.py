@@ -12,9 +12,11 @@ from typing import Any
 
 import msgspec
 
+from holdfast.codec import decode
 from holdfast.history.entries import Attempted
-from holdfast.records.errors import Aborted, CodecError, ConfigurationError, Escalated, RunCancelled
+from holdfast.records.errors import Aborted, CodecError, ConfigurationError, Escalated, RunCancelled, Suspended
 from holdfast.records.failure import FailureContext, FailureType, RecoveryContext
+from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import packed_metadata
@@ -23,14 +25,23 @@ from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
 from holdfast.runtimes.agent.actions import RecoveryAction
 from holdfast.runtimes.agent.hands import Bare, Hands, Limit, current_hands
-from holdfast.runtimes.agent.memory import CHOICE, FAILURE, ITEM, Failure, Memory, contents, note
+from holdfast.runtimes.agent.memory import CHOICE, FAILURE, ITEM, TOLD, Failure, Memory, contents, note
 from holdfast.runtimes.agent.policy import decide
-from holdfast.runtimes.agent.rollback import Past, choose_target, named_target, progress_of, roll_back
+from holdfast.runtimes.agent.rollback import (
+    NoWayBack,
+    Past,
+    check_compensated,
+    choose_target,
+    named_target,
+    progress_of,
+    roll_back,
+)
 from holdfast.stores.writer import Intent
 
 ATTEMPT = "agent:attempt"
 """The key under which the journal counts attempts."""
 CHOICES = ("retry", "rollback", "abort")
+_NOT_OURS = (RunCancelled, ConfigurationError, CodecError, Suspended)
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,17 +66,22 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 class Attempts:
     """The attempts of one run at one task."""
 
-    def __init__(self, terms: Terms, run: Run, task: Any, named: Mapping[str, Any]) -> None:
+    def __init__(self, terms: Terms, run: Run, task: bytes, named: Mapping[str, Any], bare: Bare) -> None:
         self._terms = terms
         self._run = run
-        self._task = task
+        self._packed_task = task
         self._named = named
-        self._bare = Bare()
+        self._bare = bare
         memory = self._memory()
         self._limit = Limit(memory.usage, terms.max_cost_usd, terms.max_tokens, terms.compensators)
 
     def _memory(self) -> Memory:
         return Memory.of(self._run.ledger.journal)
+
+    @property
+    def task(self) -> Any:
+        """The task, as new each time: what an attempt does to it is not the next one's."""
+        return decode(self._packed_task)[0]
 
     async def begin(self) -> None:
         """Carry out what was decided and perhaps not done; refuse what may not go on."""
@@ -73,12 +89,13 @@ class Attempts:
         if failures:
             await self._carry_out(failures[-1], self._context(failures[-1]))
         if reason := self._limit.exceeded():
-            raise Escalated(reason, context=self._context(failures[-1]) if failures else None)
+            raise Escalated(reason, context=self._context(failures[-1]) if failures else self._spent(reason))
 
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[tuple[Hands, dict[str, Any]]]:
         """One attempt: its hands, and what to call the function with. However it is left, all is stored first."""
         terms, run = self._terms, self._run
+        self._bare.begin()
         hands = Hands(
             run,
             self._limit,
@@ -102,12 +119,13 @@ class Attempts:
     def check_limits(self) -> None:
         """`Escalated` if the thread used more than it may, whatever the function made of being told so."""
         if reason := self._limit.exceeded():
-            raise Escalated(f"{reason}; the agent went on, and its result is stored: run it again to have it")
+            text = f"{reason}; the agent went on, and its result is stored: run it again to have it"
+            raise Escalated(text, context=self._spent(reason))
 
     async def call(self) -> Any:
         """The function's result, in one attempt."""
         async with self.attempt() as (_, named):
-            return await self._run.ports.invoke(self._terms.function, (self._task,), named, None)
+            return await self._run.ports.invoke(self._terms.function, (self.task,), named, None)
 
     def _arguments(self, hands: Hands) -> dict[str, Any]:
         """The caller's keywords, and of ours those that the function takes."""
@@ -151,14 +169,15 @@ class Attempts:
     async def recover(self, error: Exception) -> None:
         """Find out what an error means, decide, note it, and do it. Raises if there is to be no further attempt.
 
-        An error that says how the library is to be used is raised as it is: another attempt would end the same.
+        An error that says how the library is to be used is raised as it is: another attempt would end the same. So is
+        that of another thread that waits: this one waits with it.
         """
         ports, ledger = self._run.ports, self._run.ledger
-        if isinstance(error, RunCancelled | ConfigurationError | CodecError) or ledger.claim.failure is not None:
+        if isinstance(error, _NOT_OURS) or ledger.claim.failure is not None:
             raise error
         context = await self._classified(error)
-        if isinstance(error, Aborted | Escalated):
-            error.context = context
+        if isinstance(error, Aborted | Escalated) and error.context is None:
+            error.context = context  # its own limit, or its own wish; that of an agent within it is a failure
             raise error
         await self._tell(self._terms.on_failure, context)
         failure = await self._decided(context)
@@ -174,17 +193,13 @@ class Attempts:
     async def _classified(self, error: Exception) -> FailureContext:
         failures = self._memory().failures
         now = self._run.ports.now()
-        context = FailureContext(
+        context = msgspec.structs.replace(
+            self._surroundings(),
             error=error,
             error_type=type(error).__name__,
             message=text_of(error),
             attempt=len(failures) + 1,
             earlier=tuple(each.failure_type for each in failures),
-            thread_id=self._run.thread_id,
-            task=self._task,
-            state=self._run.state,
-            steps=self._run.steps,
-            usage=self._limit.used,
             seconds=(now - failures[0].at) / 1e6 if failures else 0.0,
         )
         kind = await self._run.ports.invoke(self._terms.classifier, (context,), {}, None)
@@ -193,9 +208,12 @@ class Attempts:
         return msgspec.structs.replace(context, type=FailureType(kind))
 
     async def _decided(self, context: FailureContext) -> Failure:
-        run, earlier = self._run, self._memory().failures
+        run = self._run
         action = await self._action(context)
-        target = await self._target(action, context, earlier)
+        try:
+            target = await self._target(action, context)
+        except NoWayBack as reason:
+            action, target = RecoveryAction.ESCALATE(message=str(reason)), 0
         now = run.ports.now()
         return Failure(
             attempt=context.attempt,
@@ -210,42 +228,64 @@ class Attempts:
             at=now,
         )
 
-    async def _target(self, action: RecoveryAction, context: FailureContext, earlier: list[Failure]) -> int:
-        """The checkpoint to go back to, if it comes to that; 0 for the beginning."""
-        run = self._run
+    async def _target(self, action: RecoveryAction, context: FailureContext) -> int:
+        """The checkpoint to go back to, if it comes to that; 0 for the beginning. `NoWayBack` if it cannot be done."""
+        run, earlier = self._run, self._memory().failures
         if action.kind not in {"rollback", "suspend"}:
             return 0
         if action.checkpoint_id:
-            return await named_target(run, action.checkpoint_id)
-        rollbacks = run.ledger.journal.rollbacks
-        return await run.ports.perform(choose_target, Past(run), context.steps, context.type, earlier, rollbacks)
+            target = await named_target(run, action.checkpoint_id)
+        else:
+            rollbacks = run.ledger.journal.rollbacks
+            target = await run.ports.perform(choose_target, Past(run), context.steps, context.type, earlier, rollbacks)
+        if action.strict:
+            await check_compensated(run, target)
+        return target
 
     async def _action(self, context: FailureContext) -> RecoveryAction:
-        terms, spent = self._terms, self._limit.exceeded()
-        if spent:
-            return RecoveryAction.ESCALATE(message=spent)
+        """What the policy says; where there is to be no further attempt, only how to end it."""
+        action = await decide(self._terms.policy, context, self._ask_user)
+        over = self._used_up(context)
+        return action if not over or action.kind == "abort" else RecoveryAction.ESCALATE(message=over)
+
+    def _used_up(self, context: FailureContext) -> str:
+        """Which limit there is to a further attempt; empty if there is none."""
+        terms, longest = self._terms, self._terms.max_recovery_seconds
+        if spent := self._limit.exceeded():
+            return spent
         if context.attempt > terms.max_recovery_attempts:
-            return RecoveryAction.ESCALATE(message=f"{terms.max_recovery_attempts} recoveries were tried")
-        longest = terms.max_recovery_seconds
+            return f"{terms.max_recovery_attempts} recoveries were tried"
         if longest is not None and context.seconds > seconds(longest, "max_recovery_seconds"):
-            return RecoveryAction.ESCALATE(message=f"recovering for {context.seconds:g} s")
-        return await decide(terms.policy, context, self._ask_user)
+            return f"recovering for {context.seconds:g} s"
+        return ""
 
     async def _ask_user(self, strategy: Callable[..., Any], context: FailureContext) -> Any:
         return await self._run.ports.invoke(strategy, (context,), {}, None)
 
     def _context(self, failure: Failure) -> FailureContext:
         """What is known of an earlier failure, in another process."""
-        return FailureContext(
+        before = [each for each in self._memory().failures if each.attempt < failure.attempt]
+        return msgspec.structs.replace(
+            self._surroundings(),
             type=failure.failure_type,
             error_type=failure.error,
             message=failure.message,
             attempt=failure.attempt,
-            thread_id=self._run.thread_id,
-            task=self._task,
-            state=self._run.state,
-            steps=self._run.steps,
-            usage=self._limit.used,
+            earlier=tuple(each.failure_type for each in before),
+            seconds=(failure.at - before[0].at) / 1e6 if before else 0.0,
+        )
+
+    def _spent(self, reason: str) -> FailureContext:
+        """What is known where no attempt failed, but a limit is used up."""
+        attempt = len(self._memory().failures) + 1
+        return msgspec.structs.replace(
+            self._surroundings(), error_type=Escalated.__name__, message=reason, attempt=attempt
+        )
+
+    def _surroundings(self) -> FailureContext:
+        run = self._run
+        return FailureContext(
+            thread_id=run.thread_id, task=self.task, state=run.state, steps=run.steps, usage=self._limit.used
         )
 
     # What was decided
@@ -258,7 +298,7 @@ class Attempts:
             kind = await self._answer(failure, action)
         if (kind == "rollback" or action.undo) and len(run.ledger.journal.rollbacks) == failure.rollbacks:
             await self._roll_back(failure, context)
-        elif kind in {"escalate", "abort"} and context.error is None and self._was_told:
+        elif kind in {"escalate", "abort"} and context.error is None and await self._was_told(failure):
             return
         if kind == "escalate":
             raise Escalated(_why(context, action.message), context=context) from context.error
@@ -271,10 +311,15 @@ class Attempts:
         if context.error is not None:
             await self._tell(self._terms.on_recovery, context, action)
 
-    @property
-    def _was_told(self) -> bool:
-        """True if the process before has come to an end: whoever ran it knows."""
-        return self._run.ledger.claim.found.status == Status.FAILED
+    async def _was_told(self, failure: Failure) -> bool:
+        """True if the process before has come to an end: whoever ran it knows. Noted, since this one may be killed."""
+        if failure.attempt in self._memory().told:
+            return True
+        run = self._run
+        if run.ledger.claim.found.status != Status.FAILED:
+            return False
+        await run.ledger.commit(run.ports, Intent(journal=True), note(TOLD, failure.attempt, run.ports.now()))
+        return True
 
     async def _roll_back(self, failure: Failure, context: FailureContext) -> None:
         try:
@@ -289,7 +334,8 @@ class Attempts:
         if known is not None:
             return known
         run = self._run
-        payload = {"failure": failure.type, "error": failure.error, "message": action.message or failure.message}
+        payload: dict[str, Any] = {"failure": failure.type, "error": failure.error}
+        payload |= {"message": action.message or failure.message, "at": from_microseconds(failure.at)}
         if action.message:
             payload["error_message"] = failure.message
         answer = await run.ask(f"recovery {failure.attempt}", payload, choices=CHOICES)

@@ -3,14 +3,17 @@
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from operator import is_
 from typing import Any
 
 from holdfast.codec import decode, encode
+from holdfast.history.cells import Cell
 from holdfast.history.draft import draft_state
 from holdfast.history.entries import AnyEntry, Recorded
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError, Escalated, Finished
 from holdfast.records.failure import Usage
+from holdfast.records.naming import name_of
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.run import Receipt, Run, fields_of
 from holdfast.runtimes.agent.memory import COMPENSATOR, ITEM, USAGE, Compensator, note
@@ -27,7 +30,6 @@ class HeldReceipt:
 
     def __init__(self, hands: "Hands") -> None:
         self._hands = hands
-        self._taken: Receipt | None = None
 
     @property
     def done(self) -> bool:
@@ -46,20 +48,27 @@ class Bare:
     """The compensators that are functions of this process, each for the step that it undoes."""
 
     def __init__(self) -> None:
-        self._functions: dict[tuple[str, int, int], Callable[..., Any]] = {}
+        self._functions: dict[tuple[str, int], Callable[..., Any]] = {}
+        self._said: dict[tuple[str, int], Callable[..., Any]] = {}
+        """Those of the present attempt: the next one may make the same functions anew."""
 
-    def name(self, function: Callable[..., Any], step: int, rollbacks: int) -> str:
-        """What to record it by: its name. Another of the same step and name gets another one."""
+    def begin(self) -> None:
+        """Another attempt begins."""
+        self._said = {}
+
+    def name(self, function: Callable[..., Any], step: int) -> str:
+        """What to record it by: its full name. Another of the same step and name gets another one."""
         if not callable(function):
             raise ConfigurationError(f"a compensator is a name of compensators=, or a function, not {function!r}")
-        name: str = getattr(function, "__name__", type(function).__name__)
-        while self._functions.setdefault((name, step, rollbacks), function) != function:
+        name = name_of(function)
+        while self._said.setdefault((name, step), function) != function:
             name += "'"
+        self._functions[name, step] = function
         return name
 
     def function(self, recorded: Compensator) -> Callable[..., Any] | None:
         """The function of a compensator, if it is one of these."""
-        return self._functions.get((recorded.name, recorded.step, recorded.rollbacks)) if recorded.bare else None
+        return self._functions.get((recorded.name, recorded.step)) if recorded.bare else None
 
 
 class Hands:
@@ -86,7 +95,10 @@ class Hands:
         self._told: list[Awaitable[Any]] = []
         self._made = receipt
         self._state: dict[str, Any] = run.state
-        self._dirty = False
+        """As it is stored, by whoever did that."""
+        self._cells = self._state_cells()
+        self._changes: dict[str, Any] = {}
+        self._replacement: dict[str, Any] | None = None
         self._over = False
         self._lock = run.ports.lock()
         self._held: list[tuple[AnyEntry, HeldReceipt]] = []
@@ -107,11 +119,8 @@ class Hands:
         return self._made(receipt)
 
     def _recorded(self, step: Recorded, undo: tuple[Any, ...], said: dict[str, Any] | None) -> "Receipt | HeldReceipt":
-        if undo:
-            index = self._run.ledger.journal.step_count + len(self._held)
-            return self._write(step, self._undo(index, *undo), said=said)
-        if self._auto:
-            return self._write(step, said=said)
+        if self._auto or undo:
+            return self._write(step, undo=undo, said=said)
         receipt = HeldReceipt(self)
         self._held.append((step, receipt))
         return receipt
@@ -124,12 +133,12 @@ class Hands:
     def update_state(self, changes: Mapping[str, Any]) -> None:
         """Merge top-level keys into the state; saved with the next checkpoint."""
         with self._at_work():
-            self._state, self._dirty = {**self._state, **_copied(changes)}, True
+            self._changes |= _copied(changes)
 
     def replace_state(self, state: Mapping[str, Any]) -> None:
         """Put another state in place of the whole; saved with the next checkpoint."""
         with self._at_work():
-            self._state, self._dirty = _copied(state), True
+            self._replacement, self._changes = _copied(state), {}
 
     def record_usage(self, *, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float = 0.0) -> Any:
         """Add to what the thread has used. `Escalated` once that is more than the agent may use; it is kept first.
@@ -153,20 +162,20 @@ class Hands:
             index = self._run.ledger.journal.step_count - 1
             if index < 0:
                 raise ConfigurationError("record_compensator is for the step just recorded, and there is none")
-            queued = self._queued(Intent(journal=True), self._undo(index, compensator, *args))
+            queued = self._queued(Intent(journal=True), (self._undo(index, compensator, *args),))
         return self._made(self._receipt(queued))
 
     def _undo(self, index: int, compensator: Any, *args: Any) -> AnyEntry:
         bare, rollbacks = not isinstance(compensator, str), len(self._run.ledger.journal.rollbacks)
         known = self._limit.known_compensator
-        name = self._bare.name(compensator, index, rollbacks) if bare else known(compensator)
+        name = self._bare.name(compensator, index) if bare else known(compensator)
         undo = Compensator(name=name, arguments=list(args), step=index, rollbacks=rollbacks, bare=bare)
         return note(COMPENSATOR, undo, self._run.ports.now())
 
     def checkpoint(self) -> Any:
         """Hand to the store what it does not have yet. Await the receipt to know that it is stored."""
         with self._at_work():
-            return self._made(self._write() if self._held or self._dirty else self._receipt(None))
+            return self._made(self._write() if self._is_behind else self._receipt(None))
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -198,7 +207,7 @@ class Hands:
 
     async def drain(self) -> None:
         """Wait until everything is stored, the state set last included, and told."""
-        if self._held or self._dirty:
+        if self._is_behind:
             self._write()
         if self._last is not None:
             await self._run.ports.settle(self._last, self._run.ledger.claim.committer)
@@ -207,23 +216,54 @@ class Hands:
 
     def _note(self, kind: str, content: Any) -> Receipt:
         entry = note(kind, content, self._run.ports.now())
-        return self._receipt(self._queued(Intent(journal=True), entry))
+        return self._receipt(self._queued(Intent(journal=True), (entry,)))
 
-    def _write(self, *entries: AnyEntry, said: dict[str, Any] | None = None) -> Receipt:
-        held, self._held = [entry for entry, _ in self._held], []
+    def _write(self, *steps: AnyEntry, undo: tuple[Any, ...] = (), said: dict[str, Any] | None = None) -> Receipt:
+        """What is held, and these steps; `undo` says how the last of them is undone."""
+        steps, self._held = (*(entry for entry, _ in self._held), *steps), []
         intent = Intent(cause="event", metadata=packed_metadata(said))
-        if self._dirty:
-            intent.draft, intent.leaves = draft_state(self._state, self._run.ledger.claim.log.state_cells)
-            self._dirty = False
-        return self._receipt(self._queued(intent, *held, *entries))
 
-    def _queued(self, intent: Intent, *entries: AnyEntry) -> Pending:
+        def compensated() -> tuple[AnyEntry, ...]:
+            index = self._run.ledger.journal.step_count + len(steps) - 1
+            return (*steps, self._undo(index, *undo))
+
+        if not self._has_changes:
+            return self._receipt(self._queued(intent, compensated if undo else steps))
+        state = {**(self._stored() if self._replacement is None else self._replacement), **self._changes}
+        intent.draft, intent.leaves = draft_state(state, self._run.ledger.claim.log.state_cells)
+        self._changes, self._replacement = {}, None
+        receipt = self._receipt(self._queued(intent, compensated if undo else steps))
+        self._state, self._cells = state, self._state_cells()
+        return receipt
+
+    @property
+    def _has_changes(self) -> bool:
+        return bool(self._changes) or self._replacement is not None
+
+    @property
+    def _is_behind(self) -> bool:
+        """True if there is something that the store does not have yet."""
+        return bool(self._held) or self._has_changes
+
+    def _stored(self) -> dict[str, Any]:
+        """The state that changes are made to: read again if somebody else changed it, as `append` within the agent."""
+        cells = self._state_cells()
+        if len(cells) != len(self._cells) or not all(map(is_, cells, self._cells)):
+            self._state, self._cells = self._run.state, cells
+        return self._state
+
+    def _state_cells(self) -> list[Cell]:
+        document = self._run.ledger.claim.log.state_cells
+        return [cell for path, cell in document.items() if path[0] == "state"]
+
+    def _queued(self, intent: Intent, entries: tuple[AnyEntry, ...] | Callable[[], tuple[AnyEntry, ...]]) -> Pending:
         """One write is under way at most when the next begins: a killed process has lost no more than its last."""
         ports, ledger = self._run.ports, self._run.ledger
         if self._last is not None and not self._last.settled:
             ports.for_plain_code().dispatch(self._last, ledger.claim.committer)
-        self._last = ledger.queue(ports, intent, *entries)
-        return self._last
+        made = ledger.queue_made(ports, intent, entries) if callable(entries) else ledger.queue(ports, intent, *entries)
+        self._last = made
+        return made
 
     def _receipt(self, pending: Pending | None) -> Receipt:
         return Receipt(self._run.ledger, self._run.ports, pending or self._last)

@@ -12,7 +12,7 @@ from holdfast.records.failure import AgentSummary, FailureType, Usage
 from holdfast.runs.store import Store, tools_of
 from holdfast.runtimes.agent.actions import RecoveryAction
 
-FAILURE, USAGE, COMPENSATOR, ITEM, CHOICE = "failure", "usage", "compensator", "item", "choice"
+FAILURE, USAGE, COMPENSATOR, ITEM, CHOICE, TOLD = "failure", "usage", "compensator", "item", "choice", "told"
 AGENT = "agent "
 """How the name of the function that a thread runs begins, if an agent runs it."""
 
@@ -60,6 +60,12 @@ class Compensator(msgspec.Struct, frozen=True, kw_only=True):
         """True if a rollback since then went past the step."""
         return any(each.kept <= self.step for each in rollbacks[self.rollbacks :])
 
+    def repeats(self, earlier: "Compensator", rollbacks: list[RolledBack]) -> bool:
+        """True if the same was said of the step before, and it is still that step."""
+        said = (self.name, self.arguments, self.step, self.bare)
+        is_same = said == (earlier.name, earlier.arguments, earlier.step, earlier.bare)
+        return is_same and not earlier.is_undone(rollbacks[: self.rollbacks])
+
 
 class Memory(msgspec.Struct, frozen=True):
     """The notes of a thread, sorted."""
@@ -69,15 +75,23 @@ class Memory(msgspec.Struct, frozen=True):
     usage: Usage
     choices: dict[int, str]
     """What a person chose, by the attempt that it was about."""
+    told: set[int]
+    """The attempts whose failure ended a run, and after which there was another."""
 
     @classmethod
     def of(cls, journal: Journal) -> "Memory":
         """What a journal remembers."""
         failures = [msgspec.convert(each, Failure) for each in contents(journal, FAILURE)]
-        said = dict.fromkeys(each.content for each in journal.notes if each.kind == COMPENSATOR)  # once is enough
-        compensators = [msgspec.convert(decode(content), Compensator) for content in said]
+        compensators: list[Compensator] = []
+        known: dict[tuple[str, int], list[Compensator]] = {}
+        for each in contents(journal, COMPENSATOR):
+            said = msgspec.convert(each, Compensator)
+            alike = known.setdefault((said.name, said.step), [])
+            if not any(said.repeats(earlier, journal.rollbacks) for earlier in alike):
+                alike.append(said)
+                compensators.append(said)
         choices = {each["attempt"]: each["choice"] for each in contents(journal, CHOICE)}
-        return cls(failures, compensators, usage_of(journal), choices)
+        return cls(failures, compensators, usage_of(journal), choices, set(contents(journal, TOLD)))
 
 
 def contents(journal: Journal, kind: str) -> Iterable[Any]:

@@ -27,6 +27,10 @@ TARGET = "rolled_back_to"
 """In the metadata of a checkpoint that a rollback made: which one it is like."""
 
 
+class NoWayBack(Exception):
+    """A rollback that cannot be made; its text says why."""
+
+
 class Past:
     """The checkpoints of a run's thread that lead to where it is now, read as needed. Blocking."""
 
@@ -64,12 +68,19 @@ class Past:
         log = self._reader.load_checkpoint(self._thread, seq, life).log
         return read_state(self._binding, log.document), Journal.of(log.document)
 
+    def beginning(self) -> int:
+        """Where to go back to if no checkpoint is left that would do; `NoWayBack` if there may have been one."""
+        if self._reader.survey(self._thread, None, 1)[0].head.marks.floor > 1:
+            raise NoWayBack("the checkpoints before the failing step were pruned, so that there is none to go back to")
+        return BEGINNING
+
     def at_latest(self, seq: int) -> tuple[int, Any, Journal]:
         """A checkpoint with its state and journal; if it was pruned since it was chosen, the newest before it."""
         try:
             return seq, *self.at(seq)
         except NotFound:
-            older = next(self.lineage(seq), BEGINNING)
+            older = next(self.lineage(seq), None)
+            older = self.beginning() if older is None else older
             return older, *self.at(older)
 
 
@@ -89,11 +100,12 @@ def choose_target(
     """The newest checkpoint before the failing step; if the last rollback was of no use, the one before its target."""
     good = good_step_count(steps)
     if (last := _useless_rollback(earlier, failure, progress_of(steps), rollbacks)) is not None:
-        return next((seq for seq in past.lineage(last.target) if seq < last.target), BEGINNING)
+        older = next((seq for seq in past.lineage(last.target) if seq < last.target), None)
+        return past.beginning() if older is None else older
     for seq in past.lineage():
         if past.at(seq)[1].step_count <= good:
             return seq
-    return BEGINNING
+    return past.beginning()
 
 
 def _useless_rollback(
@@ -112,16 +124,20 @@ async def named_target(run: Run, checkpoint_id: str) -> int:
     named = CheckpointId.parse(checkpoint_id)
     if named.thread_id != run.thread_id:
         raise ConfigurationError(f"checkpoint {checkpoint_id} is not of thread {run.thread_id!r}")
-    await run.ports.perform(Past(run).at, named.seq, named.life)
+    _, then = await run.ports.perform(Past(run).at, named.seq, named.life)
+    since = run.ledger.journal.rollbacks[len(then.rollbacks) :]
+    if any(each.target < named.seq for each in since):
+        raise ConfigurationError(f"checkpoint {checkpoint_id} was undone by a rollback; name one that was not")
     return named.seq
 
 
 async def roll_back(run: Run, failure: Failure, functions: Mapping[str, Callable[..., Any]], bare: Bare) -> None:
     """Undo the steps after the target, the newest first, and make the thread what it was there."""
-    target, state, then = await run.ports.perform(Past(run).at_latest, failure.target)
+    try:
+        target, state, then = await run.ports.perform(Past(run).at_latest, failure.target)
+    except NoWayBack as reason:
+        raise Escalated(f"{run.thread_id!r} cannot be rolled back: {reason}") from None
     undone = _undone(run.ledger.journal, then.step_count)
-    if failure.decision.strict:
-        _check_compensated(run, then.step_count, undone)
     for number, each in enumerate(undone):
         await _compensate(run, failure, number, each, bare.function(each) or functions.get(each.name))
     draft, leaves = draft_state(state)
@@ -139,11 +155,13 @@ def _undone(journal: Journal, kept: int) -> list[Compensator]:
     return [each for each in reversed(found) if not each.is_undone(journal.rollbacks)]
 
 
-def _check_compensated(run: Run, kept: int, undone: list[Compensator]) -> None:
-    covered = {each.step for each in undone}
-    for step in run.steps[kept:]:
+async def check_compensated(run: Run, target: int) -> None:
+    """`NoWayBack` if a step that a rollback to the target would undo has no compensator, and needs one."""
+    _, _, then = await run.ports.perform(Past(run).at_latest, target)
+    covered = {each.step for each in _undone(run.ledger.journal, then.step_count)}
+    for step in run.steps[then.step_count :]:
         if step.error is None and not step.idempotent and step.index not in covered:
-            raise Escalated(f"step {step.action!r} (index {step.index}) of {run.thread_id!r} has no compensator")
+            raise NoWayBack(f"step {step.action!r} (index {step.index}) of {run.thread_id!r} has no compensator")
 
 
 async def _compensate(

@@ -21,6 +21,7 @@ class Items:
     def __init__(self, block: RunBlock) -> None:
         self._block = block
         self._outer = current_frame.get(), current_hands.get()
+        """Where the consumer is, as of when it last asked for an item."""
         self.run: Run
 
     async def __aenter__(self) -> Self:
@@ -30,7 +31,10 @@ class Items:
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        await self._block.leave(error)
+        try:
+            await self._block.leave(error)
+        finally:
+            _set(*self._outer)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -40,6 +44,7 @@ class Items:
         try:
             yield
         finally:
+            self._outer = current_frame.get(), current_hands.get()
             _set(*inner)
 
 
