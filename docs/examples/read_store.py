@@ -124,7 +124,7 @@ class Thread:
         found = database.execute(query, (self.number << 28, self.number << 28 | LAST)).fetchone()
         require(found and found[1] == found[0] & LAST and found[2] == b"", "the head is missing")
         head = found[3]
-        require(head, f"thread {thread_id!r} {HIDDEN}")  # so far only messages were left for it
+        require(head != b"\0", f"thread {thread_id!r} {HIDDEN}")  # so far only messages were left for it
         require(head[-16:] == digest(self.key, head[:-16]), "the head is damaged")
         fields = unpack(head[:-16])
         require(fields[0] == 1, "it was written by another version")
@@ -227,7 +227,7 @@ def main(file: str, thread_id: str = "", seq: str = "") -> None:
         shown = thread.journal() if seq == "journal" else thread.state(int(seq) if seq else None)
         output = pformat(shown, sort_dicts=False)
     else:
-        keys = [key for (key,) in database.execute("SELECT thread FROM threads WHERE status <> '' ORDER BY born")]
+        keys = [key for (key,) in database.execute("SELECT thread FROM threads WHERE status <> '' ORDER BY birth")]
         output = "\n".join(repr(key[1 + key[0] :].decode()) for key in keys)
     sys.stdout.write(output + "\n")
 

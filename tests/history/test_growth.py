@@ -109,3 +109,34 @@ def test_a_list_that_was_folded_and_given_up_grows_again_from_where_it_was(log: 
     assert state(abandoned) == {"one": [0, 1], "other": [0, "lost"]}
     assert state(again) == {"one": [0, 1, 2], "other": [0, "kept"]}
     assert state(first) == {"one": [0, 1], "other": [0]}
+
+
+def test_an_item_as_long_as_a_blob_is_none_for_a_short_row(log: Log) -> None:
+    longest = WIDE.inline_max - 1
+    assert append_flat(log, ONE, b"x" * longest, META) is not None
+    assert append_flat(log, ONE, b"x" * (longest + 1), META) is None
+
+
+def test_a_long_item_for_one_list_does_not_fold_the_other(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs what it is, however long the list that grew before."""
+    first = grown(log, ONE, 1)
+    monkeypatch.setattr(Log, "folded", lambda _log: pytest.fail("folded in vain"))
+    assert append_flat(first, OTHER, b"x" * WIDE.inline_max, META) is None
+
+
+def test_what_cannot_be_appended_to_in_the_short_form(log: Log) -> None:
+    thread = Thread(WIDE)
+    thread.save({"text": "a", "map": {}, "empty": [], **{f"k{number}": [0] for number in range(300)}})
+    short = [path for path in thread.log.document if append_flat(thread.log, path, encode(1), META) is not None]
+    assert ("state", "k0") in short
+    assert {("state", "text"), ("state", "map"), ("state", "empty")}.isdisjoint(short)
+    assert all(thread.log.index[path] <= growth.MAX_INDEX for path in short)
+    assert append_flat(thread.log, ("state", "none"), encode(1), META) is None
+
+
+def test_a_list_that_grows_again_after_another_is_not_copied_at_each_append(log: Log) -> None:
+    log = grown(grown(log, ONE, 1), OTHER, 1)
+    first = grown(log, OTHER, 2)
+    second = grown(first, OTHER, 3)
+    assert first.growth is second.growth
+    assert second.grown == 3

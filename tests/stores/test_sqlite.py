@@ -327,3 +327,13 @@ def test_a_path_where_no_database_can_be_is_refused_and_nothing_is_made_there(tm
         with pytest.raises(sync.ConfigurationError, match=what):
             sync.open(tmp_path / place).save("t", {})
     assert [found.name for found in tmp_path.iterdir()] == ["directory"]
+
+
+def test_a_store_that_could_not_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
+    directory = tmp_path / "later"
+    with pytest.raises(sync.ConfigurationError, match="no directory"), sync.open(directory / "store.db"):
+        pass
+    directory.mkdir()
+    with sync.open(directory / "store.db") as store:
+        store.save("t", 1)
+    assert open_files(directory) == 0

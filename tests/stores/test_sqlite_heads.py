@@ -2,15 +2,19 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast import sync
+from holdfast.records.errors import StoreError
+from holdfast.records.rows import Swap
 from holdfast.stores.sql import migrations
-from holdfast.stores.sqlite import SQLiteBackend
+from holdfast.stores.sqlite import SQLiteBackend, _listing_query
+from holdfast.testing.conformance.samples import Line, head, key, rows
 from kinds import open_store
 from rounds import TIMES
 from stores.damage_scenes import answers, files_of, fill, judge, restore_files
@@ -36,7 +40,9 @@ def with_heads_as_before(path: Path, version: int) -> None:
     """Make a store what an older Holdfast would have left: each head under the largest seq of all."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("DROP VIEW heads")
+        connection.execute("UPDATE rows SET header = x'' WHERE header = x'00'")
         connection.execute(f"UPDATE rows SET id = id | {LAST_SEQ}, back = 0 WHERE digest = x''")
+        connection.execute("ALTER TABLE threads RENAME COLUMN birth TO born")
         connection.executescript(migrations("sqlite")[1])
         connection.execute(f"PRAGMA user_version = {version}")
 
@@ -145,6 +151,96 @@ def test_most_commits_write_one_page(path: Path) -> None:
             run.step(f"step {number}", lambda: "x" * 400)
         frames = (Path(f"{path}-wal").stat().st_size - before) / (PAGE_BYTES + 24)
     assert frames < 200, frames
+
+
+@pytest.mark.parametrize("length", [62, 64, 126, 128, 254, 256])
+def test_a_head_that_one_bit_makes_nothing_is_damage(path: Path, length: int) -> None:
+    """Of some lengths one bit makes an empty blob, of others the number 0: that is no thread without a head."""
+    content = b"\xdc" * length
+    with closing(SQLiteBackend(str(path))) as backend:
+        assert backend.swap([Swap(key(), b"", content, head(), rows(1))]) == [True]
+    nothing, data = 0, path.read_bytes()
+    at = data.index(content)
+    for place in range(at - 5, at):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(damaged)
+            with suppress(sqlite3.Error):
+                nothing += ask(path, "SELECT header FROM rows WHERE id & 268435455 = 2")[0][0] in {b"", 0}
+            with closing(SQLiteBackend(str(path))) as backend, suppress(sync.Corrupt):
+                assert backend.heads([key()])[0], (place - at, bit)
+    assert nothing
+
+
+@pytest.mark.parametrize("table", ["threads", "threads_by_birth"])
+def test_a_thread_that_one_bit_hides_from_listings_is_missed_by_verify_and_backup(path: Path, table: str) -> None:
+    with sync.open(path) as store:
+        for name in "abcd":
+            store.save(name, 1)
+    root = ask(path, "SELECT rootpage FROM sqlite_master WHERE name = ?", table)[0][0]
+    assert isinstance(root, int)
+    data = bytearray(path.read_bytes())
+    data[(root - 1) * PAGE_BYTES + 4] ^= 4  # four cells become none
+    path.write_bytes(data)
+    with sync.open(path) as store:
+        assert not store.verify().ok
+        with pytest.raises(sync.Corrupt, match="damaged"):
+            store.backup(path.with_suffix(".backup"))
+        assert not path.with_suffix(".backup").exists()
+
+
+def test_a_thread_whose_key_was_lost_is_reported_and_not_raised(path: Path) -> None:
+    with sync.open(path) as store:
+        store.save("t", 1)
+    ask(path, "UPDATE threads SET thread = x''")
+    with sync.open(path) as store:
+        assert not store.verify().ok
+
+
+def test_a_page_of_a_listing_reads_no_more_heads_than_it_has() -> None:
+    """Whatever it is asked for: threads are chosen before their heads are looked up."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for script in migrations("sqlite"):
+            connection.executescript(script)
+        for statuses, labels in (("working",), []), (("working", "idle"), []), ((), [(b"x",)]), ((), []):
+            sql, parameters = _listing_query(b"", statuses, labels, None, 20)
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+            assert plan[0] == "SEARCH threads USING INTEGER PRIMARY KEY (rowid=?)", plan
+
+
+def test_the_last_row_leaves_room_for_the_head(path: Path) -> None:
+    with closing(SQLiteBackend(str(path))) as backend:
+        line = Line(backend)
+        line.put(head(LAST_SEQ - 2), rows(LAST_SEQ - 2, base=LAST_SEQ - 2))
+        plain = replace(line.swap(head(LAST_SEQ - 1), rows(LAST_SEQ - 1, base=LAST_SEQ - 2)), is_plain=True)
+        assert backend.swap([plain]) == [True]
+        line.stored = plain.replacement
+        for is_plain in (True, False):
+            swap = replace(line.swap(head(LAST_SEQ), rows(LAST_SEQ, base=LAST_SEQ - 2)), is_plain=is_plain)
+            with pytest.raises(StoreError, match="at most"):
+                backend.swap([swap])
+        assert line.head.seq == LAST_SEQ - 1
+        assert line.seqs == [LAST_SEQ - 1, LAST_SEQ - 2]
+
+
+def test_a_row_hidden_behind_the_head_is_not_overwritten(path: Path) -> None:
+    with sync.open(path) as store:
+        store.append("t", "letters", "a")
+        store.append("t", "letters", "b")
+        ask(path, "INSERT INTO rows SELECT id + 1, back + 1, x'01', x'02', x'03' FROM rows ORDER BY id DESC LIMIT 1")
+        with pytest.raises(sync.Corrupt):
+            store.append("t", "letters", "c")
+    assert ask(path, "SELECT header FROM rows ORDER BY id DESC LIMIT 1") == [(b"\x02",)]
+
+
+@pytest.mark.parametrize("thread", ["gone", "asked"])
+def test_a_lost_head_of_a_thread_that_is_not_listed_is_found(path: Path, thread: str) -> None:
+    fill_in_many_ways(path)
+    number = ask(path, "SELECT number FROM threads WHERE thread = ?", b"\0" + thread.encode())[0][0]
+    ask(path, "DELETE FROM rows WHERE id >> 28 = ?", number)
+    with sync.open(path) as store:
+        assert not store.verify().ok
 
 
 def structure_of(data: bytes, page: int) -> Iterator[int]:

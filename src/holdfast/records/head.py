@@ -72,7 +72,7 @@ def encode_head(thread: bytes, head: Head) -> bytes:
 
 def decode_head(thread: bytes, data: bytes) -> Head:
     """The head in `data`, or `Corrupt`; `IncompatibleCheckpoint` if a newer version wrote it."""
-    record = f"head of {thread[1 + thread[0] :].decode(errors='replace')!r}"
+    record = f"head of {thread[1 + sum(thread[:1]) :].decode(errors='replace')!r}"
     content = data[:-DIGEST_BYTES]
     if sha256(thread + content).digest()[:DIGEST_BYTES] != data[-DIGEST_BYTES:]:
         raise Corrupt(f"{record} is damaged: its digest does not match", record=record)

@@ -99,7 +99,11 @@ class Archive:
     # Life
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

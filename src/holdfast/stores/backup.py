@@ -9,7 +9,7 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from holdfast.history.format import all_blob_ids, read_header
-from holdfast.records.errors import ConfigurationError, Conflict
+from holdfast.records.errors import ConfigurationError, Conflict, Corrupt
 from holdfast.records.head import Head, decode_head, encode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Row, Swap
@@ -20,13 +20,15 @@ ATTEMPTS = 8
 
 
 def back_up(source: Backend, path: str) -> None:
-    """Copy everything into a new file at `path`; `Conflict` if there is one already."""
+    """Copy everything into a new file at `path`; `Conflict` if there is one already, `Corrupt` if a listing may lie."""
     from holdfast.stores.sqlite import SQLiteBackend
 
     if "\0" in path:
         raise ConfigurationError(f"{path!r} is not a path")
     if os.path.lexists(path):
         raise Conflict(f"{path} exists already; a backup needs a new file")
+    if problems := source.check():
+        raise Corrupt(f"the store is damaged, and a backup of it would lack something: {problems[0]}", record="store")
     target = SQLiteBackend(path, Durability.DURABLE)
     target.open()
     try:

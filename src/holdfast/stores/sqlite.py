@@ -22,13 +22,16 @@ from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, roll_back,
 SEQ_BITS = 28
 NUMBER_BITS = 28
 WINDOW = 16
-LAST_SEQ = (1 << SEQ_BITS) - 1
-"""Behind all rows that a thread can have: its head is always behind the last that it has."""
+LARGEST_SEQ = (1 << SEQ_BITS) - 1
+"""That of no row: there must be room for the head behind the last one."""
+NO_HEAD_YET = b"\0"
+"""In the place of the head, where only messages were left so far."""
 NUMBERS_KEPT = 65536
 BLOB = bytearray
 """Python's sqlite3 takes it as it is; of bytes it asks first whether they want to be something else, which takes longer
 than to copy them."""
-LAST = 1 << 62
+NO_BIRTH = 1 << 62
+"""Later than that of any thread."""
 
 
 class SQLiteBackend:
@@ -110,7 +113,7 @@ class SQLiteBackend:
             return False
         row = swap.rows[0]
         seq = row.seq
-        if seq >= LAST_SEQ:
+        if seq >= LARGEST_SEQ:
             return False
         values = (
             BLOB(swap.expected),
@@ -181,15 +184,15 @@ class SQLiteBackend:
 
     def _add(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
         for row in swap.rows:
-            if row.seq >= LAST_SEQ:
-                raise StoreError(f"a thread in SQLite has at most {LAST_SEQ - 1} rows; fork it, and go on there")
+            if row.seq >= LARGEST_SEQ:
+                raise StoreError(f"a thread in SQLite has at most {LARGEST_SEQ - 1} rows; fork it, and go on there")
             connection.execute(self._sql["insert_row"], _columns(number, row))
         for blob, data in swap.blobs.items():
             connection.execute(self._sql["insert_blob"], (number, blob, data))
 
     def _drop(self, connection: sqlite3.Connection, number: int, drop: Drop, consumed: tuple[str, ...]) -> None:
         connection.executemany(self._sql["drop_post"], [(number, key) for key in consumed])
-        ranges = [(0, LAST_SEQ)] if drop.everything else drop.rows
+        ranges = [(0, LARGEST_SEQ)] if drop.everything else drop.rows
         bounds = [(number << SEQ_BITS | start, (number << SEQ_BITS) + stop) for start, stop in ranges]
         connection.executemany(self._sql["drop_rows"], bounds)
         connection.executemany(self._sql["drop_blob"], [(number, blob) for blob in drop.blobs])
@@ -220,7 +223,7 @@ class SQLiteBackend:
         for number, key, head_id, head in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
             if key == thread and head is not None:
                 self._remember(thread, number)
-                return number, head_id, head
+                return number, head_id, b"" if head == NO_HEAD_YET else _whole(head, number)
             if key == thread or not 0 <= number - _first_number(key) < WINDOW:
                 raise Corrupt(
                     "the SQLite file is damaged: a thread without a head, or under a wrong number",
@@ -271,13 +274,13 @@ class SQLiteBackend:
         """See `Backend.rows`: one range of the table."""
         with self._reading() as connection:
             first = self._first_id(connection, thread)
-            if first is None or not 0 < seq < LAST_SEQ:
+            if first is None or not 0 < seq < LARGEST_SEQ:
                 return []
             return _rows(first, connection.execute(self._sql["read_rows"], (first | seq,)))
 
     def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
         """See `Backend.index`."""
-        above = LAST_SEQ if before is None else min(max(before, 0), LAST_SEQ)
+        above = LARGEST_SEQ if before is None else min(max(before, 0), LARGEST_SEQ)
         with self._reading() as connection:
             first = self._first_id(connection, thread)
             if first is None:
@@ -322,7 +325,7 @@ class SQLiteBackend:
                 number, *_ = self._locate(connection, thread)
                 if number is None:
                     number = self._create(connection, thread, Head())
-                    connection.execute(self._sql["insert_head"], (number, b""))
+                    connection.execute(self._sql["insert_head"], (number, NO_HEAD_YET))
                 count = connection.execute(self._sql["insert_post"], (number, key, value)).rowcount
                 connection.execute("COMMIT")
             except (sqlite3.Error, *ODDITIES) as error:
@@ -357,8 +360,8 @@ def _listing_query(
     prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
 ) -> tuple[str, list[object]]:
     """One more than `limit` is asked for, to know whether there is a next page."""
-    conditions = ["born < ?", "substr(thread, 1, ?) = ?"]
-    parameters: list[object] = [LAST if cursor is None else min(int(cursor), LAST), len(prefix), prefix]
+    conditions = ["birth < ?", "substr(thread, 1, ?) = ?"]
+    parameters: list[object] = [NO_BIRTH if cursor is None else min(int(cursor), NO_BIRTH), len(prefix), prefix]
     if statuses:
         conditions.append(f"status IN ({_marks(statuses)})")
         parameters += statuses
@@ -368,17 +371,26 @@ def _listing_query(
         conditions.append(f"number IN (SELECT number FROM labels WHERE token IN ({_marks(choices)}))")  # noqa: S608
         parameters += choices
     where = " AND ".join(conditions)
-    sql = f"SELECT born, thread, head, status, labels FROM heads WHERE {where} ORDER BY born DESC LIMIT ?"  # noqa: S608
+    chosen = f"SELECT number FROM threads WHERE {where} ORDER BY birth DESC LIMIT ?"  # noqa: S608
+    columns = "birth, thread, head, status, labels"
+    sql = f"SELECT {columns} FROM heads WHERE number IN ({chosen}) ORDER BY birth DESC"  # noqa: S608
     return sql, [*parameters, limit + 1]
 
 
 def _check_columns(thread: bytes, encoded: bytes | None, status: str, packed: bytes) -> None:
     """A thread is found by its columns: they must say what its head says."""
-    head = decode_head(thread, encoded) if encoded else Head()
+    head = decode_head(thread, encoded) if encoded not in {None, NO_HEAD_YET} else Head()
     if encoded is None or head.listed_as != status or _packed(head.labels) != packed:
         raise Corrupt(
             "the SQLite file is damaged: a head is missing, or differs from its index", record=f"head of {thread!r}"
         )
+
+
+def _whole(head: bytes, number: int) -> bytes:
+    """The head, if there is anything in it."""
+    if not head:
+        raise Corrupt("the SQLite file is damaged: a head is empty", record=f"head {number}")
+    return head
 
 
 def _columns(number: int, row: Row) -> tuple[int, int, bytes, bytes, bytes]:

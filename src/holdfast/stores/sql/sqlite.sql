@@ -1,3 +1,5 @@
+-- A row's id is the number of its thread << 28 | its seq; 268435455 is the largest seq. See sqlite_003.sql for heads.
+
 -- name: swap_one
 -- The common commit: one row onto an existing head, labels and status unchanged.
 INSERT INTO swaps VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -18,8 +20,8 @@ SELECT labels, status FROM threads WHERE number = ?
 SELECT thread, head, status, labels FROM heads
 
 -- name: insert_thread
-INSERT INTO threads (number, thread, labels, status, born)
-VALUES (?, ?, ?, ?, (SELECT coalesce(max(born), 0) + 1 FROM threads))
+INSERT INTO threads (number, thread, labels, status, birth)
+VALUES (?, ?, ?, ?, (SELECT coalesce(max(birth), 0) + 1 FROM threads))
 
 -- name: update_thread
 UPDATE threads SET labels = ?, status = ? WHERE number = ?
