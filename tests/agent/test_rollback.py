@@ -2,6 +2,7 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -9,11 +10,18 @@ import pytest
 import holdfast
 from agent.agents import agent, doomed_store, stored
 from holdfast import FailurePolicy, RecoveryAction, Step, sync
+from holdfast.history.journal import Journal
 from holdfast.runtimes.agent import rollback
+from holdfast.runtimes.agent.memory import Memory
 from holdfast.testing.faults import Crash
 from runs.worlds import World
 
 ROLLBACK = FailurePolicy(default=RecoveryAction.ROLLBACK(hint="again"))
+
+
+def _journal_of(store: sync.Store, thread_id: str) -> Journal:
+    reader = store._store._reader
+    return Journal.of(reader.load_head(reader.sealing.key(thread_id)).log.document)
 
 
 async def actions(world: World, thread_id: str = "t") -> list[str]:
@@ -581,3 +589,212 @@ async def test_an_abort_that_undoes_compensates_every_step_and_then_ends(world: 
     assert undone == ["car", "car", "hotel", "flight"]  # the first was in doubt
     assert await agent(world, trip, **options).run("t", thread_id="t") == "0 steps, {}"
     assert undone == ["car", "car", "hotel", "flight"]
+
+
+# Compensators that are said again, lost, or of the wrong time
+
+
+async def test_a_compensator_said_again_after_a_rollback_that_kept_its_step_is_called_once(world: World) -> None:
+    undone: list[str] = []
+
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any, recovery: Any = None) -> None:
+        if not (recovery and recovery.steps):
+            record_step(Step(action="A"))
+        record_compensator("cancel", "A")
+        record_step(Step(action="B", error="bad"))
+        raise ValueError
+
+    policy = FailurePolicy.sequence(RecoveryAction.ROLLBACK, RecoveryAction.ABORT(undo=True))
+    with pytest.raises(holdfast.Aborted):
+        await agent(world, trip, policy=policy, compensators={"cancel": undone.append}).run("t", thread_id="t")
+    assert undone == ["A"]
+
+
+async def test_a_function_said_again_by_the_next_attempt_is_called_once(world: World) -> None:
+    undone: list[str] = []
+
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any, recovery: Any = None) -> None:
+        if recovery is None:
+            record_step(Step(action="A"))
+        record_compensator(lambda: undone.append("A"))
+        raise ValueError
+
+    policy = FailurePolicy.sequence(RecoveryAction.RETRY, RecoveryAction.ABORT(undo=True))
+    with pytest.raises(holdfast.Aborted):
+        await agent(world, trip, policy=policy).run("t", thread_id="t")
+    assert undone == ["A"]
+
+
+async def test_a_step_that_was_undone_and_done_again_is_compensated_again(world: World) -> None:
+    undone: list[str] = []
+
+    async def trip(_task: str, *, record_step: Any, recovery: Any = None) -> None:
+        if not (recovery and recovery.steps):
+            record_step(Step(action="plan"))
+        record_step(Step(action="book"), compensator=("cancel", "booking"))
+        raise ValueError
+
+    async def policy(context: Any) -> RecoveryAction:
+        if context.attempt > 2:
+            return RecoveryAction.ESCALATE
+        chosen: RecoveryAction = await back_to(world, "plan")(context)
+        return chosen
+
+    with pytest.raises(holdfast.Escalated):
+        await agent(world, trip, policy=policy, compensators={"cancel": undone.append}).run("t", thread_id="t")
+    assert undone == ["booking", "booking"]
+
+
+async def test_two_compensators_of_one_name_on_one_step_are_both_called(world: World) -> None:
+    undone: list[str] = []
+
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any) -> None:
+        record_step(Step(action="book"))
+        record_compensator("cancel", "room")
+        record_compensator("cancel", "breakfast")
+        raise ValueError
+
+    made = agent(world, trip, policy=RecoveryAction.ABORT(undo=True), compensators={"cancel": undone.append})
+    with pytest.raises(holdfast.Aborted):
+        await made.run("t", thread_id="t")
+    assert undone == ["breakfast", "room"]
+
+
+async def test_a_bare_function_is_known_to_a_later_run_of_its_process(world: World) -> None:
+    undone: list[str] = []
+
+    async def trip(_task: str, *, record_step: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            record_step(Step(action="book", error="refused"), compensator=lambda: undone.append("book"))
+            raise ValueError
+        return "done"
+
+    made = agent(world, trip, policy=RecoveryAction.SUSPEND)
+    assert (await made.start("t", thread_id="t")).status == "input_required"
+    (request,) = list(await world.store.requests())
+    await world.store.answer(request.id, choice="rollback")
+    assert await made.run("t", thread_id="t") == "done"
+    assert undone == ["book"]
+
+
+async def test_a_bare_function_of_another_process_is_not_taken_for_a_name_of_compensators(world: World) -> None:
+    called: list[str] = []
+
+    class Hotel:
+        def cancel(self) -> None:
+            called.append("hotel")
+
+    async def trip(_task: str, *, record_step: Any, recovery: Any = None) -> str:
+        if recovery is None:
+            record_step(Step(action="book", error="refused"), compensator=Hotel().cancel)
+            raise ValueError
+        return "done"
+
+    def cancel() -> None:
+        called.append("flight")
+
+    options: dict[str, Any] = {"policy": RecoveryAction.SUSPEND, "compensators": {"cancel": cancel}}
+    await agent(world, trip, **options).start("t", thread_id="t")
+    (request,) = list(await world.store.requests())
+    await world.store.answer(request.id, choice="rollback")
+    with pytest.raises(holdfast.Escalated, match=r"Hotel\.cancel"):
+        await agent(world, trip, **options).run("t", thread_id="t")
+    assert called == []
+
+
+async def test_a_fork_is_asked_anew(world: World) -> None:
+    tried: list[int] = []
+
+    async def worker(_task: str, *, record_step: Any) -> None:
+        tried.append(1)
+        await stored(record_step(Step(action="try", tool_output=len(tried))))
+        raise ValueError("boom")
+
+    made = agent(world, worker, policy=RecoveryAction.SUSPEND)
+    await made.start("t", thread_id="t")
+    (request,) = list(await world.store.requests())
+    await world.store.answer(request.id, choice="retry")
+    world.clock.advance(1)
+    await made.start("t", thread_id="t")
+    latest = await world.store.latest("t")
+    assert latest is not None
+    await world.store.fork(latest.id, "f")
+    world.clock.advance(1)
+    assert (await made.start("t", thread_id="f")).status == "input_required"
+    open_there = [each.name for each in await world.store.requests() if each.thread_id == "f"]
+    assert open_there == ["recovery 1"]
+
+
+async def test_a_checkpoint_that_a_rollback_undid_cannot_be_gone_back_to(world: World) -> None:
+    named: list[str] = []
+
+    async def worker(_task: str, *, record_step: Any, recovery: Any = None) -> None:
+        record_step(Step(action="A" if recovery is None else "D"))
+        if recovery is None:
+            await stored(record_step(Step(action="B")))
+            infos = list(await world.store.history("t"))
+            named.extend(info.id for info in infos if info.metadata.get("step") == "B")
+        raise ValueError
+
+    async def policy(context: Any) -> RecoveryAction:
+        if context.attempt == 1:
+            chosen: RecoveryAction = await back_to(world, "A")(context)
+            return chosen
+        return RecoveryAction.ROLLBACK(checkpoint_id=named[0])
+
+    with pytest.raises(holdfast.ConfigurationError, match="was undone by a rollback"):
+        await agent(world, worker, policy=policy).run("t", thread_id="t")
+
+
+async def test_a_checkpoint_of_a_former_life_cannot_be_gone_back_to(world: World) -> None:
+    async def worker(_task: str, *, record_step: Any) -> None:
+        await stored(record_step(Step(action="A")))
+        raise ValueError
+
+    with pytest.raises(holdfast.Escalated):
+        await agent(world, worker).run("t", thread_id="t")
+    (former, *_) = [info.id for info in await world.store.history("t") if info.metadata.get("step") == "A"]
+    await world.store.delete("t")
+    await world.store.revive("t")
+    policy = RecoveryAction.ROLLBACK(checkpoint_id=former)
+    with pytest.raises(holdfast.NotFound):
+        await agent(world, worker, policy=policy).run("t", thread_id="t")
+
+
+def test_compensators_stay_with_their_steps_beside_steps_of_other_threads() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    wrong: list[Any] = []
+
+    def worker(_task: str, *, record_step: Any) -> None:
+        run = sync.current()
+
+        def act(number: int) -> None:
+            if number % 2:
+                record_step(Step(action=f"r{number}"), compensator=("undo", f"r{number}"))
+            else:
+                run.step(f"s{number}", str)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: copy_context().run(act, number), range(64)))
+        raise ValueError
+
+    def undo(action: str) -> None:
+        undone.append(action)
+
+    try:
+        for _ in range(8):
+            undone: list[str] = []
+            with sync.MemoryStore() as store:
+                made = sync.Agent(worker, store=store, policy=RecoveryAction.ESCALATE, compensators={"undo": undo})
+                with pytest.raises(sync.Escalated):
+                    made.run("t", thread_id="t")
+                latest = store.latest("t")
+                assert latest is not None
+                journal = _journal_of(store, "t")
+                said = Memory.of(journal).compensators
+                assert len(said) == 32
+                wrong += [each for each in said if latest.steps[each.step].action != each.arguments[0]]
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == []

@@ -82,8 +82,17 @@ class Session:
         on_unstorable: OnUnstorable | None = None,
     ) -> TurnResult[T]:
         """See `holdfast.Session.run_turn`."""
-        turn = self._session.turn(function, model, usage, idempotency_key, fingerprint, timeout, on_unstorable)
-        return run_blocking(turn.result())
+        return run_blocking(
+            self._session.run_turn(
+                function,
+                model=model,
+                usage=usage,
+                idempotency_key=idempotency_key,
+                fingerprint=fingerprint,
+                timeout=timeout,
+                on_unstorable=on_unstorable,
+            )
+        )
 
     def run_turn_stream(
         self,

@@ -138,7 +138,7 @@ class Session:
         it is abandoned (`StepTimeout`). A result that cannot be stored raises `UnstorableValue`, which has it as
         `value`; with `on_unstorable="warn"` it is returned, and would be made again.
         """
-        execution = self.turn(function, model, usage, idempotency_key, fingerprint, timeout, on_unstorable)
+        execution = self._execution(function, model, usage, idempotency_key, fingerprint, timeout, on_unstorable)
         return await execution.result()
 
     def run_turn_stream(
@@ -157,10 +157,10 @@ class Session:
         `usage` may be a function of the list of chunks. A stream that is left before its end is not recorded, and
         closed at the end of the session at the latest.
         """
-        execution = self.turn(function, model, usage, idempotency_key, fingerprint, timeout, on_unstorable)
+        execution = self._execution(function, model, usage, idempotency_key, fingerprint, timeout, on_unstorable)
         return self._streams.add(execution.chunks())
 
-    def turn(
+    def _execution(
         self,
         function: Callable[[], Any],
         model: str | None,
@@ -170,7 +170,6 @@ class Session:
         timeout: timedelta | float | None,
         on_unstorable: OnUnstorable | None,
     ) -> TurnExecution:
-        """The turn that `run_turn` executes, its arguments checked."""
         check_call(function, usage)
         run, options, key = self._run, self._options, idempotency_key
         if type(key) is not str or not key or not key.isascii():
