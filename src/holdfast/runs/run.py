@@ -425,16 +425,21 @@ _STEP_KINDS: dict[str, tuple[type, ...]] = {
     "idempotent": (bool,),
 }
 """What tools rely on when they show a step; the other fields may be anything."""
+_STEP_DEFAULTS = {name: getattr(Step(), name) for name in Step.__struct_fields__ if name != "index"}
 
 
 def fields_of(step: Step) -> dict[str, Any]:
     """What a step says, without what it leaves at its default; its index is its place among the others."""
     if not isinstance(step, Step):
-        raise ConfigurationError(f"record takes a holdfast.Step, not {type(step).__name__}")
+        raise ConfigurationError(f"what is recorded is a holdfast.Step, not {type(step).__name__}")
     for name, kinds in _STEP_KINDS.items():
         if not isinstance(getattr(step, name), kinds):
             words = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
             raise ConfigurationError(f"Step({name}={getattr(step, name)!r}): {words}")
-    default = Step()
-    names = [name for name in Step.__struct_fields__ if name != "index"]
-    return {name: getattr(step, name) for name in names if getattr(step, name) != getattr(default, name)}
+    names = [name for name, default in _STEP_DEFAULTS.items() if not _is_default(getattr(step, name), default)]
+    return {name: getattr(step, name) for name in names}
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """A field that may be anything is None by default, and is not compared: some values, of numpy say, refuse that."""
+    return value is None if default is None else bool(value == default)

@@ -2,11 +2,10 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from datetime import timedelta
-from inspect import isasyncgenfunction
-from typing import Any
+from functools import partial
+from typing import Any, overload
 
 from holdfast.ports import run_blocking
-from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.failure import AgentSummary, FailureContext
@@ -14,7 +13,8 @@ from holdfast.records.outcome import Outcome
 from holdfast.runtimes.agent.actions import RecoveryAction
 from holdfast.runtimes.agent.agent import AgentCore
 from holdfast.runtimes.agent.memory import read_summary as awaitable_summary
-from holdfast.runtimes.agent.policy import AnyStrategy
+from holdfast.runtimes.agent.policy import AnyStrategy, functions_of
+from holdfast.runtimes.agent.strategies import is_plain
 from holdfast.sync.functions import default_store
 from holdfast.sync.run import Receipt, Run
 from holdfast.sync.store import Store
@@ -44,8 +44,6 @@ class Agent:
     ) -> None:
         if store is not None and not isinstance(store, Store):
             raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
-        if isasyncgenfunction(function) or is_async(function):
-            raise ConfigurationError("holdfast.sync.Agent takes plain functions (use holdfast for async ones)")
         self._core = AgentCore(
             function,
             lambda: (store or default_store())._store,  # noqa: SLF001  one room
@@ -64,6 +62,16 @@ class Agent:
             wait=wait,
             receipt=Receipt,
         )
+        _check_plain("function", function)
+        _check_plain("policy", *functions_of(RecoveryAction.ESCALATE if policy is None else policy))
+        _check_plain("compensators", *(compensators or {}).values())
+        for name, given in {
+            "classifier": classifier,
+            "on_step": on_step,
+            "on_failure": on_failure,
+            "on_recovery": on_recovery,
+        }.items():
+            _check_plain(name, given)
 
     @property
     def name(self) -> str:
@@ -99,13 +107,26 @@ class Agent:
             run_blocking(items.aclose())
 
 
+def _check_plain(name: str, *functions: Callable[..., Any] | None) -> None:
+    for each in functions:
+        if each is not None and not is_plain(each):
+            shown = getattr(each, "__qualname__", repr(each))
+            raise ConfigurationError(
+                f"{name}: {shown} is async; holdfast.sync.Agent takes plain functions (use holdfast for async ones)"
+            )
+
+
 async def _next(items: AsyncGenerator[Any, None]) -> Any:
     return await anext(items)
 
 
-def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]:
+@overload
+def agent(function: Callable[..., Any], /) -> Agent: ...
+@overload
+def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]: ...
+def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """See `holdfast.agent`."""
-    return lambda function: Agent(function, **options)
+    return partial(Agent, **options) if function is None else Agent(function, **options)
 
 
 def read_summary(store: Store, thread_id: str) -> AgentSummary:

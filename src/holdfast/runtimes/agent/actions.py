@@ -7,7 +7,7 @@ import msgspec
 from holdfast.records.errors import ConfigurationError
 from holdfast.runs.options import seconds
 
-_OPTIONS = {
+_OPTIONS: dict[str, tuple[str, ...]] = {
     "retry": ("hint", "delay"),
     "replan": ("hint",),
     "rollback": ("checkpoint_id", "hint", "strict"),
@@ -16,6 +16,7 @@ _OPTIONS = {
     "suspend": ("message",),
     "abort": ("reason", "undo"),
 }
+_FLAGS, _TEXTS = ("strict", "undo"), ("hint", "from_subgoal", "message", "reason")
 
 
 class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,17 @@ class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
     SUSPEND: ClassVar["RecoveryAction"]
     ABORT: ClassVar["RecoveryAction"]
 
+    def __post_init__(self) -> None:
+        if self.kind not in tuple(_OPTIONS):
+            raise ConfigurationError(f"kind={self.kind!r} is no action; one of {', '.join(_OPTIONS)}")
+        msgspec.structs.force_setattr(self, "delay", seconds(self.delay, "delay"))
+        for name in _FLAGS:
+            _check(getattr(self, name), name, bool)
+        for name in _TEXTS:
+            _check(getattr(self, name), name, str)
+        if self.checkpoint_id is not None:
+            _check(self.checkpoint_id, "checkpoint_id", str)
+
     def __call__(self, **options: Any) -> "RecoveryAction":
         """This action with options."""
         known = _OPTIONS[self.kind]
@@ -48,13 +60,6 @@ class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigurationError(
                 f"{self.kind.upper()} takes {', '.join(f'{name}=' for name in known)}; not {min(unknown)}="
             )
-        for name, value in options.items():
-            if name == "delay":
-                options[name] = seconds(value, "delay")
-            elif name in {"strict", "undo"}:
-                _check(value, name, bool)
-            elif name != "checkpoint_id" or value is not None:
-                _check(value, name, str)
         return msgspec.structs.replace(self, **options)
 
     def __repr__(self) -> str:

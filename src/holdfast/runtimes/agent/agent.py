@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from datetime import timedelta
 from inspect import Parameter, isasyncgenfunction, isgeneratorfunction, signature
-from typing import Any
+from typing import Any, overload
 
 from holdfast.codec import decode, encode
 from holdfast.history.entries import Started
@@ -311,6 +311,10 @@ class Agent(AgentCore):
         return self.items(task, self.thread_id(thread_id), kwargs)
 
 
-def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]:
-    """Make a function an `Agent`, with the same keywords: `@holdfast.agent(policy=…, store=…)`."""
-    return lambda function: Agent(function, **options)
+@overload
+def agent(function: Callable[..., Any], /) -> Agent: ...
+@overload
+def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]: ...
+def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function an `Agent`: `@holdfast.agent`, or with the same keywords `@holdfast.agent(policy=…, store=…)`."""
+    return partial(Agent, **options) if function is None else Agent(function, **options)

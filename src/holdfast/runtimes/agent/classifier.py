@@ -1,11 +1,14 @@
 """Rules that tell the type of a failure from its error and from what was recorded."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, TypeGuard
 
+from holdfast.records.arguments import amount, mapping_or_none, whole_number
 from holdfast.records.checkpoint import Step
+from holdfast.records.errors import ConfigurationError
 from holdfast.records.failure import FailureContext, FailureType
+from holdfast.runtimes.agent.strategies import is_plain
 
 Rule = tuple[Callable[[FailureContext], Any], FailureType]
 
@@ -17,8 +20,9 @@ _OVERFLOW_TEXTS = ("context length", "context window", "maximum context", "too m
 class RulesClassifier:
     """Asks its rules in their order; the first that knows the failure names its type.
 
-    An error's own `failure_type` comes first, then `rules` (pairs of a function of the context and a type), then loops,
-    tools, constraints and schemas in what was recorded, then the error's type and text, and last a plan with gaps.
+    An error's own `failure_type` comes first if it is one, then `rules` (pairs of a function of the context and a
+    type), then loops, tools, constraints and schemas in what was recorded, then the error's type and text, and last a
+    plan with gaps. The functions are plain ones.
     """
 
     def __init__(
@@ -33,14 +37,14 @@ class RulesClassifier:
         schemas: Mapping[str, Callable[[Any], Any]] | None = None,
         required_actions: Collection[str] = (),
     ) -> None:
-        self._rules = tuple(rules)
-        self._exceptions = dict(exceptions or {})
-        self._loop_window = loop_window
-        self._loop_similarity = loop_similarity
-        self._allowed_tools = allowed_tools
-        self._constraints = tuple(constraints)
-        self._schemas = dict(schemas or {})
-        self._required_actions = tuple(required_actions)
+        self._rules = _each(rules, "rules", _is_rule, "pairs of a plain function and a FailureType")
+        self._exceptions = _by_error(exceptions)
+        self._loop_window = whole_number(loop_window, "loop_window")
+        self._loop_similarity = _share(loop_similarity, "loop_similarity")
+        self._allowed_tools = None if allowed_tools is None else set(_words(allowed_tools, "allowed_tools"))
+        self._constraints = _each(constraints, "constraints", is_plain, "plain functions of the context")
+        self._schemas = _by_tool(schemas)
+        self._required_actions = _words(required_actions, "required_actions")
 
     def __call__(self, context: FailureContext) -> FailureType:
         """The type of a failure; UNKNOWN if no rule knows it."""
@@ -52,15 +56,15 @@ class RulesClassifier:
 
     def _told(self, context: FailureContext) -> FailureType | None:
         own = getattr(context.error, "failure_type", None)
-        if own is not None:
+        if _is_type(own):
             return FailureType(own)
-        return next((failure for applies, failure in self._rules if applies(context)), None)
+        return next((FailureType(failure) for applies, failure in self._rules if applies(context)), None)
 
     def _recorded(self, context: FailureContext) -> FailureType | None:
         if is_loop(context.steps, self._loop_window, self._loop_similarity):
             return FailureType.LOOP_DETECTED
         used = {step.tool_called for step in context.steps if step.tool_called}
-        if self._allowed_tools is not None and not used <= set(self._allowed_tools):
+        if self._allowed_tools is not None and not used <= self._allowed_tools:
             return FailureType.WRONG_TOOL_CALLED
         if any(broken(context) for broken in self._constraints):
             return FailureType.CONSTRAINT_IGNORED
@@ -91,6 +95,50 @@ class RulesClassifier:
     def _planned(self, context: FailureContext) -> FailureType | None:
         done = {step.action for step in context.steps}
         return FailureType.PLAN_INCOMPLETE if not done.issuperset(self._required_actions) else None
+
+
+def _each(given: object, name: str, fits: Callable[[Any], bool], what: str) -> tuple[Any, ...]:
+    """What is listed, if each of it fits; else a refusal that says what to give. A str is no list of its letters."""
+    listed = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else None
+    if listed is None or not all(map(fits, listed)):
+        raise ConfigurationError(f"{name}={given!r}: a sequence of {what}")
+    return listed
+
+
+def _words(given: object, name: str) -> tuple[str, ...]:
+    return _each(given, name, lambda each: isinstance(each, str), "str")
+
+
+def _by_error(given: object) -> dict[type[BaseException], FailureType]:
+    pairs: dict[Any, Any] = dict(mapping_or_none(given, "exceptions") or {})
+    if not all(_is_error(kind) and _is_type(failure) for kind, failure in pairs.items()):
+        raise ConfigurationError(f"exceptions={given!r}: a FailureType for each class of exceptions")
+    return {kind: FailureType(failure) for kind, failure in pairs.items()}
+
+
+def _by_tool(given: object) -> dict[str, Callable[[Any], Any]]:
+    pairs: dict[Any, Any] = dict(mapping_or_none(given, "schemas") or {})
+    if not all(isinstance(tool, str) and is_plain(check) for tool, check in pairs.items()):
+        raise ConfigurationError(f"schemas={given!r}: a plain function for the name of each tool")
+    return pairs
+
+
+def _share(given: float, name: str) -> float:
+    if amount(given, name) > 1:
+        raise ConfigurationError(f"{name}={given!r}: a number from 0 to 1")
+    return given
+
+
+def _is_rule(given: Any) -> bool:
+    return isinstance(given, tuple | list) and len(given) == 2 and is_plain(given[0]) and _is_type(given[1])
+
+
+def _is_error(given: object) -> bool:
+    return isinstance(given, type) and issubclass(given, BaseException)
+
+
+def _is_type(given: object) -> TypeGuard[str]:
+    return isinstance(given, str) and given in set(FailureType)
 
 
 def is_loop(steps: Sequence[Step], window: int, similarity: float) -> bool:

@@ -1,6 +1,6 @@
 """Which failure is answered by what: a strategy for each type, and one for the rest."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -9,16 +9,19 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.records.failure import FailureContext, FailureType
 from holdfast.runtimes.agent import strategies
 from holdfast.runtimes.agent.actions import RecoveryAction
+from holdfast.runtimes.agent.strategies import Composed, check_strategy
+
+__all__ = ["AnyStrategy", "Chain", "FailurePolicy", "Sequence", "check_strategy", "decide", "functions_of"]
 
 Strategy: TypeAlias = "RecoveryAction | Callable[[FailureContext], RecoveryAction | Awaitable[RecoveryAction]]"
 """What to do about a failure, or a function that decides it."""
 Call: TypeAlias = Callable[..., Awaitable[Any]]
 
 
-class FailurePolicy:
+class FailurePolicy(Composed):
     """A strategy for each type of failure, by the type's name in lower case; `default` for all others."""
 
-    def __init__(self, *, default: "AnyStrategy" = RecoveryAction.ESCALATE, **by_type: "AnyStrategy") -> None:
+    def __init__(self, /, *, default: "AnyStrategy" = RecoveryAction.ESCALATE, **by_type: "AnyStrategy") -> None:
         known = {each.value for each in FailureType}
         if unknown := set(by_type) - known:
             raise ConfigurationError(f"{min(unknown)!r} is no type of failure; one of {', '.join(sorted(known))}")
@@ -26,6 +29,7 @@ class FailurePolicy:
             check_strategy(strategy, name)
         self.by_type = by_type
         self.default = default
+        self.parts = (*by_type.values(), default)
 
     def for_type(self, failure: FailureType) -> "AnyStrategy":
         """The strategy for a type of failure."""
@@ -46,10 +50,11 @@ class FailurePolicy:
         """A policy from plain data, by type: an action's or a strategy's name, a dict with its options, or a list.
 
         `{"timeout": "retry", "external_fault": {"action": "rollback"}, "default": {"strategy": "replan"}}`; a list is
-        a sequence.
+        a sequence. Names are taken in any case of letters.
         """
         if not isinstance(plain, Mapping):
             raise ConfigurationError(f"a policy is a dict of strategies by type of failure, not {type(plain).__name__}")
+        _check_once([str(name).lower() for name in plain])
         return cls(**{str(name).lower(): _strategy_of(value) for name, value in plain.items()})
 
     @classmethod
@@ -59,37 +64,39 @@ class FailurePolicy:
             yaml = import_module("yaml")
         except ImportError:
             raise ConfigurationError("from_yaml needs PyYAML: pip install 'holdfast[yaml]'") from None
-        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
-        if "\n" not in text and text.endswith((".yaml", ".yml")):
-            text = Path(text).read_text(encoding="utf-8")
+        text = _text_of(source)
         try:
-            plain = yaml.safe_load(text)
-        except yaml.YAMLError as error:
+            nodes, plain = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError) as error:
             raise ConfigurationError(f"this policy is no YAML: {error}") from error
-        return cls.from_dict(plain or {})
+        _check_keys(nodes, set())
+        return cls.from_dict({} if plain is None else plain)
 
 
-class Sequence:
+class Sequence(Composed):
     """See `FailurePolicy.sequence`."""
 
     def __init__(self, several: "tuple[AnyStrategy, ...]") -> None:
-        self.several = _some(several, "sequence")
+        self.parts = _some(several, "sequence")
 
 
-class Chain:
+class Chain(Composed):
     """See `FailurePolicy.chain`."""
 
     def __init__(self, several: "tuple[AnyStrategy, ...]") -> None:
-        self.several = _some(several, "chain")
+        self.parts = _some(several, "chain")
 
 
 AnyStrategy: TypeAlias = "Strategy | FailurePolicy | Sequence | Chain"
 
 
-def check_strategy(strategy: object, name: str) -> None:
-    """`ConfigurationError` for what is no strategy."""
-    if not callable(strategy) and not isinstance(strategy, FailurePolicy | Sequence | Chain):
-        raise ConfigurationError(f"{name}={strategy!r}: a RecoveryAction, or a function that returns one")
+def functions_of(strategy: AnyStrategy) -> Iterator[Callable[..., Any]]:
+    """The functions that a strategy may ask, however deep within it they are."""
+    if isinstance(strategy, Composed):
+        for part in strategy.parts:
+            yield from functions_of(part)
+    elif not isinstance(strategy, RecoveryAction):
+        yield strategy
 
 
 def _some(several: "tuple[AnyStrategy, ...]", name: str) -> "tuple[AnyStrategy, ...]":
@@ -107,9 +114,9 @@ async def decide(strategy: AnyStrategy, context: FailureContext, call: Call) -> 
     if isinstance(strategy, FailurePolicy):
         return await decide(strategy.for_type(context.type), context, call)
     if isinstance(strategy, Sequence):
-        return await decide(strategy.several[min(context.attempt, len(strategy.several)) - 1], context, call)
+        return await decide(strategy.parts[min(context.attempt, len(strategy.parts)) - 1], context, call)
     if isinstance(strategy, Chain):
-        for each in strategy.several:
+        for each in strategy.parts:
             action = await decide(each, context, call)
             if action.kind != "escalate":
                 break
@@ -133,14 +140,44 @@ def _strategy_of(plain: Any) -> AnyStrategy:
 
 
 def _ready(name: Any, options: dict[str, Any]) -> AnyStrategy:
-    maker = strategies.READY.get(name) if isinstance(name, str) else None
+    maker = strategies.READY.get(name.lower()) if isinstance(name, str) else None
     if maker is None:
         raise ConfigurationError(f"{name!r} is no strategy; one of {', '.join(strategies.READY)}, or give an action")
-    if "strategy" in options or maker is strategies.circuit_breaker:
-        options["strategy"] = _strategy_of(options.get("then", "retry"))
-        options.pop("then", None)
+    if maker is strategies.circuit_breaker:
+        options["strategy"] = _strategy_of(options.pop("then", "retry"))
     try:
         made: AnyStrategy = maker(**options)
     except TypeError as error:
         raise ConfigurationError(f"strategy {name}: {error}") from None
     return made
+
+
+def _text_of(source: object) -> str:
+    """The text of a policy: a str that does not name a file, or what is in the file."""
+    if isinstance(source, str) and ("\n" in source or not source.endswith((".yaml", ".yml"))):
+        return source
+    if not isinstance(source, str | Path):
+        kind = type(source).__name__
+        raise ConfigurationError(f"from_yaml takes the path of a file, or YAML as a str, not {kind}")
+    try:
+        return Path(source).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"the policy {str(source)!r} cannot be read: {error}") from error
+
+
+def _check_keys(node: Any, seen: set[int]) -> None:
+    """`ConfigurationError` for a key that a mapping in a YAML document has twice. An alias is a node seen before."""
+    inner = getattr(node, "value", None)
+    if not isinstance(inner, list) or id(node) in seen:
+        return
+    seen.add(id(node))
+    pairs = [each for each in inner if isinstance(each, tuple)]
+    _check_once([key.value for key, _ in pairs if isinstance(key.value, str)])
+    for each in [value for _, value in pairs] or inner:
+        _check_keys(each, seen)
+
+
+def _check_once(names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"{name!r} is given twice in this policy; which is meant?")
