@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from inspect import Parameter, isasyncgenfunction, isgeneratorfunction, signature
 from typing import Any, overload
 
