@@ -10,9 +10,10 @@ import pytest
 import holdfast
 from agent.agents import agent, doomed_store, stored
 from holdfast import FailurePolicy, RecoveryAction, Step, sync
+from holdfast.history.entries import RolledBack
 from holdfast.history.journal import Journal
 from holdfast.runtimes.agent import rollback
-from holdfast.runtimes.agent.memory import Memory
+from holdfast.runtimes.agent.memory import Failure, Memory
 from holdfast.testing.faults import Crash
 from runs.worlds import World
 
@@ -798,3 +799,15 @@ def test_compensators_stay_with_their_steps_beside_steps_of_other_threads() -> N
     finally:
         sys.setswitchinterval(interval)
     assert wrong == []
+
+
+def test_a_rollback_after_which_no_more_was_done_than_before_is_of_no_use() -> None:
+    def failure(progress: int) -> Failure:
+        return Failure(attempt=1, type="unknown", error="", message="", progress=progress, action={})
+
+    unknown, last = holdfast.FailureType.UNKNOWN, RolledBack(0, 0, 7, 0)
+    streak = [failure(2), failure(1)]
+    assert rollback._useless_rollback(streak, unknown, 2, [last]) is last
+    assert rollback._useless_rollback(streak, unknown, 3, [last]) is None
+    assert rollback._useless_rollback(streak, holdfast.FailureType.TIMEOUT, 1, [last]) is None
+    assert rollback._useless_rollback(streak, unknown, 2, []) is None
