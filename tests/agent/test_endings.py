@@ -257,3 +257,19 @@ def test_an_async_streams_consumer_keeps_its_own_run() -> None:
                 assert holdfast.current().thread_id == "outer"
 
     asyncio.run(scenario())
+
+
+async def test_an_effect_without_a_compensator_is_not_undone_by_a_strict_rollback(world: World) -> None:
+    paid: list[str] = []
+
+    async def trip(_task: str, *, record_step: Any, recovery: Any = None) -> None:
+        if recovery is None:
+            record_step(Step(action="plan", idempotent=True))
+        await world.api.current().step("pay", lambda *, idempotency_key: paid.append(idempotency_key), effect=True)
+        raise ConnectionError("down")
+
+    made = agent(world, trip, policy=holdfast.compensating_rollback())
+    for _ in range(2):
+        with pytest.raises(holdfast.Escalated, match=r"'pay'.*has no compensator|3 recoveries were tried"):
+            await made.run("t", thread_id="t")
+    assert len(paid) == 1

@@ -1,7 +1,7 @@
 """Ctrl-C anywhere in a turn or a step: the program may catch it and go on, or come again; nothing hangs or doubles."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast import sync
+from holdfast.records.rows import Swap
+from holdfast.stores.memory import MemoryBackend
 
 MOST_CALLS = 400
 
@@ -43,7 +45,10 @@ def value(made: list[int]) -> str:
 
 def turn(store: sync.Store, made: list[int], number: int) -> bool:
     """One turn under Ctrl-C, and then again in the same session; True if there were fewer calls than that."""
-    with suppress(KeyboardInterrupt), sync.Orchestrator("r", "p", store, max_turns=2).session("t") as session:
+    with (
+        suppress(KeyboardInterrupt, sync.OutcomeUnknown),
+        sync.Orchestrator("r", "p", store, max_turns=2).session("t") as session,
+    ):
         first = session.run_turn(lambda: "before", idempotency_key="before")
         assert first.value == "before"
         try:
@@ -58,7 +63,7 @@ def turn(store: sync.Store, made: list[int], number: int) -> bool:
 
 def step(store: sync.Store, made: list[int], number: int) -> bool:
     """The same for a step of a run."""
-    with suppress(KeyboardInterrupt), store.run("t") as run:
+    with suppress(KeyboardInterrupt, sync.OutcomeUnknown), store.run("t") as run:
         run.step("before", lambda: "before")
         try:
             with interrupted_at(number) as entered:
@@ -95,6 +100,47 @@ def test_ctrl_c_as_any_function_is_entered(
         if is_over:
             return
     raise AssertionError("there are more calls than were tried")
+
+
+class Interrupted(MemoryBackend):
+    """Ctrl-C as a swap has been made, once it is told to."""
+
+    armed = False
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        outcomes = super().swap(swaps, wait=wait)
+        if self.armed:
+            self.armed = False
+            raise KeyboardInterrupt
+        return outcomes
+
+
+@pytest.mark.parametrize("once", [turn, step])
+def test_ctrl_c_in_a_write_is_told_once_and_then_what_to_do(once: Any) -> None:
+    backend, calls = Interrupted(), list[int]()
+
+    def act(again: Callable[[], Any]) -> None:
+        backend.armed = True
+        with pytest.raises(KeyboardInterrupt):
+            again()
+        for _ in range(3):
+            with pytest.raises(sync.OutcomeUnknown, match="open the thread again"):
+                again()
+
+    def enter(store: sync.Store) -> Any:
+        return sync.Orchestrator("r", "p", store).session("t") if once is turn else store.run("t")
+
+    def call(entered: Any) -> Any:
+        if once is turn:
+            return entered.run_turn(partial(value, calls), idempotency_key="key").value
+        return entered.step("key", partial(value, calls))
+
+    with sync.Store(backend) as store:
+        with suppress(sync.OutcomeUnknown), enter(store) as entered:
+            act(partial(call, entered))
+        with enter(store) as entered:
+            assert call(entered) == "value"
+    assert calls == [1]
 
 
 UNGUARDED = {"RunBlock.__exit__", "RunBlock.leave", "run_blocking"}

@@ -66,6 +66,8 @@ class Journal:
         self.rollbacks: list[RolledBack] = []
         self.epochs: dict[str, int] = {}
         """How often the result of a step was undone, by its key."""
+        self._effects: set[str] = set()
+        """The keys of steps that were begun before they were done, since they have an effect."""
         self._entries: list[AnyEntry] = []
         self._pasts = {} if pasts is None else pasts
         """What it was at the lengths that rollbacks went back to, each folded once: a past has rollbacks of its own."""
@@ -88,6 +90,8 @@ class Journal:
     def _remember(self, entry: Memo) -> None:
         before = self.memos.get(entry.key)
         self.memos[entry.key] = entry
+        if isinstance(entry, Begun):
+            self._effects.add(entry.key)
         if isinstance(before, StepDone) and isinstance(entry, StepDone):
             self._shown[self._shown.index(before)] = entry  # a fork has another result in its place
         elif isinstance(entry, _ENDED):
@@ -256,7 +260,7 @@ class Journal:
 
     def steps(self) -> list[Step]:
         """What was recorded, as users see it."""
-        return [_step(index, entry) for index, entry in enumerate(self._shown)]
+        return [_step(index, entry, self._effects) for index, entry in enumerate(self._shown)]
 
     def request(self, binding: Binding, number: int) -> Request:
         """A request as users see it."""
@@ -290,7 +294,8 @@ def answer_of(entry: Answered) -> Answer:
     )
 
 
-def _step(index: int, entry: Shown) -> Step:
+def _step(index: int, entry: Shown, effects: set[str]) -> Step:
+    """`effects`: the keys of steps that it matters to execute twice."""
     if isinstance(entry, Turned):
         return _turn_step(index, entry)
     if isinstance(entry, HandedOver):
@@ -299,8 +304,8 @@ def _step(index: int, entry: Shown) -> Step:
         return Step(**{**decode(entry.fields), "index": index})
     if isinstance(entry, StepError):
         return Step(index=index, action=entry.name, error=f"{entry.type}: {entry.message}", metadata={"key": entry.key})
-    details = {"key": entry.key, "seconds": entry.took / 1e6}
-    return Step(index=index, action=entry.name, tool_output=decode(entry.value), metadata=details, idempotent=True)
+    details, harmless = {"key": entry.key, "seconds": entry.took / 1e6}, entry.key not in effects
+    return Step(index=index, action=entry.name, tool_output=decode(entry.value), metadata=details, idempotent=harmless)
 
 
 def _turn_step(index: int, entry: Turned) -> Step:

@@ -189,7 +189,9 @@ class RunBlock:
         finally:
             self._tools.heartbeat.remove(ledger.claim)
             await self._tell_released(ledger)
-            ledger.claim.failure = ledger.claim.failure or Fenced(f"the run of {ledger.claim.thread_id!r} is over")
+            ledger.claim.failure = ledger.claim.failure or Fenced(
+                f"the run of {ledger.claim.thread_id!r} is over: its block was left; open it again"
+            )
 
     def _restore_frame(self, ledger: Ledger) -> None:
         """What runs on here is part of the outer run again, unless blocks overlap: then of the one that is not over."""

@@ -289,10 +289,19 @@ class Claim:
 
     def _break(self, error: BaseException) -> None:
         """Nothing can be written under this claim any more: what waits has failed, and so will all that comes."""
-        self.failure = error
+        self.failure = self._interrupted(error) if isinstance(error, KeyboardInterrupt | SystemExit) else error
         unsettled, self._unsettled = list(self._unsettled), {}
         for pending in unsettled:
             pending.settle(error)
+
+    def _interrupted(self, interrupt: BaseException) -> OutcomeUnknown:
+        """What is told from here on: the interrupt itself is told to those whose writes it struck."""
+        doubt = OutcomeUnknown(
+            f"a write of thread {self.thread_id!r} was interrupted ({type(interrupt).__name__}), and nobody knows here"
+            " whether it is stored; leave this block and open the thread again, which finds out"
+        )
+        doubt.__cause__ = interrupt
+        return doubt
 
     def _resolve(self, doubt: OutcomeUnknown | None) -> None:
         """A write was refused, or nobody knows what became of it: the head tells."""

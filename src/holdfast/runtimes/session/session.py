@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from datetime import datetime, timedelta
 from itertools import count
 from types import TracebackType
-from typing import Any, TypeVar, Unpack, overload
+from typing import Any, NoReturn, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
@@ -269,6 +269,9 @@ class SessionBlock:
         self._block = block
         self._options = options
         self._session: Session | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a session is a block: `with orchestrator.session(...) as session:`, then session.{name}")
 
     async def __aenter__(self) -> Session:
         return await self.enter()
