@@ -222,7 +222,7 @@ class AgentCore:
         return run.finished
 
     def _refusal(self, run: Run, known: Started | None, entry: Started) -> HoldfastError | None:
-        if known is None and (run.ledger.journal.is_used or run.finished):
+        if known is None and run.status is not Status.CANCELLED and (run.ledger.journal.is_used or run.finished):
             return KeyReused(f"thread {run.thread_id!r} is used by something else; give another thread id")
         if known is not None and known.function != entry.function:
             return KeyReused(f"thread {run.thread_id!r} runs {known.function}, not {entry.function}")
