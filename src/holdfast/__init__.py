@@ -58,7 +58,8 @@ from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import Lease, ThreadInfo
-from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult, UsageSnapshot
+from holdfast.records.turn import SessionSummary, Turn, TurnResult
+from holdfast.records.usage import ModelPricing, UsageSnapshot
 from holdfast.records.words import Cause, Durability, Phase, Status
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from agent.agents import agent, doomed_store, stored
 from holdfast import FailurePolicy, FailureType, RecoveryAction, Step, sync
-from holdfast.records.failure import Usage
+from holdfast.records.usage import UsageSnapshot
 from holdfast.testing.faults import Crash
 from runs.worlds import World
 
@@ -201,9 +201,9 @@ async def test_usage_is_summed_over_all_processes_and_kept_before_it_is_refused(
     with pytest.raises(Crash):
         await agent(world, worker, store=doomed_store(world), **limit).run("t", thread_id="t")
     world.clock.advance(60)
-    with pytest.raises(holdfast.Escalated, match=r"120 tokens are used|1\.2 USD are used"):
+    with pytest.raises(holdfast.Escalated, match=r"used 120 of 100 tokens|used 1\.2 of 1 USD"):
         await agent(world, worker, **limit).run("t", thread_id="t")
-    with pytest.raises(holdfast.Escalated, match="are used"):
+    with pytest.raises(holdfast.Escalated, match=r"used .* to continue"):
         await agent(world, worker, **limit).run("t", thread_id="t")
     assert len(calls) == 2
     larger = {name: value * 10 for name, value in limit.items()}
@@ -280,6 +280,21 @@ async def test_a_suspended_agent_can_be_aborted_and_run_again(world: World) -> N
     assert await made.run("t", thread_id="t") == "done"
 
 
+@pytest.mark.parametrize("choice", ["retry", "rollback"])
+async def test_what_a_person_said_reaches_the_agent(world: World, choice: str) -> None:
+    async def worker(_task: str, *, record_step: Any, recovery: Any = None) -> Any:
+        if recovery is None:
+            record_step(Step(action="sent", error="refused"))
+            raise ConnectionError("refused")
+        said = recovery.answer
+        return [recovery.action, said.choice, said.value, said.comment, said.by]
+
+    made = agent(world, worker, policy=RecoveryAction.SUSPEND)
+    (request,) = (await made.start("t", thread_id="t")).requests
+    await world.store.answer(request.id, choice, value={"to": "ben"}, comment="ask Ben", by="ana")
+    assert await made.run("t", thread_id="t") == [choice, choice, {"to": "ben"}, "ask Ben", "ana"]
+
+
 async def test_what_a_person_chose_is_not_asked_again_by_a_process_that_comes_after_the_rollback(world: World) -> None:
     cancelled: list[str] = []
 
@@ -351,7 +366,7 @@ async def test_an_agent_that_swallows_its_limit_is_escalated_with_its_result_sto
         return "paid for"
 
     made = agent(world, worker, policy=RETRY, max_tokens=150)
-    with pytest.raises(holdfast.Escalated, match=r"500 tokens are used, of 150; .* its result is stored"):
+    with pytest.raises(holdfast.Escalated, match=r"used 500 of 150 tokens; .* its result is stored"):
         await made.run("t", thread_id="t")
     assert await made.run("t", thread_id="t") == "paid for"
     assert (await world.store.thread("t")).status == "complete"
@@ -675,7 +690,8 @@ def test_sums_of_usage_that_are_beyond_counting_keep_a_thread_usable() -> None:
     with sync.MemoryStore() as store:
         made = sync.Agent(spender, store=store)
         assert made.run("t", thread_id="t") == "done"
-        assert made.summary("t").usage == Usage(input_tokens=2**63 - 1, cost_usd=10**15)
+        summary = made.summary("t")
+        assert (summary.usage, summary.cost_usd) == (UsageSnapshot(input_tokens=2**63 - 1), 3 * 10**15)
 
 
 async def test_a_result_that_cannot_be_stored_is_handed_over_in_the_error(world: World) -> None:

@@ -11,18 +11,15 @@ import holdfast
 from agent.agents import agent, doomed_store, stored
 from holdfast import FailurePolicy, RecoveryAction, Step, sync
 from holdfast.history.entries import RolledBack
-from holdfast.history.journal import Journal
+from holdfast.ports import run_blocking
+from holdfast.runs import past
+from holdfast.runs.driver import read
 from holdfast.runtimes.agent import rollback
 from holdfast.runtimes.agent.memory import Failure, Memory
 from holdfast.testing.faults import Crash
 from runs.worlds import World
 
 ROLLBACK = FailurePolicy(default=RecoveryAction.ROLLBACK(hint="again"))
-
-
-def _journal_of(store: sync.Store, thread_id: str) -> Journal:
-    reader = store._store._reader
-    return Journal.of(reader.load_head(reader.sealing.key(thread_id)).log.document)
 
 
 async def actions(world: World, thread_id: str = "t") -> list[str]:
@@ -82,11 +79,11 @@ async def test_a_poisoned_checkpoint_is_left_behind_by_the_second_rollback(world
     assert restored == [None, {"n": 3, "poison": True}, {"n": 2}]
 
 
-@pytest.mark.parametrize("page", [2, rollback.PAGE])
+@pytest.mark.parametrize("page", [2, past.PAGE])
 async def test_each_rollback_without_progress_goes_one_further_back_until_the_beginning(
     world: World, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollback, "PAGE", page)
+    monkeypatch.setattr(past, "PAGE", page)
     restored: list[Any] = []
 
     async def worker(_task: str, *, record_step: Any, update_state: Any, restored_state: Any = None) -> str:
@@ -792,8 +789,7 @@ def test_compensators_stay_with_their_steps_beside_steps_of_other_threads() -> N
                     made.run("t", thread_id="t")
                 latest = store.latest("t")
                 assert latest is not None
-                journal = _journal_of(store, "t")
-                said = Memory.of(journal).compensators
+                said = Memory.of(run_blocking(read(store._store, "t"))).compensators
                 assert len(said) == 32
                 wrong += [each for each in said if latest.steps[each.step].action != each.arguments[0]]
     finally:

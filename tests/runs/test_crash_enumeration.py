@@ -15,7 +15,8 @@ import holdfast
 from holdfast import StepInDoubt, sync
 from holdfast.history import journal
 from holdfast.history.cells import Document
-from holdfast.history.entries import Answered, AnyEntry, Begun, Marked, StepDone, read_entries
+from holdfast.history.entries import Answered, AnyEntry, Begun, Marked, StepDone
+from holdfast.history.stored_entries import read_entries
 from holdfast.ports import Ports
 from holdfast.records.rows import Swap
 from holdfast.runs import asking, steps

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import ModelPricing, UsageSnapshot, sync
-from holdfast.history.entries import AnyEntry, Turned
+from holdfast.history.entries import AnyEntry, Noted
 from holdfast.ports import Ports
 from holdfast.runs.ledger import Ledger
 from holdfast.stores.claim import Pending
@@ -121,7 +121,7 @@ def test_a_turn_that_is_acknowledged_before_it_is_stored_is_caught(monkeypatch: 
     append = Ledger.append
 
     def careless(self: Ledger, ports: Ports, entry: AnyEntry, cause: str, metadata: bytes) -> Pending:
-        if not isinstance(entry, Turned) or entry.type:
+        if not isinstance(entry, Noted) or entry.kind != "turn" or entry.error:
             return append(self, ports, entry, cause, metadata)
         pending = self.write(ports, Intent(cause=cause, metadata=metadata), ())
         self.journal.add(entry)

@@ -223,7 +223,10 @@ async def test_the_listing_goes_as_far_back_as_one_asks(world: World) -> None:
             await session.run_turn(lambda: number, idempotency_key=str(number))  # noqa: B023  called at once
     page = await world.store.history("t", limit=10)
     assert [info.seq for info in page] == list(range(60, 50, -1))
-    assert [info.metadata for info in await world.store.history("t", cursor=3)] == [{"turn": "1"}, {"turn": "0"}]
+    assert [info.metadata for info in await world.store.history("t", cursor=3)] == [
+        {"turn": "1", "ms": 0},
+        {"turn": "0", "ms": 0},
+    ]
 
 
 @pytest.mark.parametrize("count", [101, 10_000])

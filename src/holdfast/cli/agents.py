@@ -11,7 +11,7 @@ from holdfast.records.errors import ConfigurationError, NotFound
 from holdfast.records.outcome import Recovery
 from holdfast.runs.block import Terms
 from holdfast.runs.recovery import Recoverer
-from holdfast.runtimes.agent.agent import AgentCore
+from holdfast.runtimes.agent.agent import Agent, AgentCore
 from holdfast.runtimes.agent.memory import AGENT
 from holdfast.sync.agents import Agent as BlockingAgent
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.runs.run import Run
     from holdfast.runs.store import Store
 
-AnyAgent = AgentCore | BlockingAgent
+AnyAgent = Agent | BlockingAgent
 
 
 def agents_in(found: Any) -> Iterator[AnyAgent]:
@@ -31,7 +31,7 @@ def agents_in(found: Any) -> Iterator[AnyAgent]:
 
 def core_of(agent: AnyAgent) -> AgentCore:
     """What both kinds of agent have in common."""
-    return agent._core if isinstance(agent, BlockingAgent) else agent  # noqa: SLF001  the blocking one has no more
+    return agent._core  # noqa: SLF001  not for users
 
 
 def refusal_of(core: AgentCore) -> str:
@@ -53,7 +53,7 @@ def resume_agent(session: "Session", agent: AnyAgent, thread_id: str) -> Any:
 
     async def act(store: "Store") -> Any:
         async with store.run(thread_id) as run:
-            return await core.go_on(run, {})
+            return await core.resume(run, {})
 
     return in_world_of(session, act, blocking=isinstance(agent, BlockingAgent))
 
@@ -66,10 +66,10 @@ def recover_agent(session: "Session", agent: AnyAgent, skipped: tuple[str, ...],
         return Recovery()
 
     def wait_for(run: "Run") -> Any:
-        return run_blocking(core.go_on(run, {}))
+        return run_blocking(core.resume(run, {}))
 
     async def go_on(run: "Run") -> Any:
-        return await core.go_on(run, {})
+        return await core.resume(run, {})
 
     async def act(store: "Store") -> Recovery:
         return await Recoverer(store, wait_for if blocking else go_on, Terms(wait=0), max_attempts).go_on_with(found)

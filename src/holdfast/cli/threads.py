@@ -181,7 +181,7 @@ def _agent_facts(summary: AgentSummary) -> list[tuple[str, str]]:
         ("failed", f"{counted(len(failed), 'attempt')}: {', '.join(failed)}" if failed else ""),
         ("rollbacks", f"{len(summary.rollbacks)}: {went}" if went else ""),
         ("usage", split if usage.tokens else ""),
-        ("cost", f"{usage.cost_usd:.4f} USD" if usage.cost_usd else ""),
+        ("cost", f"{summary.cost_usd:.4f} USD" if summary.cost_usd else ""),
     ]
 
 

@@ -18,7 +18,7 @@ from holdfast.codec.shapes import DataclassShape, EnumShape, NamedTupleShape, Sh
 from holdfast.records.arguments import text_or_none
 from holdfast.records.errors import CodecError, ConfigurationError, HoldfastError, IncompatibleCheckpoint, UnknownType
 from holdfast.records.naming import importable_module
-from holdfast.records.turn import UsageSnapshot
+from holdfast.records.usage import UsageSnapshot
 
 T = TypeVar("T")
 Fields = dict[str, Any]

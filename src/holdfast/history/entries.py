@@ -10,8 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast.codec import encode
-from holdfast.history.cells import Document, Path
-from holdfast.records.errors import Corrupt
+from holdfast.history.cells import Path
 
 JOURNAL: Path = ("journal",)
 NOTHING = encode(None)
@@ -142,40 +141,6 @@ class Ended(Entry, frozen=True, tag="end"):
     at: int
 
 
-class Turned(Entry, frozen=True, tag="turn"):
-    """A turn of a session came to its end. One with a key and a value is never executed again."""
-
-    key: str
-    """Empty if it has none."""
-    fingerprint: bytes
-    """Of what the caller says the turn is about; empty if nothing was said."""
-    value: bytes
-    """What it returned, or of a stream the list of its chunks; empty if it failed."""
-    role: str
-    phase: str
-    model: str
-    usage: tuple[int, int, int, int, int]
-    """Tokens: input, output, read from a cache, written to one; then tool calls."""
-    cost: int | None
-    """In picodollars; None if the model has no price."""
-    at: int
-    took: int
-    type: str = ""
-    message: str = ""
-    failed: tuple[str, ...] = ()
-    """The steps within it whose errors ended it; when it comes again they are executed again."""
-    streamed: bool = False
-
-
-class HandedOver(Entry, frozen=True, tag="hand"):
-    """A session went into other hands."""
-
-    key: str
-    role: str
-    phase: str
-    at: int
-
-
 class Traced(Entry, frozen=True, tag="trace"):
     """The trace that a run belonged to, as a W3C `traceparent`: the next run is linked to it."""
 
@@ -183,11 +148,29 @@ class Traced(Entry, frozen=True, tag="trace"):
 
 
 class Noted(Entry, frozen=True, tag="note"):
-    """What a runtime keeps about its work (a failure, usage, a turn): of which kind, and its content as an encoding."""
+    """What a runtime writes down in its own words: of which kind, and its content as an encoding.
+
+    A note with an `action` is listed among the thread's steps. Its content is then a dict, which becomes the step's
+    metadata, except for names that begin with an underscore.
+    """
 
     kind: str
     content: bytes
     at: int
+    key: str = ""
+    """What it is looked up by, together with its kind; empty if nobody does."""
+    value: bytes = b""
+    """A result, encoded; empty if there is none."""
+    error: str = ""
+    """Why it failed; empty if it did not."""
+    took: int = 0
+    """Microseconds of work that a replay saves."""
+    failed: tuple[str, ...] = ()
+    """The failed steps behind its error: the next attempt executes them again."""
+    action: str = ""
+    """The name under which it is listed among the steps; empty if it is not a step."""
+    field: str = ""
+    """The field of `Step` that its value is shown in; `tool_output` if empty."""
 
 
 class RolledBack(Entry, frozen=True, tag="rollback"):
@@ -220,19 +203,16 @@ AnyEntry: TypeAlias = (
     | Slept
     | Retaken
     | Ended
-    | Turned
-    | HandedOver
     | Traced
     | Noted
     | RolledBack
     | Forked
 )
 Memo: TypeAlias = Begun | Attempted | StepDone | StepError
-Shown: TypeAlias = StepDone | StepError | Recorded | Turned | HandedOver
+Shown: TypeAlias = StepDone | StepError | Recorded | Noted
 
 encode_entry: Callable[[Entry], bytes] = msgspec.msgpack.Encoder().encode
 """An entry as one item of the journal."""
-_decode = msgspec.msgpack.Decoder(list[AnyEntry]).decode
 
 
 def told(entry: AnyEntry) -> dict[str, object]:
@@ -256,14 +236,3 @@ def told(entry: AnyEntry) -> dict[str, object]:
             return {"ended": entry.status}
         case _:
             return {}
-
-
-def read_entries(document: Document) -> list[AnyEntry]:
-    """The entries in a document, in their order."""
-    cell = document.get(JOURNAL)
-    if cell is None:
-        return []
-    try:
-        return _decode(cell.encoded())
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Corrupt(f"the journal cannot be read: {error}", record="journal") from error

@@ -3,7 +3,7 @@
 Which steps are done, which were begun and are in doubt, what is asked and answered: all of it follows from the entries.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -20,7 +20,6 @@ from holdfast.history.entries import (
     Ended,
     Entry,
     Forked,
-    HandedOver,
     Marked,
     Memo,
     Noted,
@@ -33,16 +32,13 @@ from holdfast.history.entries import (
     StepDone,
     StepError,
     Traced,
-    Turned,
-    read_entries,
 )
-from holdfast.history.turns import Turns, error_of
+from holdfast.history.stored_entries import read_entries
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import NotFound
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.records.times import from_microseconds
-from holdfast.records.turn import PICODOLLARS, UsageSnapshot
 
 _ENDED = (StepDone, StepError)
 
@@ -63,6 +59,10 @@ class Journal:
         self.attempts = 0
         """How often a recovery took the thread over since a run last got anywhere."""
         self.notes: list[Noted] = []
+        """What runtimes noted."""
+        self._followers: dict[str, Callable[[Noted], object]] = {}
+        self._keyed: dict[tuple[str, str], Noted] = {}
+        """The notes that did not fail, by kind and key."""
         self.rollbacks: list[RolledBack] = []
         self.epochs: dict[str, int] = {}
         """How often the result of a step was undone, by its key."""
@@ -72,8 +72,9 @@ class Journal:
         self._pasts = {} if pasts is None else pasts
         """What it was at the lengths that rollbacks went back to, each folded once: a past has rollbacks of its own."""
         self._asked: dict[str, int] = {}
-        self.turns = Turns()
         self._shown: list[Shown] = []
+        self._places: dict[str, int] = {}
+        """The index of each ended step among the steps, by its key."""
         for entry in entries:
             self.add(entry)
 
@@ -93,8 +94,9 @@ class Journal:
         if isinstance(entry, Begun):
             self._effects.add(entry.key)
         if isinstance(before, StepDone) and isinstance(entry, StepDone):
-            self._shown[self._shown.index(before)] = entry  # a fork has another result in its place
+            self._shown[self._places[entry.key]] = entry  # a fork has another result in its place
         elif isinstance(entry, _ENDED):
+            self._places[entry.key] = len(self._shown)
             self._show(entry)
 
     def _retry(self, entry: Attempted) -> None:
@@ -136,27 +138,34 @@ class Journal:
         self.ended = entry
         self._forget(entry.failed)
 
-    def _turn(self, entry: Turned) -> None:
-        before = self.turns.add(entry)
-        if entry.failed:
-            self._forget(entry.failed)
-        if before is None:
-            self.attempts = 0
-            self._shown.append(entry)
-        else:
-            self._shown[self._shown.index(before)] = entry
-
-    def _hand_over(self, entry: HandedOver) -> None:
-        self.turns.hand_over(entry)
-        self.marks.add(entry.key)
-        self._show(entry)
-
     def _trace(self, entry: Traced) -> None:
         self.trace = entry.context
 
     def _note(self, entry: Noted) -> None:
-        self.notes.append(entry)
         self.attempts = 0
+        self._forget(entry.failed)
+        self.notes.append(entry)
+        before = self._keyed.get((entry.kind, entry.key))
+        if entry.key and not entry.error:
+            self._keyed[entry.kind, entry.key] = entry
+        if entry.action and before is not None and entry.value:
+            self._shown[self._shown.index(before)] = entry  # a fork has another result in its place
+        elif entry.action:
+            self._shown.append(entry)
+        follower = self._followers.get(entry.kind)
+        if follower is not None:
+            follower(entry)
+
+    def follow(self, followers: Mapping[str, Callable[[Noted], object]]) -> None:
+        """Call the follower of a kind with each of its notes: those noted so far, and every further one."""
+        for entry in self.notes:
+            if entry.kind in followers:
+                followers[entry.kind](entry)
+        self._followers |= followers
+
+    def noted(self, kind: str, key: str) -> Noted | None:
+        """The note of this kind under this key, if it was noted and did not fail."""
+        return self._keyed.get((kind, key))
 
     def _roll_back(self, entry: RolledBack) -> None:
         """What came after is undone. But a step in doubt stays so: nobody knows whether there is anything to undo."""
@@ -168,6 +177,7 @@ class Journal:
         self.memos = {key: memo for key, memo in then.memos.items() if not isinstance(memo, Begun)} | doubts
         self.marks, self.timers = set(then.marks), dict(then.timers)
         self._asked, self._shown = dict(then._asked), list(then._shown)  # noqa: SLF001  its own past
+        self._places = dict(then._places)  # noqa: SLF001  its own past
         self.rollbacks.append(entry)
         self.attempts = 0
 
@@ -177,9 +187,14 @@ class Journal:
         return self._pasts[length]
 
     def _fork(self, _entry: Forked) -> None:
-        """What was in doubt or open there is not ours: here the step is yet to be executed, and the question asked."""
+        """What was in doubt or open there is not ours: here the step is yet to be executed, and the question asked.
+
+        Of the notes only those stay that are steps.
+        """
         self.ended = None
-        self.notes, self.rollbacks = [], []
+        self.notes = [each for each in self.notes if each.action]
+        self._keyed = {name: each for name, each in self._keyed.items() if each.action}
+        self.rollbacks = []
         self.attempts = 0
         self.memos = {key: memo for key, memo in self.memos.items() if isinstance(memo, _ENDED)}
         self._asked = {key: number for key, number in self._asked.items() if number in self.answers}
@@ -197,8 +212,6 @@ class Journal:
         Slept: _sleep,
         Retaken: _retake,
         Ended: _end,
-        Turned: _turn,
-        HandedOver: _hand_over,
         Traced: _trace,
         Noted: _note,
         RolledBack: _roll_back,
@@ -249,14 +262,25 @@ class Journal:
 
     @property
     def done_count(self) -> int:
-        """How many steps and turns have a result."""
-        return len(self.turns.done) + sum(isinstance(memo, StepDone) for memo in self.memos.values())
+        """How many steps have a result."""
+        return sum(1 for _ in self._done())
 
     @property
     def microseconds_done(self) -> int:
-        """How long the finished steps and turns took."""
-        turns = sum(turn.took for turn in self.turns.done.values())
-        return turns + sum(memo.took for memo in self.memos.values() if isinstance(memo, StepDone))
+        """How long the steps that have a result took."""
+        return sum(entry.took for entry in self._done())
+
+    def _done(self) -> Iterator[StepDone | Noted]:
+        yield from (memo for memo in self.memos.values() if isinstance(memo, StepDone))
+        yield from (note for note in self._keyed.values() if note.action and note.value)
+
+    def result_noted(self, key: str) -> Noted | None:
+        """The note under this key that is a step with a result."""
+        return next((note for note in self._keyed.values() if note.key == key and note.action and note.value), None)
+
+    def place_of(self, key: str) -> int | None:
+        """The index of an ended step among the steps, by its key; None if it has not ended, or was undone."""
+        return self._places.get(key)
 
     def steps(self) -> list[Step]:
         """What was recorded, as users see it."""
@@ -296,10 +320,8 @@ def answer_of(entry: Answered) -> Answer:
 
 def _step(index: int, entry: Shown, effects: set[str]) -> Step:
     """`effects`: the keys of steps that it matters to execute twice."""
-    if isinstance(entry, Turned):
-        return _turn_step(index, entry)
-    if isinstance(entry, HandedOver):
-        return Step(index=index, action="hand_over", metadata={"role": entry.role, "phase": entry.phase})
+    if isinstance(entry, Noted):
+        return _noted_step(index, entry)
     if isinstance(entry, Recorded):
         return Step(**{**decode(entry.fields), "index": index})
     if isinstance(entry, StepError):
@@ -308,25 +330,13 @@ def _step(index: int, entry: Shown, effects: set[str]) -> Step:
     return Step(index=index, action=entry.name, tool_output=decode(entry.value), metadata=details, idempotent=harmless)
 
 
-def _turn_step(index: int, entry: Turned) -> Step:
-    usage = msgspec.structs.asdict(UsageSnapshot(*entry.usage))
-    details = {
-        "key": entry.key,
-        "model": entry.model,
-        "role": entry.role,
-        "phase": entry.phase,
-        "usage": {name: count for name, count in usage.items() if count},
-        "cost_usd": None if entry.cost is None else entry.cost / PICODOLLARS,
-        "seconds": entry.took / 1e6,
-    }
-    return Step(
-        index=index,
-        action=entry.key or "turn",
-        llm_output=decode(entry.value) if entry.value else None,
-        error=error_of(entry),
-        metadata={name: value for name, value in details.items() if value not in ("", None, {})},
-        idempotent=bool(entry.key),
-    )
+def _noted_step(index: int, entry: Noted) -> Step:
+    metadata = {name: value for name, value in decode(entry.content).items() if not name.startswith("_")}
+    if entry.value or entry.error:
+        metadata |= {"seconds": entry.took / 1e6} | ({"key": entry.key} if entry.key else {})
+    value = {entry.field or "tool_output": decode(entry.value)} if entry.value else {}
+    error, idempotent = entry.error or None, bool(entry.key)
+    return Step(index=index, action=entry.action, error=error, metadata=metadata, idempotent=idempotent, **value)
 
 
 def forked(journal: Journal, origin: str, results: Mapping[str, Any], now: int) -> list[Entry]:
@@ -336,17 +346,18 @@ def forked(journal: Journal, origin: str, results: Mapping[str, Any], now: int) 
     entries: list[Entry] = [Forked(origin)]
     for name, value in results.items():
         encoded = encode(value, path=f"results[{name!r}]")
-        turn = journal.turns.done.get(name)
-        if turn is not None:
-            entries.append(msgspec.structs.replace(turn, value=encoded, at=now, took=0))
-            continue
-        memo = _recorded(journal, name, origin)
-        entries.append(StepDone(memo.key, memo.fingerprint, memo.name, encoded, now, 0))
+        found = _recorded(journal, name, origin)
+        if isinstance(found, Noted):
+            entries.append(msgspec.structs.replace(found, value=encoded, at=now, took=0))
+        else:
+            entries.append(StepDone(found.key, found.fingerprint, found.name, encoded, now, 0))
     return entries
 
 
-def _recorded(journal: Journal, name: str, origin: str) -> StepDone | StepError:
+def _recorded(journal: Journal, name: str, origin: str) -> StepDone | StepError | Noted:
     """The ended step of this key, or the only one of this name."""
+    if (note := journal.result_noted(name)) is not None:
+        return note
     ended = [memo for memo in journal.memos.values() if isinstance(memo, _ENDED)]
     found = [memo for memo in ended if memo.key == name] or [memo for memo in ended if memo.name == name]
     if len(found) == 1:

@@ -1,6 +1,6 @@
 """What a caller hands in, checked before anything is done with it: each refusal names the argument."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from os import PathLike, fspath
 from typing import Any, TypeVar
@@ -96,6 +96,18 @@ def sequence(value: object, name: str) -> list[Any]:
     if not isinstance(value, Sequence | set | frozenset) or isinstance(value, str | bytes):
         raise ConfigurationError(f"{name}={value!r}: a sequence of words")
     return list(value)
+
+
+def check_options(given: Iterable[str], declared: type, what: str) -> None:
+    """`ConfigurationError` for a keyword that the TypedDict of options does not have, with the one that was meant."""
+    names = declared.__annotations__
+    for name in given:
+        if name not in names:
+            from difflib import get_close_matches
+
+            meant = get_close_matches(name, names, 1)
+            hint = f"did you mean {meant[0]!r}? " if meant else ""
+            raise ConfigurationError(f"{what} has no option {name!r}; {hint}its options are {', '.join(names)}")
 
 
 def check_metadata(metadata: object) -> dict[str, Any]:

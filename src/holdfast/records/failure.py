@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.records.arguments import LARGEST_AMOUNT, LARGEST_COUNT, amount, count
 from holdfast.records.checkpoint import Step
+from holdfast.records.request import Answer
+from holdfast.records.usage import UsageSnapshot
 
 
 class FailureType(StrEnum):
@@ -23,31 +24,6 @@ class FailureType(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the attempts of a thread used, over all processes."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
-
-    def __post_init__(self) -> None:
-        count(self.input_tokens, "input_tokens")
-        count(self.output_tokens, "output_tokens")
-        amount(self.cost_usd, "cost_usd")
-
-    @property
-    def tokens(self) -> int:
-        """Tokens in both directions."""
-        return self.input_tokens + self.output_tokens
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            input_tokens=min(self.input_tokens + other.input_tokens, LARGEST_COUNT),
-            output_tokens=min(self.output_tokens + other.output_tokens, LARGEST_COUNT),
-            cost_usd=min(round(self.cost_usd + other.cost_usd, 12), LARGEST_AMOUNT),
-        )
-
-
 class FailureContext(msgspec.Struct, frozen=True, kw_only=True):
     """A failure, and what surrounds it: what classifiers and strategies are called with, and errors carry."""
 
@@ -57,14 +33,15 @@ class FailureContext(msgspec.Struct, frozen=True, kw_only=True):
     error_type: str = ""
     message: str = ""
     attempt: int = 1
-    """The how-manieth failure of the thread this is."""
+    """The number of this failure among those of the thread, from 1."""
     earlier: tuple[FailureType, ...] = ()
     """The failures before it, the oldest first."""
     thread_id: str = ""
     task: Any = None
     state: dict[str, Any] = {}
     steps: list[Step] = []
-    usage: Usage = Usage()
+    usage: UsageSnapshot = UsageSnapshot()
+    cost_usd: float = 0.0
     seconds: float = 0.0
     """Since the first failure."""
 
@@ -80,7 +57,7 @@ class FailureContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecoveryContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt is told of the one before it: handed to the agent as `recovery`."""
+    """What an attempt gets to know of the ones before it: handed to the agent as `recovery`."""
 
     thread_id: str
     attempt: int
@@ -88,6 +65,9 @@ class RecoveryContext(msgspec.Struct, frozen=True, kw_only=True):
     failure: FailureType | None = None
     message: str = ""
     action: str = ""
+    """What was done about the failure; after a SUSPEND, what the person chose."""
+    answer: Answer | None = None
+    """What the person said, after a SUSPEND: choice, value, comment, by."""
     hint: str = ""
     subgoal: str = ""
     state: dict[str, Any] = {}
@@ -108,4 +88,5 @@ class AgentSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What was decided about each."""
     rollbacks: tuple[int, ...] = ()
     """The checkpoints that were gone back to; 0 is the beginning."""
-    usage: Usage = Usage()
+    usage: UsageSnapshot = UsageSnapshot()
+    cost_usd: float = 0.0

@@ -9,10 +9,13 @@ from typing import Any, NoReturn
 import msgspec
 
 from holdfast.codec import encode
+from holdfast.history.changes import Changes, state_of
+from holdfast.history.draft import STATE
 from holdfast.history.entries import JOURNAL, Answered, AnyEntry, Asked, Ended, encode_entry, told
 from holdfast.history.journal import Journal
+from holdfast.history.restore import read_state
 from holdfast.ports import Ports, Ticket
-from holdfast.records.errors import Finished, RunCancelled
+from holdfast.records.errors import ConfigurationError, Finished, RunCancelled
 from holdfast.records.event import EventKind
 from holdfast.records.words import Status
 from holdfast.runs.scope import current_frame, held
@@ -50,6 +53,8 @@ class Ledger:
         self.untouched = False
         """True if the thread is to be left as it was found."""
         self._carried: list[AnyEntry] = []
+        self._changes: Changes | None = None
+        """Changes to the state that the next row takes along, whichever that is."""
         self._untold: list[Pending] = []
         if reopen:
             self.journal.ended = None
@@ -137,7 +142,7 @@ class Ledger:
     def append(self, ports: Ports, entry: AnyEntry, cause: str, metadata: bytes) -> Pending:
         """As `write`, for a checkpoint that is one entry and no more, and no request or answer: a turn that is done."""
         claim = self.claim
-        if self._carried or not (ports.blocking and claim.committer.is_idle):
+        if self._carried or self._changes is not None or not (ports.blocking and claim.committer.is_idle):
             return self.write(ports, Intent(cause=cause, metadata=metadata), (entry,))
         return self._commit_alone((entry,), claim.prepare_append, JOURNAL, encode_entry(entry), cause, metadata)
 
@@ -166,7 +171,7 @@ class Ledger:
         with claim.lock:
             entries = given() if callable(given) else given
             pending = claim.submit(self._filled(intent, entries))
-            self._carried = []
+            self._carried, self._changes = [], None
             self._take_in(entries)
         return pending
 
@@ -177,18 +182,27 @@ class Ledger:
 
     def _prepare(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
         pending = self.claim.prepare(self._filled(intent, entries))
-        self._carried = []
+        self._carried, self._changes = [], None  # here, not in a call: an interrupt may strike as that is entered
         return pending
 
     def _filled(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:
-        """The intent with these journal entries in the same row, and those that are carried."""
+        """The intent with these journal entries in the same row, and with what is carried."""
         for entry in entries:
             if type(entry) in _REQUESTS:
                 intent.requests = self.journal.open_after(entries)
+        if self._changes is not None:
+            cells = self.claim.log.state_cells if intent.draft is None else intent.draft
+            intent.draft = self._changes.applied(cells)
+            intent.journal = False  # a row with a new state is a checkpoint
         return with_entries(intent, (*self._carried, *entries) if self._carried else entries)
 
     async def commit_within(self, ports: Ports, transaction: Transaction, intent: Intent, *entries: AnyEntry) -> None:
-        """Write a row with these entries in a transaction, and commit it. Only then are they taken in."""
+        """Write a row with these entries in a transaction, and commit it. Only then are they taken in.
+
+        Changes to the state get a row of their own first: they are not part of the transaction.
+        """
+        if self._changes is not None:
+            await self.commit(ports, Intent(cause="event"))
         carried, self._carried = self._carried, []
         try:
             await write_within(ports, self.claim, with_entries(intent, (*carried, *entries)), transaction)
@@ -202,6 +216,41 @@ class Ledger:
     def carry(self, entry: AnyEntry) -> None:
         """Write this with the next row: not worth one of its own."""
         self._carried.append(entry)
+
+    # The state
+
+    @property
+    def state(self) -> Any:
+        """The thread's state with the changes that wait for a row, as a copy."""
+        log = self.claim.log
+        with self.claim.lock:
+            if self._changes is not None:
+                return state_of(self._changes.applied(log.state_cells))
+        return read_state(log.binding, log.state_cells)
+
+    @property
+    def has_changes(self) -> bool:
+        """True if changes to the state wait for a row."""
+        return self._changes is not None
+
+    def change_state(self, values: Mapping[Any, Any]) -> None:
+        """Merge top-level keys into the state; written with the next row."""
+        with self.claim.lock:
+            if STATE in self.claim.log.state_cells and type(self.state) is not dict:
+                raise ConfigurationError(
+                    f"the state of thread {self.claim.thread_id!r} is a {type(self.state).__name__}, and only a dict"
+                    " has keys to update; replace the whole state instead"
+                )
+            changes = self._changes or Changes()
+            changes.merge(values)
+            self._changes = changes if values else self._changes
+
+    def replace_state(self, state: dict[Any, Any]) -> None:
+        """Replace the whole state; written with the next row."""
+        with self.claim.lock:
+            changes = Changes()
+            changes.replace(state)
+            self._changes = changes
 
     async def note(self, ports: Ports, *entries: AnyEntry) -> None:
         """Write a journal row, whose metadata says in a word what happened."""

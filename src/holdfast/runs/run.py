@@ -10,7 +10,6 @@ from holdfast.history.draft import STATE, draft_state
 from holdfast.history.draft import fingerprint as draft_fingerprint
 from holdfast.history.entries import Begun, Ended, Marked, Recorded, Slept, StepDone, StepError
 from holdfast.history.opening import is_key, with_appended
-from holdfast.history.restore import read_state
 from holdfast.ports import Ports
 from holdfast.records.arguments import path_of_keys, plain_word
 from holdfast.records.checkpoint import Step
@@ -19,6 +18,7 @@ from holdfast.records.identity import CheckpointId
 from holdfast.records.request import Answer
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, Cause, Phase, Status
 from holdfast.runs import asking
+from holdfast.runs.branches import mark_step
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import Ledger, packed_metadata
 from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions, seconds
@@ -54,7 +54,7 @@ class Receipt:
 
     async def wait(self) -> None:
         """Wait until it is stored; raise why it could not be."""
-        if self._pending is not None:
+        if self._pending is not None and self._pending.outcome is not True:
             await self._ports.settle(self._pending, self._ledger.claim.committer)
 
 
@@ -111,8 +111,7 @@ class Run:
     @property
     def state(self) -> Any:
         """The thread's state now, as a copy; {} if none was saved yet."""
-        log = self.ledger.claim.log
-        return read_state(log.binding, log.state_cells)
+        return self.ledger.state
 
     @property
     def steps(self) -> list[Step]:
@@ -256,6 +255,7 @@ class Run:
         memo = StepDone(handle.key, handle.fingerprint, handle.name, encoded, now, took)
         intent = Intent(cause="event", metadata=packed_metadata({"step": handle.key}))
         await self.ledger.commit(self.ports, intent, memo)
+        mark_step(self.ledger, self.ports, handle.key)
         details = {"step": handle.key, "name": handle.name, "attempt": 1, "seconds": took / 1e6}
         await self.ledger.emit("step_done", {"result": value}, **details)
 
@@ -271,7 +271,12 @@ class Run:
         self.ledger.check_new("a record")
         entry = Recorded(name, fields, self.ports.now())
         intent = Intent(cause="event", metadata=packed_metadata({"step": step.action} if step.action else None))
-        return Receipt(self.ledger, self.ports, self.ledger.queue(self.ports, intent, entry))
+
+        def made() -> tuple[Recorded]:
+            mark_step(self.ledger, self.ports, self.ledger.journal.step_count)
+            return (entry,)
+
+        return Receipt(self.ledger, self.ports, self.ledger.queue_made(self.ports, intent, made))
 
     async def checkpoint(
         self,
@@ -315,6 +320,8 @@ class Run:
         try:
             await self._mark(Intent(appends=((where, encoded),), cause="event"), name)
         except NotACell:
+            if self.ledger.has_changes:
+                await self.ledger.commit(self.ports, Intent(cause="event"))
             state = with_appended(self.state, where[1:], item)
             draft, leaves = draft_state(state)
             await self._mark(Intent(draft=draft, leaves=leaves, cause="event"), name)

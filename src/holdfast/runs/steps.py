@@ -22,6 +22,7 @@ from holdfast.records.errors import (
 )
 from holdfast.records.event import EventKind
 from holdfast.records.times import from_microseconds
+from holdfast.runs.branches import mark_step
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import Done, NotDone, StepOptions
@@ -118,9 +119,11 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
         return decode(memo.value)
     place = begin_at_once(run, call.key) or await begin_alone(run, call.key)
     try:
-        return await _recalled_or_executed(run, call)
+        value = await _recalled_or_executed(run, call)
     finally:
         end_alone(run.ledger.running.pop(call.key), place)
+    mark_step(run.ledger, run.ports, call.key)
+    return value
 
 
 def recalled(run: "Run", call: StepCall) -> StepDone | None:
@@ -131,7 +134,10 @@ def recalled(run: "Run", call: StepCall) -> StepDone | None:
     ledger.check()
     memo = known_memo(run, call.key, call.fingerprint)
     # In this order: a record of another branch may not be stored yet, but then that branch is still at the step.
-    return memo if isinstance(memo, StepDone) and call.key not in ledger.running else None
+    if not isinstance(memo, StepDone) or call.key in ledger.running:
+        return None
+    mark_step(ledger, run.ports, call.key)
+    return memo
 
 
 def begin_at_once(run: "Run", key: str) -> Place | None:

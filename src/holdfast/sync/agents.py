@@ -1,19 +1,17 @@
 """The blocking agent: the same runtime over blocking ports, its methods one line each."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from holdfast.ports import run_blocking
-from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError
-from holdfast.records.failure import AgentSummary, FailureContext
+from holdfast.records.failure import AgentSummary
 from holdfast.records.outcome import Outcome
-from holdfast.runtimes.agent.actions import RecoveryAction
 from holdfast.runtimes.agent.agent import AgentCore
 from holdfast.runtimes.agent.memory import read_summary as awaitable_summary
-from holdfast.runtimes.agent.policy import AnyStrategy, functions_of
+from holdfast.runtimes.agent.options import AgentOptions, agent_terms
+from holdfast.runtimes.agent.policy import functions_of
 from holdfast.runtimes.agent.strategies import is_plain
 from holdfast.sync.functions import default_store
 from holdfast.sync.run import Receipt, Run
@@ -24,54 +22,17 @@ class Agent:
     """See `holdfast.Agent`; for a plain `def`."""
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        policy: "AnyStrategy | None" = None,
-        store: Store | None = None,
-        auto_checkpoint: bool = True,
-        classifier: Callable[[FailureContext], Any] | None = None,
-        compensators: Mapping[str, Callable[..., Any]] | None = None,
-        max_recovery_attempts: int = 3,
-        max_recovery_seconds: timedelta | float | None = None,
-        max_cost_usd: float | None = None,
-        max_tokens: int | None = None,
-        on_step: Callable[[Step], Any] | None = None,
-        on_failure: Callable[[FailureContext], Any] | None = None,
-        on_recovery: Callable[[FailureContext, RecoveryAction], Any] | None = None,
-        lease: timedelta | float = 30,
-        wait: timedelta | float | None = None,
+        self, function: Callable[..., Any], *, store: Store | None = None, **options: Unpack[AgentOptions]
     ) -> None:
         if store is not None and not isinstance(store, Store):
             raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
-        self._core = AgentCore(
-            function,
-            lambda: (store or default_store())._store,  # noqa: SLF001  one room
-            policy=policy,
-            auto_checkpoint=auto_checkpoint,
-            classifier=classifier,
-            compensators=compensators,
-            max_recovery_attempts=max_recovery_attempts,
-            max_recovery_seconds=max_recovery_seconds,
-            max_cost_usd=max_cost_usd,
-            max_tokens=max_tokens,
-            on_step=on_step,
-            on_failure=on_failure,
-            on_recovery=on_recovery,
-            lease=lease,
-            wait=wait,
-            receipt=Receipt,
-        )
+        terms = agent_terms(function, **options)
         _check_plain("function", function)
-        _check_plain("policy", *functions_of(RecoveryAction.ESCALATE if policy is None else policy))
-        _check_plain("compensators", *(compensators or {}).values())
-        for name, given in {
-            "classifier": classifier,
-            "on_step": on_step,
-            "on_failure": on_failure,
-            "on_recovery": on_recovery,
-        }.items():
-            _check_plain(name, given)
+        _check_plain("policy", *functions_of(terms.policy))
+        _check_plain("compensators", *terms.compensators.values())
+        for name in ("classifier", "on_step", "on_failure", "on_recovery"):
+            _check_plain(name, getattr(terms, name))
+        self._core = AgentCore(terms, lambda: (store or default_store())._store, Receipt)  # noqa: SLF001  one room
 
     @property
     def name(self) -> str:
@@ -88,11 +49,11 @@ class Agent:
 
     def resume(self, run: Run, **kwargs: Any) -> Any:
         """See `holdfast.Agent.resume`."""
-        return run_blocking(self._core.go_on(run._run, kwargs))  # noqa: SLF001  one room
+        return run_blocking(self._core.resume(run._run, kwargs))  # noqa: SLF001  one room
 
     def summary(self, thread_id: str) -> AgentSummary:
         """See `holdfast.Agent.summary`."""
-        return run_blocking(self._core.summary_of(thread_id))
+        return run_blocking(self._core.summary(thread_id))
 
     def stream(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Iterator[Any]:
         """See `holdfast.Agent.stream`; for a plain generator."""
@@ -123,7 +84,7 @@ async def _next(items: AsyncGenerator[Any, None]) -> Any:
 @overload
 def agent(function: Callable[..., Any], /) -> Agent: ...
 @overload
-def agent(**options: Any) -> Callable[[Callable[..., Any]], Agent]: ...
+def agent(*, store: Store | None = None, **options: Unpack[AgentOptions]) -> Callable[[Callable[..., Any]], Agent]: ...
 def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """See `holdfast.agent`."""
     return partial(Agent, **options) if function is None else Agent(function, **options)

@@ -8,10 +8,11 @@ from typing import Any, TypeVar, Unpack
 from holdfast.ports import iterate_blocking, run_blocking
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.request import Answer
-from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult, UsageSnapshot
+from holdfast.records.turn import SessionSummary, Turn, TurnResult
+from holdfast.records.usage import UsageSnapshot
 from holdfast.runs.options import StepPolicy
 from holdfast.runs.store import Store as AwaitableStore
-from holdfast.runtimes.session.options import OnUnstorable
+from holdfast.runtimes.session.options import OrchestratorOptions, TurnOptions
 from holdfast.runtimes.session.orchestrator import Orchestrator as AwaitableOrchestrator
 from holdfast.runtimes.session.orchestrator import read_summary as awaitable_summary
 from holdfast.runtimes.session.session import Session as AwaitableSession
@@ -70,53 +71,15 @@ class Session:
         """See `holdfast.Session.summary`."""
         return self._session.summary()
 
-    def run_turn(
-        self,
-        function: Callable[[], T],
-        *,
-        model: str | None = None,
-        usage: UsageSnapshot | Callable[[T], Any] | None = None,
-        idempotency_key: str | None = None,
-        fingerprint: Any = None,
-        timeout: timedelta | float | None = None,
-        on_unstorable: OnUnstorable | None = None,
-    ) -> TurnResult[T]:
+    def run_turn(self, function: Callable[[], T], **options: Unpack[TurnOptions]) -> TurnResult[T]:
         """See `holdfast.Session.run_turn`."""
-        return run_blocking(
-            self._session.run_turn(
-                function,
-                model=model,
-                usage=usage,
-                idempotency_key=idempotency_key,
-                fingerprint=fingerprint,
-                timeout=timeout,
-                on_unstorable=on_unstorable,
-            )
-        )
+        return run_blocking(self._session.run_turn(function, **options))
 
     def run_turn_stream(
-        self,
-        function: Callable[[], Iterable[T]],
-        *,
-        model: str | None = None,
-        usage: UsageSnapshot | Callable[[list[T]], Any] | None = None,
-        idempotency_key: str | None = None,
-        fingerprint: Any = None,
-        timeout: timedelta | float | None = None,
-        on_unstorable: OnUnstorable | None = None,
+        self, function: Callable[[], Iterable[T]], **options: Unpack[TurnOptions]
     ) -> Generator[T, None, None]:
         """See `holdfast.Session.run_turn_stream`."""
-        return iterate_blocking(
-            self._session.run_turn_stream(
-                function,
-                model=model,
-                usage=usage,
-                idempotency_key=idempotency_key,
-                fingerprint=fingerprint,
-                timeout=timeout,
-                on_unstorable=on_unstorable,
-            )
-        )
+        return iterate_blocking(self._session.run_turn_stream(function, **options))
 
     def close_streams(self) -> None:
         """See `holdfast.Session.close_streams`."""
@@ -169,31 +132,9 @@ class Orchestrator:
     """See `holdfast.Orchestrator`: the same methods, blocking."""
 
     def __init__(
-        self,
-        role: str,
-        phase: str,
-        store: Store | None = None,
-        *,
-        budget_usd: float | None = None,
-        budget_tokens: int | None = None,
-        max_turns: int | None = None,
-        pricing: Mapping[str, ModelPricing] | None = None,
-        on_unstorable: OnUnstorable = "raise",
-        lease: timedelta | float = 30,
-        wait: timedelta | float | None = None,
+        self, role: str, phase: str, store: Store | None = None, **options: Unpack[OrchestratorOptions]
     ) -> None:
-        self._orchestrator = AwaitableOrchestrator(
-            role,
-            phase,
-            _awaitable(store),
-            budget_usd=budget_usd,
-            budget_tokens=budget_tokens,
-            max_turns=max_turns,
-            pricing=pricing,
-            on_unstorable=on_unstorable,
-            lease=lease,
-            wait=wait,
-        )
+        self._orchestrator = AwaitableOrchestrator(role, phase, _awaitable(store), **options)
 
     def __repr__(self) -> str:
         return repr(self._orchestrator)

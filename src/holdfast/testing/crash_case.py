@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from holdfast import sync
-from holdfast.history.entries import AnyEntry, Begun, Turned, read_entries
+from holdfast.history.entries import AnyEntry, Begun, Noted
 from holdfast.history.journal import Journal
+from holdfast.history.stored_entries import read_entries
 from holdfast.ports import run_blocking
 from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
@@ -267,7 +268,7 @@ def _left_behind(store: sync.Store, thread_id: str, owner: str | None) -> Iterat
 
 
 ONCE = {"StepDone": "key", "Marked": "key", "Recorded": "key", "Answered": "number", "Asked": "key", "Slept": "key"}
-ONCE |= {"Turned": "key", "HandedOver": "key"}
+ONCE["Noted"] = "key"
 
 
 def _repeated(entries: list[AnyEntry]) -> Iterator[str]:
@@ -277,9 +278,11 @@ def _repeated(entries: list[AnyEntry]) -> Iterator[str]:
         kind = type(entry).__name__
         if kind in {"Forked", "RolledBack"}:
             counts.clear()
-        may_repeat = isinstance(entry, Turned) and not entry.value  # it failed, and its key may come again
-        if kind in ONCE and not may_repeat and getattr(entry, ONCE[kind]):
-            counts[kind, getattr(entry, ONCE[kind])] += 1
+        if isinstance(entry, Noted):
+            kind = entry.kind if entry.action and not entry.error else ""  # what failed may come again under its key
+        name = getattr(entry, ONCE.get(type(entry).__name__, ""), None)
+        if kind and name:
+            counts[kind, name] += 1
     for (kind, name), count in counts.items():
         if count > 1:
             yield f"the journal has {kind} {name!r} {count} times"

@@ -6,81 +6,61 @@ goes on with the decision of the one that died.
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from inspect import Parameter, signature
 from typing import Any
 
 import msgspec
 
 from holdfast.codec import decode
-from holdfast.history.entries import Attempted
 from holdfast.records.errors import Aborted, CodecError, ConfigurationError, Escalated, RunCancelled, Suspended
 from holdfast.records.failure import FailureContext, FailureType, RecoveryContext
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.failures import failed_steps, text_of
-from holdfast.runs.ledger import packed_metadata
-from holdfast.runs.options import seconds
-from holdfast.runs.run import Run
-from holdfast.runs.scope import Frame, Scope, current_frame
+from holdfast.runs.driver import Driver, Pruned, failed_steps, note, text_of
 from holdfast.runtimes.agent.actions import RecoveryAction
-from holdfast.runtimes.agent.hands import Bare, Hands, Limit, current_hands
-from holdfast.runtimes.agent.memory import CHOICE, FAILURE, ITEM, TOLD, Failure, Memory, contents, note
+from holdfast.runtimes.agent.hands import Bare, Hands, Spending, current_hands
+from holdfast.runtimes.agent.memory import CHOICE, FAILURE, ITEM, TOLD, Choice, Failure, Memory
+from holdfast.runtimes.agent.options import AgentTerms
 from holdfast.runtimes.agent.policy import decide
 from holdfast.runtimes.agent.rollback import (
     NoWayBack,
-    Past,
     check_compensated,
     choose_target,
     named_target,
     progress_of,
     roll_back,
 )
-from holdfast.stores.writer import Intent
 
-ATTEMPT = "agent:attempt"
-"""The key under which the journal counts attempts."""
 CHOICES = ("retry", "rollback", "abort")
 _NOT_OURS = (RunCancelled, ConfigurationError, CodecError, Suspended)
-
-
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent recovers."""
-
-    function: Callable[..., Any]
-    policy: Any
-    classifier: Callable[[FailureContext], Any]
-    compensators: Mapping[str, Callable[..., Any]]
-    auto_checkpoint: bool
-    max_recovery_attempts: int
-    max_recovery_seconds: timedelta | float | None
-    max_cost_usd: float | None
-    max_tokens: int | None
-    on_step: Callable[..., Any] | None
-    on_failure: Callable[..., Any] | None
-    on_recovery: Callable[..., Any] | None
-    receipt: Callable[[Any], Any]
-    """What the function's world makes of a receipt."""
 
 
 class Attempts:
     """The attempts of one run at one task."""
 
-    def __init__(self, terms: Terms, run: Run, task: bytes, named: Mapping[str, Any], bare: Bare) -> None:
+    def __init__(
+        self,
+        terms: AgentTerms,
+        driver: Driver,
+        task: bytes,
+        named: Mapping[str, Any],
+        bare: Bare,
+        receipt: Callable[[Any], Any],
+    ) -> None:
         self._terms = terms
-        self._run = run
+        self._driver = driver
         self._packed_task = task
         self._named = named
         self._bare = bare
-        memory = self._memory()
-        self._limit = Limit(memory.usage, terms.max_cost_usd, terms.max_tokens, terms.compensators)
+        self._receipt = receipt
+        self._spending = Spending(self._memory().spent, terms.budget)
 
     def _memory(self) -> Memory:
-        return Memory.of(self._run.ledger.journal)
+        return Memory.of(self._driver.record)
 
     @property
     def task(self) -> Any:
-        """The task, as new each time: what an attempt does to it is not the next one's."""
+        """The task, a copy each time: what an attempt does to it is not the next one's."""
         return decode(self._packed_task)[0]
 
     async def begin(self) -> None:
@@ -88,44 +68,44 @@ class Attempts:
         failures = self._memory().failures
         if failures:
             await self._carry_out(failures[-1], self._context(failures[-1]))
-        if reason := self._limit.exceeded():
+        if reason := self._spending.exceeded():
             raise Escalated(reason, context=self._context(failures[-1]) if failures else self._spent(reason))
 
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[tuple[Hands, dict[str, Any]]]:
         """One attempt: its hands, and what to call the function with. However it is left, all is stored first."""
-        terms, run = self._terms, self._run
+        terms, driver = self._terms, self._driver
         self._bare.begin()
         hands = Hands(
-            run,
-            self._limit,
+            driver,
+            self._spending,
+            terms.compensators,
             self._bare,
             auto=terms.auto_checkpoint,
             on_step=terms.on_step,
-            receipt=terms.receipt,
+            receipt=self._receipt,
         )
-        outer = current_frame.get(), current_hands.get()
-        current_frame.set(Frame(run, Scope(branch=run.ports.branch())))
-        current_hands.set(hands)
-        try:
-            yield hands, self._arguments(hands)
-        finally:
-            current_frame.set(outer[0])
-            current_hands.set(outer[1])
-            hands.close()
-            if run.ledger.claim.failure is None:
-                await hands.drain()
+        outer = current_hands.get()
+        with driver.body():
+            current_hands.set(hands)
+            try:
+                yield hands, self._arguments(hands)
+            finally:
+                current_hands.set(outer)
+                hands.close()
+                if not driver.is_lost:
+                    await hands.drain()
 
     def check_limits(self) -> None:
-        """`Escalated` if the thread used more than it may, whatever the function made of being told so."""
-        if reason := self._limit.exceeded():
-            text = f"{reason}; the agent went on, and its result is stored: run it again to have it"
+        """`Escalated` if the thread used more than it may, even if the function caught the error that said so."""
+        if reason := self._spending.exceeded():
+            text = f"{reason}; the agent continued all the same, and its result is stored: run it again to get it"
             raise Escalated(text, context=self._spent(reason))
 
     async def call(self) -> Any:
         """The function's result, in one attempt."""
         async with self.attempt() as (_, named):
-            return await self._run.ports.invoke(self._terms.function, (self.task,), named, None)
+            return await self._driver.ports.invoke(self._terms.function, (self.task,), named, None)
 
     def _arguments(self, hands: Hands) -> dict[str, Any]:
         """The caller's keywords, and of ours those that the function takes."""
@@ -140,29 +120,33 @@ class Attempts:
         return {**self._named, **ours}
 
     def _restored(self) -> dict[str, Any]:
-        """What an attempt is told of those before it; nothing if it is the first."""
-        run, failures = self._run, self._memory().failures
-        delivered = len(list(contents(run.ledger.journal, ITEM)))
+        """What an attempt gets to know of those before it; nothing if it is the first."""
+        run, memory = self._driver.run, self._memory()
+        failures, delivered = memory.failures, len(self._driver.record.notes(ITEM))
         if not (failures or delivered or run.steps or run.state):
             return {}
-        told = RecoveryContext(
+        known = RecoveryContext(
             thread_id=run.thread_id,
             attempt=len(failures),
             state=run.state,
             steps=run.steps,
             delivered=delivered,
         )
-        if failures:
-            last, action = failures[-1], failures[-1].decision
-            told = msgspec.structs.replace(
-                told,
-                failure=last.failure_type,
-                message=last.message,
-                action=action.kind,
-                hint=action.hint,
-                subgoal=action.from_subgoal,
-            )
-        return {"restored_state": run.state, "recovery": told}
+        return {"restored_state": run.state, "recovery": self._with_failure(known, memory) if failures else known}
+
+    @staticmethod
+    def _with_failure(known: RecoveryContext, memory: Memory) -> RecoveryContext:
+        last = memory.failures[-1]
+        action, choice = last.decision, memory.choices.get(last.attempt)
+        return msgspec.structs.replace(
+            known,
+            failure=last.failure_type,
+            message=last.message,
+            action=action.kind if choice is None else choice.choice,
+            answer=None if choice is None else choice.answer,
+            hint=action.hint,
+            subgoal=action.from_subgoal,
+        )
 
     # Failures
 
@@ -172,8 +156,8 @@ class Attempts:
         An error that says how the library is to be used is raised as it is: another attempt would end the same. So is
         that of another thread that waits: this one waits with it.
         """
-        ports, ledger = self._run.ports, self._run.ledger
-        if isinstance(error, _NOT_OURS) or ledger.claim.failure is not None:
+        driver = self._driver
+        if isinstance(error, _NOT_OURS) or driver.is_lost:
             raise error
         context = await self._classified(error)
         if isinstance(error, Aborted | Escalated) and error.context is None:
@@ -181,18 +165,15 @@ class Attempts:
             raise error
         await self._tell(self._terms.on_failure, context)
         failure = await self._decided(context)
-        entry = note(FAILURE, failure, failure.at)
-        kind, failed = type(error).__name__, failed_steps(error)
-        attempted = Attempted(ATTEMPT, b"", failure.attempt, kind, failure.message, failure.due, failure.at, failed)
         said = {"attempt": failure.attempt, "failure": failure.type, "action": failure.decision.kind}
-        intent = Intent(journal=True, cause="error", metadata=packed_metadata(said))
-        await ledger.commit(ports, intent, attempted, entry)
-        await ledger.emit("attempt_failed", **said, error=kind)
+        noted = note(FAILURE, failure, failure.at, failed=failed_steps(error))
+        await driver.write(noted, journal=True, cause="error", metadata=said)
+        await driver.emit("attempt_failed", **said, error=type(error).__name__)
         await self._carry_out(failure, context)
 
     async def _classified(self, error: Exception) -> FailureContext:
         failures = self._memory().failures
-        now = self._run.ports.now()
+        now = self._driver.ports.now()
         context = msgspec.structs.replace(
             self._surroundings(),
             error=error,
@@ -202,19 +183,18 @@ class Attempts:
             earlier=tuple(each.failure_type for each in failures),
             seconds=(now - failures[0].at) / 1e6 if failures else 0.0,
         )
-        kind = await self._run.ports.invoke(self._terms.classifier, (context,), {}, None)
+        kind = await self._driver.ports.invoke(self._terms.classifier, (context,), {}, None)
         if not isinstance(kind, str) or kind not in set(FailureType):
-            raise ConfigurationError(f"the classifier returned {kind!r}, which is no FailureType")
+            raise ConfigurationError(f"the classifier returned {kind!r}, which is not a FailureType")
         return msgspec.structs.replace(context, type=FailureType(kind))
 
     async def _decided(self, context: FailureContext) -> Failure:
-        run = self._run
         action = await self._action(context)
         try:
             target = await self._target(action, context)
-        except NoWayBack as reason:
+        except (NoWayBack, Pruned) as reason:
             action, target = RecoveryAction.ESCALATE(message=str(reason)), 0
-        now = run.ports.now()
+        now = self._driver.ports.now()
         return Failure(
             attempt=context.attempt,
             type=context.type.value,
@@ -223,23 +203,23 @@ class Attempts:
             progress=progress_of(context.steps),
             action=msgspec.structs.asdict(action),
             target=target,
-            rollbacks=len(run.ledger.journal.rollbacks),
+            rollbacks=len(self._driver.record.rollbacks),
             due=now + round(action.delay * 1e6),
             at=now,
         )
 
     async def _target(self, action: RecoveryAction, context: FailureContext) -> int:
         """The checkpoint to go back to, if it comes to that; 0 for the beginning. `NoWayBack` if it cannot be done."""
-        run, earlier = self._run, self._memory().failures
+        driver, earlier = self._driver, self._memory().failures
         if action.kind not in {"rollback", "suspend"}:
             return 0
         if action.checkpoint_id:
-            target = await named_target(run, action.checkpoint_id)
+            target = await named_target(driver, action.checkpoint_id)
         else:
-            rollbacks = run.ledger.journal.rollbacks
-            target = await run.ports.perform(choose_target, Past(run), context.steps, context.type, earlier, rollbacks)
+            given = (context.steps, context.type, earlier, driver.record.rollbacks)
+            target = await driver.ports.perform(choose_target, driver.past(), *given)
         if action.strict:
-            await check_compensated(run, target)
+            await check_compensated(driver, target)
         return target
 
     async def _action(self, context: FailureContext) -> RecoveryAction:
@@ -251,16 +231,16 @@ class Attempts:
     def _used_up(self, context: FailureContext) -> str:
         """Which limit there is to a further attempt; empty if there is none."""
         terms, longest = self._terms, self._terms.max_recovery_seconds
-        if spent := self._limit.exceeded():
+        if spent := self._spending.exceeded():
             return spent
         if context.attempt > terms.max_recovery_attempts:
             return f"{terms.max_recovery_attempts} recoveries were tried"
-        if longest is not None and context.seconds > seconds(longest, "max_recovery_seconds"):
-            return f"recovering for {context.seconds:g} s"
+        if longest is not None and context.seconds > longest:
+            return f"recovering for {context.seconds:g} s, longer than max_recovery_seconds={longest:g}"
         return ""
 
     async def _ask_user(self, strategy: Callable[..., Any], context: FailureContext) -> Any:
-        return await self._run.ports.invoke(strategy, (context,), {}, None)
+        return await self._driver.ports.invoke(strategy, (context,), {}, None)
 
     def _context(self, failure: Failure) -> FailureContext:
         """What is known of an earlier failure, in another process."""
@@ -283,20 +263,25 @@ class Attempts:
         )
 
     def _surroundings(self) -> FailureContext:
-        run = self._run
+        run, spent = self._driver.run, self._spending.spent
         return FailureContext(
-            thread_id=run.thread_id, task=self.task, state=run.state, steps=run.steps, usage=self._limit.used
+            thread_id=run.thread_id,
+            task=self.task,
+            state=run.state,
+            steps=run.steps,
+            usage=spent.usage,
+            cost_usd=spent.cost_usd,
         )
 
     # What was decided
 
     async def _carry_out(self, failure: Failure, context: FailureContext) -> None:
-        """Do what was decided, or the rest of it. A decision that ends the run is told once."""
-        run, action = self._run, failure.decision
+        """Do what was decided, or the rest of it. A decision that ends the run is raised once."""
+        driver, action = self._driver, failure.decision
         kind = action.kind
         if kind == "suspend":
             kind = await self._answer(failure, action)
-        if (kind == "rollback" or action.undo) and len(run.ledger.journal.rollbacks) == failure.rollbacks:
+        if (kind == "rollback" or action.undo) and len(driver.record.rollbacks) == failure.rollbacks:
             await self._roll_back(failure, context)
         elif kind in {"escalate", "abort"} and context.error is None and await self._was_told(failure):
             return
@@ -304,26 +289,26 @@ class Attempts:
             raise Escalated(_why(context, action.message), context=context) from context.error
         if kind == "abort":
             raise Aborted(_why(context, action.reason), context=context) from context.error
-        wait = (failure.due - run.ports.now()) / 1e6
+        wait = (failure.due - driver.ports.now()) / 1e6
         if wait > 0:
-            await run.ports.sleep(wait)
-        run.ledger.check()
+            await driver.ports.sleep(wait)
+        driver.check()
         if context.error is not None:
             await self._tell(self._terms.on_recovery, context, action)
 
     async def _was_told(self, failure: Failure) -> bool:
-        """True if the process before has come to an end: whoever ran it knows. Noted, since this one may be killed."""
+        """True if the process before came to its end and raised the failure. Noted, since this one may be killed."""
         if failure.attempt in self._memory().told:
             return True
-        run = self._run
-        if run.ledger.claim.found.status != Status.FAILED:
+        driver = self._driver
+        if driver.found_status != Status.FAILED:
             return False
-        await run.ledger.commit(run.ports, Intent(journal=True), note(TOLD, failure.attempt, run.ports.now()))
+        await driver.write(note(TOLD, failure.attempt, driver.ports.now()), journal=True)
         return True
 
     async def _roll_back(self, failure: Failure, context: FailureContext) -> None:
         try:
-            await roll_back(self._run, failure, self._terms.compensators, self._bare)
+            await roll_back(self._driver, failure, self._terms.compensators, self._bare)
         except Escalated as escalated:
             escalated.context = context
             raise
@@ -332,22 +317,28 @@ class Attempts:
         """What a person chose. It is noted before it is done: a rollback undoes the question, but not the choice."""
         known = self._memory().choices.get(failure.attempt)
         if known is not None:
-            return known
-        run = self._run
+            return known.choice
+        driver = self._driver
         payload: dict[str, Any] = {"failure": failure.type, "error": failure.error}
         payload |= {"message": action.message or failure.message, "at": from_microseconds(failure.at)}
         if action.message:
             payload["error_message"] = failure.message
-        answer = await run.ask(f"recovery {failure.attempt}", payload, choices=CHOICES)
-        choice = answer.choice or "abort"
-        said = {"attempt": failure.attempt, "choice": choice}
-        intent = Intent(journal=True, metadata=packed_metadata(said))
-        await run.ledger.commit(run.ports, intent, note(CHOICE, said, run.ports.now()))
-        return choice
+        answer = await driver.run.ask(f"recovery {failure.attempt}", payload, choices=CHOICES)
+        choice = Choice(
+            attempt=failure.attempt,
+            choice=answer.choice or "abort",
+            value=answer.value,
+            by=answer.by,
+            comment=answer.comment,
+            at=answer.at,
+        )
+        said = {"attempt": choice.attempt, "choice": choice.choice}
+        await driver.write(note(CHOICE, choice, driver.ports.now()), journal=True, metadata=said)
+        return choice.choice
 
     async def _tell(self, callback: Callable[..., Any] | None, *args: Any) -> None:
         if callback is not None:
-            await self._run.ports.call(callback, *args)
+            await self._driver.ports.call(callback, *args)
 
 
 def _why(context: FailureContext, message: str) -> str:

@@ -1,15 +1,16 @@
-"""What an agent's thread remembers of its attempts: folded from the notes in its journal."""
+"""What an agent's thread remembers of its attempts: folded from its notes."""
 
-from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from holdfast.codec import decode, encode
-from holdfast.history.entries import Noted, RolledBack
-from holdfast.history.journal import Journal
-from holdfast.records.failure import AgentSummary, FailureType, Usage
-from holdfast.runs.store import Store, tools_of
+from holdfast.records.arguments import amount
+from holdfast.records.failure import AgentSummary, FailureType
+from holdfast.records.request import Answer
+from holdfast.records.times import from_microseconds
+from holdfast.records.usage import PICODOLLARS, Spent, UsageSnapshot
+from holdfast.runs.driver import Record, Rollback, Store, read
 from holdfast.runtimes.agent.actions import RecoveryAction
 
 FAILURE, USAGE, COMPENSATOR, ITEM, CHOICE, TOLD = "failure", "usage", "compensator", "item", "choice", "told"
@@ -45,6 +46,36 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.convert(self.action, RecoveryAction)
 
 
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person chose about a failure."""
+
+    attempt: int
+    choice: str
+    value: Any = None
+    by: str = ""
+    comment: str = ""
+    at: datetime = from_microseconds(0)
+
+    @property
+    def answer(self) -> Answer:
+        """The same as an answer."""
+        return Answer(choice=self.choice, value=self.value, by=self.by, comment=self.comment, at=self.at)
+
+
+class Used(msgspec.Struct, frozen=True, kw_only=True):
+    """What a part of the work used, as it is noted."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+    @property
+    def spent(self) -> Spent:
+        """The same, checked, to be added up."""
+        usage = UsageSnapshot(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
+        return Spent(usage, round(amount(self.cost_usd, "cost_usd") * PICODOLLARS))
+
+
 class Compensator(msgspec.Struct, frozen=True, kw_only=True):
     """How to undo a step."""
 
@@ -56,12 +87,12 @@ class Compensator(msgspec.Struct, frozen=True, kw_only=True):
     bare: bool = False
     """True for a function that only its own process knows."""
 
-    def is_undone(self, rollbacks: list[RolledBack]) -> bool:
+    def is_undone(self, rollbacks: list[Rollback]) -> bool:
         """True if a rollback since then went past the step."""
         return any(each.kept <= self.step for each in rollbacks[self.rollbacks :])
 
-    def repeats(self, earlier: "Compensator", rollbacks: list[RolledBack]) -> bool:
-        """True if the same was said of the step before, and it is still that step."""
+    def repeats(self, earlier: "Compensator", rollbacks: list[Rollback]) -> bool:
+        """True if the same was recorded for the step before, and it is still that step."""
         said = (self.name, self.arguments, self.step, self.bare)
         is_same = said == (earlier.name, earlier.arguments, earlier.step, earlier.bare)
         return is_same and not earlier.is_undone(rollbacks[: self.rollbacks])
@@ -72,56 +103,48 @@ class Memory(msgspec.Struct, frozen=True):
 
     failures: list[Failure]
     compensators: list[Compensator]
-    usage: Usage
-    choices: dict[int, str]
+    spent: Spent
+    choices: dict[int, Choice]
     """What a person chose, by the attempt that it was about."""
     told: set[int]
     """The attempts whose failure ended a run, and after which there was another."""
 
     @classmethod
-    def of(cls, journal: Journal) -> "Memory":
-        """What a journal remembers."""
-        failures = [msgspec.convert(each, Failure) for each in contents(journal, FAILURE)]
-        compensators: list[Compensator] = []
-        known: dict[tuple[str, int], list[Compensator]] = {}
-        for each in contents(journal, COMPENSATOR):
-            said = msgspec.convert(each, Compensator)
-            alike = known.setdefault((said.name, said.step), [])
-            if not any(said.repeats(earlier, journal.rollbacks) for earlier in alike):
-                alike.append(said)
-                compensators.append(said)
-        choices = {each["attempt"]: each["choice"] for each in contents(journal, CHOICE)}
-        return cls(failures, compensators, usage_of(journal), choices, set(contents(journal, TOLD)))
+    def of(cls, record: Record) -> "Memory":
+        """What a thread's record remembers."""
+        choices = [msgspec.convert(each, Choice) for each in record.contents(CHOICE)]
+        return cls(
+            [msgspec.convert(each, Failure) for each in record.contents(FAILURE)],
+            _compensators(record),
+            sum((msgspec.convert(each, Used).spent for each in record.contents(USAGE)), Spent()),
+            {each.attempt: each for each in choices},
+            set(record.contents(TOLD)),
+        )
 
 
-def contents(journal: Journal, kind: str) -> Iterable[Any]:
-    """What was noted of one kind, the oldest first."""
-    return [decode(note.content) for note in journal.notes if note.kind == kind]
-
-
-def usage_of(journal: Journal) -> Usage:
-    """What was used so far, by all processes."""
-    return sum((Usage(**each) for each in contents(journal, USAGE)), Usage())
-
-
-def note(kind: str, content: Any, now: int) -> Noted:
-    """A note to be written."""
-    plain = msgspec.structs.asdict(content) if isinstance(content, msgspec.Struct) else content
-    return Noted(kind, encode(plain, path=kind), now)
+def _compensators(record: Record) -> list[Compensator]:
+    """Those of every step, each once, in the order in which they were recorded first."""
+    found: list[Compensator] = []
+    known: dict[tuple[str, int], list[Compensator]] = {}
+    for each in record.contents(COMPENSATOR):
+        said = msgspec.convert(each, Compensator)
+        alike = known.setdefault((said.name, said.step), [])
+        if not any(said.repeats(earlier, record.rollbacks) for earlier in alike):
+            alike.append(said)
+            found.append(said)
+    return found
 
 
 async def read_summary(store: Store, thread_id: str) -> AgentSummary:
     """What the attempts of a thread amount to, read without a claim on it."""
-    tools = tools_of(store)
-    await tools.open()
-    loaded = await tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
-    journal = Journal.of(loaded.log.document)
-    memory, started = Memory.of(journal), journal.started.function if journal.started is not None else ""
+    record = await read(store, thread_id)
+    memory, started = Memory.of(record), record.started.function if record.started is not None else ""
     return AgentSummary(
         thread_id=thread_id,
         agent=started.removeprefix(AGENT) if started.startswith(AGENT) else "",
         failures=tuple(each.failure_type for each in memory.failures),
         actions=tuple(each.decision.kind for each in memory.failures),
-        rollbacks=tuple(each.target for each in journal.rollbacks),
-        usage=memory.usage,
+        rollbacks=tuple(each.target for each in record.rollbacks),
+        usage=memory.spent.usage,
+        cost_usd=memory.spent.cost_usd,
     )

@@ -1,4 +1,4 @@
-"""Agents that yield: what is theirs between two items, and what belongs to whoever consumes them."""
+"""Agents that yield: what is theirs between two items, and what belongs to the consumer."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -7,9 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdfast.ports import Ports
-from holdfast.runs.block import RunBlock
-from holdfast.runs.run import Run
-from holdfast.runs.scope import current_frame
+from holdfast.runs.driver import Run, RunBlock, stand, standing
 from holdfast.runtimes.agent.hands import current_hands
 
 _END = object()
@@ -20,7 +18,7 @@ class Items:
 
     def __init__(self, block: RunBlock) -> None:
         self._block = block
-        self._outer = current_frame.get(), current_hands.get()
+        self._outer = _where()
         """Where the consumer is, as of when it last asked for an item."""
         self.run: Run
 
@@ -34,23 +32,27 @@ class Items:
         try:
             await self._block.leave(error)
         finally:
-            _set(*self._outer)
+            _go_to(self._outer)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """While an item is with the consumer."""
-        inner = current_frame.get(), current_hands.get()
-        _set(*self._outer)
+        inner = _where()
+        _go_to(self._outer)
         try:
             yield
         finally:
-            self._outer = current_frame.get(), current_hands.get()
-            _set(*inner)
+            self._outer = _where()
+            _go_to(inner)
 
 
-def _set(frame: Any, hands: Any) -> None:
-    current_frame.set(frame)
-    current_hands.set(hands)
+def _where() -> Any:
+    return standing(), current_hands.get()
+
+
+def _go_to(where: Any) -> None:
+    stand(where[0])
+    current_hands.set(where[1])
 
 
 async def items_of(

@@ -1,16 +1,43 @@
-"""What a session is told by its orchestrator, and a turn by its caller: checked when it is given."""
+"""The keywords of sessions and turns, declared once for both worlds, and checked when they are given."""
 
-from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias, TypedDict
 
 import msgspec
 
-from holdfast.records.arguments import mapping_or_none, text_or_none
+from holdfast.records.arguments import check_options, mapping_or_none, text_or_none
 from holdfast.records.errors import ConfigurationError
-from holdfast.records.turn import ModelPricing, UsageSnapshot
+from holdfast.records.usage import ModelPricing, UsageSnapshot
+from holdfast.runs.driver import Terms
 from holdfast.runtimes.session.limits import Limits
 
 OnUnstorable: TypeAlias = Literal["raise", "warn"]
+Usage: TypeAlias = UsageSnapshot | Callable[[Any], Any] | None
+
+
+class OrchestratorOptions(TypedDict, total=False):
+    """The keywords of an orchestrator, beside role, phase and store."""
+
+    budget_usd: float | None
+    budget_tokens: int | None
+    max_turns: int | None
+    pricing: Mapping[str, ModelPricing] | None
+    on_unstorable: OnUnstorable
+    lease: timedelta | float
+    wait: timedelta | float | None
+
+
+class TurnOptions(TypedDict, total=False):
+    """The keywords of a turn. See `Session.run_turn`."""
+
+    model: str | None
+    usage: Usage
+    idempotency_key: str | None
+    fingerprint: Any
+    timeout: timedelta | float | None
+    on_unstorable: OnUnstorable | None
+    reserve: UsageSnapshot | None
 
 
 class SessionOptions(msgspec.Struct, frozen=True):
@@ -21,13 +48,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
     pricing: Mapping[str, ModelPricing]
     limits: Limits
     on_unstorable: str
-
-    def check(self) -> None:
-        """`ConfigurationError` for what makes no sense."""
-        prices = mapping_or_none(self.pricing, "pricing") or {}
-        if not all(isinstance(price, ModelPricing) for price in prices.values()):
-            raise ConfigurationError(f"pricing={self.pricing!r}: a mapping of model names to ModelPricing")
-        check_policy(self.on_unstorable)
+    run: Terms
 
     def price_of(self, model: str | None) -> ModelPricing | None:
         """The price of a model; `ConfigurationError` if it has none and needs one."""
@@ -35,6 +56,20 @@ class SessionOptions(msgspec.Struct, frozen=True):
         if price is None and (refusal := self.limits.need_price(model)) is not None:
             raise refusal
         return price
+
+
+def session_options(role: str, phase: str, options: OrchestratorOptions) -> SessionOptions:
+    """The options of an orchestrator's sessions; `ConfigurationError` for what makes no sense."""
+    check_options(options, OrchestratorOptions, "an orchestrator")
+    given: Callable[..., Any] = options.get
+    limits = Limits(given("budget_usd"), given("budget_tokens"), given("max_turns"))
+    pricing = mapping_or_none(given("pricing"), "pricing") or {}
+    if not all(isinstance(price, ModelPricing) for price in pricing.values()):
+        raise ConfigurationError(f"pricing={pricing!r}: a mapping of model names to ModelPricing")
+    on_unstorable = check_policy(given("on_unstorable", "raise"))
+    run = Terms(given("lease", 30), given("wait"))
+    run.check()
+    return SessionOptions(needed_text(role, "role"), needed_text(phase, "phase"), pricing, limits, on_unstorable, run)
 
 
 def needed_text(value: object, name: str) -> str:
@@ -45,12 +80,20 @@ def needed_text(value: object, name: str) -> str:
     return text
 
 
-def check_call(function: object, usage: object) -> None:
+def check_call(function: object, options: TurnOptions) -> None:
     """`ConfigurationError` for what cannot be a turn."""
+    check_options(options, TurnOptions, "a turn")
     if not callable(function):
         raise ConfigurationError(f"a turn takes a function to call, not {type(function).__name__}; wrap it in a lambda")
+    usage, reserve = options.get("usage"), options.get("reserve")
     if not (usage is None or isinstance(usage, UsageSnapshot) or callable(usage)):
         raise ConfigurationError(f"usage={usage!r}: a UsageSnapshot, or a function of the result that returns one")
+    if reserve is not None and not isinstance(reserve, UsageSnapshot):
+        raise ConfigurationError(f"reserve={reserve!r}: a UsageSnapshot, the most that the turn may use")
+    if reserve is not None and not options.get("idempotency_key"):
+        raise ConfigurationError(
+            "reserve= needs an idempotency_key: a turn that never ended counts until its key is repeated"
+        )
 
 
 def check_policy(value: str) -> str:

@@ -1,17 +1,13 @@
 """`Orchestrator`: what the sessions of one role have in common, and the way to them."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from typing import Unpack
 
-from holdfast.history.journal import Journal
-from holdfast.records.arguments import check_labels
 from holdfast.records.errors import ConfigurationError
-from holdfast.records.turn import ModelPricing, SessionSummary
-from holdfast.runs.api import default_store
-from holdfast.runs.block import RunBlock, Terms
-from holdfast.runs.store import Store, tools_of
-from holdfast.runtimes.session.limits import Limits
-from holdfast.runtimes.session.options import OnUnstorable, SessionOptions, needed_text
+from holdfast.records.turn import SessionSummary
+from holdfast.runs.driver import Store, claim, default_store, fresh_id, read
+from holdfast.runtimes.session.options import OrchestratorOptions, session_options
+from holdfast.runtimes.session.record import HAND_OVER, TURN, Turns
 from holdfast.runtimes.session.session import SessionBlock
 
 
@@ -23,25 +19,9 @@ class Orchestrator:
     """
 
     def __init__(
-        self,
-        role: str,
-        phase: str,
-        store: Store | None = None,
-        *,
-        budget_usd: float | None = None,
-        budget_tokens: int | None = None,
-        max_turns: int | None = None,
-        pricing: Mapping[str, ModelPricing] | None = None,
-        on_unstorable: OnUnstorable = "raise",
-        lease: timedelta | float = 30,
-        wait: timedelta | float | None = None,
+        self, role: str, phase: str, store: Store | None = None, **options: Unpack[OrchestratorOptions]
     ) -> None:
-        limits = Limits(budget_usd, budget_tokens, max_turns)
-        role, phase = needed_text(role, "role"), needed_text(phase, "phase")
-        self._options = SessionOptions(role, phase, {} if pricing is None else pricing, limits, on_unstorable)
-        self._options.check()
-        self._terms = Terms(lease, wait)
-        self._terms.check()
+        self._options = session_options(role, phase, options)
         if store is not None and not isinstance(store, Store):
             raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
         self._store = store
@@ -54,9 +34,9 @@ class Orchestrator:
 
         Without a thread id the session has a new thread, and resumes nothing. Leaving the block leaves the thread idle.
         """
-        tools = tools_of(self._opened())
-        name = f"session-{tools.ports.entropy(8).hex()}" if thread_id is None else thread_id
-        return SessionBlock(RunBlock(tools, name, check_labels(labels), self._terms), self._options)
+        store = self._opened()
+        name = fresh_id(store, "session") if thread_id is None else thread_id
+        return SessionBlock(claim(store, name, self._options.run, labels), self._options)
 
     async def summary(self, thread_id: str) -> SessionSummary:
         """What the turns of a thread amount to, without claiming it. `NotFound` if there is no such thread."""
@@ -68,7 +48,7 @@ class Orchestrator:
 
 async def read_summary(store: Store, thread_id: str) -> SessionSummary:
     """What the turns of a thread amount to."""
-    tools = tools_of(store)
-    await tools.open()
-    loaded = await tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
-    return Journal.of(loaded.log.document).turns.summary(thread_id)
+    record, turns = await read(store, thread_id), Turns()
+    for note in record.notes(TURN, HAND_OVER):
+        turns.hand_over(note) if note.kind == HAND_OVER else turns.add(note)
+    return turns.summary(thread_id)

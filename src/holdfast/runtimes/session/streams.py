@@ -8,7 +8,7 @@ from weakref import WeakSet
 
 from holdfast.ports import Ports
 from holdfast.records.errors import ConfigurationError, StepTimeout
-from holdfast.runs.scope import Frame, current_frame
+from holdfast.runs.driver import Frame, within
 
 T = TypeVar("T")
 
@@ -26,11 +26,8 @@ class Source:
 
     async def begin(self, function: Callable[[], Any]) -> None:
         """Call the function that returns the stream."""
-        with_frame = current_frame.set(self._frame)
-        try:
+        with within(self._frame):
             stream = await self._ports.invoke(function, (), {}, self._seconds_left())
-        finally:
-            current_frame.reset(with_frame)
         if isinstance(stream, AsyncIterator) and not self._ports.blocking:
             self._stream = stream
         elif isinstance(stream, Iterable) and not isinstance(stream, str | bytes):
@@ -43,11 +40,8 @@ class Source:
 
     async def chunk(self) -> Any:
         """The next chunk, or END."""
-        with_frame = current_frame.set(self._frame)
-        try:
+        with within(self._frame):
             return await self._pulled()
-        finally:
-            current_frame.reset(with_frame)
 
     async def _pulled(self) -> Any:
         stream, seconds = self._stream, self._seconds_left()
@@ -86,7 +80,7 @@ class OpenStreams:
         self._streams: WeakSet[AsyncGenerator[Any, None]] = WeakSet()
 
     def refuse(self, shown: str) -> NoReturn:
-        """Not while it is being streamed: whoever waited for the end of the stream might be the one to read it."""
+        """Not while it is being streamed: the caller that waited for its end might be the one to read it."""
         raise ConfigurationError(f"turn {shown!r} is being streamed; read that stream to its end, or close it")
 
     @contextmanager

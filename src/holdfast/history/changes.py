@@ -1,0 +1,58 @@
+"""Changes to a state that wait for the next row, whichever that is."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.codec import decode
+from holdfast.history.cells import Cell, Path
+from holdfast.history.draft import STATE, Draft, draft_state
+from holdfast.history.opening import TOP_KEYS, close_state
+
+
+class Changes:
+    """Top-level keys to merge into a state, or a whole state to put in its place.
+
+    Values are encoded when they are given, so that what is done to them later changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._replacement: Draft | None = None
+        self._merged: dict[Any, Draft] = {}
+
+    def merge(self, values: Mapping[Any, Any]) -> None:
+        """Replace the values of these top-level keys. Refuses with `UnstorableValue` what cannot be stored exactly."""
+        self._merged |= {key: draft_state({key: value})[0] for key, value in values.items()}
+
+    def replace(self, state: dict[Any, Any]) -> None:
+        """Replace the whole state."""
+        self._replacement, self._merged = draft_state(state)[0], {}
+
+    def applied(self, cells: Mapping[Path, bytes | Cell]) -> Draft:
+        """The draft of the state in these cells with the changes made. Cells that did not change are kept as they are.
+
+        A state that lies in one cell (a dict with other than str keys, an empty one, a very large one) is rebuilt.
+        """
+        draft = self._replacement
+        if draft is None:
+            draft = {path: cell for path, cell in cells.items() if path[0] == STATE[0]}
+        if STATE in draft or any(STATE in each for each in self._merged.values()):
+            return self._rebuilt(draft)
+        keys: dict[str, Draft] = {}
+        for path, cell in draft.items():
+            keys.setdefault(path[1], {})[path] = cell
+        keys |= self._merged
+        if len(keys) > TOP_KEYS:
+            return self._rebuilt(draft)
+        return {path: cell for each in keys.values() for path, cell in each.items()}
+
+    def _rebuilt(self, draft: Draft) -> Draft:
+        state = state_of(draft)
+        for each in self._merged.values():
+            state |= state_of(each)
+        return draft_state(state)[0]
+
+
+def state_of(draft: Draft) -> Any:
+    """The state in a draft."""
+    cells = ((path, decode(cell.encoded() if isinstance(cell, Cell) else cell)) for path, cell in draft.items())
+    return close_state(cells, STATE)

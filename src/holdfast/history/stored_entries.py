@@ -1,0 +1,87 @@
+"""The journal as it is stored: entries of every version of the format, read as those of today."""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from holdfast.codec import encode
+from holdfast.history.cells import Document
+from holdfast.history.entries import JOURNAL, AnyEntry, Entry, Noted
+from holdfast.records.errors import Corrupt
+from holdfast.records.usage import PICODOLLARS, UsageSnapshot
+
+
+class Turned(Entry, frozen=True, tag="turn"):
+    """A turn of a session, as it was stored before turns became notes."""
+
+    key: str
+    fingerprint: bytes
+    value: bytes
+    role: str
+    phase: str
+    model: str
+    usage: tuple[int, int, int, int, int]
+    cost: int | None
+    at: int
+    took: int
+    type: str = ""
+    message: str = ""
+    failed: tuple[str, ...] = ()
+    streamed: bool = False
+
+    def renewed(self) -> Noted:
+        """The same as a note."""
+        usage = msgspec.structs.asdict(UsageSnapshot(*self.usage))
+        content = {
+            "model": self.model,
+            "role": self.role,
+            "phase": self.phase,
+            "usage": {name: count for name, count in usage.items() if count},
+            "cost_usd": None if self.cost is None else self.cost / PICODOLLARS,
+            "_fingerprint": self.fingerprint,
+            "_streamed": self.streamed,
+        }
+        error = "" if self.value else f"{self.type}: {self.message}"
+        return Noted(
+            "turn",
+            encode({name: value for name, value in content.items() if value not in _ABSENT}),
+            self.at,
+            self.key,
+            self.value,
+            error,
+            self.took,
+            self.failed,
+            self.key or "turn",
+            "llm_output",
+        )
+
+
+class HandedOver(Entry, frozen=True, tag="hand"):
+    """A hand-over of a session, as it was stored before hand-overs became notes."""
+
+    key: str
+    role: str
+    phase: str
+    at: int
+
+    def renewed(self) -> Noted:
+        """The same as a note."""
+        content = encode({"role": self.role, "phase": self.phase})
+        return Noted("hand_over", content, self.at, self.key, action="hand_over")
+
+
+_ABSENT: tuple[Any, ...] = ("", None, {}, b"", False)
+_Stored: TypeAlias = AnyEntry | Turned | HandedOver
+_decode = msgspec.msgpack.Decoder(list[_Stored]).decode
+
+
+def read_entries(document: Document) -> list[AnyEntry]:
+    """The entries in a document, in their order."""
+    cell = document.get(JOURNAL)
+    if cell is None:
+        return []
+    try:
+        stored = _decode(cell.encoded())
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"the journal cannot be read: {error}", record="journal") from error
+    return [each.renewed() if isinstance(each, Turned | HandedOver) else each for each in stored]

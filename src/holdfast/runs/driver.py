@@ -1,0 +1,393 @@
+"""What a runtime is written on: the verbs it has on a claimed thread.
+
+A runtime claims a thread, writes rows (state, notes, steps), reads its notes back, takes keys, restores checkpoints,
+and calls the user's functions in a frame. The words of a runtime are its own: a note has a kind and plain content, and
+nothing below looks into it. Nothing of `stores` or `history` is needed beside this file.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from holdfast.codec import decode, encode
+from holdfast.history.draft import draft_state
+from holdfast.history.entries import Noted, Recorded, RolledBack, Started
+from holdfast.history.journal import Journal
+from holdfast.ports import Ports
+from holdfast.records.arguments import check_labels
+from holdfast.records.checkpoint import Step
+from holdfast.records.event import EventKind
+from holdfast.runs.api import default_store
+from holdfast.runs.block import RunBlock, Terms
+from holdfast.runs.branches import Branch, current_branch, last_step, mark_step
+from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.ledger import packed_metadata
+from holdfast.runs.past import BEGINNING, TARGET, Past, Pruned, Then
+from holdfast.runs.run import Receipt, Run, check_key, fields_of
+from holdfast.runs.scope import Frame, Scope, current_frame, fingerprint_of, inner_frame
+from holdfast.runs.steps import begin_alone, begin_at_once, end_alone, idempotency_key_of
+from holdfast.runs.store import Store, tools_of
+from holdfast.stores.claim import Pending
+from holdfast.stores.writer import Intent
+
+__all__ = [
+    "BEGINNING",
+    "Driver",
+    "Frame",
+    "Line",
+    "Note",
+    "Past",
+    "Pruned",
+    "Receipt",
+    "Record",
+    "Rollback",
+    "Run",
+    "RunBlock",
+    "Started",
+    "Store",
+    "Terms",
+    "Then",
+    "check_key",
+    "claim",
+    "default_store",
+    "failed_steps",
+    "fingerprint_of",
+    "fresh_id",
+    "note",
+    "read",
+    "stand",
+    "standing",
+    "text_of",
+    "within",
+]
+
+T = TypeVar("T")
+
+Note = Noted
+"""What a runtime writes down, of a kind that it chose: see `note`."""
+Rollback = RolledBack
+"""That a thread was restored: to which checkpoint (`target`), and how many steps it kept (`kept`)."""
+Line: TypeAlias = Noted | Recorded
+"""What a runtime may write into a row: a note, or a step made by `Driver.recorded`."""
+Standing: TypeAlias = tuple[Frame | None, Branch | None]
+
+
+def claim(store: Store, thread_id: str, terms: Terms, labels: Mapping[str, str] | None = None) -> RunBlock:
+    """Claim a thread for a block, which gives the run that a `Driver` is made of."""
+    return RunBlock(tools_of(store), thread_id, check_labels(labels), terms)
+
+
+def fresh_id(store: Store, prefix: str) -> str:
+    """An id for a new thread."""
+    return f"{prefix}-{tools_of(store).ports.entropy(8).hex()}"
+
+
+def note(kind: str, content: Any, now: int, **details: Any) -> Note:
+    """A note of a kind, with plain content; `details` are further fields of `Note`.
+
+    `key` makes it findable, `value` is an encoded result, `error` says why it failed and `failed` which steps are
+    behind that (they are executed again); with an `action` it is listed among the thread's steps.
+    """
+    plain = msgspec.structs.asdict(content) if isinstance(content, msgspec.Struct) else content
+    return Noted(kind, encode(plain, path=kind), now, **details)
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What the journal of a thread holds for a runtime."""
+
+    _journal: Journal
+
+    @property
+    def started(self) -> Started | None:
+        """What the thread was started with: `function`, `arguments` (encoded), `fingerprint`."""
+        return self._journal.started
+
+    @property
+    def rollbacks(self) -> list[Rollback]:
+        """How often, and to where, the thread was restored."""
+        return self._journal.rollbacks
+
+    def notes(self, *kinds: str) -> list[Note]:
+        """The notes of these kinds, the oldest first."""
+        return [each for each in self._journal.notes if each.kind in kinds]
+
+    def contents(self, kind: str) -> list[Any]:
+        """What the notes of a kind say, the oldest first."""
+        return [decode(each.content) for each in self.notes(kind)]
+
+
+async def read(store: Store, thread_id: str) -> Record:
+    """The record of a thread, without a claim on it. `NotFound` if there is no such thread."""
+    tools = tools_of(store)
+    await tools.open()
+    loaded = await tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
+    return Record(Journal.of(loaded.log.document))
+
+
+class Driver:
+    """The verbs of a runtime on the thread that a run holds."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.ports: Ports = run.ports
+        self.record = Record(run.ledger.journal)
+        self.running = run.ledger.running
+        """The keys that branches of the run are at."""
+        self._ledger = run.ledger
+        self._queued: Pending | None = None
+
+    # What it knows
+
+    @property
+    def thread_id(self) -> str:
+        """The thread."""
+        return self._ledger.claim.thread_id
+
+    @property
+    def token(self) -> int:
+        """The number of this claim: no other claim of the thread ever has it."""
+        return self._ledger.claim.token
+
+    @property
+    def life(self) -> bytes:
+        """Which thread of this id it is: another once it was deleted and made again."""
+        return self._ledger.claim.log.binding.identity
+
+    @property
+    def found_status(self) -> str:
+        """The thread's status before this claim."""
+        return self._ledger.claim.found.status
+
+    @property
+    def is_lost(self) -> bool:
+        """True if nothing can be written any more: the claim was lost, or a write failed."""
+        return self._ledger.claim.failure is not None
+
+    @property
+    def is_used(self) -> bool:
+        """True if the thread has anything that a new program would not expect there."""
+        return self._ledger.journal.is_used
+
+    @property
+    def step_count(self) -> int:
+        """How many steps were recorded, and not undone."""
+        return self._ledger.journal.step_count
+
+    def check(self) -> None:
+        """Raise why the run cannot continue: the claim is lost, it waits, it was cancelled, a write failed."""
+        self._ledger.check()
+
+    def check_new(self, what: str) -> None:
+        """The same, and `Finished` if the thread is: `what` is new."""
+        self._ledger.check_new(what)
+
+    def leave_untouched(self) -> None:
+        """Leave the thread as it was found when the block is left: the run was refused."""
+        self._ledger.untouched = True
+
+    # Writing
+
+    async def start(self, function: str, arguments: bytes, labels: Mapping[str, str] | None = None) -> Started:
+        """Note what the thread runs, and its encoded arguments, if that is not known yet."""
+        known = self.record.started
+        if known is not None:
+            return known
+        self.check_new(function)
+        started = Started(function, arguments, fingerprint_of(arguments, function, ""), self.ports.now())
+        intent = Intent(journal=True, labels=dict(labels or {}), metadata=packed_metadata({"started": function}))
+        await self._ledger.commit(self.ports, intent, started)
+        return started
+
+    def write(
+        self,
+        *lines: Line,
+        cause: str = "event",
+        metadata: Mapping[str, Any] | None = None,
+        journal: bool = False,
+    ) -> Receipt:
+        """Write a row: these notes and steps, and the changes to the state that wait. Await the receipt.
+
+        The row is a checkpoint unless `journal` says that it only notes something. `metadata` is what listings show.
+        """
+        if len(lines) == 1 and not journal:
+            pending = self._ledger.append(self.ports, lines[0], cause, packed_metadata(metadata))
+        else:
+            pending = self._ledger.write(self.ports, _intent(cause, metadata, journal), lines)
+        return Receipt(self._ledger, self.ports, pending)
+
+    def queue(
+        self,
+        make: Callable[[], tuple[Line, ...]],
+        *,
+        cause: str = "event",
+        metadata: Mapping[str, Any] | None = None,
+        journal: bool = False,
+    ) -> Receipt:
+        """The same from plain code, which cannot wait: it is written though nobody may await the receipt.
+
+        `make` is called when nothing can come between what it sees and its row. One write at most is under way when the
+        next is queued: a killed process has lost no more than its last.
+        """
+        before, committer = self._queued, self._ledger.claim.committer
+        if before is not None and not before.settled:
+            self.ports.for_plain_code().dispatch(before, committer)
+        self._queued = self._ledger.queue_made(self.ports, _intent(cause, metadata, journal), make)
+        return self.last_receipt
+
+    @property
+    def last_receipt(self) -> Receipt:
+        """The receipt of what was queued last; one that is done if nothing was."""
+        return Receipt(self._ledger, self.ports, self._queued)
+
+    def recorded(self, step: Step) -> Recorded:
+        """A step that was done elsewhere, as a line to write."""
+        return Recorded("", encode(fields_of(step), path="step"), self.ports.now())
+
+    # The state
+
+    @property
+    def has_changes(self) -> bool:
+        """True if changes to the state wait for a row."""
+        return self._ledger.has_changes
+
+    def change_state(self, values: Mapping[str, Any]) -> None:
+        """Merge top-level keys into the state. The next row takes it along, whichever that is."""
+        self._ledger.change_state(values)
+
+    def replace_state(self, state: dict[str, Any]) -> None:
+        """Replace the whole state. The next row takes it along, whichever that is."""
+        self._ledger.replace_state(state)
+
+    # Notes and keys
+
+    def follow(self, followers: Mapping[str, Callable[[Note], object]]) -> None:
+        """Call the follower of a kind with each of its notes: those noted so far, and every further one as it is made.
+
+        They are called in the order of the notes, and one at a time.
+        """
+        with self._ledger.claim.lock:
+            self._ledger.journal.follow(followers)
+
+    def noted(self, kind: str, key: str) -> Note | None:
+        """The note of this kind under this key, unless it failed."""
+        return self._ledger.journal.noted(kind, key)
+
+    async def alone(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do this work while no other branch of the run is at the key."""
+        run = self.run
+        place = begin_at_once(run, key) or await begin_alone(run, key)
+        try:
+            return await work()
+        finally:
+            end_alone(self.running.pop(key), place)
+
+    def idempotency_key(self, key: str) -> str:
+        """The key to hand to the outside: the same for every attempt at this, in every process."""
+        return idempotency_key_of(self.run, key)
+
+    def key_within(self, key: str) -> str:
+        """The key of a step that is called here: within the work under a key, it belongs to that."""
+        return self.run.scope.prefix + key
+
+    @property
+    def is_within(self) -> bool:
+        """True if the code that calls knows which run it belongs to; not so in a thread without its context."""
+        return current_frame.get() is not None
+
+    def ordinal_key(self, name: str, content: Any) -> str:
+        """A key for the next call with this name and content, in the order of the program."""
+        return self.run.scope.key(name, fingerprint_of(content, name, ""))
+
+    # Calling the user's code
+
+    def frame(self, key: str) -> Frame:
+        """The frame of code that works under a key: steps called in it belong to it."""
+        return inner_frame(self.run, key, lambda: self.idempotency_key(key))
+
+    async def invoke(self, key: str, function: Callable[..., Any], timeout: float | None = None) -> Any:  # noqa: ASYNC109  the function's
+        """Call a user's function in a frame of its own."""
+        outer = current_frame.set(self.frame(key))
+        try:
+            value = await self.ports.invoke(function, (), {}, timeout)
+        finally:
+            current_frame.reset(outer)
+        self.check_waits_not(key)
+        return value
+
+    def check_waits_not(self, key: str) -> None:
+        """Raise the suspension that code under this key ran into, even if that code caught it."""
+        if self._ledger.suspension is not None:
+            self._ledger.check_waits_not(key)
+
+    @contextmanager
+    def body(self) -> Iterator[None]:
+        """Enter the body of the run from its beginning: keys are counted from one; the last step is the thread's."""
+        before, number, count = standing(), self.ports.branch(), self.step_count
+        branch = Branch(self._ledger, number, last_step=count - 1 if count else None)
+        stand((Frame(self.run, Scope(branch=number)), branch))
+        try:
+            yield
+        finally:
+            stand(before)
+
+    def mark_step(self, index: int) -> None:
+        """The step at this index was recorded just now, by the branch that calls."""
+        mark_step(self._ledger, self.ports, index)
+
+    def last_step(self) -> int | None:
+        """The index of the step that was recorded or replayed last, in the branch that calls; None without one."""
+        step = last_step()
+        return self._ledger.journal.place_of(step) if isinstance(step, str) else step
+
+    # The past
+
+    async def restore(self, then: Then, metadata: Mapping[str, Any]) -> None:
+        """Make the thread what it was at a checkpoint: its state, steps and questions. Notes and answers stay known."""
+        draft, leaves = draft_state(then.state)
+        answers = self._ledger.journal.answers
+        waiting = tuple(str(number) for number in then.journal.numbers() if number not in answers)
+        intent = Intent(draft=draft, leaves=leaves, cause="error", requests=waiting)
+        intent.metadata = packed_metadata({TARGET: then.seq, **metadata})
+        entry = RolledBack(then.journal.length, then.step_count, then.seq, self.ports.now())
+        await self._ledger.commit(self.ports, intent, entry)
+
+    def past(self) -> Past:
+        """The checkpoints behind the thread. Its methods block: call them by `ports.perform`."""
+        return Past(self.run)
+
+    # Events
+
+    def wants(self, kind: EventKind) -> bool:
+        """False if an event of this kind would reach nobody."""
+        return self._ledger.events.wants(kind)
+
+    async def emit(self, kind: EventKind, content: Mapping[str, object] | None = None, /, **details: object) -> None:
+        """Emit an event of this thread."""
+        await self._ledger.emit(kind, content, **details)
+
+
+def _intent(cause: str, metadata: Mapping[str, Any] | None, journal: bool) -> Intent:
+    return Intent(cause=cause, journal=journal, metadata=packed_metadata(metadata))
+
+
+def standing() -> Standing:
+    """Where the code that calls this stands: in which run's frame, and in which branch."""
+    return current_frame.get(), current_branch.get()
+
+
+def stand(at: Standing) -> None:
+    """Stand there again."""
+    current_frame.set(at[0])
+    current_branch.set(at[1])
+
+
+@contextmanager
+def within(frame: Frame) -> Iterator[None]:
+    """Run code in a frame, a part at a time."""
+    outer = current_frame.set(frame)
+    try:
+        yield
+    finally:
+        current_frame.reset(outer)

@@ -1,0 +1,273 @@
+"""Compensators belong to the step that was recorded or replayed just before them, in the branch that gives them."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from agent.agents import agent
+from holdfast import FailurePolicy, RecoveryAction, Step, sync
+from holdfast.runs import driver
+from holdfast.testing import crash_everywhere
+from kinds import new_place
+from rounds import TIMES
+from runs.worlds import World
+
+NAMES = ("flight", "hotel", "car")
+
+
+class Travel:
+    """A service that honours keys. What was charged and refunded, in the order in which it first happened."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.charges: dict[str, str] = {}
+        self.refunds: dict[str, str] = {}
+
+    def charge(self, name: str, *, idempotency_key: str) -> str:
+        return self.charges.setdefault(idempotency_key, name)
+
+    def refund(self, name: str, *, idempotency_key: str) -> None:
+        self.refunds.setdefault(idempotency_key, name)
+
+    @property
+    def refunded(self) -> list[str]:
+        return list(self.refunds.values())
+
+    @property
+    def charged(self) -> list[str]:
+        return list(self.charges.values())
+
+
+travel = Travel()
+
+
+async def refund(name: str, *, idempotency_key: str) -> None:
+    travel.refund(name, idempotency_key=idempotency_key)
+
+
+async def charge(name: str, *, idempotency_key: str) -> str:
+    return travel.charge(name, idempotency_key=idempotency_key)
+
+
+def back_to(infos: Any, kept: int) -> RecoveryAction:
+    """A rollback to the checkpoint after that many effects."""
+    last = ("plan", *NAMES)[kept]
+    return RecoveryAction.ROLLBACK(checkpoint_id=next(info.id for info in infos if info.metadata.get("step") == last))
+
+
+def sequential(kept: int, retries: int) -> Callable[[sync.Store], Any]:
+    """Charges three times, fails as often as it is retried, is rolled back, and comes to its end."""
+
+    def saga(store: sync.Store) -> Any:
+        def policy(context: holdfast.FailureContext) -> RecoveryAction:
+            if context.attempt <= retries:
+                return RecoveryAction.RETRY
+            return back_to(store.history(context.thread_id), kept)
+
+        def trip(_task: str, *, record_step: Any, record_compensator: Any, recovery: Any = None) -> Any:
+            if recovery is None:
+                record_step(Step(action="plan"))
+            for name in NAMES:
+                sync.current().step(name, travel.charge, name, effect=True)
+                record_compensator("refund", name)
+            if recovery is None or recovery.attempt <= retries:
+                raise ConnectionError("no visa")
+            return "there"
+
+        made = sync.Agent(trip, policy=policy, store=store, compensators={"refund": travel.refund})
+        return made.run("kelp", thread_id="saga")
+
+    return saga
+
+
+def parallel(kept: int, retries: int) -> Callable[[holdfast.Store], Any]:
+    """The same with all charges at once."""
+
+    async def saga(store: holdfast.Store) -> Any:
+        async def policy(context: holdfast.FailureContext) -> RecoveryAction:
+            if context.attempt <= retries:
+                return RecoveryAction.RETRY
+            if kept == len(NAMES):
+                return RecoveryAction.RETRY
+            return back_to(await store.history(context.thread_id), 0)
+
+        async def trip(_task: str, *, record_step: Any, record_compensator: Any, recovery: Any = None) -> Any:
+            if recovery is None:
+                await record_step(Step(action="plan"))
+
+            async def leg(name: str) -> None:
+                await holdfast.current().step(name, charge, name, effect=True)
+                await asyncio.sleep(0)
+                record_compensator("refund", name)
+
+            await asyncio.gather(*map(leg, NAMES))
+            if recovery is None or recovery.attempt <= retries:
+                raise ConnectionError("no visa")
+            return "there"
+
+        made = holdfast.Agent(trip, policy=policy, store=store, compensators={"refund": refund})
+        return await made.run("kelp", thread_id="saga")
+
+    return saga
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(
+    ("kind", "kept", "retries"),
+    [*(("memory", kept, retries) for kept in range(4) for retries in range(2)), ("sqlite", 1, 1)],
+)
+def test_a_saga_killed_at_every_effect_undoes_each_undone_step_once_newest_first(
+    kind: str, kept: int, retries: int, tmp_path: Path
+) -> None:
+    def check() -> None:
+        assert travel.refunded == list(reversed(NAMES[kept:]))
+        assert sorted(travel.charged) == sorted([*NAMES, *NAMES[kept:]])
+
+    pairs = 10 * TIMES if kind == "memory" else 0
+    report = crash_everywhere(
+        sequential(kept, retries),
+        before=travel.clear,
+        after=check,
+        pairs=pairs,
+        place=lambda: new_place(kind, tmp_path),
+    )
+    assert report.result == "there"
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("retries", [0, 1])
+@pytest.mark.parametrize("kept", [0, 3])
+def test_a_saga_of_parallel_effects_undoes_each_undone_step_once(kept: int, retries: int) -> None:
+    def check() -> None:
+        assert sorted(travel.refunded) == sorted(NAMES[kept:])
+        assert sorted(travel.charged) == sorted([*NAMES, *NAMES[kept:]])
+
+    report = crash_everywhere(parallel(kept, retries), before=travel.clear, after=check, pairs=10 * TIMES)
+    assert report.result == "there"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [lambda self: self.step_count - 1, lambda _self: 0],
+    ids=["the newest step of the thread", "the first"],
+)
+def test_compensators_at_the_wrong_step_are_found(monkeypatch: pytest.MonkeyPatch, broken: Any) -> None:
+    """The tests above can fail."""
+
+    def check() -> None:
+        assert travel.refunded == list(reversed(NAMES[1:]))
+
+    monkeypatch.setattr(driver.Driver, "last_step", broken)
+    with pytest.raises(AssertionError):
+        crash_everywhere(sequential(1, 1), before=travel.clear, after=check, pairs=0)
+
+
+def test_each_branch_of_a_gather_compensates_its_own_step() -> None:
+    async def trip(_task: str, *, record_compensator: Any) -> None:
+        run = holdfast.current()
+
+        async def leg(name: str) -> None:
+            await run.step(name, str)
+            await asyncio.sleep(0.01)
+            record_compensator("undo", name)
+
+        await asyncio.gather(*map(leg, NAMES))
+        order.extend(step.action for step in reversed(run.steps))
+        raise ValueError
+
+    order: list[str] = []
+    assert undone_by(trip, RecoveryAction.ABORT(undo=True)) == order
+    assert sorted(order) == sorted(NAMES)
+
+
+def undone_by(trip: Callable[..., Any], policy: Any) -> list[str]:
+    """What the policy undoes of an agent that aborts in the end."""
+    undone: list[str] = []
+
+    async def main() -> None:
+        async with holdfast.MemoryStore() as store:
+            made = holdfast.Agent(trip, store=store, policy=policy, compensators={"undo": undone.append})
+            with pytest.raises(holdfast.Aborted):
+                await made.run("t", thread_id="t")
+
+    asyncio.run(main())
+    return undone
+
+
+def test_each_thread_compensates_its_own_step() -> None:
+    undone: list[str] = []
+
+    def trip(_task: str, *, record_compensator: Any) -> None:
+        run = sync.current()
+
+        def leg(name: str) -> None:
+            run.step(name, str)
+            ready.append(name)
+            while len(ready) < len(NAMES):
+                pass
+            record_compensator("undo", name)
+
+        ready: list[str] = []
+        with ThreadPoolExecutor(3) as pool:
+            for each in [pool.submit(copy_context().run, leg, name) for name in NAMES]:
+                each.result()
+        steps = [step.action for step in run.steps]
+        order.extend(reversed(steps))
+        raise ValueError
+
+    order: list[str] = []
+    with sync.MemoryStore() as store:
+        made = sync.Agent(
+            trip, store=store, policy=RecoveryAction.ABORT(undo=True), compensators={"undo": undone.append}
+        )
+        with pytest.raises(sync.Aborted):
+            made.run("t", thread_id="t")
+    assert undone == order
+
+
+def test_a_step_awaited_in_a_task_of_its_own_is_the_last_one_of_the_branch_that_started_it() -> None:
+    """So it is with `asyncio.wait_for`, which makes a task in Python 3.11."""
+
+    async def trip(_task: str, *, record_compensator: Any) -> None:
+        run = holdfast.current()
+        await run.step("flight", str)
+        record_compensator("undo", "flight")
+        await asyncio.create_task(run.step("hotel", str))
+        record_compensator("undo", "hotel")
+        raise ValueError
+
+    policy = FailurePolicy.sequence(RecoveryAction.RETRY, RecoveryAction.ABORT(undo=True))
+    assert undone_by(trip, policy) == ["hotel", "flight"]
+
+
+async def test_several_compensators_of_one_step_are_called_once_each_the_last_one_first(world: World) -> None:
+    undone: list[int] = []
+
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any) -> None:
+        record_step(Step(action="pay"))
+        record_compensator("refund", 1)
+        record_compensator("refund", 2)
+        record_compensator("refund", 1)
+        raise ValueError
+
+    made = agent(world, trip, policy=RecoveryAction.ABORT(undo=True), compensators={"refund": undone.append})
+    with pytest.raises(holdfast.Aborted):
+        await made.run("t", thread_id="t")
+    assert undone == [2, 1]
+
+
+async def test_a_compensator_without_any_step_is_refused(world: World) -> None:
+    async def trip(_task: str, *, record_compensator: Any) -> None:
+        record_compensator("refund")
+
+    made = agent(world, trip, compensators={"refund": print})
+    with pytest.raises(holdfast.ConfigurationError, match="there is none in this branch"):
+        await made.run("t", thread_id="t")
