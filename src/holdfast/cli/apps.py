@@ -37,7 +37,7 @@ def in_world_of(session: "Session", act: "Callable[[Store], Awaitable[T]]", *, b
     async def within() -> T:
         shared = resolve(session.url, None, inline=True)
         ports = BlockingPorts() if blocking else AsyncPorts()
-        async with OpenedStore(shared, ports=ports, keys=session.key, namespace=session.namespace) as store:
+        async with OpenedStore(shared, ports=ports, keys=session.keys, namespace=session.namespace) as store:
             return await act(store)
 
     return run_blocking(within()) if blocking else asyncio.run(within())

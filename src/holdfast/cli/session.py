@@ -15,6 +15,7 @@ from holdfast.cli.screen import Screen
 from holdfast.records.errors import ConfigurationError, NotFound
 
 if TYPE_CHECKING:
+    from holdfast.codec.keys import KeyRing
     from holdfast.sync import Store
 
 
@@ -46,11 +47,11 @@ class Session:
         return str(self.settings.get("namespace", ""))
 
     @cached_property
-    def key(self) -> bytes | None:
-        """The key that was given, if any."""
-        from holdfast.cli.keys import find_key
+    def keys(self) -> "KeyRing | None":
+        """The keys that were given, if any."""
+        from holdfast.cli.keys import find_keys
 
-        return find_key(self.settings.get("key_file"))
+        return find_keys(self.settings.get("key_file"))
 
     def fresh_screen(self) -> Screen:
         """Standard output, as a person sees it now."""
@@ -74,7 +75,7 @@ class Session:
 
         if not create:
             refuse_missing(url, advice)
-        opened = holdfast.sync.open(url, keys=self.key, namespace=self.namespace)
+        opened = holdfast.sync.open(url, keys=self.keys, namespace=self.namespace)
         self._opened.append(opened)
         return opened
 
