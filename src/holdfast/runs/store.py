@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from holdfast.codec import decode
 from holdfast.history.journal import Journal
 from holdfast.records.arguments import check_labels, function_or_none, whole_number
 from holdfast.records.errors import ConfigurationError, LeaseHeld, NotFound, RunCancelled
 from holdfast.records.identity import RequestId
-from holdfast.records.outcome import Recovery
+from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.request import Request
 from holdfast.records.words import Status
 from holdfast.runs.block import RunBlock, Terms, Tools
@@ -112,6 +113,18 @@ class Store(Housekeeping):
         except RunCancelled:
             pass
         return True
+
+    async def outcome(self, thread_id: str) -> Outcome:
+        """Return where a thread stands, without running anything: its result, its error, or its open requests."""
+        await self._open()
+        info = await self.thread(thread_id)
+        result = await self._ports.perform(self._result_of, thread_id) if info.status is Status.COMPLETE else None
+        requests = tuple(await self._ports.perform(self._requests_of, thread_id, "open"))
+        return Outcome(status=info.status, thread_id=thread_id, result=result, error=info.error, requests=requests)
+
+    def _result_of(self, thread_id: str) -> Any:
+        ended = Journal.of(self._reader.load_head(self._reader.sealing.key(thread_id)).log.document).ended
+        return decode(ended.value) if ended is not None else None
 
     # Requests
 
