@@ -49,6 +49,8 @@ class Ledger:
         """True once the block of the run was left."""
         self.untouched = False
         """True if the thread is to be left as it was found."""
+        self.resumable = False
+        """True if the thread is to be left for a recovery to resume."""
         self._carried: list[AnyEntry] = []
         self._untold: list[Pending] = []
         if reopen:

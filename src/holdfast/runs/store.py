@@ -103,10 +103,34 @@ class Store(Housekeeping):
             if seen is None or seen.head.held(self._ports.now()):
                 return  # its run hears of it
 
+    async def retry(self, thread_id: str) -> None:
+        """Put a failed thread back, so that `recover` resumes it; its finished steps are kept.
+
+        `Conflict` if it has not failed, `NotFound` if there is no such thread.
+        """
+        from holdfast.runs.settling import put_back
+
+        await self.thread(thread_id)
+        async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
+            await put_back(run)
+
+    async def settle(self, thread_id: str, step: str, choice: str, value: Any = None, *, by: str = "") -> None:
+        """Say how a step in doubt ended, by its key; then `recover`, or running the thread again, continues.
+
+        `done`: it happened, and `value` is its result. `retry`: execute it again, with the same idempotency key.
+        `fail`: it failed, and the code that called it gets `StepFailed`. `NotFound` if the step is not in doubt,
+        `Conflict` if it has ended by now, or if a request asks about it: then answer that.
+        """
+        from holdfast.runs.settling import settle_step
+
+        await self.thread(thread_id)
+        async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
+            await settle_step(run, step, choice, value, by)
+
     async def _ended(self, thread_id: str) -> bool:
         """End a thread that no run holds; False if one does."""
         try:
-            async with self._run_block(thread_id, None, Terms(wait=0)) as run:
+            async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
                 run.ledger.claim.cancelled = True
         except LeaseHeld:
             return False

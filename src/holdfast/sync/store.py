@@ -270,6 +270,14 @@ class Store:
         """See `holdfast.Store.outcome`."""
         return run_blocking(self._store.outcome(thread_id))
 
+    def retry(self, thread_id: str) -> None:
+        """See `holdfast.Store.retry`."""
+        run_blocking(self._store.retry(thread_id))
+
+    def settle(self, thread_id: str, step: str, choice: str, value: Any = None, *, by: str = "") -> None:
+        """See `holdfast.Store.settle`."""
+        run_blocking(self._store.settle(thread_id, step, choice, value, by=by))
+
     def requests(self, *, status: str | None = "open", cursor: str | None = None, limit: int = 50) -> Page[Request]:
         """See `holdfast.Store.requests`."""
         return Page(run_blocking(self._store.requests(status=status, cursor=cursor, limit=limit)))
