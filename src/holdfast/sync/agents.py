@@ -15,7 +15,7 @@ from holdfast.runtimes.agent.agent import AgentCore
 from holdfast.runtimes.agent.memory import read_summary as awaitable_summary
 from holdfast.runtimes.agent.policy import AnyStrategy, functions_of
 from holdfast.runtimes.agent.strategies import is_plain
-from holdfast.sync.functions import default_store
+from holdfast.sync.functions import inner_store
 from holdfast.sync.run import Receipt, Run
 from holdfast.sync.store import Store
 
@@ -46,7 +46,7 @@ class Agent:
             raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
         self._core = AgentCore(
             function,
-            lambda: (store or default_store())._store,  # noqa: SLF001  one room
+            inner_store(store),
             policy=policy,
             auto_checkpoint=auto_checkpoint,
             classifier=classifier,

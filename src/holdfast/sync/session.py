@@ -16,7 +16,7 @@ from holdfast.runtimes.session.orchestrator import Orchestrator as AwaitableOrch
 from holdfast.runtimes.session.orchestrator import read_summary as awaitable_summary
 from holdfast.runtimes.session.session import Session as AwaitableSession
 from holdfast.runtimes.session.session import SessionBlock as AwaitableSessionBlock
-from holdfast.sync.functions import default_store
+from holdfast.sync.functions import inner_default_store
 from holdfast.sync.store import Store
 
 T = TypeVar("T")
@@ -182,7 +182,7 @@ class Orchestrator:
         lease: timedelta | float = 30,
         wait: timedelta | float | None = None,
     ) -> None:
-        self._orchestrator = AwaitableOrchestrator(
+        self._orchestrator = _InnerOrchestrator(
             role,
             phase,
             _awaitable(store),
@@ -207,10 +207,17 @@ class Orchestrator:
         return run_blocking(self._orchestrator.summary(thread_id))
 
 
-def _awaitable(store: Store | None) -> AwaitableStore:
+class _InnerOrchestrator(AwaitableOrchestrator):
+    """One whose default store is the blocking one."""
+
+    def _opened(self) -> AwaitableStore:
+        return inner_default_store() if self._store is None else self._store
+
+
+def _awaitable(store: Store | None) -> AwaitableStore | None:
     if store is not None and not isinstance(store, Store):
         raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
-    return (default_store() if store is None else store)._store  # noqa: SLF001  one room
+    return None if store is None else store._store  # noqa: SLF001  one room
 
 
 def read_summary(store: Store, thread_id: str) -> SessionSummary:
