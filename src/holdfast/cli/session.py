@@ -12,10 +12,12 @@ import click
 from holdfast.cli.answer import Answer
 from holdfast.cli.plain import dump
 from holdfast.cli.screen import Screen
+from holdfast.cli.text import without_password
 from holdfast.records.errors import ConfigurationError, NotFound
 
 if TYPE_CHECKING:
     from holdfast.codec.keys import KeyRing
+    from holdfast.runs.store import Store as AwaitableStore
     from holdfast.sync import Store
 
 
@@ -24,6 +26,8 @@ class Session:
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
+        self.own: AwaitableStore | None = None
+        """The store that an application was given, if that is the one to use."""
         self._opened: list[Store] = []
 
     @property
@@ -40,6 +44,17 @@ class Session:
     def url(self) -> str | None:
         """The store that was asked for; None for the default."""
         return self.settings.get("store")
+
+    @property
+    def named_store(self) -> str:
+        """How a store was asked for, as it may be shown to anybody; empty if the default one is meant."""
+        from holdfast.stores.opening import VARIABLE
+
+        if self.url is not None:
+            return f"--store {without_password(self.url)}"
+        if os.environ.get(VARIABLE):
+            return f"{VARIABLE}={without_password(os.environ[VARIABLE])}"
+        return f"--namespace {self.namespace}" if self.namespace else ""
 
     @property
     def namespace(self) -> str:
@@ -67,7 +82,12 @@ class Session:
     @cached_property
     def store(self) -> "Store":
         """The store that was asked for; `NotFound` if there is none: looking never makes one."""
-        return self.open(self.url)
+        return self.open(self.url) if self.own is None else blocking_handle(self.own)
+
+    def use(self, own: "AwaitableStore | None") -> None:
+        """Look at the store that an application was given from now on; None for the one that was asked for."""
+        self.__dict__.pop("store", None)
+        self.own = own
 
     def open(self, url: str | None, *, create: bool = False, advice: str = "") -> "Store":
         """A store by its URL, closed at the end of the session."""
@@ -91,6 +111,26 @@ class Session:
             return
         for line in answer.lines(self.fresh_screen()):
             click.echo(line)
+
+
+def blocking_handle(own: "AwaitableStore") -> "Store":
+    """A blocking handle on a store of either world, which does not close it."""
+    import holdfast.sync
+    from holdfast.ports import BlockingPorts
+    from holdfast.runs.store import Store as AwaitableStore
+    from holdfast.runs.store import tools_of
+
+    tools = tools_of(own)
+    handle = holdfast.sync.Store.__new__(holdfast.sync.Store)
+    handle._store = AwaitableStore(  # noqa: SLF001  as holdfast.sync.open makes one
+        tools.reader.backend,
+        committer=tools.committer,
+        ports=BlockingPorts(),
+        keys=tools.reader.sealing.ring,
+        namespace=tools.reader.sealing.namespace,
+        on_close=lambda: None,
+    )
+    return handle
 
 
 def is_terminal() -> bool:
