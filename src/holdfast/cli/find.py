@@ -67,9 +67,10 @@ def all_ids(store: "Store") -> Iterator[str]:
 
 
 def refuse_deleted(store: "Store", thread_id: str) -> None:
-    """`Deleted` if a thread of exactly this id was there once: then no other one is meant."""
-    if was_thread(store, thread_id):
-        raise Deleted(f"thread {thread_id!r} was deleted")
+    """`Deleted` if a thread of exactly this id was deleted: then no other one is meant."""
+    seen = seen_thread(store, thread_id)
+    if seen is not None and seen.head.deleted:
+        raise Deleted(f"thread {thread_id!r} was deleted; `holdfast revive` frees its id")
 
 
 def was_thread(store: "Store", thread_id: str) -> bool:

@@ -31,8 +31,12 @@ class ListedThread(ThreadInfo, frozen=True, kw_only=True):
 def opened_tools(store: "Store") -> Tools:
     """What the store reads with, ready to be used."""
     tools = tools_of(store._store)  # noqa: SLF001  the blocking store has nothing of its own
-    run_blocking(tools.open())
-    return tools
+
+    async def opened() -> Tools:
+        await tools.open()
+        return tools
+
+    return run_blocking(opened())
 
 
 def list_threads(

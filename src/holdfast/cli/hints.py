@@ -1,6 +1,7 @@
 """Commands to type next, with the thread and the application named, so that they can be pasted."""
 
 import re
+from collections.abc import Iterable, Iterator
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +25,19 @@ def app_of(function: str) -> str:
 
 def resume_command(store: "Store", thread_id: str) -> str:
     """The command that resumes a thread."""
-    return f"holdfast resume {quote(printable(thread_id))} --app {app_of(function_of(store, thread_id)) or UNKNOWN}"
+    return f"holdfast resume {_typed(thread_id)} --app {app_of(function_of(store, thread_id)) or UNKNOWN}"
+
+
+def next_commands(store: "Store", thread_id: str, in_doubt: Iterable[str]) -> Iterator[str]:
+    """What to do about a thread that stands still: settle its steps in doubt, and resume it."""
+    for key in in_doubt:
+        yield f"settle it with: holdfast settle {_typed(thread_id)} {_typed(key)} --done JSON, --retry or --fail"
+    yield f"resume it with: {resume_command(store, thread_id)}"
+
+
+def _typed(text: str) -> str:
+    """An id or key as a shell takes it."""
+    return quote(printable(text))
 
 
 def recover_command(store: "Store", thread_ids: list[str]) -> str:

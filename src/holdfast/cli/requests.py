@@ -26,7 +26,7 @@ from holdfast.runs.steps import DOUBT_CHOICES, KEY_NAME
 if TYPE_CHECKING:
     from holdfast.sync import Store
 
-by_option = click.option("--by", default="", envvar="USER", help="Who answers; $USER by default.")
+by_option = click.option("--by", default="", envvar="USER", help="Who says so; $USER by default.")
 comment_option = click.option("--comment", default="", help="Why.")
 
 

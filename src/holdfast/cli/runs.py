@@ -17,7 +17,7 @@ from holdfast.cli.screen import Screen, counted
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
 from holdfast.cli.values import clipped
-from holdfast.records.errors import ConfigurationError, HoldfastError, RunError, Suspended
+from holdfast.records.errors import ConfigurationError, HoldfastError, NotFound, RunError, Suspended
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Status
 
@@ -29,21 +29,30 @@ FINISHED = {Status.COMPLETE, Status.CANCELLED}
 @thread_argument()
 @app_option
 def resume(session: Session, thread: str, app: str) -> Answer:
-    """Go on with a thread: its durable function or agent is run, and its finished steps are not executed again.
+    """Resume a thread: run its durable function or agent again. Finished steps are not executed again.
 
-    Exit code 5 if it waits for an answer.
+    Without --store and HOLDFAST_STORE, the store that your function or agent was given is used. Exit code 5 if the
+    thread waits for an answer.
     """
     from holdfast.cli.app_stores import choose_store
 
     found = _application(app)
     note = choose_store(session, app, found)
-    thread_id = find_thread(session.store, thread)
+    thread_id = _found(session, thread, note)
     try:
         result = _go_on(session, found, thread_id)
     except Suspended as suspended:
         return _waiting(thread_id, suspended, note)
     document = {"thread_id": thread_id, "status": "complete", "result": result, "requests": [], "note": note}
     return Answer(document, lambda screen: _completed(screen, thread_id, result, note))
+
+
+def _found(session: Session, thread: str, note: str) -> str:
+    """The thread that is meant. If there is none, it may be that another store is used than was thought."""
+    try:
+        return find_thread(session.store, thread)
+    except NotFound as error:
+        raise NotFound(f"{error} ({note})" if note else str(error)) from error
 
 
 def _application(app: str) -> Any:

@@ -14,7 +14,7 @@ from holdfast.cli.examinations import is_abandoned
 from holdfast.cli.find import every, find_thread, standing
 from holdfast.cli.find_request import requests_of
 from holdfast.cli.heads import ADVICE, PAGE, ListedThread, list_threads, read_thread
-from holdfast.cli.hints import resume_command
+from holdfast.cli.hints import next_commands
 from holdfast.cli.offers import thread_argument
 from holdfast.cli.requests import request_lines
 from holdfast.cli.screen import Column, Screen, counted, size
@@ -130,15 +130,15 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     facts = [("steps", f"{step_count} recorded")] if step_count else []
     facts += _session_facts(talked) if talked is not None else []
     facts += _agent_facts(tried) if tried is not None else []
-    hint = resume_command(store, info.thread_id) if _can_resume(info, requests) else ""
+    hints = list(next_commands(store, info.thread_id, work.begun)) if _can_resume(info, requests) else []
 
     def lines(screen: Screen) -> Iterator[str]:
         yield from _shown(screen, info, work, facts, requests, rows)
         if more_count:
             yield screen.faint(f"… and {more_count:,} more; --limit 0 shows all")
-        if hint:
+        if hints:
             yield ""
-            yield screen.faint(f"resume it with: {hint}")
+            yield from map(screen.faint, hints)
 
     return Answer(document, lines)
 
