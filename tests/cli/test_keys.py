@@ -108,6 +108,11 @@ def test_a_ring_that_lacks_one_key_shows_the_other_threads(sealed: Path, documen
     assert (shown["user-2"], shown["user-1"]) == ({"user": "eve"}, {})
 
 
+def test_a_thread_that_cannot_be_read_can_be_deleted(sealed: Path, call: Call, document: Document) -> None:
+    call("delete", "broken", "--yes")
+    assert {thread["thread_id"] for thread in document("threads")} == {"user-1", "asking"}
+
+
 def test_stats_need_no_key(sealed: Path, document: Document) -> None:
     assert document("stats")["statuses"] == {"idle": 1, "failed": 1, "input_required": 1}
 

@@ -12,6 +12,7 @@ from holdfast.cli.arguments import duration
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_ERROR
 from holdfast.cli.find import find_exact_checkpoint, find_exact_thread, is_thread, names_checkpoint, standing
+from holdfast.cli.heads import read_thread
 from holdfast.cli.offers import checkpoint_argument
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.screen import Screen, counted, size
@@ -100,7 +101,7 @@ def delete(session: Session, what: str, free_id: bool, yes: bool) -> Answer:
         if free_id:
             raise ConfigurationError("--free-id is for a whole thread, not for a checkpoint")
         return _delete_checkpoint(store, find_exact_checkpoint(store, what), yes=yes)
-    info = store.thread(find_exact_thread(store, what))
+    info = read_thread(store, find_exact_thread(store, what))
     if yes:
         store.delete(info.thread_id)
         if free_id:

@@ -31,12 +31,11 @@ async def put_back(run: Run) -> None:
 
 async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> None:
     """Record how a step in doubt ended; or that it did not happen, so that it is executed again with the same key."""
-    if choice not in DOUBT_CHOICES:
-        raise _refused(run, InvalidAnswer(f"a step is settled as one of {', '.join(DOUBT_CHOICES)}, not {choice!r}"))
-    begun = run.ledger.journal.memos.get(key)
-    refusal = _refusal(run, key)
-    if refusal is not None or not isinstance(begun, Begun):
-        raise _refused(run, refusal or NotFound(key))
+    refusal = _refusal(run, key, choice)
+    if refusal is not None:
+        raise _refused(run, refusal)
+    begun = run.ledger.journal.memos[key]
+    assert isinstance(begun, Begun)  # noqa: S101  it is in doubt
     entry, cause = _verdict(begun, choice, value, by, run.ports.now())
     said = {"step": key, "settled": choice, **({"by": by} if by else {})}
     intent = Intent(journal=choice == "retry", cause=cause, metadata=packed_metadata(said))
@@ -55,9 +54,11 @@ def _verdict(begun: Begun, choice: str, value: Any, by: str, now: int) -> tuple[
     return Attempted(key, fingerprint, begun.attempt - 1, kind, text, now, now), "event"
 
 
-def _refusal(run: Run, key: str) -> HoldfastError | None:
+def _refusal(run: Run, key: str, choice: str) -> HoldfastError | None:
     """Why the step cannot be settled."""
     journal, name = run.ledger.journal, run.thread_id
+    if choice not in DOUBT_CHOICES:
+        return InvalidAnswer(f"a step is settled as one of {', '.join(DOUBT_CHOICES)}, not {choice!r}")
     if run.finished:
         return Conflict(f"thread {name!r} is {run.status.value}: none of its steps can be settled")
     memo = journal.memos.get(key)
