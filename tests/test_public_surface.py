@@ -21,7 +21,7 @@ PROGRAMS = sorted((ROOT / "tests" / "programs").glob("*.py"))
 METHODS = (
     *("save", "append", "latest", "load", "get", "history", "threads", "thread", "fork", "diff", "delete", "revive"),
     *("delete_checkpoint", "pin", "erase", "prune", "stats", "verify", "guarantee", "export", "import_", "backup"),
-    *("rotate", "on_event", "close", "cancel", "requests", "answer"),
+    *("rotate", "on_event", "close", "cancel", "requests", "answer", "retry", "settle"),
 )
 CLASSES = ("Store", "MemoryStore", "FileStore", "SQLiteStore")
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from holdfast import sync
 from holdfast.cli import main
+from holdfast.runs.durable import registry
 
 APP = Path(__file__).with_name("shop.py")
 HOSTILE = "evil\x1b[2J\n\x00\u202e"
@@ -50,6 +51,16 @@ def fail(store: sync.Store) -> None:
     with store.run("broken") as run:
         run.step("one", lambda: HOSTILE)
         raise ValueError("boom " + HOSTILE)
+
+
+@pytest.fixture(autouse=True)
+def own_functions() -> Iterator[None]:
+    """A process knows the durable functions of its own program only, not those of other tests."""
+    others = dict(registry)
+    registry.clear()
+    yield
+    registry.clear()
+    registry.update(others)
 
 
 @pytest.fixture

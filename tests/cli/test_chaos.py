@@ -70,6 +70,12 @@ async def good_async(number):
 
 
 @holdfast.sync.durable
+def talking(number):
+    with holdfast.sync.Orchestrator("writer", "draft").session("talk") as session:
+        return session.run_turn(lambda: number, idempotency_key="turn").value
+
+
+@holdfast.sync.durable
 def moody(number):
     return pay(model(number))
 
@@ -156,6 +162,13 @@ def test_an_async_function_that_asks_survives_on_a_store_of_choice(program: Path
     assert document["ok"], problems_of(document)
     assert document["result"] == "[12, 15, 'all']"
     assert len(document["rows"]) == 5 < document["points"]
+
+
+def test_the_default_store_of_what_is_within_it_is_not_your_own(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_STORE", "mine.db")
+    document = verdict(program, "app:talking", "4", "--max-points", "3")
+    assert document["ok"], problems_of(document)
+    assert not list(program.glob("*.db*"))
 
 
 def test_steps_that_give_another_result_each_time_are_told_of_and_are_fine(program: Path) -> None:

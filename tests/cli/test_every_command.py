@@ -24,6 +24,7 @@ LONG = {"demo", "chaos"}
 CALLS: dict[str, list[str]] = {
     "threads": [],
     "show": ["evil"],
+    "result": ["broken"],
     "steps": ["broken"],
     "state": ["evil"],
     "diff": ["user-42@1", "evil"],
@@ -35,25 +36,33 @@ CALLS: dict[str, list[str]] = {
     "reject": ["ticket-1"],
     "resume": ["ticket-1", "--app", "shop:refund"],
     "recover": ["--app", "shop"],
+    "retry": ["broken"],
+    "settle": ["doubt", "pay\\x1b[2J", "--retry"],
     "fork": ["evil", "--to", "new\x1b[2J"],
     "cancel": ["broken"],
     "verify": [],
     "doctor": [],
     "gc": ["--keep-last", "1"],
     "delete": [printable(HOSTILE)],
+    "revive": ["gone\x1b[2J"],
     "export": ["evil", "bundle\x1b[2J"],
     "import": ["bundle", "--to", "new\x1b[2J"],
     "backup": ["backup\x1b[2J"],
     "copy": ["holdfast.db", "copy.db"],
     "completion": ["bash"],
 }
-CODES = {"resume": 5}
+CODES = {"resume": 5, "result": 1}
 LENGTHY = " ".join(["word"] * 60)
 
 
 @pytest.fixture
 def prepared(call: Call) -> Call:
     call("export", "user-42", "bundle")
+    with sync.open("holdfast.db") as store:
+        store.save("gone\x1b[2J", {})
+        store.delete("gone\x1b[2J")
+        with store.run("doubt") as run:
+            run.begin_step("pay\x1b[2J")
     return call
 
 
@@ -74,14 +83,14 @@ def test_nothing_of_a_user_reaches_a_terminal_raw(prepared: Call, name: str, for
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("name", ["threads", "show", "steps", "diff", "tail", "requests", "doctor", "stats"])
+@pytest.mark.parametrize("name", ["threads", "show", "result", "steps", "diff", "tail", "requests", "doctor", "stats"])
 def test_what_is_printed_fits_the_screen(
     prepared: Call, name: str, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr("holdfast.cli.session.is_terminal", lambda: True)
-    for line in prepared(name, *CALLS[name]).stdout.splitlines():
+    for line in prepared(name, *CALLS[name], code=CODES.get(name, 0)).stdout.splitlines():
         assert width_of(line) <= width, line
 
 

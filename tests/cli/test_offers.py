@@ -81,7 +81,7 @@ def test_no_more_is_offered_than_a_person_can_read() -> None:
 def test_whoever_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     released = Event()
     monkeypatch.setattr(offers, "SECONDS", 0.05)
-    monkeypatch.setattr(sync.Store, "threads", lambda *_, **__: released.wait())
+    monkeypatch.setattr(offers, "list_threads", lambda *_: released.wait())
     try:
         assert offered("show", "u") == {}
     finally:

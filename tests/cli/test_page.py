@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from holdfast.cli import main
 from holdfast.cli.catalogue import COMMANDS
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "cli.md").read_text()
+DOCS = Path(__file__).parent.parent.parent / "docs"
+PAGE = (DOCS / "cli.md").read_text()
 VARYING = (
     re.compile(r"\.[0-9a-f]{8}\b"),  # the lives of threads
     re.compile(r"\d\d:\d\d:\d\d|\bnow\b|\b\d+ (?:ms|s|min|h|d)(?: ago)?\b"),
@@ -20,9 +21,9 @@ VARYING = (
 )
 
 
-def shown() -> list[tuple[str, str]]:
-    """Every command on the page, in order, and what it is said to print."""
-    blocks = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+def shown(page: str) -> list[tuple[str, str]]:
+    """Every command on a page, in order, and what it is said to print."""
+    blocks = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     calls = [call for block in blocks for call in re.split(r"^\$ ", block, flags=re.MULTILINE) if call]
     return [(command, output) for command, _, output in (call.partition("\n") for call in calls)]
 
@@ -47,18 +48,20 @@ def test_the_page_lists_the_commands_that_there_are() -> None:
     assert re.findall(r"^### `holdfast ([a-z]+)", PAGE, re.MULTILINE) == list(COMMANDS)
 
 
-def test_the_commands_print_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = re.search(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize("name", ["cli", "encryption"])
+def test_the_commands_print_what_the_page_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (DOCS / f"{name}.md").read_text()
+    program = re.search(r"^<!-- saved as (\w+).py -->\n```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert program is not None
-    (tmp_path / "agent.py").write_text(program[1])
+    (tmp_path / f"{program[1]}.py").write_text(program[2])
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "agent", raising=False)
+    monkeypatch.delitem(sys.modules, program[1], raising=False)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("COLUMNS", "80")
-    for name in ("HOLDFAST_STORE", "HOLDFAST_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    for command, output in shown():
+    for variable in ("HOLDFAST_STORE", "HOLDFAST_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    for command, output in shown(page):
         said = said_by(command)
         if command != "holdfast doctor":  # it speaks of the machine it runs on
             assert essence(said) == essence(output), command
-    sys.modules.pop("agent", None)
+    sys.modules.pop(program[1], None)

@@ -173,6 +173,8 @@ def test_what_was_answered_is_recovered(document: Document, call: Call) -> None:
         "failed": [],
         "skipped": [],
         "reasons": {},
+        "errors": {},
+        "note": "",
     }
     call("approve", "ticket-1")
     assert document("recover", "--app", "shop")["completed"] == ["ticket-1"]

@@ -58,6 +58,19 @@ def test_another_key_of_the_same_id_is_told_from_damage() -> None:
     assert caught.value.key_id == "2025"
 
 
+def test_a_key_opens_what_it_wrapped_under_any_id() -> None:
+    wrapped = before().wrap(DATA_KEY, THREAD, entropy)
+    assert KeyRing.of(OLD).unwrap(wrapped, THREAD) == DATA_KEY
+    renamed = KeyRing({"2025": NEW, "old": OLD}, write="2025")
+    assert renamed.unwrap(wrapped, THREAD) == DATA_KEY
+
+
+def test_a_rotation_wraps_again_what_another_key_wrapped_under_the_same_id() -> None:
+    wrapped = before().wrap(DATA_KEY, THREAD, entropy)
+    rewrapped = KeyRing({"2025": NEW, "old": OLD}, write="2025").rewrap(wrapped, THREAD, entropy)
+    assert KeyRing({"2025": NEW}, write="2025").unwrap(rewrapped, THREAD) == DATA_KEY
+
+
 def test_no_byte_of_a_wrapped_key_can_be_changed() -> None:
     wrapped = before().wrap(DATA_KEY, THREAD, entropy)
     end_of_id = 1 + len("2025") + 4

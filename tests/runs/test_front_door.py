@@ -3,7 +3,6 @@
 import asyncio
 import io
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,10 @@ from runs.worlds import SWAPS, World
 
 
 @pytest.fixture
-def default_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def default_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where stores are that nobody names."""
     monkeypatch.setenv("HOLDFAST_STORE", str(tmp_path / "agents.db"))
-    api.default_store.cache_clear()
-    functions.default_store.cache_clear()
-    yield tmp_path / "agents.db"
-    api.default_store.cache_clear()
-    functions.default_store.cache_clear()
+    return tmp_path / "agents.db"
 
 
 def test_a_function_that_names_no_store_uses_the_default_one(default_place: Path) -> None:
@@ -46,6 +41,68 @@ def test_a_function_that_names_no_store_uses_the_default_one(default_place: Path
     assert sorted(info.thread_id for info in functions.default_store().threads()) == ["a", "b"]
     functions.default_store().close()
     assert default_place.exists()
+
+
+@sync.durable
+def counted(number: int) -> int:
+    return number
+
+
+@sync.agent
+def follower(task: str) -> str:
+    return task
+
+
+writer = sync.Orchestrator("writer", "draft")
+
+
+def use_default_stores(name: str) -> set[str]:
+    """Use each thing that has a default store, on a thread of its own; then list that store as `open` finds it."""
+    counted.run(f"{name}-durable", 1)
+    follower.run("all", thread_id=f"{name}-agent")
+    with writer.session(f"{name}-session") as session:
+        session.run_turn(lambda: 1)
+    with sync.open() as store:
+        return {info.thread_id for info in store.threads()}
+
+
+def test_every_default_store_follows_the_environment_and_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        assert use_default_stores(name) == {f"{name}-durable", f"{name}-agent", f"{name}-session"}
+        assert (tmp_path / name / "holdfast.db").exists()
+    for name in ("three.db", "file:four"):
+        monkeypatch.setenv("HOLDFAST_STORE", name)
+        assert use_default_stores(name) == {f"{name}-durable", f"{name}-agent", f"{name}-session"}
+
+
+def test_an_awaitable_default_store_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @holdfast.agent
+    async def follow(task: str) -> str:
+        return task
+
+    @holdfast.durable
+    async def count(number: int) -> int:
+        return number
+
+    talker = holdfast.Orchestrator("writer", "draft")
+
+    async def whole() -> None:
+        for name in ("one.db", "two.db"):
+            monkeypatch.setenv("HOLDFAST_STORE", str(tmp_path / name))
+            await follow.run("all", thread_id="agent")
+            await count.run("durable", 1)
+            async with talker.session("session") as session:
+                await session.run_turn(lambda: 1)
+            async with holdfast.open() as store:
+                assert {info.thread_id for info in await store.threads()} == {"agent", "durable", "session"}
+            await api.default_store().close()
+
+    asyncio.run(whole())
 
 
 def test_every_kind_of_store_can_be_run(tmp_path: Path) -> None:

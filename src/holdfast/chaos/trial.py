@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.chaos.order import HANDED, Note, Order
 from holdfast.records.errors import ConfigurationError, HoldfastError
+from holdfast.stores.opening import VARIABLE
 
 KILLED = -9
 
@@ -111,7 +112,8 @@ class Laboratory:
     def _run(self, order: Order) -> tuple[int, str]:
         """The exit code, and the last line of what it said; what the function prints is nobody's concern."""
         command = [sys.executable, "-m", "holdfast.chaos.child", msgspec.json.encode(order).decode()]
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        own = self._directory / f"{order.namespace}.db"  # for agents and sessions within it that name no store
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", VARIABLE: str(own)}
         try:
             done = subprocess.run(  # noqa: S603  our own module, by the interpreter that runs this
                 command,

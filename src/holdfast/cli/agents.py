@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from holdfast.cli.apps import in_world_of
+from holdfast.cli.apps import in_world_of, load
 from holdfast.cli.work import function_of
 from holdfast.ports import run_blocking
 from holdfast.records.errors import ConfigurationError, NotFound
@@ -27,6 +27,12 @@ def agents_in(found: Any) -> Iterator[AnyAgent]:
     """The agent that was named, or those of the module that was."""
     candidates = vars(found).values() if isinstance(found, ModuleType) else [found]
     return (each for each in candidates if isinstance(each, AnyAgent))
+
+
+def agent_named(name: str) -> AnyAgent | None:
+    """The agent of a module that runs the function `module:name`; None if there is none."""
+    module = load(name.partition(":")[0])
+    return next((agent for agent in agents_in(module) if core_of(agent).name == name), None)
 
 
 def core_of(agent: AnyAgent) -> AgentCore:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.chaos.named import find_named
@@ -27,17 +27,22 @@ def load(app: str) -> Any:
         raise ConfigurationError(f"--app {app}: {error}") from error
 
 
-def in_world_of(session: "Session", act: "Callable[[Store], Awaitable[T]]", *, blocking: bool) -> T:
-    """Act on the session's store without an event loop, or in one."""
+def in_world_of(session: "Session", act: "Callable[[Store], Coroutine[Any, Any, T]]", *, blocking: bool) -> T:
+    """Act on the session's store without an event loop, or in one; the store of an application has its own world."""
     from holdfast.ports import BlockingPorts, run_blocking
     from holdfast.ports.awaitable import AsyncPorts
     from holdfast.runs.kinds import OpenedStore
+    from holdfast.runs.store import tools_of
     from holdfast.stores.opening import resolve
+
+    own = session.own
+    if own is not None:
+        return run_blocking(act(own)) if tools_of(own).ports.blocking else asyncio.run(act(own))
 
     async def within() -> T:
         shared = resolve(session.url, None, inline=True)
         ports = BlockingPorts() if blocking else AsyncPorts()
-        async with OpenedStore(shared, ports=ports, keys=session.key, namespace=session.namespace) as store:
+        async with OpenedStore(shared, ports=ports, keys=session.keys, namespace=session.namespace) as store:
             return await act(store)
 
     return run_blocking(within()) if blocking else asyncio.run(within())

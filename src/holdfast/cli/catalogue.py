@@ -18,6 +18,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     "Look": {
         "threads": Entry("threads:threads", "List threads, the newest first."),
         "show": Entry("threads:show", "Show a thread: how it stands, and its checkpoints."),
+        "result": Entry("result:result", "Print the result of a thread, its error, or what it waits for."),
         "steps": Entry("states:steps", "List the steps a thread has recorded."),
         "state": Entry("states:state", "Print the state of a checkpoint."),
         "diff": Entry("states:diff", "Say what changed between two checkpoints."),
@@ -31,8 +32,10 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "reject": Entry("requests:reject", "Answer a request with `reject`."),
     },
     "Go on": {
-        "resume": Entry("runs:resume", "Go on with a thread."),
-        "recover": Entry("recover:recover", "Go on with every thread that can."),
+        "resume": Entry("runs:resume", "Resume a thread."),
+        "recover": Entry("recover:recover", "Resume every thread that can be."),
+        "retry": Entry("settling:retry", "Put failed threads back, for `recover` to resume."),
+        "settle": Entry("settling:settle", "Say how a step in doubt ended."),
         "fork": Entry("states:fork", "Begin a new thread from a checkpoint."),
         "cancel": Entry("runs:cancel", "End a thread."),
     },
@@ -43,6 +46,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "export": Entry("transfer:export", "Write a thread to a file."),
         "import": Entry("transfer:import_", "Read a thread from a file."),
         "delete": Entry("upkeep:delete", "Remove a thread, or one checkpoint."),
+        "revive": Entry("upkeep:revive", "Free the id of a deleted thread."),
         "backup": Entry("transfer:backup", "Copy the whole store into a new SQLite file."),
         "copy": Entry("transfer:copy", "Copy all threads to another store."),
     },

@@ -33,7 +33,10 @@ COMMON: Final[tuple[Flag, ...]] = (
     (
         "--key-file",
         "FILE",
-        {"help": "A file with the key of an encrypted store. Else $HOLDFAST_KEY.", "shell_complete": _files},
+        {
+            "help": "A file with the key of an encrypted store, or a ring of keys. Else $HOLDFAST_KEY.",
+            "shell_complete": _files,
+        },
     ),
     ("--json", "", {"is_flag": True, "default": None, "help": "One JSON document on standard output."}),
     ("--utc", "", {"is_flag": True, "default": None, "help": "Times in full, in UTC, instead of relative ones."}),

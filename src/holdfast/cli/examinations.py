@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import holdfast
 import holdfast.sync
-from holdfast.cli.find import PAGE, every
+from holdfast.cli.find import every
+from holdfast.cli.heads import PAGE
+from holdfast.cli.hints import recover_command
 from holdfast.cli.requests import late_requests
 from holdfast.cli.screen import counted, size, span
 from holdfast.cli.text import without_password
@@ -187,7 +189,7 @@ class _Scratch:
     def __init__(self, patient: Patient) -> None:
         session = patient.session
         self._stores = [
-            holdfast.sync.open(session.url, keys=session.key, namespace=NAMESPACE, inline=inline)
+            holdfast.sync.open(session.url, keys=session.keys, namespace=NAMESPACE, inline=inline)
             for inline in (True, False)  # two connections, not one shared by both
         ]
 
@@ -208,16 +210,33 @@ def undone(patient: Patient) -> Findings:
     """Whether anything waits for somebody who does not come."""
     abandoned = [info.thread_id for info in patient.threads if is_abandoned(info, patient.now)]
     failed = [info.thread_id for info in patient.threads if info.status is Status.FAILED]
-    late = [request.id for request in late_requests(patient.store, patient.now)]
+    late_ones = late_requests(patient.store, patient.now)
+    late, late_threads = [each.id for each in late_ones], [each.thread_id for each in late_ones]
     answered = _answered(patient)
     if answered:
-        yield Verdict.WARN, f"answered, and not run since: {_named(answered)}", "holdfast recover --app MODULE goes on"
+        yield (
+            Verdict.WARN,
+            f"answered, and not run since: {_named(answered)}",
+            f"{recover_command(patient.store, answered)} resumes them",
+        )
     if abandoned:
-        yield Verdict.WARN, f"abandoned: {_named(abandoned)}", "holdfast recover --app MODULE goes on with them"
+        yield (
+            Verdict.WARN,
+            f"abandoned: {_named(abandoned)}",
+            f"{recover_command(patient.store, abandoned)} resumes them",
+        )
     if late:
-        yield Verdict.WARN, f"requests past their deadline: {_named(late)}", "holdfast recover --app MODULE ends them"
+        yield (
+            Verdict.WARN,
+            f"requests past their deadline: {_named(late)}",
+            f"{recover_command(patient.store, late_threads)} ends them",
+        )
     if failed:
-        yield Verdict.WARN, f"failed: {_named(failed)}", "holdfast show ID tells why"
+        yield (
+            Verdict.WARN,
+            f"failed: {_named(failed)}",
+            "`holdfast show ID` says why; `holdfast retry ID` puts one back",
+        )
     if not abandoned and not late and not failed and not answered:
         yield Verdict.OK, "nothing is left undone", ""
 

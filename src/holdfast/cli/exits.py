@@ -20,6 +20,7 @@ from holdfast.records.errors import (
     LeaseHeld,
     NotFound,
     RequestExpired,
+    StepInDoubt,
     Suspended,
     UnknownType,
 )
@@ -57,6 +58,8 @@ def advice(error: HoldfastError) -> str:
     """What helps on the command line, where the message speaks to programs."""
     if isinstance(error, KeyUnavailable):
         return " (here: --key-file FILE, or HOLDFAST_KEY)"
+    if isinstance(error, StepInDoubt):
+        return " (here: holdfast settle ID STEP with --done JSON, --retry or --fail)"
     if isinstance(error, UnknownType):
         return " (here: --app MODULE names the module)"
     return ""

@@ -9,17 +9,15 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
+from holdfast.cli.heads import list_threads, seen_thread
 from holdfast.cli.text import printable
-from holdfast.ports import run_blocking
 from holdfast.records.checkpoint import Checkpoint
 from holdfast.records.errors import ConfigurationError, Deleted, NotFound
 from holdfast.records.thread import ThreadInfo
-from holdfast.runs.store import tools_of
 
 if TYPE_CHECKING:
     from holdfast.sync import Page, Store
 
-PAGE = 1000
 MOST_NAMED = 10
 PLACE = re.compile(r"\d{1,15}(?:\.[0-9a-f]+)?")
 T = TypeVar("T")
@@ -65,30 +63,25 @@ def find_exact_thread(store: "Store", text: str) -> str:
 
 def all_ids(store: "Store") -> Iterator[str]:
     """The ids of all threads."""
-    return (info.thread_id for info in every(store.threads(limit=PAGE)))
+    return (info.thread_id for info in list_threads(store))
 
 
 def refuse_deleted(store: "Store", thread_id: str) -> None:
-    """`Deleted` if a thread of exactly this id was there once: then no other one is meant."""
-    if was_thread(store, thread_id):
-        raise Deleted(f"thread {thread_id!r} was deleted")
+    """`Deleted` if a thread of exactly this id was deleted: then no other one is meant."""
+    seen = seen_thread(store, thread_id)
+    if seen is not None and seen.head.deleted:
+        raise Deleted(f"thread {thread_id!r} was deleted; `holdfast revive` frees its id")
 
 
 def was_thread(store: "Store", thread_id: str) -> bool:
     """True if a thread of exactly this id is there, or was."""
-    if is_thread(store, thread_id):
-        return True
-    tools = tools_of(store._store)  # noqa: SLF001  the blocking store has nothing of its own
-    return run_blocking(tools.ports.perform(tools.reader.seen, tools.reader.sealing.key(thread_id))) is not None
+    return seen_thread(store, thread_id) is not None
 
 
 def is_thread(store: "Store", thread_id: str) -> bool:
     """True if there is a thread of exactly this id."""
-    try:
-        store.thread(thread_id)
-    except NotFound:
-        return False
-    return True
+    seen = seen_thread(store, thread_id)
+    return seen is not None and bool(seen.head.listed_as)
 
 
 def find_checkpoint(store: "Store", text: str) -> Checkpoint:

@@ -17,17 +17,21 @@ SYNONYMS: Final = {
     "history": "show",
     "inbox": "requests",
     "inspect": "show",
+    "output": "result",
     "list": "threads",
     "log": "show",
     "ls": "threads",
     "prune": "gc",
     "ps": "threads",
     "replay": "fork",
+    "requeue": "retry",
+    "resolve": "settle",
     "restore": "fork",
     "rewind": "fork",
     "rm": "delete",
     "rollback": "fork",
     "run": "resume",
+    "undelete": "revive",
 }
 """What other tools call it."""
 

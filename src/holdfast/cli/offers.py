@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from holdfast.cli.find import PAGE, every, is_thread
+from holdfast.cli.find import every, is_thread
+from holdfast.cli.heads import PAGE, list_threads
 from holdfast.cli.session import Session
+from holdfast.cli.work import read_work
 
 if TYPE_CHECKING:
     from holdfast.sync import Store
@@ -25,7 +27,7 @@ Find = Callable[["Store", str], Offers]
 
 
 def _threads(store: "Store", _start: str) -> Offers:
-    return ((info.thread_id, info.status.value) for info in every(store.threads(limit=PAGE)))
+    return ((info.thread_id, info.status.value) for info in list_threads(store))
 
 
 def _checkpoints(store: "Store", start: str) -> Offers:
@@ -39,6 +41,16 @@ def _checkpoints(store: "Store", start: str) -> Offers:
 
 def _requests(store: "Store", _start: str) -> Offers:
     return ((request.id, request.name) for request in every(store.requests(limit=PAGE)))
+
+
+def _doubts(store: "Store", thread_id: str) -> Offers:
+    return ((key, "in doubt") for key in read_work(store, thread_id).begun)
+
+
+def _offer_doubts(ctx: click.Context, param: click.Parameter, start: str) -> list[CompletionItem]:
+    """The steps in doubt of the thread that was typed before."""
+    thread = str(ctx.params.get("thread", ""))
+    return _offering(lambda store, _start: _doubts(store, thread))(ctx, param, start)
 
 
 def _offering(find: Find) -> Callable[..., list[CompletionItem]]:
@@ -83,6 +95,11 @@ def thread_argument(name: str = "thread", metavar: str = "ID", **options: Any) -
 def checkpoint_argument(name: str = "checkpoint", metavar: str = "ID[@SEQ]") -> Callable[[Any], Any]:
     """An argument that takes a checkpoint, or a thread for its newest one."""
     return click.argument(name, metavar=metavar, shell_complete=_offering(_checkpoints))
+
+
+def doubt_argument() -> Callable[[Any], Any]:
+    """An argument that takes a step in doubt, behind the thread."""
+    return click.argument("step", metavar="STEP", shell_complete=_offer_doubts)
 
 
 def request_argument() -> Callable[[Any], Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,8 +10,10 @@ from click.core import ParameterSource
 from holdfast.cli.answer import Answer
 from holdfast.cli.arguments import json_value
 from holdfast.cli.command import command
-from holdfast.cli.find import PAGE, every
+from holdfast.cli.find import every
 from holdfast.cli.find_request import find_request, requests_of
+from holdfast.cli.heads import PAGE
+from holdfast.cli.hints import resume_command
 from holdfast.cli.offers import request_argument
 from holdfast.cli.screen import Screen, counted
 from holdfast.cli.session import Session
@@ -25,7 +26,7 @@ from holdfast.runs.steps import DOUBT_CHOICES, KEY_NAME
 if TYPE_CHECKING:
     from holdfast.sync import Store
 
-by_option = click.option("--by", default="", envvar="USER", help="Who answers; $USER by default.")
+by_option = click.option("--by", default="", envvar="USER", help="Who says so; $USER by default.")
 comment_option = click.option("--comment", default="", help="Why.")
 
 
@@ -116,7 +117,8 @@ def _answer(session: Session, request: str, choice: str | None, value: Any, by: 
         "comment": comment,
     }
     said = choice if choice is not None else "with a value"
-    return Answer(document, lambda screen: _thanks(screen, found, said, left))
+    hint = resume_command(session.store, found.thread_id)
+    return Answer(document, lambda screen: _thanks(screen, found, said, left, hint))
 
 
 def _refuse_incomplete(request: Request, choice: str | None) -> None:
@@ -128,13 +130,12 @@ def _refuse_incomplete(request: Request, choice: str | None) -> None:
         raise InvalidAnswer(f"request {request.name!r} takes a value: --value JSON")
 
 
-def _thanks(screen: Screen, request: Request, said: str, left: int) -> Iterator[str]:
+def _thanks(screen: Screen, request: Request, said: str, left: int, hint: str) -> Iterator[str]:
     yield f"{screen.word('answered')} {printable(request.id)}: {printable(said)}"
-    yield screen.faint(
-        f"the thread goes on when it is run again: holdfast resume {quote(printable(request.thread_id))} --app …"
-    )
     if left:
-        yield screen.faint(f"it has {counted(left, 'more open request')}")
+        yield screen.faint(f"the thread has {counted(left, 'more open request')}")
+    else:
+        yield screen.faint(f"resume the thread with: {hint}")
 
 
 @command("answer")

@@ -17,7 +17,7 @@ from holdfast.cli.screen import Screen, counted
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
 from holdfast.cli.values import clipped
-from holdfast.records.errors import ConfigurationError, HoldfastError, RunError, Suspended
+from holdfast.records.errors import ConfigurationError, HoldfastError, NotFound, RunError, Suspended
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Status
 
@@ -29,25 +29,48 @@ FINISHED = {Status.COMPLETE, Status.CANCELLED}
 @thread_argument()
 @app_option
 def resume(session: Session, thread: str, app: str) -> Answer:
-    """Go on with a thread: its durable function or agent is run, and its finished steps are not executed again.
+    """Resume a thread: run its durable function or agent again. Finished steps are not executed again.
 
-    Exit code 5 if it waits for an answer.
+    Without --store and HOLDFAST_STORE, the store that your function or agent was given is used. Exit code 5 if the
+    thread waits for an answer.
     """
-    thread_id = find_thread(session.store, thread)
+    from holdfast.cli.app_stores import choose_store
+
+    found = _application(app)
+    note = choose_store(session, app, found)
+    thread_id = _found(session, thread, note)
     try:
-        result = _go_on(session, app, load(app), thread_id)
+        result = _go_on(session, found, thread_id)
     except Suspended as suspended:
-        return _waiting(thread_id, suspended)
-    document = {"thread_id": thread_id, "status": "complete", "result": result, "requests": []}
-    return Answer(document, lambda screen: _completed(screen, thread_id, result))
+        return _waiting(thread_id, suspended, note)
+    document = {"thread_id": thread_id, "status": "complete", "result": result, "requests": [], "note": note}
+    return Answer(document, lambda screen: _completed(screen, thread_id, result, note))
 
 
-def _go_on(session: Session, app: str, found: Any, thread_id: str) -> Any:
-    from holdfast.cli.agents import AnyAgent, resume_agent
+def _found(session: Session, thread: str, note: str) -> str:
+    """The thread that is meant. If there is none, it may be that another store is used than was thought."""
+    try:
+        return find_thread(session.store, thread)
+    except NotFound as error:
+        raise NotFound(f"{error} ({note})" if note else str(error)) from error
+
+
+def _application(app: str) -> Any:
+    """The durable function or agent that is meant; an agent also by the name of its function, which threads record."""
+    from holdfast.cli.agents import AnyAgent, agent_named
     from holdfast.runs.durable import Durable
 
+    found = load(app)
+    if not isinstance(found, AnyAgent | Durable):
+        found = agent_named(app) or found
     if not isinstance(found, AnyAgent | Durable):
         raise ConfigurationError(_cannot_go_on(app, found))
+    return found
+
+
+def _go_on(session: Session, found: Any, thread_id: str) -> Any:
+    from holdfast.cli.agents import AnyAgent, resume_agent
+
     try:
         if isinstance(found, AnyAgent):
             return resume_agent(session, found, thread_id)
@@ -71,20 +94,29 @@ def _cannot_go_on(app: str, found: Any) -> str:
     return f"name the function: {' or '.join(f'--app {app}:{name}' for name in names)}"
 
 
-def _waiting(thread_id: str, suspended: Suspended) -> Answer:
-    status = Status.INPUT_REQUIRED if suspended.requests else Status.WORKING
-    document = {"thread_id": thread_id, "status": status, "result": None, "requests": suspended.requests}
+def _waiting(thread_id: str, suspended: Suspended, note: str) -> Answer:
+    requests = suspended.requests
+    status = Status.INPUT_REQUIRED if requests else Status.WORKING
+    document = {"thread_id": thread_id, "status": status, "result": None, "requests": requests, "note": note}
 
     def lines(screen: Screen) -> Iterator[str]:
-        what = "waits for an answer" if suspended.requests else "sleeps; run it again when its time has come"
+        yield from note_lines(screen, note)
+        what = "waits for an answer" if requests else "sleeps; run it again when its time has come"
         yield f"{printable(thread_id)} {what}"
-        for request in suspended.requests:
+        for request in requests:
             yield from request_lines(screen, request)
 
     return Answer(document, lines, EXIT_WAITS)
 
 
-def _completed(screen: Screen, thread_id: str, result: Any) -> Iterator[str]:
+def note_lines(screen: Screen, note: str) -> Iterator[str]:
+    """A note about the store that is used, if there is one."""
+    if note:
+        yield screen.faint(printable(note))
+
+
+def _completed(screen: Screen, thread_id: str, result: Any, note: str) -> Iterator[str]:
+    yield from note_lines(screen, note)
     yield f"{printable(thread_id)} is {screen.word('complete')}"
     if result is not None:
         yield clipped(screen, "  result  ", result)

@@ -12,9 +12,12 @@ import click
 from holdfast.cli.answer import Answer
 from holdfast.cli.plain import dump
 from holdfast.cli.screen import Screen
+from holdfast.cli.text import without_password
 from holdfast.records.errors import ConfigurationError, NotFound
 
 if TYPE_CHECKING:
+    from holdfast.codec.keys import KeyRing
+    from holdfast.runs.store import Store as AwaitableStore
     from holdfast.sync import Store
 
 
@@ -23,6 +26,8 @@ class Session:
 
     def __init__(self) -> None:
         self.settings: dict[str, Any] = {}
+        self.own: AwaitableStore | None = None
+        """The store that an application was given, if that is the one to use."""
         self._opened: list[Store] = []
 
     @property
@@ -41,16 +46,27 @@ class Session:
         return self.settings.get("store")
 
     @property
+    def named_store(self) -> str:
+        """How a store was asked for, as it may be shown to anybody; empty if the default one is meant."""
+        from holdfast.stores.opening import VARIABLE
+
+        if self.url is not None:
+            return f"--store {without_password(self.url)}"
+        if os.environ.get(VARIABLE):
+            return f"{VARIABLE}={without_password(os.environ[VARIABLE])}"
+        return f"--namespace {self.namespace}" if self.namespace else ""
+
+    @property
     def namespace(self) -> str:
         """The namespace that was asked for."""
         return str(self.settings.get("namespace", ""))
 
     @cached_property
-    def key(self) -> bytes | None:
-        """The key that was given, if any."""
-        from holdfast.cli.keys import find_key
+    def keys(self) -> "KeyRing | None":
+        """The keys that were given, if any."""
+        from holdfast.cli.keys import find_keys
 
-        return find_key(self.settings.get("key_file"))
+        return find_keys(self.settings.get("key_file"))
 
     def fresh_screen(self) -> Screen:
         """Standard output, as a person sees it now."""
@@ -66,7 +82,12 @@ class Session:
     @cached_property
     def store(self) -> "Store":
         """The store that was asked for; `NotFound` if there is none: looking never makes one."""
-        return self.open(self.url)
+        return self.open(self.url) if self.own is None else blocking_handle(self.own)
+
+    def use(self, own: "AwaitableStore | None") -> None:
+        """Look at the store that an application was given from now on; None for the one that was asked for."""
+        self.__dict__.pop("store", None)
+        self.own = own
 
     def open(self, url: str | None, *, create: bool = False, advice: str = "") -> "Store":
         """A store by its URL, closed at the end of the session."""
@@ -74,7 +95,7 @@ class Session:
 
         if not create:
             refuse_missing(url, advice)
-        opened = holdfast.sync.open(url, keys=self.key, namespace=self.namespace)
+        opened = holdfast.sync.open(url, keys=self.keys, namespace=self.namespace)
         self._opened.append(opened)
         return opened
 
@@ -90,6 +111,26 @@ class Session:
             return
         for line in answer.lines(self.fresh_screen()):
             click.echo(line)
+
+
+def blocking_handle(own: "AwaitableStore") -> "Store":
+    """A blocking handle on a store of either world, which does not close it."""
+    import holdfast.sync
+    from holdfast.ports import BlockingPorts
+    from holdfast.runs.store import Store as AwaitableStore
+    from holdfast.runs.store import tools_of
+
+    tools = tools_of(own)
+    handle = holdfast.sync.Store.__new__(holdfast.sync.Store)
+    handle._store = AwaitableStore(  # noqa: SLF001  as holdfast.sync.open makes one
+        tools.reader.backend,
+        committer=tools.committer,
+        ports=BlockingPorts(),
+        keys=tools.reader.sealing.ring,
+        namespace=tools.reader.sealing.namespace,
+        on_close=lambda: None,
+    )
+    return handle
 
 
 def is_terminal() -> bool:

@@ -10,7 +10,8 @@ import click
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import command
-from holdfast.cli.find import PAGE, every, find_thread
+from holdfast.cli.find import every, find_thread
+from holdfast.cli.heads import PAGE
 from holdfast.cli.offers import thread_argument
 from holdfast.cli.plain import dump
 from holdfast.cli.screen import COLOURS, Screen

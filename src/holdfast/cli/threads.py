@@ -1,15 +1,20 @@
 """Threads: all of them, one of them, and what they amount to."""
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.arguments import named_text
 from holdfast.cli.command import command
-from holdfast.cli.find import PAGE, every, find_thread, standing
+from holdfast.cli.examinations import is_abandoned
+from holdfast.cli.find import every, find_thread, standing
 from holdfast.cli.find_request import requests_of
+from holdfast.cli.heads import ADVICE, PAGE, ListedThread, list_threads, read_thread
+from holdfast.cli.hints import next_commands
 from holdfast.cli.offers import thread_argument
 from holdfast.cli.requests import request_lines
 from holdfast.cli.screen import Column, Screen, counted, size
@@ -26,6 +31,9 @@ from holdfast.records.turn import SessionSummary
 from holdfast.records.words import Status
 from holdfast.sync.agents import read_summary as read_agent_summary
 from holdfast.sync.session import read_summary
+
+if TYPE_CHECKING:
+    from holdfast.sync import Store
 
 THREADS = (
     Column("THREAD", gives_way=True),
@@ -57,22 +65,29 @@ ROWS = (
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(0), help="At most so many; 0 for all.")
 def threads(session: Session, status: tuple[str, ...], label: tuple[tuple[str, str], ...], limit: int) -> Answer:
     """List threads, the newest first."""
-    found = every(session.store.threads(status=status or None, labels=dict(label), limit=min(limit + 1 or PAGE, PAGE)))
+    store = session.store
+    found = list_threads(store, status, dict(label), min(limit + 1, PAGE) if limit else PAGE)
     infos = list(islice(found, limit or None))
     more = next(found, None) is not None if limit else False
-    return Answer(infos, lambda screen: _thread_lines(screen, infos, more=more))
+    unsearched = bool(label) and any(info.sealed_by is not None for info in list_threads(store))
+    return Answer(infos, lambda screen: _thread_lines(screen, infos, more=more, unsearched=unsearched))
 
 
-def _thread_lines(screen: Screen, infos: list[ThreadInfo], *, more: bool) -> Iterator[str]:
-    if not infos:
+def _thread_lines(screen: Screen, infos: list[ListedThread], *, more: bool, unsearched: bool) -> Iterator[str]:
+    sealed_count = sum(info.sealed_by is not None for info in infos)
+    if infos:
+        yield from screen.table(THREADS, [_thread_row(screen, info) for info in infos])
+    else:
         yield "no threads"
-        return
-    yield from screen.table(THREADS, [_thread_row(screen, info) for info in infos])
+    if sealed_count:
+        yield screen.faint(f"{counted(sealed_count, 'thread')} encrypted, with hidden labels; to see them {ADVICE}")
+    if unsearched:
+        yield screen.faint(f"encrypted threads were not searched for labels; to search them {ADVICE}")
     if more:
         yield screen.faint(f"… and more; these are the first {len(infos)}. --limit 0 lists all")
 
 
-def _thread_row(screen: Screen, info: ThreadInfo) -> tuple[str, ...]:
+def _thread_row(screen: Screen, info: ListedThread) -> tuple[str, ...]:
     labels = " ".join(f"{name}={value}" for name, value in info.labels.items())
     return (
         info.thread_id,
@@ -86,13 +101,15 @@ def _thread_row(screen: Screen, info: ThreadInfo) -> tuple[str, ...]:
 
 @command("show")
 @thread_argument()
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1), help="At most so many checkpoints.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="Show up to N rows; 0 for all.")
 @click.option("--journal", is_flag=True, help="Also what was started, begun, asked, answered, ended.")
 def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     """Show a thread: how it stands, what it asks, and its checkpoints, the newest first."""
     store = session.store
-    info = store.thread(find_thread(store, thread))
-    rows = list(store.history(info.thread_id, limit=limit, journal=journal)) if info.seq or journal else []
+    info = read_thread(store, find_thread(store, thread))
+    if info.sealed_by is not None:
+        return _sealed(info)
+    rows, more_count = _rows(store, info, limit, journal=journal)
     newest = store.latest(info.thread_id)
     requests = _standing(info, requests_of(store, info.thread_id))
     summary = read_summary(store, info.thread_id) if info.row_count else None
@@ -107,12 +124,54 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
         "agent": tried,
         "requests": requests,
         "checkpoints": rows,
+        "more": more_count,
     }
     step_count = len(newest.steps) if newest is not None else 0
     facts = [("steps", f"{step_count} recorded")] if step_count else []
     facts += _session_facts(talked) if talked is not None else []
     facts += _agent_facts(tried) if tried is not None else []
-    return Answer(document, lambda screen: _shown(screen, info, work, facts, requests, rows))
+    hints = list(next_commands(store, info.thread_id, work.begun)) if _can_resume(info, requests) else []
+
+    def lines(screen: Screen) -> Iterator[str]:
+        yield from _shown(screen, info, work, facts, requests, rows)
+        if more_count:
+            yield screen.faint(f"… and {more_count:,} more; --limit 0 shows all")
+        if hints:
+            yield ""
+            yield from map(screen.faint, hints)
+
+    return Answer(document, lines)
+
+
+def _rows(store: "Store", info: ThreadInfo, limit: int, *, journal: bool) -> tuple[list[CheckpointInfo], int]:
+    """The newest rows, and how many more there are."""
+    if not info.seq and not journal:
+        return [], 0
+    if not limit:
+        return list(every(store.history(info.thread_id, limit=PAGE, journal=journal))), 0
+    page = store.history(info.thread_id, limit=limit, journal=journal)
+    rest = store.history(info.thread_id, cursor=page.next, limit=PAGE, journal=journal) if page.next else None
+    return list(page), sum(1 for _ in every(rest))
+
+
+def _sealed(info: ListedThread) -> Answer:
+    """What there is to say of a thread whose key is missing."""
+    document = {"thread": info, "work": None, "session": None, "agent": None, "requests": None, "checkpoints": None}
+    hidden = f"labels, error, requests, steps and checkpoints are encrypted with key {info.sealed_by!r}"
+
+    def lines(screen: Screen) -> Iterator[str]:
+        yield from screen.facts(_facts(screen, info, Work()))
+        yield ""
+        yield from screen.wrapped(f"Its {hidden}. To see them {ADVICE}.", screen.width)
+
+    return Answer(document, lines)
+
+
+def _can_resume(info: ThreadInfo, requests: list[Request]) -> bool:
+    """True if a thread stands still until somebody resumes it."""
+    if info.status is Status.INPUT_REQUIRED:
+        return not any(request.status == "open" for request in requests)
+    return info.status is Status.FAILED or is_abandoned(info, datetime.now(UTC))
 
 
 def _standing(info: ThreadInfo, requests: list[Request]) -> list[Request]:

@@ -33,7 +33,7 @@ def export(session: Session, thread: str, file: str, plain: bool, force: bool) -
     thread_id = find_thread(session.store, thread)
     if Path(file).exists() and not force:
         raise Conflict(f"{file} exists already; --force replaces it")
-    session.store.export(thread_id, file, keys=None if plain else session.key)
+    session.store.export(thread_id, file, keys=None if plain else session.keys)
     written = Path(file).stat().st_size
     document = {"thread_id": thread_id, "file": file, "bytes": written}
     return Answer(document, lambda _: [f"exported {printable(thread_id)} to {printable(file)}: {size(written)}"])
@@ -46,7 +46,7 @@ def export(session: Session, thread: str, file: str, plain: bool, force: bool) -
 def import_(session: Session, file: str, to: str | None, plain: bool) -> Answer:
     """Read a thread from a file that `export` wrote. A store that is not there is made."""
     store = session.open(session.url, create=True)
-    thread_id = store.import_(file, to, keys=None if plain else session.key)
+    thread_id = store.import_(file, to, keys=None if plain else session.keys)
     info = store.thread(thread_id)
     text = f"imported {printable(thread_id)}: {counted(info.row_count, 'row')}, {size(info.stored_bytes)}"
     return Answer({"thread_id": thread_id, "file": file, "thread": info}, lambda _: [text])

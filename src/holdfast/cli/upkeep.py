@@ -11,14 +11,15 @@ from holdfast.cli.apps import load
 from holdfast.cli.arguments import duration
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_ERROR
-from holdfast.cli.find import find_exact_checkpoint, find_exact_thread, names_checkpoint, standing
+from holdfast.cli.find import find_exact_checkpoint, find_exact_thread, is_thread, names_checkpoint, standing
+from holdfast.cli.heads import read_thread
 from holdfast.cli.offers import checkpoint_argument
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.screen import Screen, counted, size
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
 from holdfast.records.checkpoint import Checkpoint
-from holdfast.records.errors import ConfigurationError
+from holdfast.records.errors import ConfigurationError, Conflict
 from holdfast.records.reports import Report
 from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.records.words import Status
@@ -87,29 +88,37 @@ def _freed_lines(screen: Screen, freed: Freed, *, yes: bool) -> Iterator[str]:
 
 @command("delete")
 @checkpoint_argument("what")
+@click.option("--free-id", is_flag=True, help="Free the thread's id too, so that it can begin from the start.")
 @click.option("--yes", is_flag=True, help="Do it. Without this, only say what would go.")
-def delete(session: Session, what: str, yes: bool) -> Answer:
+def delete(session: Session, what: str, free_id: bool, yes: bool) -> Answer:
     """Remove a thread, or one checkpoint of it, by its full id. A dry run unless --yes.
 
-    The thread's id stays taken: what still writes to it is refused. The bytes of a single checkpoint go with the next
-    gc.
+    The thread's id stays taken: what still writes to it is refused. With --free-id it can be used again at once, as
+    `holdfast revive` does. The bytes of a single checkpoint go with the next gc.
     """
     store = session.store
     if names_checkpoint(store, what):
+        if free_id:
+            raise ConfigurationError("--free-id is for a whole thread, not for a checkpoint")
         return _delete_checkpoint(store, find_exact_checkpoint(store, what), yes=yes)
-    info = store.thread(find_exact_thread(store, what))
+    info = read_thread(store, find_exact_thread(store, what))
     if yes:
         store.delete(info.thread_id)
+        if free_id:
+            store.revive(info.thread_id)
     document = {
         "thread_id": info.thread_id,
         "checkpoint_id": None,
+        "free_id": free_id,
         "rows": info.row_count,
         "bytes": info.stored_bytes,
         "dry_run": not yes,
     }
     held = f", held by {printable(info.owner)}" if info.owner else ""
     content = f"({standing(info)}, {counted(info.row_count, 'row')}, {size(info.stored_bytes)}{held})"
-    return Answer(document, lambda screen: _deleted_lines(screen, f"{printable(info.thread_id)} {content}", yes=yes))
+    freed = "; its id is free" if free_id and yes else "; its id would be free" if free_id else ""
+    what_goes = f"{printable(info.thread_id)} {content}{freed}"
+    return Answer(document, lambda screen: _deleted_lines(screen, what_goes, yes=yes))
 
 
 def _delete_checkpoint(store: "Store", checkpoint: Checkpoint, *, yes: bool) -> Answer:
@@ -123,6 +132,20 @@ def _deleted_lines(screen: Screen, what: str, *, yes: bool) -> Iterator[str]:
     yield f"{'deleted' if yes else 'would delete'} {what}"
     if not yes:
         yield screen.faint("nothing was deleted; --yes does it")
+
+
+@command("revive")
+@click.argument("thread", metavar="ID")
+def revive(session: Session, thread: str) -> Answer:
+    """Free the id of a deleted thread, so that it can be used again from the start. What was deleted stays gone.
+
+    The id has to be given in full.
+    """
+    store = session.store
+    if is_thread(store, thread):
+        raise Conflict(f"thread {thread!r} is there; `holdfast delete --free-id` removes it and frees its id")
+    store.revive(thread)
+    return Answer({"thread_id": thread}, lambda _screen: [f"revived {printable(thread)}: its id can be used again"])
 
 
 @command("verify")

@@ -1,7 +1,8 @@
 """The key ring: named keys that wrap each thread's own data key, and that hide labels in indexes.
 
 A wrapped data key names the ring key it was wrapped by, so a ring can hold old keys for reading while a new one writes,
-and a rotation needs only to wrap the data keys again.
+and a rotation needs only to wrap the data keys again. A check value tells which key it was, so that a key opens what it
+wrapped under any id.
 """
 
 from collections.abc import Mapping
@@ -82,27 +83,38 @@ class KeyRing:
 
     def wrap(self, data_key: bytes, identity: bytes, entropy: Entropy) -> bytes:
         """A thread's data key, encrypted under the writing key and bound to the thread's identity."""
-        key, name = self._keys[self.write], self.write.encode()
-        head = bytes((len(name),)) + name + _derive(key, b"check")[:_CHECK_SIZE]
-        nonce = entropy(NONCE_SIZE)
-        sealed: bytes = cipher(key).encrypt(nonce, data_key, head + identity)
+        head, nonce = self._head(), entropy(NONCE_SIZE)
+        sealed: bytes = cipher(self._keys[self.write]).encrypt(nonce, data_key, head + identity)
         return head + nonce + sealed
 
     def unwrap(self, wrapped: bytes, identity: bytes) -> bytes:
         """The data key. Raises KeyUnavailable if the ring lacks the key that wrapped it, Corrupt for damaged bytes."""
-        key_id = self.wrapped_by(wrapped)
-        key, end = self.key(key_id), 1 + wrapped[0] + _CHECK_SIZE
-        if wrapped[end - _CHECK_SIZE : end] != _derive(key, b"check")[:_CHECK_SIZE]:
-            raise KeyUnavailable(f"the ring's key {key_id!r} is not the one that was used under that id", key_id=key_id)
+        end = 1 + sum(wrapped[:1]) + _CHECK_SIZE
+        key = self._opener(wrapped[end - _CHECK_SIZE : end], self.wrapped_by(wrapped))
         data_key = decrypt(cipher(key), wrapped[end:], wrapped[:end] + identity)
         if data_key is None:
             raise Corrupt("the wrapped data key is damaged, or belongs to another thread", record="data key")
         return data_key
 
+    def _opener(self, check: bytes, key_id: str) -> bytes:
+        """The key with this check value, the one of that id first: the same key may have another id elsewhere."""
+        named = self._keys.get(key_id)
+        for key in (*filter(None, (named,)), *self._keys.values()):
+            if _derive(key, b"check")[:_CHECK_SIZE] == check:
+                return key
+        if named is None:
+            return self.key(key_id)
+        raise KeyUnavailable(f"the ring's key {key_id!r} is not the one that was used under that id", key_id=key_id)
+
+    def _head(self) -> bytes:
+        """What a data key begins with that was wrapped by the writing key: its id and check value."""
+        name = self.write.encode()
+        return bytes((len(name),)) + name + _derive(self._keys[self.write], b"check")[:_CHECK_SIZE]
+
     def rewrap(self, wrapped: bytes, identity: bytes, entropy: Entropy) -> bytes:
         """The same data key, wrapped by the writing key; the very same bytes if it is so already."""
         data_key = self.unwrap(wrapped, identity)
-        return wrapped if self.wrapped_by(wrapped) == self.write else self.wrap(data_key, identity, entropy)
+        return wrapped if wrapped.startswith(self._head()) else self.wrap(data_key, identity, entropy)
 
     @staticmethod
     def wrapped_by(wrapped: bytes) -> str:

@@ -20,7 +20,7 @@ from holdfast.demo.fork import fork
 from holdfast.demo.payments import KEYLESS
 from holdfast.demo.stage import Stage
 from holdfast.records.errors import ConfigurationError
-from holdfast.stores.opening import locate
+from holdfast.stores.opening import absolute_url, locate
 
 THREAD = "ticket-8812"
 DELAYS = {"crash": (0.3, 10.0), "without": (0.3, 10.0), "approve": (0.3, 0.3), "fork": (0.3, 0.3)}
@@ -97,7 +97,7 @@ def next_commands(name: str, summary: dict[str, Any]) -> list[tuple[str, str]]:
         "fork": (f"holdfast diff {thread} {thread}-charged-once", "what the other result changed"),
     }
     return [
-        (f"export {_on_the_path()}HOLDFAST_STORE={shlex.quote(_absolute(summary['store']))}", ""),
+        (f"export {_on_the_path()}HOLDFAST_STORE={shlex.quote(absolute_url(summary['store']))}", ""),
         (f"holdfast show {thread}", "the thread and its checkpoints"),
         (f"holdfast steps {thread}", "what was done, and how long it took"),
         (f"holdfast state {thread}", "what the agent knows"),
@@ -109,10 +109,3 @@ def next_commands(name: str, summary: dict[str, Any]) -> list[tuple[str, str]]:
 def _on_the_path() -> str:
     """What lets a shell find the command, if it does not yet: it stands beside this interpreter."""
     return "" if which("holdfast") else f"PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH "
-
-
-def _absolute(url: str) -> str:
-    """A URL that means the same in every directory."""
-    kind, place = locate(url)
-    path = os.path.abspath(place)  # noqa: PTH100  a plain name is what the user gave
-    return path if kind == "sqlite" else f"{kind}:{path}" if kind == "file" else url

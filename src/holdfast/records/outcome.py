@@ -14,6 +14,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     thread_id: str
     result: Any = None
+    error: str | None = None
     requests: tuple[Request, ...] = ()
 
 

@@ -20,12 +20,21 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@cache
 def default_store() -> Store:
-    """The store of functions that name none: HOLDFAST_STORE, else holdfast.db."""
+    """Return the store of functions that name none: HOLDFAST_STORE, else holdfast.db, as `holdfast.open` finds it now.
+
+    Each place is opened once.
+    """
+    from holdfast.stores.opening import absolute_url
+
+    return _opened(absolute_url(None))
+
+
+@cache
+def _opened(url: str) -> Store:
     from holdfast.runs.kinds import open as open_store
 
-    return open_store()
+    return open_store(url)
 
 
 def frame_run() -> Run:

@@ -60,6 +60,8 @@ class Terms(msgspec.Struct, frozen=True):
     reopen: bool = False
     keyed: bool = False
     """True for durable functions: what is recorded without a key gets one by its place."""
+    silent: bool = False
+    """True for a claim that runs none of the user's code: then there is nothing to say on the terminal."""
 
     def check(self) -> None:
         """`ConfigurationError` for terms that make no sense."""
@@ -157,7 +159,7 @@ class RunBlock:
         await ledger.emit(kind, owner=claim.owner, token=claim.token, before=claim.found.owner, trace=journal.trace)
         if trace := self._tools.events.trace_context():
             ledger.carry(Traced(trace))
-        if journal.done_count and not ledger.finished:
+        if journal.done_count and not ledger.finished and not self._terms.silent:
             saved = journal.microseconds_done / 1e6
             self._tools.ports.tell(
                 f"resumed {claim.thread_id}: {journal.done_count} steps from checkpoint, {saved:.1f} s saved"
@@ -210,8 +212,8 @@ class RunBlock:
         if not ledger.finished and await self._tools.ports.perform(ledger.claim.hears_cancel):
             await self._cancel(ledger)
             raise RunCancelled(f"the run of {ledger.claim.thread_id!r} was cancelled")
-        working = ledger.status == Status.WORKING.value
-        await self._release(ledger, Status.IDLE.value if working else ledger.status)
+        is_open = ledger.status == Status.WORKING.value and not ledger.resumable
+        await self._release(ledger, Status.IDLE.value if is_open else ledger.status)
 
     async def _give_back(self, ledger: Ledger) -> None:
         """As it was found; one that was at work and is nobody's can be gone on with at once."""

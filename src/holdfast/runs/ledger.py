@@ -52,6 +52,8 @@ class Ledger:
         """True once the block of the run was left."""
         self.untouched = False
         """True if the thread is to be left as it was found."""
+        self.resumable = False
+        """True if the thread is to be left for a recovery to resume."""
         self._carried: list[AnyEntry] = []
         self._changes: Changes | None = None
         """Changes to the state that the next row takes along, whichever that is."""

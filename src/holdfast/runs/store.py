@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from holdfast.codec import decode
 from holdfast.history.journal import Journal
 from holdfast.records.arguments import check_labels, function_or_none, whole_number
 from holdfast.records.errors import ConfigurationError, LeaseHeld, NotFound, RunCancelled
 from holdfast.records.identity import RequestId
-from holdfast.records.outcome import Recovery
+from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.request import Request
 from holdfast.records.words import Status
 from holdfast.runs.block import RunBlock, Terms, Tools
@@ -102,16 +103,52 @@ class Store(Housekeeping):
             if seen is None or seen.head.held(self._ports.now()):
                 return  # its run hears of it
 
+    async def retry(self, thread_id: str) -> None:
+        """Put a failed thread back, so that `recover` resumes it; its finished steps are kept.
+
+        `Conflict` if it has not failed, `NotFound` if there is no such thread.
+        """
+        from holdfast.runs.settling import put_back
+
+        await self.thread(thread_id)
+        async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
+            await put_back(run)
+
+    async def settle(self, thread_id: str, step: str, choice: str, value: Any = None, *, by: str = "") -> None:
+        """Say how a step in doubt ended, by its key; then `recover`, or running the thread again, continues.
+
+        `done`: it happened, and `value` is its result. `retry`: execute it again, with the same idempotency key.
+        `fail`: it failed, and the code that called it gets `StepFailed`. `NotFound` if the step is not in doubt,
+        `Conflict` if it has ended by now, or if a request asks about it: then answer that.
+        """
+        from holdfast.runs.settling import settle_step
+
+        await self.thread(thread_id)
+        async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
+            await settle_step(run, step, choice, value, by)
+
     async def _ended(self, thread_id: str) -> bool:
         """End a thread that no run holds; False if one does."""
         try:
-            async with self._run_block(thread_id, None, Terms(wait=0)) as run:
+            async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
                 run.ledger.claim.cancelled = True
         except LeaseHeld:
             return False
         except RunCancelled:
             pass
         return True
+
+    async def outcome(self, thread_id: str) -> Outcome:
+        """Return where a thread stands, without running anything: its result, its error, or its open requests."""
+        await self._open()
+        info = await self.thread(thread_id)
+        result = await self._ports.perform(self._result_of, thread_id) if info.status is Status.COMPLETE else None
+        requests = tuple(await self._ports.perform(self._requests_of, thread_id, "open"))
+        return Outcome(status=info.status, thread_id=thread_id, result=result, error=info.error, requests=requests)
+
+    def _result_of(self, thread_id: str) -> Any:
+        ended = Journal.of(self._reader.load_head(self._reader.sealing.key(thread_id)).log.document).ended
+        return decode(ended.value) if ended is not None else None
 
     # Requests
 

@@ -245,6 +245,15 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     )
 
 
+def absolute_url(url: str | os.PathLike[str] | None) -> str:
+    """A URL that names the same store in every directory and whatever HOLDFAST_STORE becomes."""
+    kind, place = locate(url)
+    if kind not in {"sqlite", "file"} or place == ":memory:":
+        return f"{kind}:{place}" if kind == "memory" else place
+    path = os.path.abspath(place)  # noqa: PTH100  a plain name is what was given
+    return path if kind == "sqlite" else f"file:{path}"
+
+
 def is_there(url: str | os.PathLike[str] | None) -> bool:
     """False if a URL names a place in the file system where there is no store yet, so that opening it would make one.
 

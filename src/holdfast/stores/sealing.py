@@ -30,6 +30,7 @@ class Sealing:
     def __init__(
         self, namespace: str, ring: KeyRing | None, entropy: Callable[[int], bytes], *, compress: bool = True
     ) -> None:
+        self.namespace = namespace
         self.prefix = namespace_prefix(namespace)
         self.ring = ring
         self._compress = compress

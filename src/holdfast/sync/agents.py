@@ -13,7 +13,7 @@ from holdfast.runtimes.agent.memory import read_summary as awaitable_summary
 from holdfast.runtimes.agent.options import AgentOptions, agent_terms
 from holdfast.runtimes.agent.policy import functions_of
 from holdfast.runtimes.agent.strategies import is_plain
-from holdfast.sync.functions import default_store
+from holdfast.sync.functions import inner_store
 from holdfast.sync.run import Receipt, Run
 from holdfast.sync.store import Store
 
@@ -32,7 +32,7 @@ class Agent:
         _check_plain("compensators", *terms.compensators.values())
         for name in ("classifier", "on_step", "on_failure", "on_recovery"):
             _check_plain(name, getattr(terms, name))
-        self._core = AgentCore(terms, lambda: (store or default_store())._store, Receipt)  # noqa: SLF001  one room
+        self._core = AgentCore(terms, inner_store(store), Receipt)
 
     @property
     def name(self) -> str:

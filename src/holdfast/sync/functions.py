@@ -13,6 +13,8 @@ from holdfast.records.words import Cause, Phase
 from holdfast.runs.api import frame_run
 from holdfast.runs.block import Terms
 from holdfast.runs.durable import BlockingDurable
+from holdfast.runs.store import Store as AwaitableStore
+from holdfast.stores.opening import absolute_url
 from holdfast.sync.run import Receipt, Run
 from holdfast.sync.store import Store
 from holdfast.sync.store import open as open_store
@@ -21,10 +23,24 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@cache
 def default_store() -> Store:
-    """The store of functions that name none: HOLDFAST_STORE, else holdfast.db."""
-    return open_store()
+    """See `holdfast.runs.api.default_store`."""
+    return _opened(absolute_url(None))
+
+
+@cache
+def _opened(url: str) -> Store:
+    return open_store(url)
+
+
+def inner_default_store() -> AwaitableStore:
+    """What the default store is made of."""
+    return default_store()._store  # noqa: SLF001  one room
+
+
+def inner_store(store: Store | None) -> Callable[[], AwaitableStore]:
+    """What finds the store to run on: the given one, or the default one as it is when it is asked for."""
+    return inner_default_store if store is None else lambda: store._store  # noqa: SLF001  one room
 
 
 def current() -> Run:
@@ -115,7 +131,7 @@ def durable(
             raise ConfigurationError(f"{shown} is async; holdfast.durable takes those")
         return BlockingDurable(
             decorated,
-            lambda: (store or default_store())._store,  # noqa: SLF001  one room
+            inner_store(store),
             terms,
             labels,
             name,

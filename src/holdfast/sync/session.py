@@ -11,13 +11,12 @@ from holdfast.records.request import Answer
 from holdfast.records.turn import SessionSummary, Turn, TurnResult
 from holdfast.records.usage import UsageSnapshot
 from holdfast.runs.options import StepPolicy
-from holdfast.runs.store import Store as AwaitableStore
-from holdfast.runtimes.session.options import OrchestratorOptions, TurnOptions
-from holdfast.runtimes.session.orchestrator import Orchestrator as AwaitableOrchestrator
+from holdfast.runtimes.session.options import OrchestratorOptions, TurnOptions, session_options
+from holdfast.runtimes.session.orchestrator import OrchestratorCore
 from holdfast.runtimes.session.orchestrator import read_summary as awaitable_summary
 from holdfast.runtimes.session.session import Session as AwaitableSession
 from holdfast.runtimes.session.session import SessionBlock as AwaitableSessionBlock
-from holdfast.sync.functions import default_store
+from holdfast.sync.functions import inner_store
 from holdfast.sync.store import Store
 
 T = TypeVar("T")
@@ -134,24 +133,20 @@ class Orchestrator:
     def __init__(
         self, role: str, phase: str, store: Store | None = None, **options: Unpack[OrchestratorOptions]
     ) -> None:
-        self._orchestrator = AwaitableOrchestrator(role, phase, _awaitable(store), **options)
+        if store is not None and not isinstance(store, Store):
+            raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
+        self._core = OrchestratorCore(session_options(role, phase, options), inner_store(store))
 
     def __repr__(self) -> str:
-        return repr(self._orchestrator)
+        return repr(self._core)
 
     def session(self, thread_id: str | None = None, *, labels: Mapping[str, str] | None = None) -> SessionBlock:
         """See `holdfast.Orchestrator.session`."""
-        return SessionBlock(self._orchestrator.session(thread_id, labels=labels))
+        return SessionBlock(self._core.session(thread_id, labels))
 
     def summary(self, thread_id: str) -> SessionSummary:
         """See `holdfast.Orchestrator.summary`."""
-        return run_blocking(self._orchestrator.summary(thread_id))
-
-
-def _awaitable(store: Store | None) -> AwaitableStore:
-    if store is not None and not isinstance(store, Store):
-        raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
-    return (default_store() if store is None else store)._store  # noqa: SLF001  one room
+        return run_blocking(self._core.summary(thread_id))
 
 
 def read_summary(store: Store, thread_id: str) -> SessionSummary:

@@ -1,14 +1,35 @@
 """`Orchestrator`: what the sessions of one role have in common, and the way to them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Unpack
 
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.turn import SessionSummary
 from holdfast.runs.driver import Store, claim, default_store, fresh_id, read
-from holdfast.runtimes.session.options import OrchestratorOptions, session_options
+from holdfast.runtimes.session.options import OrchestratorOptions, SessionOptions, session_options
 from holdfast.runtimes.session.record import HAND_OVER, TURN, Turns
 from holdfast.runtimes.session.session import SessionBlock
+
+
+class OrchestratorCore:
+    """What both worlds share: sessions of one kind, on a store that is found when one is opened."""
+
+    def __init__(self, options: SessionOptions, store: Callable[[], Store]) -> None:
+        self._options = options
+        self._store = store
+
+    def __repr__(self) -> str:
+        return f"Orchestrator(role={self._options.role!r}, phase={self._options.phase!r})"
+
+    def session(self, thread_id: str | None, labels: Mapping[str, str] | None) -> SessionBlock:
+        """The block of a session on a thread, or on a new one."""
+        store = self._store()
+        name = fresh_id(store, "session") if thread_id is None else thread_id
+        return SessionBlock(claim(store, name, self._options.run, labels), self._options)
+
+    async def summary(self, thread_id: str) -> SessionSummary:
+        """What the turns of a thread amount to."""
+        return await read_summary(self._store(), thread_id)
 
 
 class Orchestrator:
@@ -21,29 +42,24 @@ class Orchestrator:
     def __init__(
         self, role: str, phase: str, store: Store | None = None, **options: Unpack[OrchestratorOptions]
     ) -> None:
-        self._options = session_options(role, phase, options)
         if store is not None and not isinstance(store, Store):
             raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
-        self._store = store
+        checked = session_options(role, phase, options)
+        self._core = OrchestratorCore(checked, default_store if store is None else lambda: store)
 
     def __repr__(self) -> str:
-        return f"Orchestrator(role={self._options.role!r}, phase={self._options.phase!r})"
+        return repr(self._core)
 
     def session(self, thread_id: str | None = None, *, labels: Mapping[str, str] | None = None) -> SessionBlock:
         """Claim a thread for a session: `async with orchestrator.session("user-42:essay") as session`.
 
         Without a thread id the session has a new thread, and resumes nothing. Leaving the block leaves the thread idle.
         """
-        store = self._opened()
-        name = fresh_id(store, "session") if thread_id is None else thread_id
-        return SessionBlock(claim(store, name, self._options.run, labels), self._options)
+        return self._core.session(thread_id, labels)
 
     async def summary(self, thread_id: str) -> SessionSummary:
         """What the turns of a thread amount to, without claiming it. `NotFound` if there is no such thread."""
-        return await read_summary(self._opened(), thread_id)
-
-    def _opened(self) -> Store:
-        return self._store if self._store is not None else default_store()
+        return await self._core.summary(thread_id)
 
 
 async def read_summary(store: Store, thread_id: str) -> SessionSummary:

@@ -1,0 +1,82 @@
+"""What a person decides about a thread from outside: to try it again, and how a step in doubt ended.
+
+Both leave the thread at work and held by no run, so that the next recovery resumes it.
+"""
+
+from typing import Any
+
+from holdfast.codec import encode
+from holdfast.history.entries import Attempted, Begun, Noted, StepDone, StepError
+from holdfast.history.journal import Journal
+from holdfast.records.errors import Conflict, HoldfastError, InvalidAnswer, NotFound, StepInDoubt
+from holdfast.records.words import Status
+from holdfast.runs.ledger import packed_metadata
+from holdfast.runs.run import Run
+from holdfast.runs.steps import DOUBT_CHOICES
+from holdfast.stores.writer import Intent
+
+RETRIED = "retried"
+"""The kind of note that says so. Like every note it makes a recovery count its attempts from zero again."""
+
+
+async def put_back(run: Run) -> None:
+    """Make a failed thread one that a recovery resumes."""
+    found = run.ledger.claim.found.status
+    if found != Status.FAILED.value:
+        raise _refused(run, Conflict(f"thread {run.thread_id!r} is {found}, and only a failed one can be retried"))
+    note = Noted(RETRIED, encode(None), run.ports.now())
+    await run.ledger.commit(run.ports, Intent(journal=True, metadata=packed_metadata({RETRIED: True})), note)
+    run.ledger.resumable = True
+
+
+async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> None:
+    """Record how a step in doubt ended; or that it did not happen, so that it is executed again with the same key."""
+    refusal = _refusal(run, key, choice)
+    if refusal is not None:
+        raise _refused(run, refusal)
+    begun = run.ledger.journal.memos[key]
+    assert isinstance(begun, Begun)  # noqa: S101  it is in doubt
+    entry, cause = _verdict(begun, choice, value, by, run.ports.now())
+    said = {"step": key, "settled": choice, **({"by": by} if by else {})}
+    intent = Intent(journal=choice == "retry", cause=cause, metadata=packed_metadata(said))
+    await run.ledger.commit(run.ports, intent, entry)
+    run.ledger.resumable = True
+
+
+def _verdict(begun: Begun, choice: str, value: Any, by: str, now: int) -> tuple[StepDone | StepError | Attempted, str]:
+    """The entry that ends the doubt, and the cause of its row. One that is retried has one attempt less behind it."""
+    key, fingerprint, kind = begun.key, begun.fingerprint, StepInDoubt.__name__
+    text = f"settled as {choice} by {by or 'a person'}"
+    if choice == "done":
+        return StepDone(key, fingerprint, key, encode(value, path=f"result of step {key!r}"), now, 0), "event"
+    if choice == "fail":
+        return StepError(key, fingerprint, key, kind, text, begun.attempt, now), "error"
+    return Attempted(key, fingerprint, begun.attempt - 1, kind, text, now, now), "event"
+
+
+def _refusal(run: Run, key: str, choice: str) -> HoldfastError | None:
+    """Why the step cannot be settled."""
+    journal, name = run.ledger.journal, run.thread_id
+    if choice not in DOUBT_CHOICES:
+        return InvalidAnswer(f"a step is settled as one of {', '.join(DOUBT_CHOICES)}, not {choice!r}")
+    if run.finished:
+        return Conflict(f"thread {name!r} is {run.status.value}: none of its steps can be settled")
+    memo = journal.memos.get(key)
+    if isinstance(memo, StepDone | StepError):
+        return Conflict(f"step {key!r} of thread {name!r} has ended: it is not in doubt")
+    if not isinstance(memo, Begun):
+        return NotFound(f"thread {name!r} has no step {key!r} in doubt; in doubt: {_in_doubt(journal)}")
+    for request in journal.open_requests(run.ledger.claim.log.binding):
+        if request.choices == DOUBT_CHOICES and request.payload.get("step") == key:
+            return Conflict(f"step {key!r} of thread {name!r} is asked about: answer request {request.id} instead")
+    return None
+
+
+def _in_doubt(journal: Journal) -> str:
+    return ", ".join(repr(memo.key) for memo in journal.memos.values() if isinstance(memo, Begun)) or "none"
+
+
+def _refused(run: Run, error: HoldfastError) -> HoldfastError:
+    """The error, with the thread left as it was found."""
+    run.ledger.untouched = True
+    return error

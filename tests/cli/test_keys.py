@@ -1,0 +1,123 @@
+"""Keys on the command line: one or a ring, from a file or the environment; and what is shown without them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Call
+from holdfast import sync
+from holdfast.cli.keys import parse_keys
+from holdfast.records.errors import ConfigurationError
+
+Document = Callable[..., Any]
+OLD, NEW = b"o" * 32, b"n" * 32
+SECRETS = ("ana", "mum", "boom")
+
+
+@pytest.fixture
+def sealed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An encrypted store with a saved thread, one that failed, and one that waits."""
+    monkeypatch.setenv("HOLDFAST_STORE", "sealed.db")
+    with sync.open("sealed.db", keys=sync.KeyRing({"2025": OLD}, "2025")) as store:
+        store.save("user-1", {"word": "mum"}, labels={"user": "ana"})
+        with pytest.raises(ValueError, match="boom"), store.run("broken"):
+            raise ValueError("boom")
+        with pytest.raises(sync.Suspended), store.run("asking") as run:
+            run.ask("what", "mum")
+    return place
+
+
+@pytest.mark.parametrize(
+    "text", [f"2025:{OLD.hex()}\n", OLD.hex(), f"# unnamed\n\n{OLD.hex()}\n", f"any id: {OLD.hex()}"]
+)
+def test_a_key_is_found_whatever_its_id_in_the_store_is(
+    sealed: Path, document: Document, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (sealed / "ring").write_text(text)
+    assert document("state", "user-1", "--key-file", "ring")["state"] == {"word": "mum"}
+    monkeypatch.setenv("HOLDFAST_KEY", text)
+    assert document("state", "user-1")["state"] == {"word": "mum"}
+    assert document("threads", "--label", "user=ana")[0]["thread_id"] == "user-1"
+
+
+def test_the_first_key_of_a_ring_writes_and_the_others_read(sealed: Path, document: Document) -> None:
+    (sealed / "ring").write_text(f"# the keys of our agents\n\n2026:{NEW.hex()}\n2025:{OLD.hex()}\n")
+    forked = document("fork", "user-1", "--to", "fork", "--key-file", "ring")["thread_id"]
+    (sealed / "new").write_text(f"2026:{NEW.hex()}")
+    assert document("state", forked, "--key-file", "new")["state"] == {"word": "mum"}
+    assert document("state", "user-1", "--key-file", "new", code=1)["error"] == "KeyUnavailable"
+
+
+def test_what_the_command_line_writes_with_an_unnamed_key_the_program_can_read(
+    sealed: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_KEY", OLD.hex())
+    call("fork", "user-1", "--to", "fork")
+    with sync.open("sealed.db", keys=sync.KeyRing({"2025": OLD}, "2025")) as store:
+        latest = store.latest("fork")
+        assert latest is not None
+        assert latest.state == {"word": "mum"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "holds no key"),
+        ("# nothing\n", "holds no key"),
+        (f"2025:{OLD.hex()}\nsecret:zz\n", "line 2 of ring holds no key"),
+        (f"a:{OLD.hex()}\na:{NEW.hex()}\n", "line 2 of ring: there are two keys with the id 'a'"),
+        ("\udcff".encode(errors="surrogateescape"), "holds no key"),
+    ],
+)
+def test_what_is_no_ring_is_refused_and_not_shown(text: str | bytes, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint) as caught:
+        parse_keys(text if isinstance(text, bytes) else text.encode(), "ring")
+    assert "zz" not in str(caught.value)
+
+
+def test_without_a_key_threads_are_listed_and_it_is_said_what_is_hidden(
+    sealed: Path, call: Call, document: Document
+) -> None:
+    said = call("threads").stdout
+    assert {"user-1", "broken", "asking"} <= set(said.split())
+    assert "3 threads encrypted, with hidden labels; to see them give --key-file FILE" in said
+    assert {thread["sealed_by"] for thread in document("threads")} == {"2025"}
+    assert not any(secret in said for secret in SECRETS)
+    assert "encrypted threads were not searched for labels" in call("threads", "--label", "user=ana").stdout
+
+
+def test_without_a_key_a_thread_is_shown_as_far_as_it_is_not_encrypted(
+    sealed: Path, call: Call, document: Document
+) -> None:
+    for thread_id, status in (("user-1", "idle"), ("broken", "failed"), ("asking", "input required")):
+        said = call("show", thread_id[:-1]).stdout
+        assert f"status   {status}" in said
+        assert "steps and checkpoints are encrypted with key '2025'" in " ".join(said.split())
+        assert not any(secret in said for secret in SECRETS)
+    assert document("show", "broken")["checkpoints"] is None
+    assert "--key-file" in call("state", "user-1", code=1).stderr
+
+
+def test_a_ring_that_lacks_one_key_shows_the_other_threads(sealed: Path, document: Document) -> None:
+    with sync.open("sealed.db", keys=NEW) as store:
+        store.save("user-2", {}, labels={"user": "eve"})
+    (sealed / "new").write_text(NEW.hex())
+    shown = {thread["thread_id"]: thread["labels"] for thread in document("threads", "--key-file", "new")}
+    assert (shown["user-2"], shown["user-1"]) == ({"user": "eve"}, {})
+
+
+def test_a_thread_that_cannot_be_read_can_be_deleted(sealed: Path, call: Call, document: Document) -> None:
+    call("delete", "broken", "--yes")
+    assert {thread["thread_id"] for thread in document("threads")} == {"user-1", "asking"}
+
+
+def test_stats_need_no_key(sealed: Path, document: Document) -> None:
+    assert document("stats")["statuses"] == {"idle": 1, "failed": 1, "input_required": 1}
+
+
+def test_ids_are_completed_without_a_key(sealed: Path) -> None:
+    from cli.test_offers import offered
+
+    assert list(offered("show", "us")) == ["user-1"]
