@@ -20,6 +20,7 @@ from holdfast.records.request import Answer
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, Cause, Phase, Status
 from holdfast.runs import asking
 from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.keys import Key, kept, kind_at, part
 from holdfast.runs.ledger import Ledger, packed_metadata
 from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions, seconds
 from holdfast.runs.scope import Scope, current_frame, fingerprint_of
@@ -203,7 +204,7 @@ class Run:
         check_function(function, name)
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
         call = StepCall(
-            key=name,
+            key=str(part(key)),
             name=name,
             fingerprint=fingerprint,
             function=function,
@@ -219,12 +220,13 @@ class Run:
         With `effect` the intent is noted; `StepInDoubt` if that was done before and the step never ended.
         """
         ledger, name = self.ledger, check_key(key)
+        step = str(part(key))
         await ledger.ready(self.ports)
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
-        memo = known_memo(self, name, fingerprint)
-        now, token = self.ports.now(), idempotency_key_of(self, name)
+        memo = known_memo(self, step, fingerprint)
+        now, token = self.ports.now(), idempotency_key_of(self, step)
         if isinstance(memo, StepDone):
-            return StepHandle(name, name, fingerprint, token, now, done=True, value=decode(memo.value))
+            return StepHandle(step, name, fingerprint, token, now, done=True, value=decode(memo.value))
         if isinstance(memo, StepError):
             raise failure_of(memo)
         ledger.check_new(f"step {name!r}")
@@ -234,16 +236,17 @@ class Run:
                 " its result to complete_step(run.in_doubt(key), value)"
             )
         if effect:
-            await ledger.note(self.ports, Begun(name, fingerprint, 1, now))
-        await ledger.emit("step_started", {"arguments": args}, step=name, name=name, attempt=1)
-        return StepHandle(name, name, fingerprint, token, now)
+            await ledger.note(self.ports, Begun(step, fingerprint, 1, now))
+        await ledger.emit("step_started", {"arguments": args}, step=step, name=name, attempt=1)
+        return StepHandle(step, name, fingerprint, token, now)
 
     def in_doubt(self, key: str) -> StepHandle:
         """The handle of a step that was begun and never ended, to complete it with what was found out."""
-        memo = self.ledger.journal.memos.get(key)
+        step = str(part(check_key(key)))
+        memo = self.ledger.journal.memos.get(step)
         if not isinstance(memo, Begun):
             raise ConfigurationError(f"step {key!r} of thread {self.thread_id!r} is not in doubt")
-        return StepHandle(key, key, memo.fingerprint, idempotency_key_of(self, key), memo.at)
+        return StepHandle(step, key, memo.fingerprint, idempotency_key_of(self, step), memo.at)
 
     async def complete_step(self, handle: StepHandle, value: Any) -> None:
         """Record the result of a step begun by hand."""
@@ -308,7 +311,7 @@ class Run:
                 f"append to {path!r}: a path is one str, or several, such as 'messages'", path="state"
             )
         encoded = encode(item, path="item")
-        name = self._key_for("append:" + "/".join(where[1:]), key, encoded)
+        name = self._key_for(kind_at("append", where[1:]), key, encoded)
         if name in self.ledger.journal.marks:
             return
         self.ledger.check_new("an append")
@@ -322,7 +325,7 @@ class Run:
     def _key_for(self, kind: str, key: str | None, content: bytes) -> str:
         """The key under which something is recorded; empty if it is to be done each time."""
         if key is not None:
-            return f"{kind}={check_key(key)}"
+            return str(kept(kind, check_key(key)))
         if not self._keyed:
             return ""
         fingerprint = fingerprint_of(content, kind, "")
@@ -405,9 +408,10 @@ class Run:
 
 def check_key(key: object) -> str:
     """A key: a str that is not empty."""
-    if not is_key(key) or not key:
+    text = str(key) if isinstance(key, Key) else key
+    if not isinstance(text, str) or not is_key(text) or not text:
         raise ConfigurationError(f"{key!r} is not a key; give a str that is not empty")
-    return str(key)
+    return text
 
 
 def check_function(function: object, key: str) -> None:

@@ -23,6 +23,7 @@ from holdfast.records.errors import (
 from holdfast.records.event import EventKind
 from holdfast.records.times import from_microseconds
 from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.keys import Key
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import Done, NotDone, StepOptions
 from holdfast.runs.scope import current_frame, held, inner_frame
@@ -277,7 +278,7 @@ class _Execution:
             named.setdefault(KEY_NAME, self._key)
         if call.connection is not None and takes_connection(call.function):
             named.setdefault(CONNECTION_NAME, call.connection)
-        frame = inner_frame(self._run, call.key, lambda: self._key, effect=call.options.effect)
+        frame = inner_frame(self._run, Key(call.key), lambda: self._key, effect=call.options.effect)
         token = current_frame.set(frame)
         try:
             return await self._run.ports.invoke(call.function, call.arguments, named, call.options.timeout_seconds)
