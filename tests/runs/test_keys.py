@@ -37,7 +37,7 @@ def composed(way: tuple[Any, ...], scope: Scope) -> Key:
     """The key of a thing of one of the ways in which things get keys."""
     match way:
         case "named", text:
-            return scope.prefix + text
+            return Key(scope.prefix + text)
         case "called", text:
             return Key(scope.key(text, FINGERPRINT))
         case "kept", kind, text:
@@ -50,6 +50,7 @@ def composed(way: tuple[Any, ...], scope: Scope) -> Key:
             return Key(scope.ordinal(kind_at("append", path), FINGERPRINT, scope.branch + 1))
         case _, kind:
             return Key(scope.ordinal(kind, FINGERPRINT, scope.branch))
+    raise AssertionError(way)
 
 
 def key_of(levels: list[tuple[Any, ...]]) -> str:

@@ -20,11 +20,20 @@ from holdfast.records.request import Answer
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, Cause, Phase, Status
 from holdfast.runs import asking
 from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.inputs import Inputs, kept_inputs
 from holdfast.runs.keys import Key, kept, kind_at, part
 from holdfast.runs.ledger import Ledger, packed_metadata
 from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions, seconds
 from holdfast.runs.scope import Scope, current_frame, fingerprint_of
-from holdfast.runs.steps import StepCall, StepHandle, failure_of, idempotency_key_of, known_memo, perform_step
+from holdfast.runs.steps import (
+    StepCall,
+    StepHandle,
+    failure_of,
+    idempotency_key_of,
+    known_memo,
+    perform_step,
+    row_metadata,
+)
 from holdfast.stores.claim import Pending
 from holdfast.stores.reader import Reader
 from holdfast.stores.writer import Intent, NotACell
@@ -209,6 +218,7 @@ class Run:
             fingerprint=fingerprint,
             function=function,
             arguments=args,
+            given=args,
             options=options,
             connection=connection,
         )
@@ -235,10 +245,11 @@ class Run:
                 f"step {name!r} of thread {self.thread_id!r} was begun and its end is not known; find out, and give"
                 " its result to complete_step(run.in_doubt(key), value)"
             )
+        inputs = kept_inputs(ledger.keep_inputs, args)
         if effect:
-            await ledger.note(self.ports, Begun(step, fingerprint, 1, now))
+            await ledger.note(self.ports, Begun(step, fingerprint, 1, now, *inputs))
         await ledger.emit("step_started", {"arguments": args}, step=step, name=name, attempt=1)
-        return StepHandle(step, name, fingerprint, token, now)
+        return StepHandle(step, name, fingerprint, token, now, inputs=inputs)
 
     def in_doubt(self, key: str) -> StepHandle:
         """The handle of a step that was begun and never ended, to complete it with what was found out."""
@@ -246,7 +257,8 @@ class Run:
         memo = self.ledger.journal.memos.get(step)
         if not isinstance(memo, Begun):
             raise ConfigurationError(f"step {key!r} of thread {self.thread_id!r} is not in doubt")
-        return StepHandle(step, key, memo.fingerprint, idempotency_key_of(self, step), memo.at)
+        token, inputs = idempotency_key_of(self, step), Inputs(memo.arguments, memo.inputs)
+        return StepHandle(step, key, memo.fingerprint, token, memo.at, inputs=inputs)
 
     async def complete_step(self, handle: StepHandle, value: Any) -> None:
         """Record the result of a step begun by hand."""
@@ -256,8 +268,8 @@ class Run:
         now = self.ports.now()
         encoded = encode(value, path=f"result of step {handle.name!r}")
         took = max(now - handle.started_at, 0)
-        memo = StepDone(handle.key, handle.fingerprint, handle.name, encoded, now, took)
-        intent = Intent(cause="event", metadata=packed_metadata({"step": handle.key}))
+        memo = StepDone(handle.key, handle.fingerprint, handle.name, encoded, now, took, *handle.inputs)
+        intent = Intent(cause="event", metadata=row_metadata(handle.key, took))
         await self.ledger.commit(self.ports, intent, memo)
         details = {"step": handle.key, "name": handle.name, "attempt": 1, "seconds": took / 1e6}
         await self.ledger.emit("step_done", {"result": value}, **details)

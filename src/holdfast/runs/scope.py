@@ -14,7 +14,8 @@ import msgspec
 
 from holdfast.codec import encode
 from holdfast.ports import Ticket
-from holdfast.records.errors import UnstorableValue
+from holdfast.records.errors import SecretInState, UnstorableValue
+from holdfast.records.secret import masked
 from holdfast.runs.keys import Key, prefix_of
 
 if TYPE_CHECKING:
@@ -78,8 +79,12 @@ held: ContextVar[tuple[Ticket, ...]] = ContextVar("holdfast_held", default=())
 
 
 def digest_of(arguments: Any) -> bytes:
-    """A digest of arguments; `UnstorableValue` if they cannot be compared."""
-    return sha256(encode(arguments, path="arguments")).digest()[:FINGERPRINT_BYTES]
+    """A digest of arguments, whatever secrets are among them; `UnstorableValue` if they cannot be compared."""
+    try:
+        encoded = encode(arguments, path="arguments")
+    except SecretInState:
+        encoded = encode(masked(arguments), path="arguments")
+    return sha256(encoded).digest()[:FINGERPRINT_BYTES]
 
 
 def fingerprint_of(arguments: Any, what: str, advice: str) -> bytes:
