@@ -85,6 +85,8 @@ class StepError(Entry, frozen=True, tag="fail"):
     arguments: str = ""
     inputs: bytes = b""
     """As in `Begun`."""
+    raised: bytes = b""
+    """The encoding of the error, if it is raised as itself: names of its class, arguments, attributes."""
 
 
 class Recorded(Entry, frozen=True, tag="step"):

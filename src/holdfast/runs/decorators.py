@@ -1,9 +1,8 @@
 """`@step`: a function that is executed once per call and arguments in a run, and just called outside of one."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import timedelta
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 from holdfast.codec import decode
 from holdfast.ports import run_blocking
@@ -11,7 +10,7 @@ from holdfast.records.callables import is_async, parameters_of
 from holdfast.records.errors import ConfigurationError, UnstorableValue
 from holdfast.records.loading import loading
 from holdfast.runs.annotations import register_result
-from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions
+from holdfast.runs.options import StepOptions, StepPolicy
 from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of
 from holdfast.runs.steps import KEY_NAME, StepCall, perform_step, recalled
 
@@ -26,13 +25,7 @@ def step(
     *,
     name: str | None = None,
     ignore: Collection[str] = (),
-    effect: bool = False,
-    on_doubt: OnDoubt | None = None,
-    verify: Callable[..., Any] | None = None,
-    retries: int = 0,
-    retry_on: Errors = Exception,
-    backoff: Backoff | None = None,
-    timeout: timedelta | float | None = None,
+    **policy: Unpack[StepPolicy],
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def step(
     function: Callable[..., Any] | None = None,
@@ -40,13 +33,13 @@ def step(
     *,
     name: str | None = None,
     ignore: Collection[str] = (),
-    **policy: Any,
+    **policy: Unpack[StepPolicy],
 ) -> Any:
     """Make each call of a function a step of the run it is made in; its policy is that of `run.step`.
 
     The key is the function's name, a fingerprint of the arguments but those in `ignore`, and an ordinal among equals.
     """
-    options = StepOptions(**policy)
+    options = StepOptions.of(policy, "name", "ignore")
     if function is not None and not callable(function):
         raise ConfigurationError(f"step({function!r}) takes a function; a name is given as @step(name=...)")
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import NoneType
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from holdfast.codec import decode, encode
 from holdfast.history.draft import STATE, draft_state
@@ -23,7 +23,7 @@ from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.inputs import Inputs, kept_inputs
 from holdfast.runs.keys import Key, kept, kind_at, part
 from holdfast.runs.ledger import Ledger, packed_metadata
-from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions, seconds
+from holdfast.runs.options import StepCallPolicy, StepOptions, seconds
 from holdfast.runs.scope import Scope, current_frame, fingerprint_of
 from holdfast.runs.steps import (
     StepCall,
@@ -145,70 +145,28 @@ class Run:
 
     @overload
     async def step(
-        self,
-        key: str,
-        function: Callable[..., Awaitable[T]],
-        *args: Any,
-        effect: bool = False,
-        on_doubt: OnDoubt | None = None,
-        verify: Callable[..., Any] | None = None,
-        retries: int = 0,
-        retry_on: Errors = Exception,
-        backoff: Backoff | None = None,
-        timeout: timedelta | float | None = None,  # noqa: ASYNC109  the step's, not this call's
-        connection: Any = None,
+        self, key: str, function: Callable[..., Awaitable[T]], *args: Any, **policy: Unpack[StepCallPolicy]
     ) -> T: ...
 
     @overload
-    async def step(
-        self,
-        key: str,
-        function: Callable[..., T],
-        *args: Any,
-        effect: bool = False,
-        on_doubt: OnDoubt | None = None,
-        verify: Callable[..., Any] | None = None,
-        retries: int = 0,
-        retry_on: Errors = Exception,
-        backoff: Backoff | None = None,
-        timeout: timedelta | float | None = None,  # noqa: ASYNC109  the step's, not this call's
-        connection: Any = None,
-    ) -> T: ...
+    async def step(self, key: str, function: Callable[..., T], *args: Any, **policy: Unpack[StepCallPolicy]) -> T: ...
 
-    async def step(
-        self,
-        key: str,
-        function: Callable[..., Any],
-        *args: Any,
-        effect: bool = False,
-        on_doubt: OnDoubt | None = None,
-        verify: Callable[..., Any] | None = None,
-        retries: int = 0,
-        retry_on: Errors = Exception,
-        backoff: Backoff | None = None,
-        timeout: timedelta | float | None = None,  # noqa: ASYNC109  the step's, not this call's
-        connection: Any = None,
-    ) -> Any:
+    async def step(self, key: str, function: Callable[..., Any], *args: Any, **policy: Unpack[StepCallPolicy]) -> Any:
         """The result of `function(*args)`, executed once: when the key has a recorded result, that is returned.
 
         `effect=True` notes the intent first and hands over `idempotency_key=` if the function takes it; a step that was
         begun and never ended is then resolved by `on_doubt`: `retry` (with the same key), `verify`, `ask` or `fail`.
-        After `retries` further attempts it raises `StepFailed`. The same key with other arguments is `KeyReused`.
+        After `retries` further attempts, for errors in `retry_on`, with `backoff` seconds between them and `timeout`
+        for each, it raises the error itself if that is one of `raises`, else `StepFailed`. The same key with other
+        arguments is `KeyReused`.
+
         `connection`, on a PostgreSQL store: one of psycopg's to the same database, in no transaction. The step begins
         one, in which the function writes (it is handed `connection=` if it takes it) and its result is recorded, and
         commits it: both are there, or neither.
         """
-        if connection is not None and effect:
+        options, connection = StepOptions.of(policy, "connection"), policy.get("connection")
+        if connection is not None and options.effect:
             raise ConfigurationError("a step with connection= needs no effect=True: its effect and its record are one")
-        options = StepOptions(
-            effect=effect,
-            on_doubt=on_doubt,
-            verify=verify,
-            retries=retries,
-            retry_on=retry_on,
-            backoff=backoff,
-            timeout=timeout,
-        )
         name = check_key(key)
         check_function(function, name)
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)

@@ -27,6 +27,7 @@ from holdfast.runs.inputs import Inputs, kept_inputs
 from holdfast.runs.keys import Key
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import Done, NotDone, StepOptions
+from holdfast.runs.raising import noted, packed_error, rebuilt
 from holdfast.runs.scope import current_frame, held, inner_frame
 from holdfast.stores.backend import Transacting, Transaction
 from holdfast.stores.writer import Intent
@@ -111,8 +112,13 @@ def known_memo(run: "Run", key: str, fingerprint: bytes) -> Memo | None:
     return memo
 
 
+def raised_again(memo: StepError, options: StepOptions) -> Exception:
+    """The error of a step that failed for good: itself if it is one of `raises`, else `StepFailed`."""
+    return rebuilt(memo, options.raised_classes) or failure_of(memo)
+
+
 def failure_of(memo: StepError) -> StepFailed:
-    """The error of a step that failed for good, from its record."""
+    """`StepFailed` for a step that failed for good, from its record."""
     kind = StepTimeout if memo.type == StepTimeout.__name__ else StepFailed
     text = f"step {memo.name!r} failed after {memo.attempts} attempt(s): {memo.type}: {memo.message}"
     return kind(text, type=memo.type, message=memo.message, key=memo.key)
@@ -192,7 +198,7 @@ async def _recalled_or_executed(run: "Run", call: StepCall) -> Any:
             await ledger.emit("step_replayed", step=call.key, name=call.name, seconds_saved=memo.took / 1e6)
         return decode(memo.value)
     if isinstance(memo, StepError):
-        raise failure_of(memo)
+        raise raised_again(memo, call.options)
     ledger.check_new(f"step {call.key!r}")
     execution = _Execution(run, call, memo)
     try:
@@ -301,10 +307,14 @@ class _Execution:
         call, ports = self._call, self._run.ports
         kind, message, now = type(error).__name__, text_of(error), ports.now()
         if self._attempt > call.options.retries or not isinstance(error, call.options.retry_on):
-            memo = StepError(call.key, call.fingerprint, call.name, kind, message, self._attempt, now, *self._inputs)
+            raised = packed_error(error, call.options.raised_classes)
+            ended = (kind, message, self._attempt, now, *self._inputs, raised)
+            memo = StepError(call.key, call.fingerprint, call.name, *ended)
             metadata = row_metadata(call.key, now - self._started_at, error=kind)
             await self._run.ledger.commit(ports, Intent(cause="error", metadata=metadata), memo)
             await self._tell("step_failed", attempt=self._attempt, error=kind)
+            if raised:
+                raise noted(error, memo)
             raise failure_of(memo) from error
         wait = call.options.wait_after(self._attempt)
         due = now + round(wait * 1e6)
