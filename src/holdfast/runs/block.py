@@ -22,7 +22,7 @@ from holdfast.records.errors import (
 from holdfast.records.event import EventKind
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
-from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.failures import explain, failed_steps, text_of
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
@@ -170,6 +170,7 @@ class RunBlock:
         """Give the thread back, with the status that follows from how its code ended."""
         assert self._run is not None  # noqa: S101  entered
         ledger = self._run.ledger
+        explain(error, ledger.plain_step)
         try:
             self._restore_frame(ledger)
             if ledger.untouched:

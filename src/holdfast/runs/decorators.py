@@ -40,6 +40,9 @@ def step(
     The key is the function's name, a fingerprint of the arguments but those in `ignore`, and an ordinal among equals.
     """
     options = StepOptions.of(policy, "name", "ignore")
+    if isinstance(function, classmethod | staticmethod):
+        kind = type(function).__name__
+        raise ConfigurationError(f"put @step below @{kind}: @{kind}, then @step, then def {function.__name__}")
     if function is not None and not callable(function):
         raise ConfigurationError(f"step({function!r}) takes a function; a name is given as @step(name=...)")
 
@@ -57,7 +60,7 @@ class _StepFunction:
             raise ConfigurationError(f"ignore={ignore!r}: give the names in a tuple, ({ignore!r},)")
         self._function = function
         self._name = name
-        self._ignore = {*ignore, KEY_NAME}
+        self._ignore = {*ignore, KEY_NAME, *_receiver(function)}
         self._options = options
         self._taken = parameters_of(function)
         self._handed = {KEY_NAME: ""} if options.effect and KEY_NAME in self._taken.names else {}
@@ -81,6 +84,8 @@ class _StepFunction:
             if frame is None:
                 return self._function(*args, **named)
             call = self._call(frame, args, named)
+            if not frame.run.ports.blocking:
+                frame.run.ledger.plain_step = self._name
             if (memo := recalled(frame.run, call)) is not None:
                 return decode(memo.value)
             return run_blocking(perform_step(frame.run.over(frame.run.ports.for_plain_code()), call))
@@ -123,3 +128,10 @@ class _StepFunction:
                 advice = f"if it does not matter, leave it out: @holdfast.step(ignore=({each!r},))"
                 fingerprint_of(value, f"argument {each!r} of step {self._name!r}", advice)
             raise UnstorableValue(f"step {self._name!r}: {error}", path=error.path) from error
+
+
+def _receiver(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The parameter of a method that is the object or class it is called on: no argument of the step."""
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    first = parameters_of(function).names[:1]
+    return first if owner and not owner.endswith("<locals>") and first in {("self",), ("cls",)} else ()

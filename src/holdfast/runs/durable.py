@@ -24,6 +24,7 @@ from holdfast.records.errors import (
 from holdfast.records.loading import loading
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
+from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
 from holdfast.runs.annotations import register_result
 from holdfast.runs.block import Terms
@@ -109,8 +110,12 @@ class Durable(Generic[P, T]):
         return not (ports.blocking and is_async(self.function))
 
     async def _enter(self, store: "Store", thread_id: str, packed: bytes | None) -> Any:
-        async with store._run_block(thread_id, self._labels, self._terms) as run:  # noqa: SLF001  one room
-            return await self.execute(run, packed)
+        try:
+            async with store._run_block(thread_id, self._labels, self._terms) as run:  # noqa: SLF001  one room
+                return await self.execute(run, packed)
+        except Exception as error:
+            hide_our_frames(error)
+            raise
 
     async def execute(self, run: Run, packed: bytes | None) -> Any:
         """The function's result within a run: recorded, or made by replay of what is recorded."""

@@ -20,6 +20,12 @@ def text_of(error: object) -> str:
     return kept.encode(errors="backslashreplace").decode()
 
 
+def explain(error: BaseException | None, plain_step: str) -> None:
+    """Say in a note which step was awaited by mistake, if that is what the error is about."""
+    if plain_step and isinstance(error, TypeError) and "can't be used in 'await' expression" in str(error):
+        error.add_note(f"step {plain_step!r} is a plain function: call it without await, or make it an async def")
+
+
 def failed_steps(error: object) -> tuple[str, ...]:
     """The keys of the failed steps behind an error: those it was raised from, and those in a group."""
     return tuple(dict.fromkeys(filter(None, map(_step_of, _origins(error, set())))))

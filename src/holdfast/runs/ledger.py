@@ -47,6 +47,8 @@ class Ledger:
         self.suspension: Suspension | None = None
         self._waiting: set[str] = set()
         """The steps whose own code waits: they stop with it, while others come to their end."""
+        self.plain_step = ""
+        """The plain step that code of an awaitable run called last: it may have been awaited by mistake."""
         self.over = False
         """True once the block of the run was left."""
         self.untouched = False

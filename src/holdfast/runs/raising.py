@@ -78,7 +78,7 @@ def _builtin_base(cls: type[Exception]) -> Any:
     return next(base for base in cls.__mro__ if base.__module__ == "builtins")
 
 
-def _kept(attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _kept(attributes: Mapping[Any, Any]) -> dict[str, Any]:
     """The attributes that can be stored, without those of Python and ours."""
     return {
         name: value

@@ -22,7 +22,8 @@ from holdfast.records.errors import (
 )
 from holdfast.records.event import EventKind
 from holdfast.records.times import from_microseconds
-from holdfast.runs.failures import failed_steps, text_of
+from holdfast.records.tracebacks import hide_our_frames
+from holdfast.runs.failures import explain, failed_steps, text_of
 from holdfast.runs.inputs import Inputs, kept_inputs
 from holdfast.runs.keys import Key
 from holdfast.runs.ledger import packed_metadata
@@ -136,6 +137,9 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
     place = begin_at_once(run, call.key) or await begin_alone(run, call.key)
     try:
         return await _recalled_or_executed(run, call)
+    except Exception as error:
+        hide_our_frames(error)
+        raise
     finally:
         end_alone(run.ledger.running.pop(call.key), place)
 
@@ -305,6 +309,7 @@ class _Execution:
     async def _failed(self, error: Exception) -> None:
         """Record a failed attempt and wait for the next; or, if it was the last, that the step failed."""
         call, ports = self._call, self._run.ports
+        explain(error, self._run.ledger.plain_step)
         kind, message, now = type(error).__name__, text_of(error), ports.now()
         if self._attempt > call.options.retries or not isinstance(error, call.options.retry_on):
             raised = packed_error(error, call.options.raised_classes)
@@ -315,6 +320,7 @@ class _Execution:
             await self._tell("step_failed", attempt=self._attempt, error=kind)
             if raised:
                 raise noted(error, memo)
+            hide_our_frames(error)
             raise failure_of(memo) from error
         wait = call.options.wait_after(self._attempt)
         due = now + round(wait * 1e6)
