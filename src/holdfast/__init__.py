@@ -26,6 +26,7 @@ from holdfast.records.errors import (
     Fenced,
     Finished,
     HoldfastError,
+    HoldfastWarning,
     IncompatibleCheckpoint,
     InvalidAnswer,
     InvalidId,
@@ -64,6 +65,7 @@ from holdfast.records.words import Cause, Durability, Phase, Status
 
 if TYPE_CHECKING:
     from holdfast.codec.registry import migration, register, storable
+    from holdfast.ports.pool import pool
     from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
     from holdfast.runs.api import append, ask, checkpoint, confirm, current, durable, idempotency_key, record, sleep
     from holdfast.runs.decorators import step
@@ -133,6 +135,7 @@ _LATER = {
     "idempotency_key": "holdfast.runs.api",
     "migration": "holdfast.codec.registry",
     "open": "holdfast.runs.kinds",
+    "pool": "holdfast.ports.pool",
     "record": "holdfast.runs.api",
     "record_compensator": "holdfast.runtimes.agent.context",
     "record_step": "holdfast.runtimes.agent.context",
@@ -194,6 +197,7 @@ __all__ = [
     "Freed",
     "Guarantee",
     "HoldfastError",
+    "HoldfastWarning",
     "IncompatibleCheckpoint",
     "InvalidAnswer",
     "InvalidId",
@@ -268,6 +272,7 @@ __all__ = [
     "idempotency_key",
     "migration",
     "open",
+    "pool",
     "record",
     "record_compensator",
     "record_step",

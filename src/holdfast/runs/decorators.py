@@ -3,15 +3,16 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
+from warnings import warn
 
 from holdfast.codec import decode
 from holdfast.ports import run_blocking
 from holdfast.records.callables import is_async, parameters_of
-from holdfast.records.errors import ConfigurationError, UnstorableValue
+from holdfast.records.errors import ConfigurationError, HoldfastWarning, UnstorableValue
 from holdfast.records.loading import loading
 from holdfast.runs.annotations import register_result
 from holdfast.runs.options import StepOptions, StepPolicy
-from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of
+from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of, live_thread
 from holdfast.runs.steps import KEY_NAME, StepCall, perform_step, recalled
 
 P = ParamSpec("P")
@@ -62,6 +63,7 @@ class _StepFunction:
         self._name = name
         self._ignore = {*ignore, KEY_NAME, *_receiver(function)}
         self._options = options
+        self._has_warned = False
         self._taken = parameters_of(function)
         self._handed = {KEY_NAME: ""} if options.effect and KEY_NAME in self._taken.names else {}
         if unknown := set(ignore).difference(self._taken.names):
@@ -75,6 +77,7 @@ class _StepFunction:
         async def awaitable(*args: Any, **named: Any) -> Any:
             frame = current_frame.get()
             if frame is None:
+                self._warn_if_unrecorded()
                 return await self._function(*args, **named)
             return await perform_step(frame.run, self._call(frame, args, named))
 
@@ -82,6 +85,7 @@ class _StepFunction:
         def blocking(*args: Any, **named: Any) -> Any:
             frame = current_frame.get()
             if frame is None:
+                self._warn_if_unrecorded()
                 return self._function(*args, **named)
             call = self._call(frame, args, named)
             if not frame.run.ports.blocking:
@@ -91,6 +95,18 @@ class _StepFunction:
             return run_blocking(perform_step(frame.run.over(frame.run.ports.for_plain_code()), call))
 
         return awaitable if is_async(self._function) else blocking
+
+    def _warn_if_unrecorded(self) -> None:
+        """Warn, once, if this call was probably meant to be part of a run: one is under way, on another thread say."""
+        if not self._has_warned and (thread_id := live_thread()):
+            self._has_warned = True
+            warn(
+                f"step {self._name!r} is called where no run is known, while thread {thread_id!r} is running, so"
+                " nothing is recorded. Threads of an ordinary pool do not know the run of their caller: use"
+                " holdfast.sync.pool(n), or submit contextvars.copy_context().run",
+                HoldfastWarning,
+                stacklevel=3,
+            )
 
     def _call(self, frame: Frame, args: tuple[Any, ...], named: Mapping[str, Any]) -> StepCall:
         given = {each: value for each, value in self._bound(args, named) if each not in self._ignore}

@@ -23,6 +23,7 @@ from holdfast.records.errors import (
     Fenced,
     Finished,
     HoldfastError,
+    HoldfastWarning,
     IncompatibleCheckpoint,
     InvalidAnswer,
     InvalidId,
@@ -72,6 +73,7 @@ from holdfast.sync.store import (
 
 if TYPE_CHECKING:
     from holdfast.codec.registry import migration, register, storable
+    from holdfast.ports.pool import pool
     from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
     from holdfast.runs.api import idempotency_key
     from holdfast.runs.decorators import step
@@ -126,6 +128,7 @@ _LATER = {
     "durable": "holdfast.sync.functions",
     "idempotency_key": "holdfast.runs.api",
     "migration": "holdfast.codec.registry",
+    "pool": "holdfast.ports.pool",
     "record": "holdfast.sync.functions",
     "record_compensator": "holdfast.runtimes.agent.context",
     "record_step": "holdfast.runtimes.agent.context",
@@ -187,6 +190,7 @@ __all__ = [
     "Freed",
     "Guarantee",
     "HoldfastError",
+    "HoldfastWarning",
     "IncompatibleCheckpoint",
     "InvalidAnswer",
     "InvalidId",
@@ -261,6 +265,7 @@ __all__ = [
     "idempotency_key",
     "migration",
     "open",
+    "pool",
     "record",
     "record_compensator",
     "record_step",
