@@ -26,7 +26,7 @@ from holdfast.runs.failures import explain, failed_steps, text_of
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
-from holdfast.runs.scope import Frame, Scope, current_frame, live_ledgers
+from holdfast.runs.scope import Frame, Scope, current_frame
 from holdfast.stores.claim import Claim, Taking
 from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found
@@ -111,7 +111,6 @@ class RunBlock:
             await self._tools.ports.perform(claim.undo)
             raise
         self._run = run
-        live_ledgers.add(run.ledger)
         return run
 
     async def _begun(self, claim: Claim) -> Run:
@@ -171,9 +170,9 @@ class RunBlock:
         """Give the thread back, with the status that follows from how its code ended."""
         assert self._run is not None  # noqa: S101  entered
         ledger = self._run.ledger
-        explain(error, ledger.plain_step)
         try:
             self._restore_frame(ledger)
+            explain(error, ledger.plain_step)
             if ledger.untouched:
                 await self._give_back(ledger)
             elif ledger.suspension is not None:
@@ -199,7 +198,6 @@ class RunBlock:
     def _restore_frame(self, ledger: Ledger) -> None:
         """What runs on here is part of the outer run again, unless blocks overlap: then of the one that is not over."""
         ledger.over = True
-        live_ledgers.discard(ledger)
         frame = current_frame.get()
         if frame is not None and frame.run.ledger is ledger:
             outer = self._outer

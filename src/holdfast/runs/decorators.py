@@ -11,8 +11,9 @@ from holdfast.records.callables import is_async, parameters_of
 from holdfast.records.errors import ConfigurationError, HoldfastWarning, UnstorableValue
 from holdfast.records.loading import loading
 from holdfast.runs.annotations import register_result
+from holdfast.runs.ledger import live_thread
 from holdfast.runs.options import StepOptions, StepPolicy
-from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of, live_thread
+from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of
 from holdfast.runs.steps import KEY_NAME, StepCall, perform_step, recalled
 
 P = ParamSpec("P")

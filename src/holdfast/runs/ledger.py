@@ -5,6 +5,7 @@ Shared by all branches of a run, whatever world they are in; each brings its own
 
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -29,6 +30,15 @@ _ENDS: dict[str, EventKind] = {
     Status.FAILED.value: "failed",
     Status.CANCELLED.value: "cancelled",
 }
+
+
+_of_this_process: "WeakValueDictionary[int, Ledger]" = WeakValueDictionary()
+
+
+def live_thread() -> str:
+    """The id of a thread that a run of this process is at; empty if there is none."""
+    ledgers = (reference() for reference in _of_this_process.valuerefs())
+    return next((each.claim.thread_id for each in ledgers if each is not None and each.is_live), "")
 
 
 class Ledger:
@@ -57,11 +67,17 @@ class Ledger:
         self._untold: list[Pending] = []
         if reopen:
             self.journal.ended = None
+        _of_this_process[id(self)] = self
 
     @property
     def finished(self) -> bool:
         """True if the thread is complete or cancelled, and was not opened again."""
         return self.status in FINISHED
+
+    @property
+    def is_live(self) -> bool:
+        """True while the block of the run is not left, and its claim is good."""
+        return not self.over and self.claim.failure is None and not self.claim.is_parents
 
     def check(self) -> None:
         """Raise why the run cannot go on: its claim is lost, it waits, somebody cancelled it, a write failed."""

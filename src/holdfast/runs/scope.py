@@ -19,7 +19,6 @@ from holdfast.records.secret import masked
 from holdfast.runs.keys import Key, prefix_of
 
 if TYPE_CHECKING:
-    from holdfast.runs.ledger import Ledger
     from holdfast.runs.run import Run
 
 FINGERPRINT_BYTES = 8
@@ -73,16 +72,6 @@ def inner_frame(run: "Run", key: str, make_key: Callable[[], str], *, effect: bo
 
 
 current_frame: ContextVar[Frame | None] = ContextVar("holdfast_frame", default=None)
-
-
-live_ledgers: "set[Ledger]" = set()
-"""Those of the runs of this process whose blocks were entered and not left."""
-
-
-def live_thread() -> str:
-    """The id of a thread that this process is running now; empty if there is none."""
-    live = (ledger.claim for ledger in tuple(live_ledgers) if not ledger.claim.is_parents)
-    return next((claim.thread_id for claim in live), "")
 
 
 held: ContextVar[tuple[Ticket, ...]] = ContextVar("holdfast_held", default=())
