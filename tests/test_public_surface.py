@@ -138,7 +138,7 @@ def test_the_ways_to_open_are_equal(name: str) -> None:
 def test_open_takes_what_the_contract_says() -> None:
     signature = inspect.signature(holdfast.open)
     assert list(signature.parameters) == [
-        *("url", "durability", "keys", "compress", "retention", "sweep", "namespace", "inline")
+        *("url", "durability", "keys", "compress", "retention", "sweep", "namespace", "inline", "inputs")
     ]
     assert signature.parameters["compress"].default is True
     assert signature.parameters["inline"].default is True
@@ -157,7 +157,9 @@ def test_every_error_has_the_one_root() -> None:
     errors = [
         value
         for name in holdfast.__all__
-        if inspect.isclass(value := getattr(holdfast, name)) and issubclass(value, BaseException)
+        if inspect.isclass(value := getattr(holdfast, name))
+        and issubclass(value, BaseException)
+        and not issubclass(value, Warning)
     ]
     assert len(errors) > 30
     for error in errors:

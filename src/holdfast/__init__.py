@@ -26,6 +26,7 @@ from holdfast.records.errors import (
     Fenced,
     Finished,
     HoldfastError,
+    HoldfastWarning,
     IncompatibleCheckpoint,
     InvalidAnswer,
     InvalidId,
@@ -57,6 +58,7 @@ from holdfast.records.page import Page
 from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
+from holdfast.records.secret import Secret
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.turn import SessionSummary, Turn, TurnResult
 from holdfast.records.usage import ModelPricing, UsageSnapshot
@@ -64,6 +66,7 @@ from holdfast.records.words import Cause, Durability, Phase, Status
 
 if TYPE_CHECKING:
     from holdfast.codec.registry import migration, register, storable
+    from holdfast.ports.pool import pool
     from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
     from holdfast.runs.api import append, ask, checkpoint, confirm, current, durable, idempotency_key, record, sleep
     from holdfast.runs.decorators import step
@@ -133,6 +136,7 @@ _LATER = {
     "idempotency_key": "holdfast.runs.api",
     "migration": "holdfast.codec.registry",
     "open": "holdfast.runs.kinds",
+    "pool": "holdfast.ports.pool",
     "record": "holdfast.runs.api",
     "record_compensator": "holdfast.runtimes.agent.context",
     "record_step": "holdfast.runtimes.agent.context",
@@ -194,6 +198,7 @@ __all__ = [
     "Freed",
     "Guarantee",
     "HoldfastError",
+    "HoldfastWarning",
     "IncompatibleCheckpoint",
     "InvalidAnswer",
     "InvalidId",
@@ -229,6 +234,7 @@ __all__ = [
     "RunError",
     "S3Store",
     "SQLiteStore",
+    "Secret",
     "SecretInState",
     "Session",
     "SessionSummary",
@@ -267,6 +273,7 @@ __all__ = [
     "idempotency_key",
     "migration",
     "open",
+    "pool",
     "record",
     "record_compensator",
     "record_step",

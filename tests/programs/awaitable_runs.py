@@ -19,7 +19,7 @@ class Order:
     total: float
 
 
-@holdfast.step(retries=2, ignore=("client",))
+@holdfast.step(retries=2, ignore=("client",), raises=(KeyError, ValueError))
 async def fetch(client: object, number: int) -> Order:
     """A step by decoration keeps its signature."""
     assert client is not None
@@ -61,7 +61,7 @@ async def run_by_hand() -> None:
     """Steps within a block: the type of a result is that of the function."""
     async with store.run("essay", labels={"user": "ana"}, lease=timedelta(seconds=5), wait=1) as run:
         assert_type(run, holdfast.Run)
-        assert_type(await run.step("length", len, "kelp"), int)
+        assert_type(await run.step("length", len, "kelp", raises=TypeError), int)
         assert_type(await run.step("fetch", lambda: fetch(object(), 7)), Order)
         paid = await run.step("pay", charge, 40.0, effect=True, on_doubt="verify", verify=was_charged, timeout=5)
         assert_type(paid, str)

@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import assert_type
 
 import holdfast.sync as holdfast
@@ -18,7 +19,7 @@ class Order:
     total: float
 
 
-@holdfast.step(retries=2, ignore=("client",))
+@holdfast.step(retries=2, ignore=("client",), raises=(KeyError, ValueError))
 def fetch(client: object, number: int) -> Order:
     """A step by decoration keeps its signature."""
     assert client is not None
@@ -60,7 +61,7 @@ def run_by_hand() -> None:
     """Steps within a block: the type of a result is that of the function."""
     with store.run("essay", labels={"user": "ana"}, lease=timedelta(seconds=5), wait=1) as run:
         assert_type(run, holdfast.Run)
-        assert_type(run.step("length", len, "kelp"), int)
+        assert_type(run.step("length", len, "kelp", raises=TypeError), int)
         assert_type(run.step("fetch", lambda: fetch(object(), 7)), Order)
         paid = run.step("pay", charge, 40.0, effect=True, on_doubt="verify", verify=was_charged, timeout=5)
         assert_type(paid, str)
@@ -76,6 +77,16 @@ def run_by_hand() -> None:
         run.complete({"done": True})
     with store.run("essay") as again:
         assert (again.finished, again.result) == (True, {"done": True})
+
+
+def pooled() -> None:
+    """Steps on threads that know their run, with a value that is never written."""
+    token = holdfast.Secret("hunter2")
+    assert_type(token.reveal(), str)
+    with store.run("pooled") as run, holdfast.pool(2) as pool:
+        orders = list(pool.map(partial(fetch, token), range(3)))
+        assert_type(orders, list[Order])
+        assert len(run.steps) == 3
 
 
 def ask_and_recover() -> None:
@@ -105,6 +116,7 @@ def main() -> None:
     """All of it."""
     with store:
         run_by_hand()
+        pooled()
         ask_and_recover()
 
 

@@ -202,7 +202,8 @@ async def test_without_a_thread_the_function_is_just_called(world: World) -> Non
     async def agent(number: int) -> int:
         return number + 1
 
-    assert await agent(1) == 2
+    with pytest.warns(holdfast.HoldfastWarning, match="nothing is recorded"):
+        assert await agent(1) == 2
     assert not await world.store.threads()
 
 

@@ -324,10 +324,19 @@ def _step(index: int, entry: Shown, effects: set[str]) -> Step:
         return _noted_step(index, entry)
     if isinstance(entry, Recorded):
         return Step(**{**decode(entry.fields), "index": index})
+    details = {"key": entry.key, "arguments": entry.arguments} if entry.arguments else {"key": entry.key}
+    inputs = decode(entry.inputs) if entry.inputs else None
     if isinstance(entry, StepError):
-        return Step(index=index, action=entry.name, error=f"{entry.type}: {entry.message}", metadata={"key": entry.key})
-    details, harmless = {"key": entry.key, "seconds": entry.took / 1e6}, entry.key not in effects
-    return Step(index=index, action=entry.name, tool_output=decode(entry.value), metadata=details, idempotent=harmless)
+        error = f"{entry.type}: {entry.message}"
+        return Step(index=index, action=entry.name, tool_input=inputs, error=error, metadata=details)
+    return Step(
+        index=index,
+        action=entry.name,
+        tool_input=inputs,
+        tool_output=decode(entry.value),
+        metadata={**details, "seconds": entry.took / 1e6},
+        idempotent=entry.key not in effects,
+    )
 
 
 def _noted_step(index: int, entry: Noted) -> Step:
@@ -349,8 +358,9 @@ def forked(journal: Journal, origin: str, results: Mapping[str, Any], now: int) 
         found = _recorded(journal, name, origin)
         if isinstance(found, Noted):
             entries.append(msgspec.structs.replace(found, value=encoded, at=now, took=0))
-        else:
-            entries.append(StepDone(found.key, found.fingerprint, found.name, encoded, now, 0))
+            continue
+        inputs = (found.arguments, found.inputs)
+        entries.append(StepDone(found.key, found.fingerprint, found.name, encoded, now, 0, *inputs))
     return entries
 
 

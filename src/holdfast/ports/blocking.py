@@ -10,6 +10,7 @@ from holdfast.ports.contract import Ports
 from holdfast.ports.system import SystemPorts
 from holdfast.ports.tickets import Driver, Helper, Ticket, late
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.tracebacks import hide_our_frames
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -92,9 +93,11 @@ def _plain_result(result: Any, function: Callable[..., Any]) -> Any:
     """What a plain function returned; a clear refusal if it was not one."""
     if getattr(type(result), "__await__", None) is None:
         return result
+    named: Any = getattr(function, "func", function)
     if isinstance(result, Coroutine):
         result.close()
-    name = getattr(getattr(function, "func", function), "__qualname__", repr(function))
+        named = result  # it knows whose it is: perhaps of a function that the given one called
+    name = getattr(named, "__qualname__", repr(function))
     raise ConfigurationError(f"{name} is async; holdfast.sync takes plain functions (use holdfast for async ones)")
 
 
@@ -111,6 +114,9 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
         coroutine.send(None)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
+    except Exception as error:
+        hide_our_frames(error)
+        raise
     finally:
         if is_outermost:
             stepping.discard(thread)

@@ -6,6 +6,7 @@ from os import PathLike, fspath
 from typing import Any, TypeVar
 
 from holdfast.records.errors import ConfigurationError, UnstorableValue
+from holdfast.records.loading import loading
 
 W = TypeVar("W", str, str | None)
 
@@ -98,16 +99,14 @@ def sequence(value: object, name: str) -> list[Any]:
     return list(value)
 
 
-def check_options(given: Iterable[str], declared: type, what: str) -> None:
-    """`ConfigurationError` for a keyword that the TypedDict of options does not have, with the one that was meant."""
-    names = declared.__annotations__
+def check_options(given: Iterable[str], valid: Sequence[str]) -> None:
+    """`ConfigurationError` for a keyword that is not a valid option: it names the one that was meant, and all others."""
     for name in given:
-        if name not in names:
-            from difflib import get_close_matches
-
-            meant = get_close_matches(name, names, 1)
-            hint = f"did you mean {meant[0]!r}? " if meant else ""
-            raise ConfigurationError(f"{what} has no option {name!r}; {hint}its options are {', '.join(names)}")
+        if name not in valid:
+            with loading():
+                from difflib import get_close_matches
+            hint = "".join(f" did you mean {close!r}?" for close in get_close_matches(name, valid, n=1))
+            raise ConfigurationError(f"unknown option {name!r};{hint} valid: {', '.join(valid)}")
 
 
 def check_metadata(metadata: object) -> dict[str, Any]:

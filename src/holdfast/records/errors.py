@@ -39,6 +39,10 @@ class HoldfastError(Exception):
     """The root of all errors raised by Holdfast."""
 
 
+class HoldfastWarning(UserWarning):
+    """A call that works and hardly does what was meant: nothing is recorded. Given once per function."""
+
+
 class StoreError(HoldfastError):
     """A store refused an operation or could not perform it."""
 

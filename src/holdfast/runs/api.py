@@ -42,8 +42,8 @@ def frame_run() -> Run:
     frame = current_frame.get()
     if frame is None:
         raise ConfigurationError(
-            "there is no run here: call this within a durable function or a store.run block; a thread of a pool needs"
-            " its context, by contextvars.copy_context().run"
+            "there is no run here: call this within a durable function or a store.run block; for threads of a pool, use"
+            " holdfast.sync.pool(n), or submit contextvars.copy_context().run"
         )
     return frame.run
 

@@ -22,7 +22,7 @@ from holdfast.records.errors import (
 from holdfast.records.event import EventKind
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
-from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.failures import explain, failed_steps, text_of
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
@@ -50,6 +50,7 @@ class Tools(msgspec.Struct, frozen=True):
     events: Events
     heartbeat: Heartbeat
     open: Callable[[], Awaitable[None]]
+    keep_inputs: str
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -118,7 +119,7 @@ class RunBlock:
         """The run under a claim that was taken, announced."""
         tools, ports = self._tools, self._tools.ports
         self._entered_at = ports.now()
-        ledger = Ledger(claim, tools.events, reopen=self._terms.reopen)
+        ledger = Ledger(claim, tools.events, reopen=self._terms.reopen, keep_inputs=tools.keep_inputs)
         if self._labels:
             await ledger.commit(ports, Intent(journal=True, labels=dict(self._labels)))
         tools.heartbeat.add(claim)
@@ -173,6 +174,7 @@ class RunBlock:
         ledger = self._run.ledger
         try:
             self._restore_frame(ledger)
+            explain(error, ledger.plain_step)
             if ledger.untouched:
                 await self._give_back(ledger)
             elif ledger.suspension is not None:

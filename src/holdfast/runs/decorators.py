@@ -1,17 +1,18 @@
 """`@step`: a function that is executed once per call and arguments in a run, and just called outside of one."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import timedelta
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
+from warnings import warn
 
 from holdfast.codec import decode
 from holdfast.ports import run_blocking
 from holdfast.records.callables import is_async, parameters_of
-from holdfast.records.errors import ConfigurationError, UnstorableValue
+from holdfast.records.errors import ConfigurationError, HoldfastWarning, UnstorableValue
 from holdfast.records.loading import loading
 from holdfast.runs.annotations import register_result
-from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions
+from holdfast.runs.ledger import live_thread
+from holdfast.runs.options import StepOptions, StepPolicy
 from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of
 from holdfast.runs.steps import KEY_NAME, StepCall, perform_step, recalled
 
@@ -26,13 +27,7 @@ def step(
     *,
     name: str | None = None,
     ignore: Collection[str] = (),
-    effect: bool = False,
-    on_doubt: OnDoubt | None = None,
-    verify: Callable[..., Any] | None = None,
-    retries: int = 0,
-    retry_on: Errors = Exception,
-    backoff: Backoff | None = None,
-    timeout: timedelta | float | None = None,
+    **policy: Unpack[StepPolicy],
 ) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
 def step(
     function: Callable[..., Any] | None = None,
@@ -40,13 +35,16 @@ def step(
     *,
     name: str | None = None,
     ignore: Collection[str] = (),
-    **policy: Any,
+    **policy: Unpack[StepPolicy],
 ) -> Any:
     """Make each call of a function a step of the run it is made in; its policy is that of `run.step`.
 
     The key is the function's name, a fingerprint of the arguments but those in `ignore`, and an ordinal among equals.
     """
-    options = StepOptions(**policy)
+    options = StepOptions.of(policy, "name", "ignore")
+    if isinstance(function, classmethod | staticmethod):
+        kind = type(function).__name__
+        raise ConfigurationError(f"put @step below @{kind}: @{kind}, then @step, then def {function.__name__}")
     if function is not None and not callable(function):
         raise ConfigurationError(f"step({function!r}) takes a function; a name is given as @step(name=...)")
 
@@ -64,8 +62,9 @@ class _StepFunction:
             raise ConfigurationError(f"ignore={ignore!r}: give the names in a tuple, ({ignore!r},)")
         self._function = function
         self._name = name
-        self._ignore = {*ignore, KEY_NAME}
+        self._ignore = {*ignore, KEY_NAME, *_receiver(function)}
         self._options = options
+        self._has_warned = False
         self._taken = parameters_of(function)
         self._handed = {KEY_NAME: ""} if options.effect and KEY_NAME in self._taken.names else {}
         if unknown := set(ignore).difference(self._taken.names):
@@ -79,6 +78,7 @@ class _StepFunction:
         async def awaitable(*args: Any, **named: Any) -> Any:
             frame = current_frame.get()
             if frame is None:
+                self._warn_if_unrecorded()
                 return await self._function(*args, **named)
             return await perform_step(frame.run, self._call(frame, args, named))
 
@@ -86,17 +86,32 @@ class _StepFunction:
         def blocking(*args: Any, **named: Any) -> Any:
             frame = current_frame.get()
             if frame is None:
+                self._warn_if_unrecorded()
                 return self._function(*args, **named)
             call = self._call(frame, args, named)
+            if not frame.run.ports.blocking:
+                frame.run.ledger.plain_step = self._name
             if (memo := recalled(frame.run, call)) is not None:
                 return decode(memo.value)
             return run_blocking(perform_step(frame.run.over(frame.run.ports.for_plain_code()), call))
 
         return awaitable if is_async(self._function) else blocking
 
+    def _warn_if_unrecorded(self) -> None:
+        """Warn, once, if this call was probably meant to be part of a run: one is under way, on another thread say."""
+        if not self._has_warned and (thread_id := live_thread()):
+            self._has_warned = True
+            warn(
+                f"step {self._name!r} is called where no run is known, while thread {thread_id!r} is running, so"
+                " nothing is recorded. Threads of an ordinary pool do not know the run of their caller: use"
+                " holdfast.sync.pool(n), or submit contextvars.copy_context().run",
+                HoldfastWarning,
+                stacklevel=3,
+            )
+
     def _call(self, frame: Frame, args: tuple[Any, ...], named: Mapping[str, Any]) -> StepCall:
-        given = self._bound(args, named)
-        fingerprint = self._fingerprint({each: value for each, value in given if each not in self._ignore})
+        given = {each: value for each, value in self._bound(args, named) if each not in self._ignore}
+        fingerprint = self._fingerprint(given)
         return StepCall(
             key=frame.run.scope.key(self._name, fingerprint),
             name=self._name,
@@ -104,6 +119,7 @@ class _StepFunction:
             function=self._function,
             arguments=args,
             named=named,
+            given=given,
             options=self._options,
         )
 
@@ -129,3 +145,10 @@ class _StepFunction:
                 advice = f"if it does not matter, leave it out: @holdfast.step(ignore=({each!r},))"
                 fingerprint_of(value, f"argument {each!r} of step {self._name!r}", advice)
             raise UnstorableValue(f"step {self._name!r}: {error}", path=error.path) from error
+
+
+def _receiver(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The parameter of a method that is the object or class it is called on: no argument of the step."""
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    first = parameters_of(function).names[:1]
+    return first if owner and not owner.endswith("<locals>") and first in {("self",), ("cls",)} else ()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from warnings import warn
 
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from holdfast.records.callables import is_async, parameters_of
 from holdfast.records.errors import (
     ConfigurationError,
     HoldfastError,
+    HoldfastWarning,
     KeyReused,
     NotFound,
     RunCancelled,
@@ -24,11 +26,12 @@ from holdfast.records.errors import (
 from holdfast.records.loading import loading
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
+from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
 from holdfast.runs.annotations import register_result
 from holdfast.runs.block import Terms
 from holdfast.runs.run import Run
-from holdfast.runs.scope import fingerprint_of
+from holdfast.runs.scope import current_frame, fingerprint_of
 
 if TYPE_CHECKING:
     from holdfast.runs.store import Store
@@ -60,6 +63,7 @@ class Durable(Generic[P, T]):
         self._store = store
         self._terms = replace(terms, keyed=True)
         self._labels = labels
+        self._has_warned = False
         update_wrapper(cast("Callable[..., Any]", self), function)
         register_result(function)
         registry[self.name] = self
@@ -104,13 +108,29 @@ class Durable(Generic[P, T]):
         """Keep its threads in this store from now on: for tools that run a program on a store of their own."""
         self._store = lambda: store
 
+    def _warn_if_unrecorded(self) -> None:
+        """Warn, once, that a plain call is not recorded; within a run its steps are those of that run."""
+        if not self._has_warned and current_frame.get() is None:
+            self._has_warned = True
+            name = self.function.__name__
+            warn(
+                f"{name}(...) calls the function itself, and nothing is recorded: use {name}.run(thread_id, ...), or"
+                f" {name}.__wrapped__(...) if that is what you want, in a test for instance",
+                HoldfastWarning,
+                stacklevel=3,
+            )
+
     def fits(self, ports: Ports) -> bool:
         """True if the function can be called in that world."""
         return not (ports.blocking and is_async(self.function))
 
     async def _enter(self, store: "Store", thread_id: str, packed: bytes | None) -> Any:
-        async with store._run_block(thread_id, self._labels, self._terms) as run:  # noqa: SLF001  one room
-            return await self.execute(run, packed)
+        try:
+            async with store._run_block(thread_id, self._labels, self._terms) as run:  # noqa: SLF001  one room
+                return await self.execute(run, packed)
+        except Exception as error:
+            hide_our_frames(error)
+            raise
 
     async def execute(self, run: Run, packed: bytes | None) -> Any:
         """The function's result within a run: recorded, or made by replay of what is recorded."""
@@ -166,7 +186,8 @@ class AwaitableDurable(Durable[P, T]):
     """A durable `async def`."""
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the function as it is, without a thread: nothing is recorded."""
+        """Call the function as it is, without a thread: nothing is recorded, unless this is part of a run."""
+        self._warn_if_unrecorded()
         result: T = await self.function(*args, **kwargs)
         return result
 
@@ -194,7 +215,8 @@ class BlockingDurable(Durable[P, T]):
     """A durable `def`, for `holdfast.sync`."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the function as it is, without a thread: nothing is recorded."""
+        """Call the function as it is, without a thread: nothing is recorded, unless this is part of a run."""
+        self._warn_if_unrecorded()
         result: T = self.function(*args, **kwargs)
         return result
 

@@ -5,6 +5,7 @@ Shared by all branches of a run, whatever world they are in; each brings its own
 
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -34,12 +35,23 @@ _ENDS: dict[str, EventKind] = {
 }
 
 
+_of_this_process: "WeakValueDictionary[int, Ledger]" = WeakValueDictionary()
+
+
+def live_thread() -> str:
+    """The id of a thread that a run of this process is at; empty if there is none."""
+    ledgers = (reference() for reference in _of_this_process.valuerefs())
+    return next((each.claim.thread_id for each in ledgers if each is not None and each.is_live), "")
+
+
 class Ledger:
     """The one place through which a run's branches read and write."""
 
-    def __init__(self, claim: Claim, events: Events, *, reopen: bool) -> None:
+    def __init__(self, claim: Claim, events: Events, *, reopen: bool, keep_inputs: str) -> None:
         self.claim = claim
         self.events = events
+        self.keep_inputs = keep_inputs
+        """How much of a step's arguments its row keeps."""
         self.journal = Journal.of(claim.log.document)
         self.resumed = claim.found.seq > 0
         self.status = claim.writer.seen.head.status
@@ -48,6 +60,8 @@ class Ledger:
         self.suspension: Suspension | None = None
         self._waiting: set[str] = set()
         """The steps whose own code waits: they stop with it, while others come to their end."""
+        self.plain_step = ""
+        """The plain step that code of an awaitable run called last: it may have been awaited by mistake."""
         self.over = False
         """True once the block of the run was left."""
         self.untouched = False
@@ -60,11 +74,17 @@ class Ledger:
         self._untold: list[Pending] = []
         if reopen:
             self.journal.ended = None
+        _of_this_process[id(self)] = self
 
     @property
     def finished(self) -> bool:
         """True if the thread is complete or cancelled, and was not opened again."""
         return self.status in FINISHED
+
+    @property
+    def is_live(self) -> bool:
+        """True while the block of the run is not left, and its claim is good."""
+        return not self.over and self.claim.failure is None and not self.claim.is_parents
 
     def check(self) -> None:
         """Raise why the run cannot go on: its claim is lost, it waits, somebody cancelled it, a write failed."""

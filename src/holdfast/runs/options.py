@@ -1,12 +1,12 @@
 """How a step is executed: its policy, checked when it is given."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
-from holdfast.records.arguments import duration_us
+from holdfast.records.arguments import check_options, duration_us
 from holdfast.records.errors import ConfigurationError
 
 OnDoubt: TypeAlias = Literal["retry", "verify", "ask", "fail"]
@@ -34,15 +34,22 @@ NotDone = _NotDone()
 
 
 class StepPolicy(TypedDict, total=False):
-    """The keywords of a step, for calls that hand them on. See `Run.step`."""
+    """The keywords of a step, for `run.step`, `session.step` and `@step` alike. See `Run.step`."""
 
     effect: bool
     on_doubt: OnDoubt | None
     verify: Callable[..., Any] | None
     retries: int
     retry_on: Errors
+    raises: Errors
     backoff: Backoff | None
     timeout: timedelta | float | None
+
+
+class StepCallPolicy(StepPolicy, total=False):
+    """The keywords of `Run.step`."""
+
+    connection: Any
 
 
 class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +60,16 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
     verify: Callable[..., Any] | None = None
     retries: int = 0
     retry_on: Any = Exception
+    raises: Any = ()
     backoff: Any = None
     timeout: Any = None
+
+    @classmethod
+    def of(cls, policy: Mapping[str, Any], *more: str) -> "StepOptions":
+        """The options in a policy; `ConfigurationError` for a keyword that is neither one of them nor among `more`."""
+        names = cls.__struct_fields__
+        check_options(policy, (*names, *more))
+        return cls(**{name: value for name, value in policy.items() if name in names})
 
     def __post_init__(self) -> None:
         if self.on_doubt not in {None, "retry", "verify", "ask", "fail"}:
@@ -67,10 +82,17 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigurationError(f"retries={self.retries!r}: how many further attempts, 0 or more")
         if self.retry_on is not Exception and not _are_errors(self.retry_on):
             raise ConfigurationError(f"retry_on={self.retry_on!r}: an exception class, or a tuple of them")
+        if self.raises != () and not _are_errors(self.raises):
+            raise ConfigurationError(f"raises={self.raises!r}: an exception class, or a tuple of them")
         if self.timeout is not None:
             seconds(self.timeout, "timeout")
         if self.backoff is not None and not callable(self.backoff):
             seconds(self.backoff, "backoff")
+
+    @property
+    def raised_classes(self) -> tuple[type[Exception], ...]:
+        """The classes of errors that are raised as themselves."""
+        return self.raises if isinstance(self.raises, tuple) else (self.raises,)
 
     @property
     def timeout_seconds(self) -> float | None:

@@ -23,6 +23,7 @@ from holdfast.records.errors import (
     Fenced,
     Finished,
     HoldfastError,
+    HoldfastWarning,
     IncompatibleCheckpoint,
     InvalidAnswer,
     InvalidId,
@@ -53,6 +54,7 @@ from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
+from holdfast.records.secret import Secret
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.turn import SessionSummary, Turn, TurnResult
 from holdfast.records.usage import ModelPricing, UsageSnapshot
@@ -72,6 +74,7 @@ from holdfast.sync.store import (
 
 if TYPE_CHECKING:
     from holdfast.codec.registry import migration, register, storable
+    from holdfast.ports.pool import pool
     from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
     from holdfast.runs.api import idempotency_key
     from holdfast.runs.decorators import step
@@ -126,6 +129,7 @@ _LATER = {
     "durable": "holdfast.sync.functions",
     "idempotency_key": "holdfast.runs.api",
     "migration": "holdfast.codec.registry",
+    "pool": "holdfast.ports.pool",
     "record": "holdfast.sync.functions",
     "record_compensator": "holdfast.runtimes.agent.context",
     "record_step": "holdfast.runtimes.agent.context",
@@ -187,6 +191,7 @@ __all__ = [
     "Freed",
     "Guarantee",
     "HoldfastError",
+    "HoldfastWarning",
     "IncompatibleCheckpoint",
     "InvalidAnswer",
     "InvalidId",
@@ -222,6 +227,7 @@ __all__ = [
     "RunError",
     "S3Store",
     "SQLiteStore",
+    "Secret",
     "SecretInState",
     "Session",
     "SessionSummary",
@@ -260,6 +266,7 @@ __all__ = [
     "idempotency_key",
     "migration",
     "open",
+    "pool",
     "record",
     "record_compensator",
     "record_step",

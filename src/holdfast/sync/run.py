@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from holdfast.ports import run_blocking
 from holdfast.records.checkpoint import Step
 from holdfast.records.request import Answer
 from holdfast.records.words import Cause, Phase, Status
 from holdfast.runs.block import RunBlock as AwaitableRunBlock
-from holdfast.runs.options import Backoff, Errors, OnDoubt
+from holdfast.runs.options import StepCallPolicy
 from holdfast.runs.run import Receipt as AwaitableReceipt
 from holdfast.runs.run import Run as AwaitableRun
 from holdfast.runs.steps import StepHandle
@@ -88,36 +88,9 @@ class Run:
         """See `holdfast.Run.result`."""
         return self._run.result
 
-    def step(
-        self,
-        key: str,
-        function: Callable[..., T],
-        *args: Any,
-        effect: bool = False,
-        on_doubt: OnDoubt | None = None,
-        verify: Callable[..., Any] | None = None,
-        retries: int = 0,
-        retry_on: Errors = Exception,
-        backoff: Backoff | None = None,
-        timeout: timedelta | float | None = None,
-        connection: Any = None,
-    ) -> T:
+    def step(self, key: str, function: Callable[..., T], *args: Any, **policy: Unpack[StepCallPolicy]) -> T:
         """See `holdfast.Run.step`."""
-        return run_blocking(
-            self._run.step(
-                key,
-                function,
-                *args,
-                effect=effect,
-                on_doubt=on_doubt,
-                verify=verify,
-                retries=retries,
-                retry_on=retry_on,
-                backoff=backoff,
-                timeout=timeout,
-                connection=connection,
-            )
-        )
+        return run_blocking(self._run.step(key, function, *args, **policy))
 
     def begin_step(self, key: str, *args: Any, effect: bool = True) -> StepHandle:
         """See `holdfast.Run.begin_step`."""

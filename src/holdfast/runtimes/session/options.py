@@ -40,6 +40,9 @@ class TurnOptions(TypedDict, total=False):
     reserve: UsageSnapshot | None
 
 
+ORCHESTRATOR_NAMES, TURN_NAMES = tuple(OrchestratorOptions.__annotations__), tuple(TurnOptions.__annotations__)
+
+
 class SessionOptions(msgspec.Struct, frozen=True):
     """What all sessions of an orchestrator have in common."""
 
@@ -60,7 +63,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
 
 def session_options(role: str, phase: str, options: OrchestratorOptions) -> SessionOptions:
     """The options of an orchestrator's sessions; `ConfigurationError` for what makes no sense."""
-    check_options(options, OrchestratorOptions, "an orchestrator")
+    check_options(options, ORCHESTRATOR_NAMES)
     given: Callable[..., Any] = options.get
     limits = Limits(given("budget_usd"), given("budget_tokens"), given("max_turns"))
     pricing = mapping_or_none(given("pricing"), "pricing") or {}
@@ -82,7 +85,7 @@ def needed_text(value: object, name: str) -> str:
 
 def check_call(function: object, options: TurnOptions) -> None:
     """`ConfigurationError` for what cannot be a turn."""
-    check_options(options, TurnOptions, "a turn")
+    check_options(options, TURN_NAMES)
     if not callable(function):
         raise ConfigurationError(f"a turn takes a function to call, not {type(function).__name__}; wrap it in a lambda")
     usage, reserve = options.get("usage"), options.get("reserve")

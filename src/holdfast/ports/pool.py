@@ -1,0 +1,28 @@
+"""A thread pool for steps: what is submitted runs in a copy of the caller's context, so that it knows its run."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from holdfast.records.arguments import whole_number
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Pool(ThreadPoolExecutor):
+    """A `ThreadPoolExecutor` whose `submit` and `map` carry the context of their caller."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call the function on a thread of the pool, in a copy of the caller's context."""
+        return super().submit(copy_context().run, partial(fn, *args, **kwargs))
+
+
+def pool(workers: int) -> Pool:
+    """Make a pool of at most so many threads. Steps that are called on them belong to the run of their caller.
+
+    An ordinary `ThreadPoolExecutor` does not know the run, so that a step there is called and not recorded.
+    """
+    return Pool(whole_number(workers, "workers", least=1), thread_name_prefix="holdfast-pool")
