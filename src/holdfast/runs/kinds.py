@@ -159,9 +159,9 @@ class RedisStore(OpenedStore):
             prefix=prefix,
             assume=assume,
             replicas=replicas,
-            life=opening.life(options.get("retention"), expire=expire),
             connections=connections,
             patience=patience,
+            **opening.expiry(options.get("retention"), expire=expire),
         )
         shared = opening.redis(source, opening.level_of(durability), inline=False, **given)
         super().__init__(shared, **options)

@@ -55,6 +55,7 @@ class RedisOptions(TypedDict, total=False):
     assume: Durability | str | None
     replicas: int
     life: timedelta | float | None
+    keep_pinned: bool
     connections: int
     patience: float
 
@@ -214,11 +215,13 @@ def given(**options: Any) -> RedisOptions:
     return cast("RedisOptions", {name: value for name, value in options.items() if value is not None})
 
 
-def life(retention: Retention | None, *, expire: bool) -> timedelta | float | None:
-    """How long a server keeps a thread that nobody writes to: for ever, unless its expiry was asked for."""
-    if expire and (retention is None or retention.ttl is None):
+def expiry(retention: Retention | None, *, expire: bool) -> RedisOptions:
+    """How long a server keeps a thread without writes, and whether pins keep it: for ever, unless `expire` is set."""
+    if not expire:
+        return {}
+    if retention is None or retention.ttl is None:
         raise ConfigurationError("expire=True needs to know when: retention=Retention(ttl=...)")
-    return retention.ttl if expire and retention is not None else None
+    return {"life": retention.ttl, "keep_pinned": retention.keep_pinned}
 
 
 def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:

@@ -368,9 +368,9 @@ class RedisStore(Store):
             prefix=prefix,
             assume=assume,
             replicas=replicas,
-            life=opening.life(options.get("retention"), expire=expire),
             connections=connections,
             patience=patience,
+            **opening.expiry(options.get("retention"), expire=expire),
         )
         shared = opening.redis(source, opening.level_of(durability), inline=False, **given)
         self._store = _blocking(shared, options)

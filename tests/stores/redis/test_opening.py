@@ -433,6 +433,24 @@ def test_a_writer_without_expiry_makes_a_thread_last() -> None:
         assert client.pttl(next(client.scan_iter(f"{prefix}:*:t*"))) == -1
 
 
+@pytest.mark.parametrize("keep_pinned", [True, False])
+def test_a_thread_with_a_pinned_checkpoint_does_not_expire(keep_pinned: bool) -> None:
+    prefix = new_prefix()
+    url, retention = shared_server().url(prefix), sync.Retention(ttl=600, keep_pinned=keep_pinned)
+    with (
+        shared_server().client() as client,
+        sync.RedisStore(url, durability="process", retention=retention, expire=True) as store,
+    ):
+        first = store.save("t", 1)
+        post(prefix, "t")
+        thread, posts = (next(client.scan_iter(f"{prefix}:*:{what}*")) for what in "tp")
+        store.pin(first.id)
+        store.save("t", 2)
+        assert [client.pttl(name) == -1 for name in (thread, posts)] == [keep_pinned] * 2
+        store.pin(first.id, pinned=False)
+        assert all(0 < client.pttl(name) <= 600_000 for name in (thread, posts)), "a thread without pins expires again"
+
+
 def test_a_message_left_without_expiry_goes_with_its_thread() -> None:
     prefix = new_prefix()
     url, retention = shared_server().url(prefix), sync.Retention(ttl=600)
