@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "holdfast.db"
 DEFAULT_SCHEMA = "holdfast"
 VARIABLE = "HOLDFAST_STORE"
-REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 BUCKETS = {"s3", "gs", "az"}
 CONNINFO = ("host=", "hostaddr=", "port=", "dbname=", "user=", "password=", "service=")
 """What a connection string of PostgreSQL begins with; nobody calls a file so."""
@@ -244,7 +244,7 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     if redis in REDIS:
         return "redis", f"{redis}:{rest}"
     raise ConfigurationError(
-        f"unknown store {text!r}: a path (SQLite), or a URL: memory:, file:, sqlite:, postgresql:, redis: or s3:"
+        f"unknown store {text!r}: a path (SQLite), or a URL: memory:, file:, sqlite:, postgresql:, redis:, unix: or s3:"
     )
 
 

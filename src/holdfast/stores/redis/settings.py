@@ -1,6 +1,7 @@
 """Where the servers are and how to connect: read from a URL, or copied from a client that the program brings.
 
     redis://user:password@host:6379/0                       one server; rediss:// with TLS
+    unix://user:password@/run/redis.sock?db=0               one server, on a Unix socket
     redis+sentinel://host:26379,host:26379/service/0        whichever server Sentinel says is the primary
     redis+cluster://host:6379,host:6379                     a cluster, found from any of its nodes
 
@@ -11,7 +12,7 @@ well, since only its settings are copied.
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
-from urllib.parse import parse_qsl, unquote, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection, parse_url
@@ -29,7 +30,11 @@ COPIED = frozenset({
 })  # fmt: skip
 """The settings of a connection that are taken over, beside those of TLS."""
 DEFAULTS: dict[str, Any] = {"socket_timeout": 30.0, "socket_connect_timeout": 5.0, "socket_keepalive": True}
-SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+NOT_OF_UNIX_SOCKETS = frozenset({
+    "host", "port", "socket_type", "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options",
+})  # fmt: skip
+"""What a connection on a Unix socket does not take."""
+SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 
 Source = Union[str, "redis.Redis", "redis.asyncio.Redis", "redis.RedisCluster", "redis.asyncio.RedisCluster"]
 """What a store can be opened with."""
@@ -58,7 +63,10 @@ class Settings(NamedTuple):
     def make(self, address: Address | None = None) -> AbstractConnection:
         """A connection, not yet connected. Bytes come back as they are, and nothing is ever repeated."""
         where = {} if address is None else {"host": address[0], "port": address[1]}
-        return self.connection(**{**DEFAULTS, **self.options, **where}, protocol=2, retry=Retry(NoBackoff(), 0))
+        options = {**DEFAULTS, **self.options, **where}
+        if self.connection is UnixDomainSocketConnection:
+            options = {name: value for name, value in options.items() if name not in NOT_OF_UNIX_SOCKETS}
+        return self.connection(**options, protocol=2, retry=Retry(NoBackoff(), 0))
 
 
 def options_in(url: str) -> tuple[str, dict[str, Any]]:
@@ -87,6 +95,8 @@ def from_url(url: str) -> Settings:
 
 def _single(url: str) -> Settings:
     options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+    if url.startswith("unix:") and (urlsplit(url).hostname or not options.get("path")):
+        raise ValueError("the absolute path of the socket follows the slashes: unix:///run/redis.sock")
     return Settings(options.pop("connection_class", Connection), _copied(options))
 
 
