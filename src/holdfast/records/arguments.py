@@ -6,6 +6,7 @@ from os import PathLike, fspath
 from typing import Any, TypeVar
 
 from holdfast.records.errors import ConfigurationError, UnstorableValue
+from holdfast.records.urls import redacted
 
 W = TypeVar("W", str, str | None)
 
@@ -71,7 +72,8 @@ def path_text(value: object, name: str = "path") -> str:
     """A path in the file system, as str. An int, which `open` would take for a descriptor, is none."""
     text = fspath(value) if isinstance(value, str | PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:
-        raise ConfigurationError(f"{name}={value!r} is not a path: a str or a pathlib.Path")
+        given = repr(redacted(value)) if isinstance(value, str) else f"a {type(value).__name__}"
+        raise ConfigurationError(f"{name} is {given}, which is not a path: a str or a pathlib.Path")
     return text
 
 

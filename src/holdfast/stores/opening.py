@@ -11,6 +11,7 @@ from holdfast.codec.keys import KeyRing
 from holdfast.records.arguments import path_text
 from holdfast.records.errors import ConfigurationError, StoreUnavailable
 from holdfast.records.retention import Retention
+from holdfast.records.urls import redacted, seems_mistyped, well_formed
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Backend
 from holdfast.stores.committer import Committer
@@ -171,7 +172,7 @@ def postgres(
         return share(
             None, lambda: backend(source, durability, schema=schema or DEFAULT_SCHEMA, **options), inline=inline
         )
-    place, named = _schema_of(source)
+    place, named = _schema_of(well_formed(source) if "://" in source else source)
     name = schema or named or DEFAULT_SCHEMA
     identity = ("postgres", place, name, durability, tuple(sorted(options.items())))
     return share(identity, lambda: backend(place, durability, schema=name, **options), inline=inline)
@@ -230,7 +231,8 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     scheme, colon, rest = text.partition(":")
     if text.startswith(CONNINFO):
         raise ConfigurationError(f"{text.split('=')[0]}=… is no path: PostgresStore takes it as it is, or give a URL")
-    if not colon or len(scheme) < 2 or "/" in scheme or "\\" in scheme or "." in scheme:
+    is_path = not colon or len(scheme) < 2 or "/" in scheme or "\\" in scheme or "." in scheme
+    if is_path and not seems_mistyped(text):
         return "sqlite", text
     if scheme == "memory":
         return scheme, rest
@@ -244,7 +246,8 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     if redis in REDIS:
         return "redis", f"{redis}:{rest}"
     raise ConfigurationError(
-        f"unknown store {text!r}: a path (SQLite), or a URL: memory:, file:, sqlite:, postgresql:, redis:, unix: or s3:"
+        f"unknown store {redacted(text)!r}: a path (SQLite), or a URL: memory:, file:, sqlite:, postgresql:, redis:,"
+        " unix: or s3:"
     )
 
 

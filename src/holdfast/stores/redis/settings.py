@@ -19,6 +19,7 @@ from redis.connection import AbstractConnection, Connection, SSLConnection, Unix
 from redis.retry import Retry
 
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.urls import redacted, well_formed
 
 if TYPE_CHECKING:
     import redis
@@ -71,26 +72,32 @@ class Settings(NamedTuple):
 
 def options_in(url: str) -> tuple[str, dict[str, Any]]:
     """A URL without the options of the store itself, and these."""
-    place, _, query = url.partition("?")
+    place, _, query = _checked(url).partition("?")
     words = parse_qsl(query, keep_blank_values=True)
     try:
         ours = {name: OURS[name](value) for name, value in words if name in OURS}
     except ValueError as error:
-        raise ConfigurationError(f"{_hidden(url)!r} has an option that cannot be read: {error}") from error
+        raise ConfigurationError(f"{redacted(url)!r} has an option that cannot be read: {error}") from error
     rest = urlencode([word for word in words if word[0] not in OURS])
     return f"{place}?{rest}" if rest else place, ours
 
 
 def from_url(url: str) -> Settings:
     """The settings a URL names."""
-    scheme, _, rest = url.partition("://")
-    if scheme not in SCHEMES or not rest:
-        raise ConfigurationError(f"{_hidden(url)!r} names no Redis: URLs begin with {', '.join(SCHEMES)}, then ://")
+    scheme, _, rest = _checked(url).partition("://")
     tls, _, kind = scheme.partition("+")
     try:
-        return _single(url) if not kind else _several(tls, kind, rest)
+        return _single(f"{scheme}://{rest}") if not kind else _several(tls, kind, rest)
     except ValueError as error:
-        raise ConfigurationError(f"{_hidden(url)!r} is not a URL of Redis: {error}") from error
+        raise ConfigurationError(f"{redacted(url)!r} is not a URL of Redis: {error}") from error
+
+
+def _checked(url: str) -> str:
+    """The URL, if it is one of Redis, and well-formed."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in SCHEMES or not rest:
+        raise ConfigurationError(f"{redacted(url)!r} names no Redis: URLs begin with {', '.join(SCHEMES)}, then ://")
+    return well_formed(url)
 
 
 def _single(url: str) -> Settings:
@@ -133,7 +140,7 @@ def from_client(client: Any) -> Settings:
         return _of_cluster(client)
     pool: Any = getattr(client, "connection_pool", None)
     if not hasattr(pool, "connection_kwargs"):
-        raise ConfigurationError(f"{client!r} is neither the URL of a Redis nor a client of redis-py")
+        raise ConfigurationError(f"a Redis store takes a URL or a client of redis-py, not {type(client).__name__}")
     options = _copied(pool.connection_kwargs)
     connection = _class_of(pool.connection_class.__name__)
     if not hasattr(pool, "sentinel_manager"):
@@ -165,9 +172,3 @@ def _copied(options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in options.items()
         if value is not None and (name in COPIED or name.startswith("ssl_"))
     }
-
-
-def _hidden(url: str) -> str:
-    """A URL that can be shown: without what stands before the host."""
-    scheme, colon, rest = url.partition("://")
-    return f"{scheme}{colon}{rest.rpartition('@')[2]}"
