@@ -48,7 +48,6 @@ SCHEMES = [
     "rediss",
     "valkey",
     "unix",
-    "redis+sentinel",
     "redis+cluster",
     "postgresql",
     "postgres",

@@ -202,6 +202,10 @@ class Store:
         """See `holdfast.Store.prune`."""
         return run_blocking(self._store.prune(retention, dry_run=dry_run, progress=progress))
 
+    def counts(self) -> dict[str, int]:
+        """See `holdfast.Store.counts`."""
+        return run_blocking(self._store.counts())
+
     def stats(self) -> Stats:
         """See `holdfast.Store.stats`."""
         return run_blocking(self._store.stats())

@@ -401,6 +401,7 @@ def test_a_thread_that_is_not_written_to_expires_as_a_whole() -> None:
         client.pexpire(thread, 0)
         client.pexpire(posts, 0)
         assert store.latest("gone") is None
+        assert store.counts() == {"idle": 1}
         assert [info.thread_id for info in store.threads()] == ["kept"]
         assert [info.thread_id for info in store.threads(labels={"a": "b"})] == ["kept"]
         assert store.save("gone", {"a": 2}).seq == 1, "a new life"

@@ -15,7 +15,7 @@ from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, 
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing
+from holdfast.stores.backend import Listing, count_listed
 from holdfast.stores.redis.checking import problems
 from holdfast.stores.redis.durability import SETTINGS, Said, check_server
 from holdfast.stores.redis.errors import translated
@@ -251,6 +251,11 @@ class RedisBackend:
     ) -> Listing:
         """See `Backend.threads`: newest created first."""
         return self._pages.page(prefix, statuses, labels, cursor, limit)
+
+    def counts(self, prefix: bytes) -> dict[str, int]:
+        """See `Counting.counts`: the sizes of the listings by status, in one round trip."""
+        found = self._pages.counts(prefix)
+        return count_listed(self, prefix) if found is None else found
 
     def _get(self, thread: bytes, command: bytes, *fields: bytes) -> Request:
         shard = shard_of(thread)
