@@ -43,6 +43,7 @@ from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.records.times import from_microseconds
 from holdfast.records.turn import PICODOLLARS, UsageSnapshot
+from holdfast.records.words import Status
 
 _ENDED = (StepDone, StepError)
 
@@ -257,6 +258,12 @@ class Journal:
         """How long the finished steps and turns took."""
         turns = sum(turn.took for turn in self.turns.done.values())
         return turns + sum(memo.took for memo in self.memos.values() if isinstance(memo, StepDone))
+
+    @property
+    def result(self) -> Any:
+        """What the thread was completed with; None if it is not complete."""
+        ended = self.ended
+        return decode(ended.value) if ended is not None and ended.status == Status.COMPLETE.value else None
 
     def steps(self) -> list[Step]:
         """What was recorded, as users see it."""

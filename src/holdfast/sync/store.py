@@ -10,7 +10,7 @@ from holdfast.ports import BlockingPorts, run_blocking
 from holdfast.records.arguments import function_or_none
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
 from holdfast.records.event import Event
-from holdfast.records.outcome import Recovery
+from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.page import Page as _Page
 from holdfast.records.reports import Copied, Guarantee, Report, Stats
 from holdfast.records.request import Request
@@ -269,6 +269,10 @@ class Store:
     def cancel(self, thread_id: str) -> None:
         """See `holdfast.Store.cancel`."""
         run_blocking(self._store.cancel(thread_id))
+
+    def outcome(self, thread_id: str) -> Outcome:
+        """See `holdfast.Store.outcome`."""
+        return run_blocking(self._store.outcome(thread_id))
 
     def requests(self, *, status: str | None = "open", cursor: str | None = None, limit: int = 50) -> Page[Request]:
         """See `holdfast.Store.requests`."""
