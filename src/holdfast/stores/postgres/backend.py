@@ -163,7 +163,7 @@ class PostgresBackend:
 
     def counts(self, prefix: bytes) -> dict[str, int]:
         """See `Counting.counts`: the server counts, in one round trip."""
-        return dict(self._statements.read(self._sql["count_threads"], len(prefix), prefix))  # type: ignore[arg-type]
+        return dict(self._statements.read(self._sql["count_threads"], len(prefix), prefix))
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:
         """See `Backend.inbox`."""
