@@ -1,6 +1,7 @@
 """The kinds of store under test, by name: places to open them at, and how to open one there."""
 
 from collections.abc import Callable
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from holdfast.testing.places import DirectoryPlace, MemoryPlace, Place
 
 ON_DISK = ("sqlite", "file")
 EVERY_KIND = ("memory", *ON_DISK)
+SHARED = (*ON_DISK, "postgres", "redis", "s3")
+"""The kinds that several processes can share."""
 
 _numbers = count()
 
@@ -56,12 +59,25 @@ def new_place(kind: str, directory: Path) -> Place:
     return DirectoryPlace(directory / f"{kind}-{next(_numbers)}", MAKERS[kind])
 
 
+def _word_for(directory: Path) -> str:
+    """A prefix that belongs to a test's directory."""
+    return "d" + sha256(str(directory).encode()).hexdigest()[:16]
+
+
 def url_of(kind: str, directory: Path) -> str:
     """What to give to `open` for a store on disk in that directory; on a server, for one that belongs to it."""
     if kind == "postgres":
         from servers.postgres import url_for
 
         return url_for(directory)
+    if kind == "redis":
+        from servers import redis
+
+        return redis.shared_server().url(_word_for(directory))
+    if kind == "s3":
+        from servers import s3
+
+        return s3.shared(s3.SeaweedServer).url(_word_for(directory))
     return str(directory / "store.db") if kind == "sqlite" else f"file:{directory / 'store'}"
 
 

@@ -1,7 +1,9 @@
-"""Who this process is, in words that another process can check, and whether the owner of a lease is surely dead.
+"""Who this process is, in words that another process can check, and whether the owner of a lease is certainly dead.
 
 Certain is only what this host's kernel says about a process of the same boot and the same process namespace. In any
 doubt (another host, another container, a system without /proc) an owner counts as alive, and its lease has to expire.
+It makes no difference where the lease is stored: a server store is asked for it from many hosts, which the host, the
+boot and the namespace in the name of the owner tell apart.
 """
 
 import os
@@ -60,9 +62,9 @@ def identity() -> Identity:
 
 
 def named(owner: str) -> str:
-    """An owner's name as people would say it."""
+    """An owner's name for people: its process id and host."""
     known = Identity.parse(owner)
-    return owner if known is None else f"process {known.pid} on {known.host}"
+    return owner if known is None else f"pid {known.pid} on {known.host}"
 
 
 def is_certainly_dead(owner: str) -> bool:

@@ -17,7 +17,7 @@ from holdfast.cli import main
 from holdfast.cli.catalogue import COMMANDS
 from holdfast.cli.command import COMMON
 from holdfast.cli.plain import plain
-from holdfast.cli.text import cut, printable, width_of, without_password
+from holdfast.cli.text import cut, printable, width_of
 
 LONG = {"demo", "chaos"}
 """These have tests of their own."""
@@ -187,12 +187,6 @@ def test_values_become_json(value: Any, expected: Any) -> None:
 )
 def test_text_is_made_printable(text: str, shown: str) -> None:
     assert printable(text) == shown
-
-
-def test_a_password_is_not_shown() -> None:
-    assert without_password("postgresql://ana:secret@host/db") == "postgresql://ana:***@host/db"
-    assert without_password("redis://:p@ss@host") == "redis://:***@host"
-    assert without_password("holdfast.db") == "holdfast.db"
 
 
 def test_wide_characters_take_two_columns() -> None:

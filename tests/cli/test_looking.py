@@ -122,7 +122,7 @@ with store.run("order-1") as run:
 def test_a_thread_whose_process_died_says_so_and_what_it_was_at(place: Path, call: Call, document: Document) -> None:
     assert subprocess.run([sys.executable, "-c", DIES], cwd=place, capture_output=True, check=False).returncode == 9
     shown = call("show", "order-1").stdout
-    assert re.search(r"^held by  process \d+ on \S+, which is gone; its lease ends in \d+ s$", shown, re.MULTILINE)
+    assert re.search(r"^held by  pid \d+ on \S+, which is gone; its lease ends in \d+ s$", shown, re.MULTILINE)
     assert re.search(r"^begun    pay, (now|\d+ s ago); its end is not recorded$", shown, re.MULTILINE)
     assert "the first time it failed" not in shown
     assert list(document("show", "order-1")["work"]["begun"]) == ["pay"]

@@ -24,7 +24,7 @@ from holdfast.stores.backend import Backend
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.broken import NoFencing
 from holdfast.testing.handles import blocking_store
-from kinds import EVERY_KIND, new_place, url_of
+from kinds import EVERY_KIND, SHARED, new_place, url_of
 from rounds import TIMES
 from runs.processes import Slow
 from runs.worlds import EVERY_WORLD
@@ -100,8 +100,10 @@ def test_without_fencing_the_stopped_process_writes(disk_kind: str, tmp_path: Pa
     assert any("written" in outcome for outcome in found["outcomes"])
 
 
-def test_a_thread_is_its_owners_until_that_is_dead(disk_kind: str, tmp_path: Path) -> None:
-    found = play("owners", url_of(disk_kind, tmp_path))
+@pytest.mark.parametrize("shared_kind", SHARED)
+def test_a_thread_is_its_owners_until_that_is_dead(shared_kind: str, tmp_path: Path) -> None:
+    """A process killed with SIGKILL is replaced at once, long before its lease of 600 s expires, on every store."""
+    found = play("owners", url_of(shared_kind, tmp_path))
     for state in ("live", "stopped"):
         refused, owner, remaining = found[state]
         assert refused == "LeaseHeld"
@@ -110,8 +112,9 @@ def test_a_thread_is_its_owners_until_that_is_dead(disk_kind: str, tmp_path: Pat
     assert found["dead"] == ["got it", ["before"]]
 
 
-def test_processes_that_recover_at_once_are_given_each_thread_once(disk_kind: str, tmp_path: Path) -> None:
-    given = play("recoveries", url_of(disk_kind, tmp_path), 12, 3)
+@pytest.mark.parametrize("shared_kind", SHARED)
+def test_processes_that_recover_at_once_are_given_each_thread_once(shared_kind: str, tmp_path: Path) -> None:
+    given = play("recoveries", url_of(shared_kind, tmp_path), 12, 3)
     assert sorted(name for names in given for name in names) == sorted(f"t{number}" for number in range(12))
 
 
@@ -159,9 +162,10 @@ def can_take(kind: str, directory: Path, owner: str) -> bool:
         return False
 
 
-def test_a_dead_process_of_this_host_is_replaced_at_once(kind: str, tmp_path: Path) -> None:
-    assert can_take(kind, tmp_path, someone(pid=NOBODY))
-    assert can_take(kind, tmp_path, someone(start="1"))  # another process has its number now
+@pytest.mark.parametrize("any_kind", [*EVERY_KIND, "objects"])
+def test_a_dead_process_of_this_host_is_replaced_at_once(any_kind: str, tmp_path: Path) -> None:
+    assert can_take(any_kind, tmp_path, someone(pid=NOBODY))
+    assert can_take(any_kind, tmp_path, someone(start="1"))  # another process has its number now
 
 
 @pytest.mark.parametrize(
@@ -176,8 +180,9 @@ def test_a_dead_process_of_this_host_is_replaced_at_once(kind: str, tmp_path: Pa
     ],
     ids=["alive", "another host", "another boot", "another container", "no identity", "no number"],
 )
-def test_with_any_doubt_an_owner_is_not_taken_for_dead(kind: str, tmp_path: Path, owner: Callable[[], str]) -> None:
-    assert not can_take(kind, tmp_path, owner())
+@pytest.mark.parametrize("any_kind", [*EVERY_KIND, "objects"])
+def test_with_any_doubt_an_owner_is_not_taken_for_dead(any_kind: str, tmp_path: Path, owner: Callable[[], str]) -> None:
+    assert not can_take(any_kind, tmp_path, owner())
 
 
 def test_where_nothing_is_certain_nobody_is_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,17 +239,26 @@ def test_a_claim_is_waited_for_as_long_as_asked(kind: str, tmp_path: Path) -> No
     world.play(scenario())
 
 
-def test_whoever_waits_for_a_thread_is_told_whom_he_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("host", ["", "elsewhere"])
+def test_a_run_that_waits_for_a_lease_says_so_on_the_terminal_and_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, host: str
+) -> None:
     told: list[str] = []
     monkeypatch.setattr(SystemPorts, "tell", staticmethod(told.append))
+    caplog.set_level("INFO", "holdfast")
+    backend, holder = new_place("sqlite", tmp_path).open(), someone(host=host) if host else someone()
+    backend.open()
+    left = blocking_store(backend, ports=Named(holder), closes=False).run("t", lease=24)
+    copy_context().run(left.__enter__)
+    name = f"pid {os.getpid()} on {host or processes.identity().host}"
     with (
-        sync.open(tmp_path / "store.db") as store,
-        sync.open(tmp_path / "store.db") as other,
-        store.run("t"),
-        pytest.raises(sync.LeaseHeld, match=f"process {os.getpid()} on "),
-        other.run("t", wait=0.3),
+        pytest.raises(sync.LeaseHeld, match=f"held by {name}"),
+        blocking_store(backend, closes=False).run("t", wait=0.7),
     ):
         pytest.fail("it is held")
     [line] = told
-    assert f"held by process {os.getpid()} on" in line
-    assert "waiting for up to 0 s" in line
+    assert (
+        line == f"waiting up to 1 s for the lease of {name} on thread 't', which expires in 24 s unless it is renewed"
+    )
+    assert [record.message for record in caplog.records if "waiting" in record.message] == [line]
+    backend.close()

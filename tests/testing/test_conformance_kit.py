@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.records.rows import Row, Swap
-from holdfast.stores.backend import Backend, Listing
+from holdfast.stores.backend import Backend, Listing, counts
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.sqlite import SQLiteBackend
 from holdfast.testing.broken import FlipsBits, Lossy, NoFencing, SeqOnly
@@ -99,6 +99,13 @@ class ListsTheDeleted(FaultyBackend):
         return self.inner.threads(b"", (), (), cursor, limit)
 
 
+class CountsTheDeleted(FaultyBackend):
+    """Counts every thread of a store, whatever was asked for."""
+
+    def counts(self, prefix: bytes) -> dict[str, int]:
+        return counts(self.inner, b"")
+
+
 class ForgetsBodies(FaultyBackend):
     """Reads rows as if only their index had been asked for."""
 
@@ -132,6 +139,7 @@ class StaysOpen(FaultyBackend):
         DropsTooMuch,
         AllOrNothingBatch,
         ListsTheDeleted,
+        CountsTheDeleted,
         ForgetsBodies,
         OverwritesMessages,
         StaysOpen,

@@ -19,10 +19,10 @@ from holdfast.cli.heads import PAGE
 from holdfast.cli.hints import recover_command
 from holdfast.cli.requests import late_requests
 from holdfast.cli.screen import counted, size, span
-from holdfast.cli.text import without_password
 from holdfast.processes import is_certainly_dead
 from holdfast.records.errors import Conflict, LeaseHeld, NotFound
 from holdfast.records.thread import ThreadInfo
+from holdfast.records.urls import redacted
 from holdfast.records.words import Durability, Status
 from holdfast.stores.opening import locate
 
@@ -79,7 +79,7 @@ class Patient:
 def reachable(patient: Patient) -> Findings:
     """Whether it can be opened and listed."""
     kind, place = locate(patient.session.url)
-    where, found = without_password(place) or "memory", patient.store.stats()
+    where, found = redacted(place) or "memory", patient.store.stats()
     yield Verdict.OK, f"{kind} store at {where}: {counted(found.threads, 'thread')}, {size(found.bytes)}", ""
 
 

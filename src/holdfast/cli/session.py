@@ -12,8 +12,8 @@ import click
 from holdfast.cli.answer import Answer
 from holdfast.cli.plain import dump
 from holdfast.cli.screen import Screen
-from holdfast.cli.text import without_password
 from holdfast.records.errors import ConfigurationError, NotFound
+from holdfast.records.urls import redacted
 
 if TYPE_CHECKING:
     from holdfast.codec.keys import KeyRing
@@ -51,9 +51,9 @@ class Session:
         from holdfast.stores.opening import VARIABLE
 
         if self.url is not None:
-            return f"--store {without_password(self.url)}"
+            return f"--store {redacted(self.url)}"
         if os.environ.get(VARIABLE):
-            return f"{VARIABLE}={without_password(os.environ[VARIABLE])}"
+            return f"{VARIABLE}={redacted(os.environ[VARIABLE])}"
         return f"--namespace {self.namespace}" if self.namespace else ""
 
     @property

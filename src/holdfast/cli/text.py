@@ -1,6 +1,5 @@
 """Text for a terminal: ids and values come from anywhere, so nothing but printable characters gets there."""
 
-import re
 from unicodedata import category, east_asian_width
 
 HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
@@ -35,11 +34,6 @@ def _columns(char: str) -> int:
     if category(char) in {"Mn", "Me"}:
         return 0
     return 2 if east_asian_width(char) in {"W", "F"} else 1
-
-
-def without_password(url: str) -> str:
-    """A URL as it may be shown to anybody."""
-    return re.sub(r"(://[^/@:]*):.*@", r"\1:***@", url)
 
 
 def padded(text: str, width: int) -> str:

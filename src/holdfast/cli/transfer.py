@@ -13,9 +13,10 @@ from holdfast.cli.offers import offer_files, thread_argument
 from holdfast.cli.progress import progress_bar
 from holdfast.cli.screen import Screen, counted, size
 from holdfast.cli.session import Session
-from holdfast.cli.text import printable, without_password
+from holdfast.cli.text import printable
 from holdfast.records.errors import Conflict
 from holdfast.records.reports import Copied
+from holdfast.records.urls import redacted
 
 plain_option = click.option("--plain", is_flag=True, help="The bundle is in plain text, though the store is encrypted.")
 
@@ -74,7 +75,7 @@ def copy(session: Session, source: str, target: str) -> Answer:
     new = session.open(target, create=True)
     with progress_bar("copy", quiet=session.as_json) as progress:
         copied = old.copy_to(new, progress=progress)
-    document = {"from": without_password(source), "to": without_password(target), "copied": copied}
+    document = {"from": redacted(source), "to": redacted(target), "copied": copied}
     code = EXIT_ERROR if copied.damaged else EXIT_CONFLICT if copied.conflicts else 0
     return Answer(document, lambda screen: _copied_lines(screen, copied), code)
 

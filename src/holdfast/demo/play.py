@@ -20,6 +20,7 @@ from holdfast.demo.fork import fork
 from holdfast.demo.payments import KEYLESS
 from holdfast.demo.stage import Stage
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.urls import redacted
 from holdfast.stores.opening import absolute_url, locate
 
 THREAD = "ticket-8812"
@@ -46,7 +47,7 @@ def play(name: str, stage: Stage, store: str | None = None, pace: float = 1.0) -
     started_at = time.monotonic()
     with world(url, directory, DELAYS[name], HOLDFAST_DEMO_PACE=str(pace)) as scene:
         summary = SCENES[name](stage, scene, thread_id)
-    summary |= {"store": url, "thread": thread_id, "seconds": round(time.monotonic() - started_at, 1)}
+    summary |= {"store": redacted(url), "thread": thread_id, "seconds": round(time.monotonic() - started_at, 1)}
     _end(stage, name, summary)
     if name != "without":
         stage.commands("Look at what is left:", next_commands(name, summary))
@@ -61,7 +62,7 @@ def play_chaos(stage: Stage, kills: Kills, store: str | None = None, *, keyless:
     started_at = time.monotonic()
     with world(url, directory, (0.05, 0.05), namespace, **environment) as scene:
         summary = chaos(stage, scene, kills)
-    summary |= {"store": url, "namespace": namespace, "seconds": round(time.monotonic() - started_at, 1)}
+    summary |= {"store": redacted(url), "namespace": namespace, "seconds": round(time.monotonic() - started_at, 1)}
     _end(stage, "chaos", summary)
     return summary
 

@@ -39,6 +39,7 @@ from holdfast.records.errors import NotFound
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.records.times import from_microseconds
+from holdfast.records.words import Status
 
 _ENDED = (StepDone, StepError)
 
@@ -281,6 +282,12 @@ class Journal:
     def place_of(self, key: str) -> int | None:
         """The index of an ended step among the steps, by its key; None if it has not ended, or was undone."""
         return self._places.get(key)
+
+    @property
+    def result(self) -> Any:
+        """What the thread was completed with; None if it is not complete."""
+        ended = self.ended
+        return decode(ended.value) if ended is not None and ended.status == Status.COMPLETE.value else None
 
     def steps(self) -> list[Step]:
         """What was recorded, as users see it."""

@@ -26,8 +26,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def thread_expires(retention: Retention, head: Head, now: int) -> bool:
-    """True if the whole thread should go. A thread that a run holds never does."""
-    if head.held(now):
+    """True if the whole thread should go. One that a run holds never does, nor one with pins that are to be kept."""
+    if head.held(now) or (retention.keep_pinned and head.marks.pinned):
         return False
     idle_too_long = retention.ttl_us is not None and now - head.updated_at >= retention.ttl_us
     return head.status in retention.delete_on or idle_too_long

@@ -8,10 +8,11 @@ where somebody does.
 from holdfast.ports.blocking import BlockingPorts, iterate_blocking, run_blocking
 from holdfast.ports.contract import Ports
 from holdfast.ports.forks import hold_during_fork, reset_after_fork
-from holdfast.ports.logs import is_heard, logger
+from holdfast.ports.logs import INFO, is_heard, logger
 from holdfast.ports.tickets import Driver, Signal, Ticket
 
 __all__ = [
+    "INFO",
     "BlockingPorts",
     "Driver",
     "Ports",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from logging import Logger
 
+INFO = 20
 WARNING = 30
 """As in `logging`, which shows from here on what nobody has configured."""
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from holdfast.records.errors import ConfigurationError, UnstorableValue
 from holdfast.records.loading import loading
+from holdfast.records.urls import redacted
 
 W = TypeVar("W", str, str | None)
 
@@ -72,7 +73,8 @@ def path_text(value: object, name: str = "path") -> str:
     """A path in the file system, as str. An int, which `open` would take for a descriptor, is none."""
     text = fspath(value) if isinstance(value, str | PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:
-        raise ConfigurationError(f"{name}={value!r} is not a path: a str or a pathlib.Path")
+        given = repr(redacted(value)) if isinstance(value, str) else f"a {type(value).__name__}"
+        raise ConfigurationError(f"{name} is {given}, which is not a path: a str or a pathlib.Path")
     return text
 
 
@@ -100,7 +102,7 @@ def sequence(value: object, name: str) -> list[Any]:
 
 
 def check_options(given: Iterable[str], valid: Sequence[str]) -> None:
-    """`ConfigurationError` for a keyword that is not a valid option: it names the one that was meant, and all others."""
+    """`ConfigurationError` for a keyword that is no valid option: it names the one that was meant, and all others."""
     for name in given:
         if name not in valid:
             with loading():

@@ -72,16 +72,23 @@ def encode_head(thread: bytes, head: Head) -> bytes:
 
 def decode_head(thread: bytes, data: bytes) -> Head:
     """The head in `data`, or `Corrupt`; `IncompatibleCheckpoint` if a newer version wrote it."""
-    record = f"head of {thread[1 + sum(thread[:1]) :].decode(errors='replace')!r}"
     content = data[:-DIGEST_BYTES]
     if sha256(thread + content).digest()[:DIGEST_BYTES] != data[-DIGEST_BYTES:]:
-        raise Corrupt(f"{record} is damaged: its digest does not match", record=record)
+        raise _damaged(thread, "its digest does not match")
     try:
         head = _decode(content)
     except msgspec.MsgspecError as error:
-        raise Corrupt(f"{record} is damaged: {error}", record=record) from error
+        raise _damaged(thread, str(error)) from error
     if head.format > FORMAT:
         raise IncompatibleCheckpoint(
-            f"{record} was written by a newer Holdfast (format {head.format}); upgrade holdfast"
+            f"{_name(thread)} was written by a newer Holdfast (format {head.format}); upgrade holdfast"
         )
     return head
+
+
+def _name(thread: bytes) -> str:
+    return f"head of {thread[1 + sum(thread[:1]) :].decode(errors='replace')!r}"
+
+
+def _damaged(thread: bytes, why: str) -> Corrupt:
+    return Corrupt(f"{_name(thread)} is damaged: {why}", record=_name(thread))

@@ -1,4 +1,4 @@
-"""How a durable function stands after it was started, and what a recovery did."""
+"""How a thread stands, and what a recovery did."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from holdfast.records.words import Status
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a thread stands: its result if it is complete, its open requests if it waits."""
+    """Where a thread stands: its result if it is complete, its error if it failed, its open requests if it waits."""
 
     status: Status
     thread_id: str

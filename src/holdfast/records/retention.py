@@ -14,7 +14,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
     A thread goes as a whole when its status is in `delete_on`, or when nothing was written to it for `ttl`; never
     while a run holds it. Within a kept thread, checkpoints beyond the newest `keep_last` go, and those older than
-    `max_age`; pinned ones stay unless `keep_pinned=False`.
+    `max_age`. Pinned checkpoints, and the threads that have any, stay unless `keep_pinned=False`.
     """
 
     keep_last: int | None = None

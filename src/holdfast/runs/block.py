@@ -9,7 +9,8 @@ import msgspec
 from holdfast.codec import encode
 from holdfast.history.entries import Ended, Traced
 from holdfast.history.journal import Journal
-from holdfast.ports import Ports
+from holdfast.ports import INFO, Ports, is_heard, logger
+from holdfast.processes import named
 from holdfast.records.errors import (
     ConfigurationError,
     Fenced,
@@ -20,6 +21,7 @@ from holdfast.records.errors import (
     Suspended,
 )
 from holdfast.records.event import EventKind
+from holdfast.records.identity import thread_id_of
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
 from holdfast.runs.failures import explain, failed_steps, text_of
@@ -138,9 +140,19 @@ class RunBlock:
                 if left <= 0:
                     raise
                 if not told:
-                    ports.tell(f"{held}; waiting for up to {left:.0f} s")
+                    self._tell_waiting(held, left)
                     told = True
                 await ports.sleep(min(left, max(held.remaining, 0.001), POLL_SECONDS))
+
+    def _tell_waiting(self, held: LeaseHeld, left: float) -> None:
+        """Say on the terminal and in the log whom this run waits for: the program seems to hang otherwise."""
+        text = (
+            f"waiting up to {left:.0f} s for the lease of {named(held.owner)} on thread {thread_id_of(self._thread)!r},"
+            f" which expires in {held.remaining:.0f} s unless it is renewed"
+        )
+        self._tools.ports.tell(text)
+        if is_heard(INFO):
+            logger().info("%s", text)
 
     async def _taken(self) -> Claim:
         """A claim made now. It outlives nobody: one that comes after its run was cancelled is given back."""

@@ -136,8 +136,9 @@ class PostgresStore(OpenedStore):
 class RedisStore(OpenedStore):
     """A store in Redis or Valkey: one server, whichever Sentinel names, or a cluster.
 
-    `source`: a URL (`redis://user:password@host/0`, `rediss://`, `redis+sentinel://host,host/service/0`,
-    `redis+cluster://host,host`), or a client of redis-py, whose settings are copied. `prefix` begins every key.
+    `source`: a URL (`redis://user:password@host/0`, `rediss://`, `unix:///run/redis.sock?db=0`,
+    `redis+sentinel://host,host/service/0`, `redis+cluster://host,host`), or a client of redis-py, whose settings are
+    copied. `prefix` begins every key.
     `assume` states the durability of a server that does not let its settings be read. With `replicas` a save is
     acknowledged when so many have it. With `expire=True` the server itself removes a thread that was not written to for
     `retention.ttl`; else `prune` does. At most so many `connections` are made to each server; an outage is borne in
@@ -161,9 +162,9 @@ class RedisStore(OpenedStore):
             prefix=prefix,
             assume=assume,
             replicas=replicas,
-            life=opening.life(options.get("retention"), expire=expire),
             connections=connections,
             patience=patience,
+            **opening.expiry(options.get("retention"), expire=expire),
         )
         shared = opening.redis(source, opening.level_of(durability), inline=False, **given)
         super().__init__(shared, **options)

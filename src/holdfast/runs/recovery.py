@@ -15,6 +15,7 @@ from holdfast.runs.asking import message_key
 from holdfast.runs.block import Terms
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.run import Run
+from holdfast.stores.claim import dead_owner
 from holdfast.stores.decisions import may_go_on
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Recoverer:
         if may_go_on(head, now):
             return True
         if head.held(now):
-            return reader.backend.inline and ports.is_certainly_dead(head.owner)
+            return bool(dead_owner(ports, head))
         if head.status != Status.INPUT_REQUIRED.value:
             return False
         requests = reader.sealing.read_summary(reader.binding(thread, head), head).requests

@@ -131,8 +131,7 @@ class Run:
     @property
     def result(self) -> Any:
         """What the thread was completed with; None if it is not complete."""
-        ended = self.ledger.journal.ended
-        return decode(ended.value) if ended is not None and ended.status == Status.COMPLETE.value else None
+        return self.ledger.journal.result
 
     @property
     def scope(self) -> Scope:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from holdfast.codec import decode
 from holdfast.history.journal import Journal
 from holdfast.records.arguments import check_labels, function_or_none, plain_word, whole_number
 from holdfast.records.errors import ConfigurationError, LeaseHeld, NotFound, RunCancelled
@@ -20,6 +19,9 @@ from holdfast.stores.housekeeping import Housekeeping
 from holdfast.stores.pages import AsyncPage
 
 REQUEST_STATUSES = ("open", "answered", "expired")
+OPEN = (Status.INPUT_REQUIRED, Status.WORKING)
+"""Statuses of threads that may have open requests."""
+FAILURES = (Status.FAILED, Status.CANCELLED)
 
 
 class Store(Housekeeping):
@@ -142,16 +144,23 @@ class Store(Housekeeping):
         return True
 
     async def outcome(self, thread_id: str) -> Outcome:
-        """Return where a thread stands, without running anything: its result, its error, or its open requests."""
-        await self._open()
-        info = await self.thread(thread_id)
-        result = await self._ports.perform(self._result_of, thread_id) if info.status is Status.COMPLETE else None
-        requests = tuple(await self._ports.perform(self._requests_of, thread_id, "open"))
-        return Outcome(status=info.status, thread_id=thread_id, result=result, error=info.error, requests=requests)
+        """Read how a thread stands, without running or claiming it: its result, its error, its open requests.
 
-    def _result_of(self, thread_id: str) -> Any:
-        ended = Journal.of(self._reader.load_head(self._reader.sealing.key(thread_id)).log.document).ended
-        return decode(ended.value) if ended is not None else None
+        `NotFound` if there is no such thread, or it was deleted.
+        """
+        await self._open()
+        return await self._ports.perform(self._outcome_of, self._reader.sealing.key(thread_id))
+
+    def _outcome_of(self, thread: bytes) -> Outcome:
+        info, result, requests = self._listings.info(thread), None, list[Request]()
+        if info.status is Status.COMPLETE and info.row_count:
+            result = Journal.of(self._reader.load_head(thread).log.document).result
+        elif info.status in OPEN:
+            requests = self._requests_of(info.thread_id, "open")
+        error = info.error if info.status in FAILURES else None
+        return Outcome(
+            status=info.status, thread_id=info.thread_id, result=result, error=error, requests=tuple(requests)
+        )
 
     # Requests
 
@@ -170,7 +179,7 @@ class Store(Housekeeping):
 
     def _list_requests(self, status: str | None, cursor: str | None, limit: int) -> tuple[list[Request], str | None]:
         """A page holds all matching requests of the threads of one page of threads that have any."""
-        statuses = [Status.INPUT_REQUIRED.value, Status.WORKING.value] if status == "open" else []
+        statuses = [each.value for each in OPEN] if status == "open" else []
         found: list[Request] = []
         while True:
             threads, cursor = self._listings.threads(statuses, {}, cursor, limit)

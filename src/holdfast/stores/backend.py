@@ -9,6 +9,7 @@ raises: `StoreUnavailable` if certainly nothing was written, `OutcomeUnknown` if
 `Corrupt` if its own structures are damaged, `StoreClosed` after `close`. Every method may be called from any thread.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -16,9 +17,11 @@ import msgspec
 
 from holdfast.history.tuning import Tuning
 from holdfast.ports import Ports
-from holdfast.records.head import Head
+from holdfast.records.head import Head, decode_head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
+
+PAGE = 1000
 
 
 class Busy(Exception):
@@ -162,6 +165,32 @@ class Overlooking(Protocol):
     def inboxes(self, threads: Sequence[bytes]) -> list[dict[str, bytes]]:
         """`Backend.inbox` of each thread."""
         ...
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """What a backend offers besides if it can count threads without reading all of their heads."""
+
+    def counts(self, prefix: bytes) -> dict[str, int]:
+        """How many threads `Backend.threads` would list under each status, for that prefix; none of them is zero."""
+        ...
+
+
+def counts(backend: Backend, prefix: bytes) -> dict[str, int]:
+    """How many threads there are of each status, by the backend's index; by listing all where it has none."""
+    return backend.counts(prefix) if isinstance(backend, Counting) else count_listed(backend, prefix)
+
+
+def count_listed(backend: Backend, prefix: bytes) -> dict[str, int]:
+    """The same by listing all threads: for backends without an index of statuses."""
+    found: Counter[str] = Counter()
+    cursor: str | None = None
+    while True:
+        listing = backend.threads(prefix, (), (), cursor, PAGE)
+        found.update(decode_head(*entry).listed_as for entry in listing.heads)
+        cursor = listing.next
+        if cursor is None:
+            return dict(found)
 
 
 def inboxes(backend: Backend, threads: Sequence[bytes]) -> list[dict[str, bytes]]:

@@ -443,7 +443,7 @@ def take(
     for _ in range(ATTEMPTS):
         seen = reader.seen(thread) or NO_HEAD
         old = seen.head
-        dead = old.owner if old.owner and reader.backend.inline and ports.is_certainly_dead(old.owner) else ""
+        dead = dead_owner(ports, old)
         status = old.status if old.status in FINISHED and not reopen else ""
         head = _begun(reader, thread, claimed(old, name, owner, lease, ports.now(), dead_owner=dead, status=status))
         mine, is_ours = Seen(head, encode_head(thread, head)), False
@@ -458,6 +458,11 @@ def take(
                 _give_back(reader, thread, head.token, owner, ports.now(), old)
             raise
     raise Conflict(f"thread {name!r} is being written to by others all the time; try again")
+
+
+def dead_owner(ports: Ports, head: Head) -> str:
+    """The owner of the lease if its process is certainly dead, else empty. The store plays no part in the evidence."""
+    return head.owner if head.owner and ports.is_certainly_dead(head.owner) else ""
 
 
 def _swapped(reader: Reader, thread: bytes, old: Seen, new: Seen) -> bool:

@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -188,6 +189,15 @@ class FileBackend:
         found = sorted(entry for entry in heads if matches(decode_head(*entry), statuses, labels))
         page = found[:limit]
         return Listing(page, page[-1][0].hex() if len(found) > limit else None)
+
+    def counts(self, prefix: bytes) -> dict[str, int]:
+        """See `Counting.counts`: reads the last frame of every log, once."""
+        self._pool.check_usable()
+        try:
+            heads = [decode_head(*entry) for entry in self._all_heads() if entry[0].startswith(prefix)]
+        except OSError as error:
+            raise unavailable(error) from error
+        return dict(Counter(head.listed_as for head in heads if head.listed_as))
 
     def _all_heads(self) -> Iterator[tuple[bytes, bytes]]:
         for log in self._all_logs():

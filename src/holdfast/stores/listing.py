@@ -13,6 +13,7 @@ from holdfast.records.reports import Stats
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
+from holdfast.stores.backend import counts
 from holdfast.stores.reader import Reader
 
 CHUNK = 256
@@ -110,6 +111,11 @@ class Listings:
             cursor = listing.next
             if cursor is None:
                 return keys
+
+    def counts(self) -> dict[str, int]:
+        """How many threads of this namespace there are of each status that any has."""
+        found = counts(self._reader.backend, self._reader.sealing.prefix)
+        return {status.value: found[status.value] for status in Status if status.value in found}
 
     def stats(self) -> Stats:
         """Totals over the heads of all threads."""

@@ -1,5 +1,6 @@
 """Threads in this process's memory: gone when it ends. The model that all other backends are compared with."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from threading import Lock
 
@@ -140,6 +141,13 @@ class MemoryBackend:
         found = [entry for entry in found if before is None or entry[0] < before]
         page = found[:limit]
         return Listing([(thread, head) for _, thread, head in page], str(page[-1][0]) if len(found) > limit else None)
+
+    def counts(self, prefix: bytes) -> dict[str, int]:
+        """See `Counting.counts`."""
+        with self._lock:
+            self._check_open()
+            heads = [kept.head for thread, kept in self._threads.items() if thread.startswith(prefix)]
+        return dict(Counter(head.listed_as for head in heads if head.listed_as))
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""

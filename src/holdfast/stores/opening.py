@@ -11,6 +11,7 @@ from holdfast.codec.keys import KeyRing
 from holdfast.records.arguments import path_text
 from holdfast.records.errors import ConfigurationError, StoreUnavailable
 from holdfast.records.retention import Retention
+from holdfast.records.urls import redacted, seems_mistyped, well_formed
 from holdfast.records.words import Durability, KeepInputs
 from holdfast.stores.backend import Backend
 from holdfast.stores.committer import Committer
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "holdfast.db"
 DEFAULT_SCHEMA = "holdfast"
 VARIABLE = "HOLDFAST_STORE"
-REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 BUCKETS = {"s3", "gs", "az"}
 CONNINFO = ("host=", "hostaddr=", "port=", "dbname=", "user=", "password=", "service=")
 """What a connection string of PostgreSQL begins with; nobody calls a file so."""
@@ -56,6 +57,7 @@ class RedisOptions(TypedDict, total=False):
     assume: Durability | str | None
     replicas: int
     life: timedelta | float | None
+    keep_pinned: bool
     connections: int
     patience: float
 
@@ -171,7 +173,7 @@ def postgres(
         return share(
             None, lambda: backend(source, durability, schema=schema or DEFAULT_SCHEMA, **options), inline=inline
         )
-    place, named = _schema_of(source)
+    place, named = _schema_of(well_formed(source) if "://" in source else source)
     name = schema or named or DEFAULT_SCHEMA
     identity = ("postgres", place, name, durability, tuple(sorted(options.items())))
     return share(identity, lambda: backend(place, durability, schema=name, **options), inline=inline)
@@ -215,11 +217,13 @@ def given(**options: Any) -> RedisOptions:
     return cast("RedisOptions", {name: value for name, value in options.items() if value is not None})
 
 
-def life(retention: Retention | None, *, expire: bool) -> timedelta | float | None:
-    """How long a server keeps a thread that nobody writes to: for ever, unless its expiry was asked for."""
-    if expire and (retention is None or retention.ttl is None):
+def expiry(retention: Retention | None, *, expire: bool) -> RedisOptions:
+    """How long a server keeps a thread without writes, and whether pins keep it: for ever, unless `expire` is set."""
+    if not expire:
+        return {}
+    if retention is None or retention.ttl is None:
         raise ConfigurationError("expire=True needs to know when: retention=Retention(ttl=...)")
-    return retention.ttl if expire and retention is not None else None
+    return {"life": retention.ttl, "keep_pinned": retention.keep_pinned}
 
 
 def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
@@ -228,7 +232,8 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     scheme, colon, rest = text.partition(":")
     if text.startswith(CONNINFO):
         raise ConfigurationError(f"{text.split('=')[0]}=… is no path: PostgresStore takes it as it is, or give a URL")
-    if not colon or len(scheme) < 2 or "/" in scheme or "\\" in scheme or "." in scheme:
+    is_path = not colon or len(scheme) < 2 or "/" in scheme or "\\" in scheme or "." in scheme
+    if is_path and not seems_mistyped(text):
         return "sqlite", text
     if scheme == "memory":
         return scheme, rest
@@ -242,7 +247,8 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
     if redis in REDIS:
         return "redis", f"{redis}:{rest}"
     raise ConfigurationError(
-        f"unknown store {text!r}: a path (SQLite), or a URL: memory:, file:, sqlite:, postgresql:, redis: or s3:"
+        f"unknown store {redacted(text)!r}: a path (SQLite), or a URL: memory:, file:, sqlite:, postgresql:, redis:,"
+        " unix: or s3:"
     )
 
 

@@ -315,6 +315,11 @@ class SQLiteBackend:
             _check_columns(thread, head, status, packed)
         return Listing([(row[1], row[2]) for row in page], str(page[-1][0]) if len(found) > limit else None)
 
+    def counts(self, prefix: bytes) -> dict[str, int]:
+        """See `Counting.counts`: one pass over the table of threads, which holds no heads."""
+        with self._reading() as connection:
+            return dict(connection.execute(self._sql["count_threads"], (len(prefix), prefix)).fetchall())
+
     # Posts
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:

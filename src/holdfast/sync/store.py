@@ -204,6 +204,10 @@ class Store:
         """See `holdfast.Store.prune`."""
         return run_blocking(self._store.prune(retention, dry_run=dry_run, progress=progress))
 
+    def counts(self) -> dict[str, int]:
+        """See `holdfast.Store.counts`."""
+        return run_blocking(self._store.counts())
+
     def stats(self) -> Stats:
         """See `holdfast.Store.stats`."""
         return run_blocking(self._store.stats())
@@ -382,9 +386,9 @@ class RedisStore(Store):
             prefix=prefix,
             assume=assume,
             replicas=replicas,
-            life=opening.life(options.get("retention"), expire=expire),
             connections=connections,
             patience=patience,
+            **opening.expiry(options.get("retention"), expire=expire),
         )
         shared = opening.redis(source, opening.level_of(durability), inline=False, **given)
         self._store = _blocking(shared, options)

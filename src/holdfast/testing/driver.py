@@ -4,6 +4,7 @@ The store is used through several handles in turn, as by several processes. A fa
 operation: then what was done must be all or nothing, and the model learns which of the two it was.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -294,8 +295,11 @@ class Driver:
         store = self.handles[at].store
         for thread in self.pasts:
             self.check_thread(thread, at)
-        listed = sorted(info.thread_id for info in store.threads(limit=10_000))
-        assert listed == sorted(thread for thread, past in self.pasts.items() if past.exists)
+        listed = store.threads(limit=10_000).items
+        assert sorted(info.thread_id for info in listed) == sorted(
+            thread for thread, past in self.pasts.items() if past.exists
+        )
+        assert store.counts() == Counter(info.status for info in listed), f"the store counts {store.counts()}"
         report = store.verify()
         assert report.ok, report.problems
         if self._twin is not None:
@@ -306,6 +310,7 @@ class Driver:
             assert self._seqs(twin, thread) == past.seqs, f"the memory store differs in {thread!r}"
             latest = twin.latest(thread)
             wrong(past.state, latest.state if latest else None, f"the latest of {thread} in the memory store")
+        assert twin.counts() == self.handles[0].store.counts(), "the memory store counts otherwise"
 
 
 def _takes_items(state: Any, name: str) -> bool:

@@ -11,7 +11,7 @@ from holdfast.history.tuning import Tuning
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
-from holdfast.stores.backend import Backend, Busy, Listing
+from holdfast.stores.backend import Backend, Busy, Listing, counts
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -133,6 +133,10 @@ class FaultyBackend:
     ) -> Listing:
         """See `Backend.threads`."""
         return self._do("threads", self.inner.threads, prefix, statuses, labels, cursor, limit)
+
+    def counts(self, prefix: bytes) -> dict[str, int]:
+        """See `Counting.counts`; by listing if the backend itself does not count."""
+        return self._do("counts", counts, self.inner, prefix)
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""

@@ -401,6 +401,7 @@ def test_a_thread_that_is_not_written_to_expires_as_a_whole() -> None:
         client.pexpire(thread, 0)
         client.pexpire(posts, 0)
         assert store.latest("gone") is None
+        assert store.counts() == {"idle": 1}
         assert [info.thread_id for info in store.threads()] == ["kept"]
         assert [info.thread_id for info in store.threads(labels={"a": "b"})] == ["kept"]
         assert store.save("gone", {"a": 2}).seq == 1, "a new life"
@@ -431,6 +432,24 @@ def test_a_writer_without_expiry_makes_a_thread_last() -> None:
         store.save("t", 2)
     with shared_server().client() as client:
         assert client.pttl(next(client.scan_iter(f"{prefix}:*:t*"))) == -1
+
+
+@pytest.mark.parametrize("keep_pinned", [True, False])
+def test_a_thread_with_a_pinned_checkpoint_does_not_expire(keep_pinned: bool) -> None:
+    prefix = new_prefix()
+    url, retention = shared_server().url(prefix), sync.Retention(ttl=600, keep_pinned=keep_pinned)
+    with (
+        shared_server().client() as client,
+        sync.RedisStore(url, durability="process", retention=retention, expire=True) as store,
+    ):
+        first = store.save("t", 1)
+        post(prefix, "t")
+        thread, posts = (next(client.scan_iter(f"{prefix}:*:{what}*")) for what in "tp")
+        store.pin(first.id)
+        store.save("t", 2)
+        assert [client.pttl(name) == -1 for name in (thread, posts)] == [keep_pinned] * 2
+        store.pin(first.id, pinned=False)
+        assert all(0 < client.pttl(name) <= 600_000 for name in (thread, posts)), "a thread without pins expires again"
 
 
 def test_a_message_left_without_expiry_goes_with_its_thread() -> None:

@@ -161,6 +161,10 @@ class PostgresBackend:
         _check(page)
         return Listing([(each[2], each[3]) for each in page], str(page[-1][0]) if len(found) > limit else None)
 
+    def counts(self, prefix: bytes) -> dict[str, int]:
+        """See `Counting.counts`: the server counts, in one round trip."""
+        return dict(self._statements.read(self._sql["count_threads"], len(prefix), prefix))
+
     def inbox(self, thread: bytes) -> dict[str, bytes]:
         """See `Backend.inbox`."""
         return self.inboxes([thread])[0]

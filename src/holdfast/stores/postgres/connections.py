@@ -14,6 +14,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 
 from holdfast.ports import reset_after_fork
 from holdfast.records.errors import ConfigurationError, StoreUnavailable
+from holdfast.records.urls import redacted
 
 Connection: TypeAlias = psycopg.Connection[Any]
 Pool: TypeAlias = ConnectionPool[Any] | AsyncConnectionPool[Any]
@@ -171,7 +172,8 @@ def connections_of(source: Source, limit: int, prepare_threshold: int | None) ->
     try:
         given = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as error:
-        raise ConfigurationError(f"PostgreSQL cannot be found with this URL: {error}") from error
+        why = str(error).partition('"')[0].rstrip(" :")  # what follows in quotes may be a part of the password
+        raise ConfigurationError(f"PostgreSQL cannot be found with {redacted(conninfo)!r}: {why}") from None
     missing = {name: value for name, value in DEFAULTS.items() if name not in given and name not in options}
     return OwnConnections(make_conninfo(conninfo, **missing), options, limit, prepare_threshold)
 

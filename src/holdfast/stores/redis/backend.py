@@ -15,7 +15,7 @@ from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, 
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing
+from holdfast.stores.backend import Listing, count_listed
 from holdfast.stores.redis.checking import problems
 from holdfast.stores.redis.durability import SETTINGS, Said, check_server
 from holdfast.stores.redis.errors import translated
@@ -40,6 +40,7 @@ class Options(TypedDict, total=False):
     assume: Durability | str | None
     replicas: int
     life: timedelta | float | None
+    keep_pinned: bool
     connections: int
     patience: float
 
@@ -49,8 +50,8 @@ class RedisBackend:
 
     `prefix` begins every key. `assume` states the durability of a server that does not let its settings be read.
     `replicas`: how many must have a write before it is acknowledged. A thread that was not written to for `life` is
-    removed by the server, as a whole. At most so many `connections` are made to each server; an outage is borne in
-    silence for `patience` seconds.
+    removed by the server, as a whole, unless a checkpoint of it is pinned and `keep_pinned` is true. At most
+    `connections` are made to each server; an outage is retried for up to `patience` seconds.
     """
 
     kind = "redis"
@@ -72,7 +73,7 @@ class RedisBackend:
         patience = duration_us(named.get("patience", 10.0), "patience") / 1e6
         self.wire = Wire(servers_of(settings, self.keys), self._replicas, connections, patience)
         self.identity = (settings.identity, self._durability, repr(sorted(named.items())))
-        self._swaps = Swaps(self.keys, self._life)
+        self._swaps = Swaps(self.keys, self._life, keep_pinned=named.get("keep_pinned", True))
         self._pages = Pages(self.wire.read, self.keys)
         self._rows, self._index = script("rows"), script("index")
         self._is_open = False
@@ -250,6 +251,11 @@ class RedisBackend:
     ) -> Listing:
         """See `Backend.threads`: newest created first."""
         return self._pages.page(prefix, statuses, labels, cursor, limit)
+
+    def counts(self, prefix: bytes) -> dict[str, int]:
+        """See `Counting.counts`: the sizes of the listings by status, in one round trip."""
+        found = self._pages.counts(prefix)
+        return count_listed(self, prefix) if found is None else found
 
     def _get(self, thread: bytes, command: bytes, *fields: bytes) -> Request:
         shard = shard_of(thread)

@@ -4,7 +4,7 @@ The listings of a shard change in the same script as its heads, so they are exac
 the key of the thread. Heads are read after it, each compared with the listing that it was found in.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import merge
 from itertools import islice
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from holdfast.records.errors import Corrupt
 from holdfast.records.head import Head, decode_head
+from holdfast.records.words import Status
 from holdfast.stores.backend import Listing, matches
 from holdfast.stores.redis.keys import EVERY, SHARDS, Keys, born, label_word, shard_of, status_word, words_of
 from holdfast.stores.redis.wire import Request
@@ -99,6 +100,27 @@ class Pages:
                     found.append((entry, encoded))
         heads = [(entry.thread, encoded) for entry, encoded in found[:limit]]
         return Listing(heads, found[limit - 1][0].member.hex() if len(found) > limit else None)
+
+    def counts(self, prefix: bytes) -> dict[str, int] | None:
+        """How many threads are listed under each status; None if the listings do not tell.
+
+        They do not for a part of a namespace, nor where threads expire: those stay listed until they are met.
+        """
+        if prefix and len(prefix) != 1 + prefix[0]:
+            return None
+        asked = [(status.value, shard, space) for shard, space in self._spaces(prefix) for status in Status]
+        sizes = [
+            Request(shard, (b"ZCARD", self._keys.listing(shard, space, status_word(status))))
+            for status, shard, space in asked
+        ]
+        expiring = [Request(shard, (b"EXISTS", self._keys.expiring(shard))) for shard in range(SHARDS)]
+        replies = self._read([*expiring, *sizes])
+        if any(replies[:SHARDS]):
+            return None
+        found: Counter[str] = Counter()
+        for (status, *_), size in zip(asked, replies[SHARDS:], strict=True):
+            found[status] += size
+        return {status: count for status, count in found.items() if count}
 
     def _merged(self, prefix: bytes, words: Sequence[bytes], after: bytes, count: int) -> Iterator[Entry]:
         """What is listed under any of the words, newest first, each once. All listings are asked at the same time."""

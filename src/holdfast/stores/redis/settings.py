@@ -1,6 +1,7 @@
 """Where the servers are and how to connect: read from a URL, or copied from a client that the program brings.
 
     redis://user:password@host:6379/0                       one server; rediss:// with TLS
+    unix://user:password@/run/redis.sock?db=0               one server, on a Unix socket
     redis+sentinel://host:26379,host:26379/service/0        whichever server Sentinel says is the primary
     redis+cluster://host:6379,host:6379                     a cluster, found from any of its nodes
 
@@ -11,13 +12,14 @@ well, since only its settings are copied.
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
-from urllib.parse import parse_qsl, unquote, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection, parse_url
 from redis.retry import Retry
 
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.urls import redacted, well_formed
 
 if TYPE_CHECKING:
     import redis
@@ -29,7 +31,11 @@ COPIED = frozenset({
 })  # fmt: skip
 """The settings of a connection that are taken over, beside those of TLS."""
 DEFAULTS: dict[str, Any] = {"socket_timeout": 30.0, "socket_connect_timeout": 5.0, "socket_keepalive": True}
-SCHEMES = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+NOT_OF_UNIX_SOCKETS = frozenset({
+    "host", "port", "socket_type", "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options",
+})  # fmt: skip
+"""What a connection on a Unix socket does not take."""
+SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 
 Source = Union[str, "redis.Redis", "redis.asyncio.Redis", "redis.RedisCluster", "redis.asyncio.RedisCluster"]
 """What a store can be opened with."""
@@ -58,35 +64,46 @@ class Settings(NamedTuple):
     def make(self, address: Address | None = None) -> AbstractConnection:
         """A connection, not yet connected. Bytes come back as they are, and nothing is ever repeated."""
         where = {} if address is None else {"host": address[0], "port": address[1]}
-        return self.connection(**{**DEFAULTS, **self.options, **where}, protocol=2, retry=Retry(NoBackoff(), 0))
+        options = {**DEFAULTS, **self.options, **where}
+        if self.connection is UnixDomainSocketConnection:
+            options = {name: value for name, value in options.items() if name not in NOT_OF_UNIX_SOCKETS}
+        return self.connection(**options, protocol=2, retry=Retry(NoBackoff(), 0))
 
 
 def options_in(url: str) -> tuple[str, dict[str, Any]]:
     """A URL without the options of the store itself, and these."""
-    place, _, query = url.partition("?")
+    place, _, query = _checked(url).partition("?")
     words = parse_qsl(query, keep_blank_values=True)
     try:
         ours = {name: OURS[name](value) for name, value in words if name in OURS}
     except ValueError as error:
-        raise ConfigurationError(f"{_hidden(url)!r} has an option that cannot be read: {error}") from error
+        raise ConfigurationError(f"{redacted(url)!r} has an option that cannot be read: {error}") from error
     rest = urlencode([word for word in words if word[0] not in OURS])
     return f"{place}?{rest}" if rest else place, ours
 
 
 def from_url(url: str) -> Settings:
     """The settings a URL names."""
-    scheme, _, rest = url.partition("://")
-    if scheme not in SCHEMES or not rest:
-        raise ConfigurationError(f"{_hidden(url)!r} names no Redis: URLs begin with {', '.join(SCHEMES)}, then ://")
+    scheme, _, rest = _checked(url).partition("://")
     tls, _, kind = scheme.partition("+")
     try:
-        return _single(url) if not kind else _several(tls, kind, rest)
+        return _single(f"{scheme}://{rest}") if not kind else _several(tls, kind, rest)
     except ValueError as error:
-        raise ConfigurationError(f"{_hidden(url)!r} is not a URL of Redis: {error}") from error
+        raise ConfigurationError(f"{redacted(url)!r} is not a URL of Redis: {error}") from error
+
+
+def _checked(url: str) -> str:
+    """The URL, if it is one of Redis, and well-formed."""
+    scheme, _, rest = url.partition("://")
+    if scheme not in SCHEMES or not rest:
+        raise ConfigurationError(f"{redacted(url)!r} names no Redis: URLs begin with {', '.join(SCHEMES)}, then ://")
+    return well_formed(url)
 
 
 def _single(url: str) -> Settings:
     options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+    if url.startswith("unix:") and (urlsplit(url).hostname or not options.get("path")):
+        raise ValueError("the absolute path of the socket follows the slashes: unix:///run/redis.sock")
     return Settings(options.pop("connection_class", Connection), _copied(options))
 
 
@@ -123,7 +140,7 @@ def from_client(client: Any) -> Settings:
         return _of_cluster(client)
     pool: Any = getattr(client, "connection_pool", None)
     if not hasattr(pool, "connection_kwargs"):
-        raise ConfigurationError(f"{client!r} is neither the URL of a Redis nor a client of redis-py")
+        raise ConfigurationError(f"a Redis store takes a URL or a client of redis-py, not {type(client).__name__}")
     options = _copied(pool.connection_kwargs)
     connection = _class_of(pool.connection_class.__name__)
     if not hasattr(pool, "sentinel_manager"):
@@ -155,9 +172,3 @@ def _copied(options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in options.items()
         if value is not None and (name in COPIED or name.startswith("ssl_"))
     }
-
-
-def _hidden(url: str) -> str:
-    """A URL that can be shown: without what stands before the host."""
-    scheme, colon, rest = url.partition("://")
-    return f"{scheme}{colon}{rest.rpartition('@')[2]}"

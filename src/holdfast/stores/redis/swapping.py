@@ -21,9 +21,10 @@ Place = tuple[int, str, tuple[bytes, ...]]
 class Swaps:
     """Makes requests of swaps, for one store."""
 
-    def __init__(self, keys: Keys, life_ms: int | None) -> None:
+    def __init__(self, keys: Keys, life_ms: int | None, *, keep_pinned: bool = True) -> None:
         self._keys = keys
         self._life = life_ms
+        self._keep_pinned = keep_pinned
         self._append, self._swap = script("append"), script("swap")
         self._places: dict[bytes, tuple[bytes, Place]] = {}
 
@@ -84,8 +85,8 @@ class Swaps:
         self._places[swap.thread] = (swap.replacement, place)
 
     def _life_of(self, head: Head) -> bytes:
-        """How long the thread may live without a further write. While a lease may stand it stays."""
-        if self._life is None:
+        """How long the thread may live without a further write. It stays while a lease may stand, or a pin keeps it."""
+        if self._life is None or (self._keep_pinned and head.marks.pinned):
             return b""
         lease = (head.expires_at - head.updated_at) // 1000 if head.owner else 0
         return b"%d" % max(self._life, lease)

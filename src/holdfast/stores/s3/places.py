@@ -13,6 +13,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.urls import redacted, well_formed
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Config
@@ -47,7 +48,7 @@ class Place(NamedTuple):
         return not self.endpoint and self.kind in KINDS.values()
 
     def __str__(self) -> str:
-        return f"{self.kind}://{self.name}" + (f" at {self.endpoint}" if self.endpoint else "")
+        return f"{self.kind}://{self.name}" + (f" at {redacted(self.endpoint)}" if self.endpoint else "")
 
 
 def place_of(
@@ -56,10 +57,14 @@ def place_of(
     """The bucket of a URL; one of obstore's is taken as it is."""
     if not isinstance(source, str):
         return _given(source)
-    parts = urlsplit(source)
-    if not parts.netloc or parts.username or parts.password:
+    try:
+        parts = urlsplit(source)
+    except ValueError:  # its text holds what may be a password
+        raise ConfigurationError(f"{redacted(source)!r} is not a well-formed URL of a bucket") from None
+    if not parts.netloc or {"@", ":"} & set(parts.netloc):  # no bucket has such a name, but a password may
         raise ConfigurationError(
-            f"{source!r}: a bucket is named as {parts.scheme}://bucket/prefix; credentials come from the environment"
+            f"{redacted(source)!r}: a bucket is named as {parts.scheme}://bucket/prefix; credentials come from the"
+            " environment"
         )
     options = _options(source, parts.query)
     endpoint = endpoint or options.get("endpoint")
@@ -70,16 +75,17 @@ def place_of(
             region = region or options.get("region")
             return _s3(parts.netloc, unquote(parts.path).strip("/"), endpoint, region, client, allow_http=allow_http)
         if endpoint or region or options:
-            raise ConfigurationError(f"{source!r}: {parts.scheme}:// takes its settings from the environment alone")
+            shown = redacted(source)
+            raise ConfigurationError(f"{shown!r}: {parts.scheme}:// takes its settings from the environment alone")
         return _other(parts.scheme, parts.netloc, unquote(parts.path).strip("/"), client)
     except (BaseError, ValueError) as error:
-        raise ConfigurationError(f"{source!r} cannot be used: {_first_line(error)}") from error
+        raise ConfigurationError(f"{redacted(source)!r} cannot be used: {_first_line(error)}") from error
 
 
 def _options(url: str, query: str) -> dict[str, str]:
     options = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
     if unknown := options.keys() - OPTIONS:
-        raise ConfigurationError(f"{url!r}: unknown {sorted(unknown)}; there are {sorted(OPTIONS)}")
+        raise ConfigurationError(f"{redacted(url)!r}: unknown {sorted(unknown)}; there are {sorted(OPTIONS)}")
     return options
 
 
@@ -128,12 +134,15 @@ def _from_environment(names: tuple[str, ...]) -> str:
 
 
 def _check_endpoint(endpoint: str, *, allow_http: bool) -> None:
-    parts = urlsplit(endpoint)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ConfigurationError(f"endpoint={endpoint!r}: a URL such as https://s3.example.org")
+    is_url = endpoint.startswith(("http://", "https://"))
+    parts = urlsplit(well_formed(endpoint) if is_url else "")
+    if "@" in parts.netloc:
+        raise ConfigurationError(f"endpoint={redacted(endpoint)!r}: credentials come from the environment")
+    if not parts.hostname:
+        raise ConfigurationError(f"endpoint={redacted(endpoint)!r}: a URL such as https://s3.example.org")
     if parts.scheme == "http" and not (allow_http or _is_loopback(parts.hostname)):
         raise ConfigurationError(
-            f"endpoint={endpoint!r} is not encrypted, and not on this machine: use https, or allow_http=True"
+            f"endpoint={redacted(endpoint)!r} is not encrypted, and not on this machine: use https, or allow_http=True"
         )
 
 

@@ -59,6 +59,10 @@ SELECT blob, data FROM {schema}.blobs WHERE key = $1 AND blob = ANY($2::bytea[])
 -- name: read_threads
 SELECT born, key, thread, head, status, labels FROM {schema}.threads WHERE
 
+-- name: count_threads
+SELECT status, count(*) FROM {schema}.threads
+ WHERE substring(thread FROM 1 FOR $1::integer) = $2 AND status <> '' GROUP BY status
+
 -- name: read_all_threads
 SELECT born, key, thread, head, status, labels FROM {schema}.threads WHERE born < $1 ORDER BY born DESC LIMIT $2
 

@@ -19,6 +19,9 @@ SELECT labels, status FROM threads WHERE number = ?
 -- name: read_all_heads
 SELECT thread, head, status, labels FROM heads
 
+-- name: count_threads
+SELECT status, count(*) FROM threads WHERE substr(thread, 1, ?) = ? AND status <> '' GROUP BY status
+
 -- name: insert_thread
 INSERT INTO threads (number, thread, labels, status, birth)
 VALUES (?, ?, ?, ?, (SELECT coalesce(max(birth), 0) + 1 FROM threads))

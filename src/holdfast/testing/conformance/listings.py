@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from holdfast.records.head import decode_head
 from holdfast.records.identity import namespace_prefix
-from holdfast.stores.backend import Backend, Listing
+from holdfast.stores.backend import Backend, Listing, count_listed, counts
 from holdfast.testing.conformance.kit import Kit
 from holdfast.testing.conformance.samples import Line, head, key, rows
 
@@ -71,6 +71,25 @@ class Listings(Kit):
         assert set(listed(backend, statuses=["failed", "complete"])) == {lines[0].key, lines[1].key}
         assert listed(backend, statuses=["working"]) == []
         assert len(listed(backend)) == 3
+
+    def test_counts_are_those_of_the_listing(self) -> None:
+        """For every prefix; under the newest status, with nothing for threads that are not listed."""
+        backend = self.opened()
+        assert counts(backend, b"") == {}
+        for namespace in ("", "n", "nn"):
+            for number, status in enumerate(("idle", "failed", "idle", "complete", "working")):
+                Line(backend, key(f"t{number}", namespace)).put(head(status=status))
+        gone, moved = (Line(backend, key(name)) for name in ("gone", "moved"))
+        gone.put(head())
+        gone.put(head(deleted=True, status=""))
+        backend.post(key("only a message"), "k", b"v")
+        for status in ("idle", "input_required"):
+            moved.put(head(status=status))
+        prefixes = [b"", *(namespace_prefix(name) for name in ("", "n", "nn", "none")), key("t1"), key("t", "n")]
+        for prefix in prefixes:
+            assert counts(backend, prefix) == count_listed(backend, prefix), prefix
+        assert counts(backend, namespace_prefix("n")) == {"idle": 2, "failed": 1, "complete": 1, "working": 1}
+        assert counts(backend, namespace_prefix(""))["input_required"] == 1
 
     def test_a_status_is_the_newest(self) -> None:
         """A thread is found under its present status, and not under an old one."""

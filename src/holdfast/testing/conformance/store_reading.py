@@ -229,6 +229,22 @@ class Threads(StoreKit):
         store.delete("a")
         assert store.stats().threads == 1
 
+    def test_counts_say_how_many_threads_have_each_status(self) -> None:
+        """Of this namespace, with plain words as keys, none for a status that no thread has; deleted ones are out."""
+        store, other = self.store(), self.store(namespace="another")
+        assert store.counts() == {}
+        for number in range(3):
+            store.save(f"idle {number}", 1)
+        store.save("b", 3, status="failed")
+        other.save("b", 3, status="complete")
+        assert store.counts() == {"idle": 3, "failed": 1} == store.stats().statuses
+        assert {type(status) for status in store.counts()} == {str}
+        store.save("idle 1", 2, status="failed")
+        store.delete("idle 2")
+        store.save("at work", 1, status="working")
+        assert store.counts() == {"working": 1, "idle": 1, "failed": 2}
+        assert other.counts() == {"complete": 1}
+
     def test_a_healthy_store_verifies(self) -> None:
         """Everything is counted, nothing is reported."""
         store = self.store()

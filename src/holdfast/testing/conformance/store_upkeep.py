@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast import sync
 from holdfast.records.errors import ConfigurationError, Conflict, NotFound
 from holdfast.records.retention import Freed, Retention
@@ -218,6 +220,26 @@ class Pruning(StoreKit):
             store.save(status, 1, status=status)
         assert store.prune(Retention(delete_on=("complete", "failed"))).threads == 2
         assert [info.thread_id for info in store.threads()] == ["idle"]
+
+    def test_a_thread_with_a_pinned_checkpoint_stays(self) -> None:
+        """Neither `ttl` nor `delete_on` takes it, until the pin is removed, or a retention ignores pins."""
+        store = self.store()
+        for thread_id in ("idle too long", "complete"):
+            grown(store, thread_id, 2)
+            store.pin(store.get(thread_id, 1).id)
+        store.save("complete", state_at(3), status="complete")
+        self.clock.advance(1000)
+        both = Retention(ttl=100, delete_on=("complete",))
+        for retention in (Retention(ttl=100), Retention(delete_on=("complete",))):
+            assert store.prune(retention, dry_run=True) == Freed()
+            assert store.prune(retention) == Freed()
+        assert {info.thread_id for info in store.threads()} == {"idle too long", "complete"}
+        assert store.get("complete", 1).state == state_at(1)
+        store.pin(store.get("complete", 1).id, pinned=False)
+        assert store.prune(both).threads == 1
+        assert [info.thread_id for info in store.threads()] == ["idle too long"]
+        assert store.prune(replace(both, keep_pinned=False)).threads == 1
+        assert list(store.threads()) == []
 
     def test_prune_takes_the_stores_own_retention(self) -> None:
         """Without one it asks for it."""
