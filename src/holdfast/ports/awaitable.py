@@ -151,13 +151,27 @@ class AsyncPorts(SystemPorts):
         """Call it. A plain step of an awaitable run emits events too, and stands in nobody's coroutine."""
         from asyncio import ensure_future
 
+        from holdfast.ports.shielding import heard
+
         result = listener(event)
         if not isinstance(result, Awaitable):
             return
         if get_ident() in stepping:
             self._last_loop().call_soon_threadsafe(ensure_future, result)
         else:
-            await result
+            await heard(result)
+
+    async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """In a task of its own, which no cancellation reaches."""
+        from holdfast.ports.shielding import shielded
+
+        return await shielded(coroutine)
+
+    def is_cancelled_by(self, error: BaseException | None) -> bool:
+        """A `CancelledError` of the current task, and not one that came from a task it waited for."""
+        from holdfast.ports.shielding import is_cancelled_by
+
+        return is_cancelled_by(error)
 
     def close(self) -> None:
         """End the threads once they are idle."""

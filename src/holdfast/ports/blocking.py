@@ -80,6 +80,14 @@ class BlockingPorts(SystemPorts):
         """Call it."""
         await self.call(listener, event)
 
+    async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Await it: there is nothing here that could be cancelled."""
+        return await coroutine
+
+    def is_cancelled_by(self, error: BaseException | None) -> bool:
+        """Never: there is nothing here that could be cancelled."""
+        return False
+
     def close(self) -> None:
         """Nothing is held."""
 

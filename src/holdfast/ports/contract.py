@@ -62,6 +62,14 @@ class Ports(Protocol):
         """Run all to their end: at the same time where the world allows it, in their order elsewhere."""
         ...
 
+    async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Await it to its end, also if the caller is cancelled meanwhile; the cancellation is raised then."""
+        ...
+
+    def is_cancelled_by(self, error: BaseException | None) -> bool:
+        """True if this error is how a cancellation of the current task arrived."""
+        ...
+
     def owner(self) -> str:
         """A name for a new claim of this process, which no other claim ever has."""
         ...

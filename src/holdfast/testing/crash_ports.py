@@ -170,6 +170,14 @@ class CrashPorts:
         """As the world does it."""
         return await self._inner.gather(coroutines)
 
+    async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """As the world does it."""
+        return await self._inner.shielded(coroutine)
+
+    def is_cancelled_by(self, error: BaseException | None) -> bool:
+        """As the world sees it."""
+        return self._inner.is_cancelled_by(error)
+
     def owner(self) -> str:
         """Names this life."""
         return self._life.new_owner()
