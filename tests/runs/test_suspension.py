@@ -298,6 +298,8 @@ def test_an_answered_request_of_a_branch_that_its_task_group_cancelled_is_not_li
     if not isinstance(world, AwaitableWorld):
         return
 
+    delay = 0
+
     @holdfast.durable(store=world.store, name="group of questions")
     async def agent() -> None:
         async with asyncio.TaskGroup() as group:
@@ -318,5 +320,4 @@ def test_an_answered_request_of_a_branch_that_its_task_group_cancelled_is_not_li
         outcome = await agent.start("t")
         assert [request.name for request in outcome.requests] == await names_of_open(world) == ["other"]
 
-    delay = 0
     world.play(scenario())

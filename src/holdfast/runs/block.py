@@ -177,16 +177,23 @@ class RunBlock:
         try:
             self._restore_frame(ledger)
             stops = isinstance(error, ENDS_OF_PROGRAMS) or ports.is_cancelled_by(error)
-            await self._wait_for_steps(ledger)
-        except BaseException as cut:
-            await ports.shielded(self._end(ledger, cut, stops=True))
+            cut = await self._wait_for_steps(ledger)
+            await ports.shielded(self._end(ledger, cut or error, stops=stops or cut is not None))
+        except (KeyboardInterrupt, SystemExit):  # it may have struck before the end began
+            self._tools.heartbeat.remove(ledger.claim)
+            await self._let_go(ledger.claim)
             raise
-        await ports.shielded(self._end(ledger, error, stops=stops))
+        if cut is not None:
+            raise cut
 
-    async def _wait_for_steps(self, ledger: Ledger) -> None:
-        """Let the other branches of a suspended run record what they are at. This wait can be cut short."""
-        if ledger.suspension is not None and not ledger.untouched:
-            await ledger.wait_for_steps(self._tools.ports)
+    async def _wait_for_steps(self, ledger: Ledger) -> BaseException | None:
+        """Let the other branches of a suspended run record what they are at. Return what cut the wait short, if any."""
+        try:
+            if ledger.suspension is not None and not ledger.untouched:
+                await ledger.wait_for_steps(self._tools.ports)
+        except BaseException as cut:  # noqa: BLE001  raised once the lease is released
+            return cut
+        return None
 
     async def _end(self, ledger: Ledger, error: BaseException | None, *, stops: bool) -> None:
         """`stops`: the program or the task ends with this error, which no suspension may replace."""
