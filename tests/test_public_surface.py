@@ -138,7 +138,7 @@ def test_the_ways_to_open_are_equal(name: str) -> None:
 def test_open_takes_what_the_contract_says() -> None:
     signature = inspect.signature(holdfast.open)
     assert list(signature.parameters) == [
-        *("url", "durability", "keys", "compress", "retention", "sweep", "namespace", "inline")
+        *("url", "durability", "keys", "compress", "retention", "sweep", "namespace", "inline", "inputs")
     ]
     assert signature.parameters["compress"].default is True
     assert signature.parameters["inline"].default is True

@@ -57,6 +57,7 @@ from holdfast.records.page import Page
 from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
+from holdfast.records.secret import Secret
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult, UsageSnapshot
 from holdfast.records.words import Cause, Durability, Phase, Status
@@ -228,6 +229,7 @@ __all__ = [
     "RunError",
     "S3Store",
     "SQLiteStore",
+    "Secret",
     "SecretInState",
     "Session",
     "SessionSummary",

@@ -233,3 +233,14 @@ def test_times_are_relative_or_in_full(call: Call, document: Document) -> None:
     text = call("threads", "--utc").stdout
     assert day in text
     assert not re.search("now| ago", text)
+
+
+def test_steps_and_show_say_what_a_step_was_called_with(place: Path, call: Call) -> None:
+    with sync.open(place / "holdfast.db") as store, store.run("called") as run:
+        run.step("search", lambda query, limit: query * limit, "kelp", 2)
+        run.begin_step("pay", 40)
+    assert re.search(r"^1  search  'kelp', 2 .*\"kelpkelp\"$", call("steps", "called").stdout, re.MULTILINE)
+    assert re.search(r"^-  pay +40 .*begun", call("steps", "called").stdout, re.MULTILINE)
+    shown = call("show", "called").stdout
+    assert re.search(r"step=search ms=\d+ \('kelp', 2\)$", shown, re.MULTILINE)
+    assert re.search(r"^begun +pay\(40\), ", shown, re.MULTILINE)

@@ -206,9 +206,9 @@ async def test_the_rows_of_the_journal_say_what_happened(world: World) -> None:
         await run.complete("done")
     rows = (await store.history("t", journal=True)).items
     assert [row.metadata for row in reversed(rows)] == [
-        {"step": "search"},
+        {"step": "search", "ms": 0},
         {"begun": "pay"},
-        {"step": "pay"},
+        {"step": "pay", "ms": 0},
         {"asked": "refund"},
         {"answered": 1},
         {"ended": "complete"},

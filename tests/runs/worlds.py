@@ -17,7 +17,6 @@ from typing import Any, TypeVar, cast
 
 import holdfast
 from holdfast import sync
-from holdfast.codec.keys import KeyRing
 from holdfast.ports import BlockingPorts, Ports, run_blocking
 from holdfast.ports.awaitable import AsyncPorts
 from holdfast.runs.store import Store
@@ -96,7 +95,7 @@ class World:
         """The decorator for durable functions, for an `async def` of the scenario."""
         raise NotImplementedError
 
-    def _open(self, backend: Backend, *, keys: KeyRing | None = None) -> Any:
+    def _open(self, backend: Backend, **options: Any) -> Any:
         raise NotImplementedError
 
 
@@ -106,8 +105,8 @@ class AwaitableWorld(World):
     name = "awaitable"
     api = holdfast
 
-    def _open(self, backend: Backend, *, keys: KeyRing | None = None) -> Store:
-        return Store(backend, ports=_AwaitablePorts(self), keys=keys, on_close=_nothing)
+    def _open(self, backend: Backend, **options: Any) -> Store:
+        return Store(backend, ports=_AwaitablePorts(self), on_close=_nothing, **options)
 
     def play(self, scenario: Coroutine[Any, Any, T]) -> T:
         async def whole() -> T:
@@ -138,8 +137,8 @@ class BlockingWorld(World):
         super().__init__(place)
         self.api = Calls(sync)
 
-    def _open(self, backend: Backend, *, keys: KeyRing | None = None) -> "Calls":
-        return Calls(blocking_store(backend, ports=_PlainPorts(self), keys=keys, closes=False))
+    def _open(self, backend: Backend, **options: Any) -> "Calls":
+        return Calls(blocking_store(backend, ports=_PlainPorts(self), closes=False, **options))
 
     def play(self, scenario: Coroutine[Any, Any, T]) -> T:
         try:

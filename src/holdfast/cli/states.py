@@ -1,7 +1,6 @@
 """What is in checkpoints: steps and states, compared, and begun anew from."""
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 import click
@@ -14,14 +13,15 @@ from holdfast.cli.offers import checkpoint_argument
 from holdfast.cli.screen import COLOURS, Column, Screen, counted
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable, width_of
-from holdfast.cli.values import inline, laid_out, outcome_of, path_of, took
-from holdfast.cli.work import read_work
+from holdfast.cli.values import arguments_of, inline, laid_out, outcome_of, path_of, took
+from holdfast.cli.work import Work, read_work
 from holdfast.records.checkpoint import Change, Checkpoint, Step
 from holdfast.records.errors import Conflict
 
 STEPS = (
     Column("#", number=True),
     Column("STEP", gives_way=True),
+    Column("ARGUMENTS", gives_way=True),
     Column("TOOK", number=True),
     Column("OUTCOME", gives_way=True),
 )
@@ -36,23 +36,29 @@ def steps(session: Session, checkpoint: str) -> Answer:
     """List the steps a thread has recorded, up to a checkpoint or up to now; then those that were begun only."""
     store = session.store
     if names_checkpoint(store, checkpoint):
-        return _steps_of(find_checkpoint(store, checkpoint), {})
+        return _steps_of(find_checkpoint(store, checkpoint), Work())
     thread_id = find_thread(store, checkpoint)
-    return _steps_of(store.latest(thread_id), read_work(store, thread_id).begun)
+    return _steps_of(store.latest(thread_id), read_work(store, thread_id))
 
 
-def _steps_of(found: Checkpoint | None, begun: dict[str, datetime]) -> Answer:
+def _steps_of(found: Checkpoint | None, work: Work) -> Answer:
     recorded = found.steps if found is not None else []
-    document = {"checkpoint": found.id if found is not None else None, "steps": recorded, "begun": begun}
-    return Answer(document, lambda screen: _step_lines(screen, recorded, begun))
+    document = {
+        "checkpoint": found.id if found is not None else None,
+        "steps": recorded,
+        "begun": work.begun,
+        "begun_with": work.begun_with,
+    }
+    return Answer(document, lambda screen: _step_lines(screen, recorded, work))
 
 
-def _step_lines(screen: Screen, recorded: list[Step], begun: dict[str, datetime]) -> Iterator[str]:
-    if not recorded and not begun:
+def _step_lines(screen: Screen, recorded: list[Step], work: Work) -> Iterator[str]:
+    if not recorded and not work.begun:
         yield "no steps"
         return
-    rows = [(str(step.index + 1), _name(step), took(step), outcome_of(step)) for step in recorded]
-    rows += [("-", key, "", f"begun {screen.time(at)}; its end is not recorded") for key, at in begun.items()]
+    rows = [(str(step.index + 1), _name(step), arguments_of(step), took(step), outcome_of(step)) for step in recorded]
+    for key, at in work.begun.items():
+        rows.append(("-", key, work.begun_with.get(key, ""), "", f"begun {screen.time(at)}; its end is not recorded"))
     yield from screen.table(STEPS, rows)
 
 

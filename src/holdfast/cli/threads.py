@@ -1,7 +1,8 @@
 """Threads: all of them, one of them, and what they amount to."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from typing import Any
 
 import click
 
@@ -15,7 +16,7 @@ from holdfast.cli.requests import request_lines
 from holdfast.cli.screen import Column, Screen, counted, size
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
-from holdfast.cli.values import inline
+from holdfast.cli.values import arguments_of, inline
 from holdfast.cli.work import Work, read_work
 from holdfast.processes import is_certainly_dead, named
 from holdfast.records.checkpoint import CheckpointInfo
@@ -108,11 +109,13 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
         "requests": requests,
         "checkpoints": rows,
     }
-    step_count = len(newest.steps) if newest is not None else 0
+    recorded = newest.steps if newest is not None else []
+    step_count = len(recorded)
     facts = [("steps", f"{step_count} recorded")] if step_count else []
     facts += _session_facts(talked) if talked is not None else []
     facts += _agent_facts(tried) if tried is not None else []
-    return Answer(document, lambda screen: _shown(screen, info, work, facts, requests, rows))
+    calls = {step.metadata.get("key"): arguments_of(step) for step in recorded}
+    return Answer(document, lambda screen: _shown(screen, info, work, facts, requests, rows, calls))
 
 
 def _standing(info: ThreadInfo, requests: list[Request]) -> list[Request]:
@@ -128,6 +131,7 @@ def _shown(
     more: list[tuple[str, str]],
     requests: list[Request],
     rows: list[CheckpointInfo],
+    calls: Mapping[Any, str],
 ) -> Iterator[str]:
     yield from screen.facts([*_facts(screen, info, work), *more])
     for request in requests:
@@ -135,7 +139,7 @@ def _shown(
         yield from request_lines(screen, request)
     if rows:
         yield ""
-        yield from screen.table(ROWS, [_checkpoint_row(screen, row) for row in rows])
+        yield from screen.table(ROWS, [_checkpoint_row(screen, row, calls) for row in rows])
 
 
 def _facts(screen: Screen, info: ThreadInfo, work: Work) -> Iterable[tuple[str, str]]:
@@ -149,7 +153,8 @@ def _facts(screen: Screen, info: ThreadInfo, work: Work) -> Iterable[tuple[str, 
         yield "" if number else "error", screen.style(line, fg="red") if line else ""
     yield "held by", screen.fit(_holder(screen, info), room)
     for key, begun_at in work.begun.items():
-        yield "begun", screen.fit(f"{key}, {screen.time(begun_at)}; its end is not recorded", room)
+        call = f"{key}({work.begun_with[key]})" if key in work.begun_with else key
+        yield "begun", screen.fit(f"{call}, {screen.time(begun_at)}; its end is not recorded", room)
     yield "wakes", screen.time(info.wake_at) if info.wake_at else ""
     yield "labels", screen.fit(" ".join(f"{name}={value}" for name, value in info.labels.items()), room)
     yield "created", screen.time(info.created_at)
@@ -200,9 +205,12 @@ def _holder(screen: Screen, info: ThreadInfo) -> str:
     return f"{named(owner)}{gone}; its lease {'expired' if ends <= screen.now else 'ends'} {screen.time(ends)}"
 
 
-def _checkpoint_row(screen: Screen, row: CheckpointInfo) -> tuple[str, ...]:
+def _checkpoint_row(screen: Screen, row: CheckpointInfo, calls: Mapping[Any, str]) -> tuple[str, ...]:
     notes = ["pinned"] * row.pinned + ["journal"] * row.journal
     notes += [f"{name}={value if isinstance(value, str) else inline(value)}" for name, value in row.metadata.items()]
+    step = row.metadata.get("step")
+    if isinstance(step, str) and calls.get(step):
+        notes.append(f"({calls[step]})")
     phase = row.phase.value if row.phase else ""
     return str(row.seq), screen.time(row.created_at), row.status.value, row.cause.value, phase, " ".join(notes)
 

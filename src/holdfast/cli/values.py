@@ -33,6 +33,12 @@ def path_of(path: Iterable[Any]) -> str:
     return printable(text) or "state"
 
 
+def arguments_of(step: Step) -> str:
+    """What a step was called with, as far as its row tells."""
+    text = step.metadata.get("arguments")
+    return printable(text) if isinstance(text, str) else ""
+
+
 def took(step: Step) -> str:
     """How long a step took, if that is known."""
     seconds = step.metadata.get("seconds")

@@ -29,6 +29,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     result: Any = None
     begun: dict[str, datetime] = {}
     """The steps with an effect that were begun and have no end yet, and when they were."""
+    begun_with: dict[str, str] = {}
+    """A preview of their arguments, where one is kept."""
 
 
 def journal_of(store: "Store", thread_id: str) -> Journal:
@@ -59,6 +61,7 @@ def read_work(store: "Store", thread_id: str) -> Work:
         **_started(journal),
         result=_result(journal),
         begun={memo.key: from_microseconds(memo.at) for memo in begun},
+        begun_with={memo.key: memo.arguments for memo in begun if memo.arguments},
     )
 
 

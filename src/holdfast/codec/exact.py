@@ -19,7 +19,8 @@ from holdfast.codec.pieces import container_header
 from holdfast.codec.refusal import Refused
 from holdfast.codec.scan import refuse_excess
 from holdfast.codec.types import leaf_writer, write_text
-from holdfast.records.errors import LimitExceeded, UnstorableValue
+from holdfast.records.errors import LimitExceeded, SecretInState, UnstorableValue
+from holdfast.records.secret import Secret
 
 
 def encode_exactly(value: Any, path: str, limits: Limits) -> bytes:
@@ -96,6 +97,8 @@ class _Encoder:
             raise LimitExceeded(f"{path} is {len(value)} long; nothing longer than {_LONGEST} can be stored")
         if cls is str:
             return write_text(value)
+        if cls is Secret:
+            raise SecretInState(f"{path} is a Secret, which is never stored; keep it out of what is saved", path=path)
         if cls is memoryview:  # not contiguous
             return ormsgpack.packb(value.tobytes())
         if cls is list:

@@ -37,6 +37,10 @@ class Begun(Entry, frozen=True, tag="begin"):
     fingerprint: bytes
     attempt: int
     at: int
+    arguments: str = ""
+    """A preview of what it was called with; empty if none is kept."""
+    inputs: bytes = b""
+    """The encoding of all of it, a dict by name or a list by place; empty unless the store keeps that."""
 
 
 class Attempted(Entry, frozen=True, tag="try"):
@@ -63,6 +67,9 @@ class StepDone(Entry, frozen=True, tag="done"):
     at: int
     took: int
     """Microseconds it took, attempts and waits included: what a replay saves."""
+    arguments: str = ""
+    inputs: bytes = b""
+    """As in `Begun`."""
 
 
 class StepError(Entry, frozen=True, tag="fail"):
@@ -75,6 +82,9 @@ class StepError(Entry, frozen=True, tag="fail"):
     message: str
     attempts: int
     at: int
+    arguments: str = ""
+    inputs: bytes = b""
+    """As in `Begun`."""
 
 
 class Recorded(Entry, frozen=True, tag="step"):

@@ -302,10 +302,19 @@ def _step(index: int, entry: Shown, effects: set[str]) -> Step:
         return Step(index=index, action="hand_over", metadata={"role": entry.role, "phase": entry.phase})
     if isinstance(entry, Recorded):
         return Step(**{**decode(entry.fields), "index": index})
+    details = {"key": entry.key, "arguments": entry.arguments} if entry.arguments else {"key": entry.key}
+    inputs = decode(entry.inputs) if entry.inputs else None
     if isinstance(entry, StepError):
-        return Step(index=index, action=entry.name, error=f"{entry.type}: {entry.message}", metadata={"key": entry.key})
-    details, harmless = {"key": entry.key, "seconds": entry.took / 1e6}, entry.key not in effects
-    return Step(index=index, action=entry.name, tool_output=decode(entry.value), metadata=details, idempotent=harmless)
+        error = f"{entry.type}: {entry.message}"
+        return Step(index=index, action=entry.name, tool_input=inputs, error=error, metadata=details)
+    return Step(
+        index=index,
+        action=entry.name,
+        tool_input=inputs,
+        tool_output=decode(entry.value),
+        metadata={**details, "seconds": entry.took / 1e6},
+        idempotent=entry.key not in effects,
+    )
 
 
 def _turn_step(index: int, entry: Turned) -> Step:
@@ -341,7 +350,8 @@ def forked(journal: Journal, origin: str, results: Mapping[str, Any], now: int) 
             entries.append(msgspec.structs.replace(turn, value=encoded, at=now, took=0))
             continue
         memo = _recorded(journal, name, origin)
-        entries.append(StepDone(memo.key, memo.fingerprint, memo.name, encoded, now, 0))
+        inputs = (memo.arguments, memo.inputs)
+        entries.append(StepDone(memo.key, memo.fingerprint, memo.name, encoded, now, 0, *inputs))
     return entries
 
 

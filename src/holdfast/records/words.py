@@ -1,6 +1,7 @@
 """The closed vocabularies: stored as plain lower-case words, compared as strings."""
 
 from enum import StrEnum
+from typing import Final, Literal, TypeAlias
 
 
 class Status(StrEnum):
@@ -49,3 +50,8 @@ class Durability(StrEnum):
     PROCESS = "process"
     DURABLE = "durable"
     REPLICATED = "replicated"
+
+
+KeepInputs: TypeAlias = Literal["preview", "full", "none"]
+"""How much of a step's arguments its row keeps."""
+KEEP_INPUTS_WORDS: Final = {"preview": "preview", "full": "full", "none": "none"}

@@ -52,6 +52,7 @@ class Tools(msgspec.Struct, frozen=True):
     events: Events
     heartbeat: Heartbeat
     open: Callable[[], Awaitable[None]]
+    keep_inputs: str
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -118,7 +119,7 @@ class RunBlock:
         """The run under a claim that was taken, announced."""
         tools, ports = self._tools, self._tools.ports
         self._entered_at = ports.now()
-        ledger = Ledger(claim, tools.events, reopen=self._terms.reopen)
+        ledger = Ledger(claim, tools.events, reopen=self._terms.reopen, keep_inputs=tools.keep_inputs)
         if self._labels:
             await ledger.commit(ports, Intent(journal=True, labels=dict(self._labels)))
         tools.heartbeat.add(claim)

@@ -95,8 +95,8 @@ class _StepFunction:
         return awaitable if is_async(self._function) else blocking
 
     def _call(self, frame: Frame, args: tuple[Any, ...], named: Mapping[str, Any]) -> StepCall:
-        given = self._bound(args, named)
-        fingerprint = self._fingerprint({each: value for each, value in given if each not in self._ignore})
+        given = {each: value for each, value in self._bound(args, named) if each not in self._ignore}
+        fingerprint = self._fingerprint(given)
         return StepCall(
             key=frame.run.scope.key(self._name, fingerprint),
             name=self._name,
@@ -104,6 +104,7 @@ class _StepFunction:
             function=self._function,
             arguments=args,
             named=named,
+            given=given,
             options=self._options,
         )
 

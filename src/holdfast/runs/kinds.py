@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 from holdfast.codec.keys import KeyRing
 from holdfast.ports import Ports
 from holdfast.records.retention import Retention
-from holdfast.records.words import Durability
+from holdfast.records.words import Durability, KeepInputs
 from holdfast.runs.store import Store
 from holdfast.stores import opening
 from holdfast.stores.opening import Options, Shared
@@ -32,6 +32,7 @@ class OpenedStore(Store):
         retention: Retention | None = None,
         sweep: timedelta | float | None = None,
         namespace: str = "",
+        inputs: KeepInputs = "preview",
     ) -> None:
         self._sweeper: Sweeper | None = None
         try:
@@ -43,6 +44,7 @@ class OpenedStore(Store):
                 compress=compress,
                 retention=retention,
                 namespace=namespace,
+                inputs=inputs,
                 on_close=lambda: self._release(shared),
             )
             if sweep is not None:
@@ -213,13 +215,15 @@ def open(  # noqa: A001  the public name: holdfast.open
     sweep: timedelta | float | None = None,
     namespace: str = "",
     inline: bool = True,
+    inputs: KeepInputs = "preview",
 ) -> Store:
     """Open a store: a path (SQLite), or a URL: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql:`, `redis:`, `s3:`.
 
     Without a URL the environment's HOLDFAST_STORE is taken, else `holdfast.db`. It connects at the first use.
     `durability`: `durable` (the default; survives power loss) or `process` (survives a killed process). `keys` encrypt
     everything but ids. `retention` is what `prune()` applies, every `sweep` seconds in the background if given.
-    Two namespaces share nothing. `inline=False` never commits on the event loop's own thread.
+    Two namespaces share nothing. `inline=False` never commits on the event loop's own thread. `inputs` says how much of
+    a step's arguments its row keeps: a text of at most 200 bytes (`preview`), all of them (`full`), or `none`.
     """
     return OpenedStore(
         opening.resolve(url, durability, inline=inline),
@@ -228,4 +232,5 @@ def open(  # noqa: A001  the public name: holdfast.open
         retention=retention,
         sweep=sweep,
         namespace=namespace,
+        inputs=inputs,
     )

@@ -34,9 +34,11 @@ _ENDS: dict[str, EventKind] = {
 class Ledger:
     """The one place through which a run's branches read and write."""
 
-    def __init__(self, claim: Claim, events: Events, *, reopen: bool) -> None:
+    def __init__(self, claim: Claim, events: Events, *, reopen: bool, keep_inputs: str) -> None:
         self.claim = claim
         self.events = events
+        self.keep_inputs = keep_inputs
+        """How much of a step's arguments its row keeps."""
         self.journal = Journal.of(claim.log.document)
         self.resumed = claim.found.seq > 0
         self.status = claim.writer.seen.head.status

@@ -20,10 +20,20 @@ from holdfast.records.request import Answer
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, Cause, Phase, Status
 from holdfast.runs import asking
 from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.inputs import Inputs, kept_inputs
+from holdfast.runs.keys import Key, kept, kind_at, part
 from holdfast.runs.ledger import Ledger, packed_metadata
 from holdfast.runs.options import Backoff, Errors, OnDoubt, StepOptions, seconds
 from holdfast.runs.scope import Scope, current_frame, fingerprint_of
-from holdfast.runs.steps import StepCall, StepHandle, failure_of, idempotency_key_of, known_memo, perform_step
+from holdfast.runs.steps import (
+    StepCall,
+    StepHandle,
+    failure_of,
+    idempotency_key_of,
+    known_memo,
+    perform_step,
+    row_metadata,
+)
 from holdfast.stores.claim import Pending
 from holdfast.stores.reader import Reader
 from holdfast.stores.writer import Intent, NotACell
@@ -203,11 +213,12 @@ class Run:
         check_function(function, name)
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
         call = StepCall(
-            key=name,
+            key=str(part(key)),
             name=name,
             fingerprint=fingerprint,
             function=function,
             arguments=args,
+            given=args,
             options=options,
             connection=connection,
         )
@@ -219,12 +230,13 @@ class Run:
         With `effect` the intent is noted; `StepInDoubt` if that was done before and the step never ended.
         """
         ledger, name = self.ledger, check_key(key)
+        step = str(part(key))
         await ledger.ready(self.ports)
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
-        memo = known_memo(self, name, fingerprint)
-        now, token = self.ports.now(), idempotency_key_of(self, name)
+        memo = known_memo(self, step, fingerprint)
+        now, token = self.ports.now(), idempotency_key_of(self, step)
         if isinstance(memo, StepDone):
-            return StepHandle(name, name, fingerprint, token, now, done=True, value=decode(memo.value))
+            return StepHandle(step, name, fingerprint, token, now, done=True, value=decode(memo.value))
         if isinstance(memo, StepError):
             raise failure_of(memo)
         ledger.check_new(f"step {name!r}")
@@ -233,17 +245,20 @@ class Run:
                 f"step {name!r} of thread {self.thread_id!r} was begun and its end is not known; find out, and give"
                 " its result to complete_step(run.in_doubt(key), value)"
             )
+        inputs = kept_inputs(ledger.keep_inputs, args)
         if effect:
-            await ledger.note(self.ports, Begun(name, fingerprint, 1, now))
-        await ledger.emit("step_started", {"arguments": args}, step=name, name=name, attempt=1)
-        return StepHandle(name, name, fingerprint, token, now)
+            await ledger.note(self.ports, Begun(step, fingerprint, 1, now, *inputs))
+        await ledger.emit("step_started", {"arguments": args}, step=step, name=name, attempt=1)
+        return StepHandle(step, name, fingerprint, token, now, inputs=inputs)
 
     def in_doubt(self, key: str) -> StepHandle:
         """The handle of a step that was begun and never ended, to complete it with what was found out."""
-        memo = self.ledger.journal.memos.get(key)
+        step = str(part(check_key(key)))
+        memo = self.ledger.journal.memos.get(step)
         if not isinstance(memo, Begun):
             raise ConfigurationError(f"step {key!r} of thread {self.thread_id!r} is not in doubt")
-        return StepHandle(key, key, memo.fingerprint, idempotency_key_of(self, key), memo.at)
+        token, inputs = idempotency_key_of(self, step), Inputs(memo.arguments, memo.inputs)
+        return StepHandle(step, key, memo.fingerprint, token, memo.at, inputs=inputs)
 
     async def complete_step(self, handle: StepHandle, value: Any) -> None:
         """Record the result of a step begun by hand."""
@@ -253,8 +268,8 @@ class Run:
         now = self.ports.now()
         encoded = encode(value, path=f"result of step {handle.name!r}")
         took = max(now - handle.started_at, 0)
-        memo = StepDone(handle.key, handle.fingerprint, handle.name, encoded, now, took)
-        intent = Intent(cause="event", metadata=packed_metadata({"step": handle.key}))
+        memo = StepDone(handle.key, handle.fingerprint, handle.name, encoded, now, took, *handle.inputs)
+        intent = Intent(cause="event", metadata=row_metadata(handle.key, took))
         await self.ledger.commit(self.ports, intent, memo)
         details = {"step": handle.key, "name": handle.name, "attempt": 1, "seconds": took / 1e6}
         await self.ledger.emit("step_done", {"result": value}, **details)
@@ -308,7 +323,7 @@ class Run:
                 f"append to {path!r}: a path is one str, or several, such as 'messages'", path="state"
             )
         encoded = encode(item, path="item")
-        name = self._key_for("append:" + "/".join(where[1:]), key, encoded)
+        name = self._key_for(kind_at("append", where[1:]), key, encoded)
         if name in self.ledger.journal.marks:
             return
         self.ledger.check_new("an append")
@@ -322,7 +337,7 @@ class Run:
     def _key_for(self, kind: str, key: str | None, content: bytes) -> str:
         """The key under which something is recorded; empty if it is to be done each time."""
         if key is not None:
-            return f"{kind}={check_key(key)}"
+            return str(kept(kind, check_key(key)))
         if not self._keyed:
             return ""
         fingerprint = fingerprint_of(content, kind, "")
@@ -405,9 +420,10 @@ class Run:
 
 def check_key(key: object) -> str:
     """A key: a str that is not empty."""
-    if not is_key(key) or not key:
+    text = str(key) if isinstance(key, Key) else key
+    if not isinstance(text, str) or not is_key(text) or not text:
         raise ConfigurationError(f"{key!r} is not a key; give a str that is not empty")
-    return str(key)
+    return text
 
 
 def check_function(function: object, key: str) -> None:

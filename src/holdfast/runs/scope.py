@@ -14,29 +14,33 @@ import msgspec
 
 from holdfast.codec import encode
 from holdfast.ports import Ticket
-from holdfast.records.errors import UnstorableValue
+from holdfast.records.errors import SecretInState, UnstorableValue
+from holdfast.records.secret import masked
+from holdfast.runs.keys import Key, prefix_of
 
 if TYPE_CHECKING:
     from holdfast.runs.run import Run
 
 FINGERPRINT_BYTES = 8
+NO_KEY = Key()
 
 
 class Scope(msgspec.Struct, eq=False):
     """One level of a run: its body, or one step's function. Counts what was called by which name."""
 
-    prefix: str = ""
+    prefix: Key = NO_KEY
+    """How the keys of this level begin: `scope.prefix + key` is the key of what the user calls `key` here."""
     branch: int = 0
     _counts: dict[str, "count[int]"] = {}
 
     def key(self, name: str, fingerprint: bytes) -> str:
         """A key for a call with these arguments."""
-        return self._numbered(f"{self.prefix}{name}:{fingerprint.hex()}")
+        return self._numbered(f"{self.prefix + name}:{fingerprint.hex()}")
 
     def ordinal(self, kind: str, fingerprint: bytes, branch: int) -> str:
         """A key for the next thing of this kind; in a parallel branch, for the next with this content."""
         content = "" if branch == self.branch else f":{fingerprint.hex()}"
-        return self._numbered(f"{self.prefix}{kind}{content}")
+        return self._numbered(f"{self.prefix + kind}{content}")
 
     def _numbered(self, name: str) -> str:
         return f"{name}:{next(self._counts.setdefault(name, count(1)))}"
@@ -61,10 +65,10 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def inner_frame(run: "Run", key: str, make_key: Callable[[], str], *, effect: bool = False) -> Frame:
-    """The frame of a step or turn that is called here."""
+    """The frame of a step or turn that is called here; what is called within it has keys that begin with its key."""
     outer = current_frame.get()
     within = (key,) if outer is None else (*outer.within, key)
-    return Frame(run, Scope(f"{key}/"), make_key, effect, within)
+    return Frame(run, Scope(prefix_of(key)), make_key, effect, within)
 
 
 current_frame: ContextVar[Frame | None] = ContextVar("holdfast_frame", default=None)
@@ -75,8 +79,12 @@ held: ContextVar[tuple[Ticket, ...]] = ContextVar("holdfast_held", default=())
 
 
 def digest_of(arguments: Any) -> bytes:
-    """A digest of arguments; `UnstorableValue` if they cannot be compared."""
-    return sha256(encode(arguments, path="arguments")).digest()[:FINGERPRINT_BYTES]
+    """A digest of arguments, whatever secrets are among them; `UnstorableValue` if they cannot be compared."""
+    try:
+        encoded = encode(arguments, path="arguments")
+    except SecretInState:
+        encoded = encode(masked(arguments), path="arguments")
+    return sha256(encoded).digest()[:FINGERPRINT_BYTES]
 
 
 def fingerprint_of(arguments: Any, what: str, advice: str) -> bytes:

@@ -1,6 +1,6 @@
 """Executing a step: once recorded it is never executed again; what was begun and not finished is in doubt."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Token
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,6 +23,8 @@ from holdfast.records.errors import (
 from holdfast.records.event import EventKind
 from holdfast.records.times import from_microseconds
 from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.inputs import Inputs, kept_inputs
+from holdfast.runs.keys import Key
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import Done, NotDone, StepOptions
 from holdfast.runs.scope import current_frame, held, inner_frame
@@ -49,6 +51,8 @@ class StepCall(msgspec.Struct, frozen=True, kw_only=True):
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()
     named: Mapping[str, Any] = {}
+    given: Mapping[str, Any] | Sequence[Any] = ()
+    """The arguments that make this call another than others, by name or by place."""
     options: StepOptions = StepOptions()
     connection: Any = None
     """Of the user's, to record the result in one transaction with what the function writes."""
@@ -65,6 +69,8 @@ class StepHandle(msgspec.Struct, frozen=True):
     done: bool = False
     """True if it has a result already: `value`."""
     value: Any = None
+    inputs: Inputs = Inputs()
+    """What its row keeps of its arguments."""
 
 
 def takes_key(function: Callable[..., Any]) -> bool:
@@ -110,6 +116,11 @@ def failure_of(memo: StepError) -> StepFailed:
     kind = StepTimeout if memo.type == StepTimeout.__name__ else StepFailed
     text = f"step {memo.name!r} failed after {memo.attempts} attempt(s): {memo.type}: {memo.message}"
     return kind(text, type=memo.type, message=memo.message, key=memo.key)
+
+
+def row_metadata(key: str, took: int, **more: str) -> bytes:
+    """What the row of an ended step says of it: which one, and how many milliseconds it took."""
+    return packed_metadata({"step": key, **more, "ms": max(took, 0) // 1000})
 
 
 async def perform_step(run: "Run", call: StepCall) -> Any:
@@ -206,6 +217,7 @@ class _Execution:
         self._attempt = 0 if memo is None else memo.attempt
         self._started_at = run.ports.now()
         self._key = idempotency_key_of(run, call.key)
+        self._inputs = kept_inputs(run.ledger.keep_inputs, call.given)  # now: the function may change its arguments
         self._is_open = False
 
     async def _tell(self, kind: EventKind, content: Mapping[str, object] | None = None, /, **details: object) -> None:
@@ -234,7 +246,7 @@ class _Execution:
             self._attempt += 1
             if self._call.options.effect:
                 now = self._run.ports.now()
-                self._memo = Begun(self._call.key, self._call.fingerprint, self._attempt, now)
+                self._memo = Begun(self._call.key, self._call.fingerprint, self._attempt, now, *self._inputs)
                 await self._run.ledger.note(self._run.ports, self._memo)
             given = {"arguments": self._call.arguments, "named": dict(self._call.named)}
             await self._tell("step_started", given, attempt=self._attempt)
@@ -277,7 +289,7 @@ class _Execution:
             named.setdefault(KEY_NAME, self._key)
         if call.connection is not None and takes_connection(call.function):
             named.setdefault(CONNECTION_NAME, call.connection)
-        frame = inner_frame(self._run, call.key, lambda: self._key, effect=call.options.effect)
+        frame = inner_frame(self._run, Key(call.key), lambda: self._key, effect=call.options.effect)
         token = current_frame.set(frame)
         try:
             return await self._run.ports.invoke(call.function, call.arguments, named, call.options.timeout_seconds)
@@ -289,8 +301,8 @@ class _Execution:
         call, ports = self._call, self._run.ports
         kind, message, now = type(error).__name__, text_of(error), ports.now()
         if self._attempt > call.options.retries or not isinstance(error, call.options.retry_on):
-            memo = StepError(call.key, call.fingerprint, call.name, kind, message, self._attempt, now)
-            metadata = packed_metadata({"step": call.key, "error": kind})
+            memo = StepError(call.key, call.fingerprint, call.name, kind, message, self._attempt, now, *self._inputs)
+            metadata = row_metadata(call.key, now - self._started_at, error=kind)
             await self._run.ledger.commit(ports, Intent(cause="error", metadata=metadata), memo)
             await self._tell("step_failed", attempt=self._attempt, error=kind)
             raise failure_of(memo) from error
@@ -314,8 +326,9 @@ class _Execution:
         try:
             encoded = encode(value, path=f"result of step {call.name!r}")
             now = ports.now()
-            memo = StepDone(call.key, call.fingerprint, call.name, encoded, now, max(now - self._started_at, 0))
-            intent = Intent(cause="event", metadata=packed_metadata({"step": call.key}))
+            took = max(now - self._started_at, 0)
+            memo = StepDone(call.key, call.fingerprint, call.name, encoded, now, took, *self._inputs)
+            intent = Intent(cause="event", metadata=row_metadata(call.key, took))
             if transaction is None:
                 await self._run.ledger.commit(ports, intent, memo)
             else:
@@ -358,6 +371,8 @@ class _Execution:
         """Ask once for each time it was begun: an answer settles one doubt, not the next."""
         name = f"{self._call.name} in doubt"
         payload = {"step": self._call.key, KEY_NAME: self._key, "begun_at": from_microseconds(begun.at)}
+        if begun.arguments:
+            payload["arguments"] = begun.arguments
         answer = await self._run.ask(name, payload, choices=DOUBT_CHOICES)
         if answer.choice == "fail":
             raise StepInDoubt(f"step {self._call.key!r} was in doubt, and {answer.by or 'somebody'} let it fail")

@@ -5,12 +5,12 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.history.journal import Journal
-from holdfast.records.arguments import check_labels, function_or_none, whole_number
+from holdfast.records.arguments import check_labels, function_or_none, plain_word, whole_number
 from holdfast.records.errors import ConfigurationError, LeaseHeld, NotFound, RunCancelled
 from holdfast.records.identity import RequestId
 from holdfast.records.outcome import Recovery
 from holdfast.records.request import Request
-from holdfast.records.words import Status
+from holdfast.records.words import KEEP_INPUTS_WORDS, KeepInputs, Status
 from holdfast.runs.block import RunBlock, Terms, Tools
 from holdfast.runs.run import Run
 from holdfast.stores.claim import CANCEL, FINISHED
@@ -24,10 +24,13 @@ REQUEST_STATUSES = ("open", "answered", "expired")
 class Store(Housekeeping):
     """Where threads are kept, and run."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, inputs: KeepInputs = "preview", **options: Any) -> None:
+        keep_inputs = plain_word(KEEP_INPUTS_WORDS, inputs, "value of inputs=")
         super().__init__(*args, **options)
         heartbeat = Heartbeat(self._ports)
-        self._tools = Tools(self._ports, self._reader, self._committer, self._events, heartbeat, self._open)
+        self._tools = Tools(
+            self._ports, self._reader, self._committer, self._events, heartbeat, self._open, keep_inputs
+        )
 
     async def close(self) -> None:
         """Let go of the store. What was acknowledged is kept; a run that is still alive lets its lease expire."""

@@ -11,7 +11,7 @@ from holdfast.codec.keys import KeyRing
 from holdfast.records.arguments import path_text
 from holdfast.records.errors import ConfigurationError, StoreUnavailable
 from holdfast.records.retention import Retention
-from holdfast.records.words import Durability
+from holdfast.records.words import Durability, KeepInputs
 from holdfast.stores.backend import Backend
 from holdfast.stores.committer import Committer
 
@@ -38,6 +38,7 @@ class Options(TypedDict, total=False):
     retention: Retention | None
     sweep: timedelta | float | None
     namespace: str
+    inputs: KeepInputs
 
 
 class PostgresOptions(TypedDict, total=False):

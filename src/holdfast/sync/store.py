@@ -16,7 +16,7 @@ from holdfast.records.reports import Copied, Guarantee, Report, Stats
 from holdfast.records.request import Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import ThreadInfo
-from holdfast.records.words import Cause, Durability, Phase, Status
+from holdfast.records.words import Cause, Durability, KeepInputs, Phase, Status
 from holdfast.runs.kinds import OpenedStore
 from holdfast.runs.store import Store as AwaitableStore
 from holdfast.stores import opening
@@ -62,6 +62,7 @@ class Store:
         retention: Retention | None = None,
         namespace: str = "",
         inline: bool = True,
+        inputs: KeepInputs = "preview",
     ) -> None:
         self._store = AwaitableStore(
             backend,
@@ -71,6 +72,7 @@ class Store:
             retention=retention,
             namespace=namespace,
             inline=inline,
+            inputs=inputs,
         )
 
     def __enter__(self) -> Self:
@@ -416,6 +418,7 @@ def open(  # noqa: A001  the public name: holdfast.sync.open
     sweep: timedelta | float | None = None,
     namespace: str = "",
     inline: bool = True,
+    inputs: KeepInputs = "preview",
 ) -> Store:
     """See `holdfast.open`."""
     shared = opening.resolve(url, durability, inline=inline)
@@ -425,6 +428,7 @@ def open(  # noqa: A001  the public name: holdfast.sync.open
         "retention": retention,
         "sweep": sweep,
         "namespace": namespace,
+        "inputs": inputs,
     }
     store = Store.__new__(Store)
     store._store = _blocking(shared, options)  # noqa: SLF001  made here, of what this module knows

@@ -4,6 +4,7 @@ from holdfast import sync
 from holdfast.codec.keys import KeyRing
 from holdfast.ports import BlockingPorts, Ports
 from holdfast.records.retention import Retention
+from holdfast.records.words import KeepInputs
 from holdfast.runs.store import Store
 from holdfast.stores.backend import Backend
 
@@ -16,6 +17,7 @@ def blocking_store(
     compress: bool = True,
     retention: Retention | None = None,
     namespace: str = "",
+    inputs: KeepInputs = "preview",
     closes: bool = True,
 ) -> sync.Store:
     """A store that goes by the given (blocking) ports; with `closes=False` its end is not the backend's."""
@@ -26,6 +28,7 @@ def blocking_store(
         compress=compress,
         retention=retention,
         namespace=namespace,
+        inputs=inputs,
         on_close=None if closes else _leave_open,
     )
     store = sync.Store.__new__(sync.Store)

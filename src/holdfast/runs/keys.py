@@ -1,0 +1,52 @@
+r"""How keys are composed: by `part` and what is made of it here, so that no two things of a run ever share a key.
+
+A key is a path of parts, such as `turn=draft/search:0f3c5a7e9b1d2468:1`. A part is text that a user chose, or a kind
+with such text (`record=receipt`), or a name with a fingerprint and a number. In the text of users a backslash marks
+what would otherwise be read as a separator of ours. Keys without `/`, `=`, `~` and `\` stay as they are.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+
+def _marks(separators: str) -> dict[int, str]:
+    return str.maketrans({each: f"\\{each}" for each in separators})
+
+
+_BETWEEN_PARTS: Final = _marks("\\/")
+_IN_PARTS: Final = _marks("\\/=~")
+_ALL: Final = _marks("\\/=~:")
+_NUMBERED: Final = re.compile(r":[0-9a-f]{16}:[0-9]+\Z")
+"""How the key of a decorated step ends: only then does a colon in the text of a user mean anything."""
+
+
+class Key(str):
+    """A key, or the beginning of one, that is composed already. Text that is added to it becomes a part of it."""
+
+    __slots__ = ()
+
+    def __add__(self, text: str) -> "Key":
+        return Key(f"{self}{part(text)}")
+
+
+def part(text: str) -> Key:
+    """Text that a user chose, as one part of a key; a composed key is returned as it is."""
+    if isinstance(text, Key):
+        return text
+    return Key(text.translate(_ALL if _NUMBERED.search(text) else _IN_PARTS))
+
+
+def kept(kind: str, text: str) -> Key:
+    """The key of something of this kind that the user named: `record=receipt`."""
+    return Key(f"{kind}={part(text)}")
+
+
+def kind_at(kind: str, path: Iterable[str]) -> Key:
+    """A kind that concerns one place in the state: `append:plan~steps`."""
+    return Key(f"{kind}:{'~'.join(each.translate(_ALL) for each in path)}")
+
+
+def prefix_of(key: str) -> Key:
+    """How the keys begin of what is called within a step or turn of this key."""
+    return Key(f"{key if isinstance(key, Key) else key.translate(_BETWEEN_PARTS)}/")
