@@ -1,7 +1,8 @@
 """What the rest of the program may ask of the outside world, whichever world it is."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import Context
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from holdfast.ports.tickets import Driver, Signal, Ticket
@@ -80,6 +81,10 @@ class Ports(Protocol):
 
     def branch(self) -> int:
         """The task or thread that asks."""
+        ...
+
+    def others(self, belongs: Callable[[Context], bool]) -> Collection[object]:
+        """The tasks or threads beside the caller whose context may be one of these."""
         ...
 
     def lock(self) -> AbstractContextManager[Any]:

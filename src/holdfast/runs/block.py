@@ -75,12 +75,21 @@ class Terms(msgspec.Struct, frozen=True):
 class RunBlock:
     """The block of one run."""
 
-    def __init__(self, tools: Tools, thread_id: str, labels: Mapping[str, str] | None, terms: Terms) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        thread_id: str,
+        labels: Mapping[str, str] | None,
+        terms: Terms,
+        check_held: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`check_held`: raises why there is no use in waiting for a thread that another run holds."""
         terms.check()
         self._tools = tools
         self._thread = tools.reader.sealing.key(thread_id)
         self._labels = labels
         self._terms = terms
+        self._check_held = check_held
         self._run: Run | None = None
         self._outer: Frame | None = None
         self._entered_at = 0
@@ -134,6 +143,8 @@ class RunBlock:
             try:
                 return await self._taken()
             except LeaseHeld as held:
+                if self._check_held is not None and not told:
+                    await self._check_held()
                 left = (give_up_at - ports.now()) / 1e6
                 if left <= 0:
                     raise

@@ -1,7 +1,18 @@
-"""Work that a cancellation does not cut short: it is raised once the work has ended. Imports asyncio: load it late."""
+"""Tasks: work that a cancellation does not cut short, and which others are under way. Imports asyncio: load it late."""
 
-from asyncio import CancelledError, Future, Task, current_task, ensure_future, get_running_loop, wait
-from collections.abc import Awaitable, Coroutine
+from asyncio import (
+    AbstractEventLoop,
+    CancelledError,
+    Future,
+    Task,
+    all_tasks,
+    current_task,
+    ensure_future,
+    get_running_loop,
+    wait,
+)
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -57,3 +68,17 @@ def is_cancelled_by(error: BaseException | None) -> bool:
     """True if this error is how a cancellation of the current task arrived, and not one of a task it waited for."""
     task = current_task()
     return isinstance(error, CancelledError) and task is not None and task.cancelling() > 0
+
+
+def other_tasks(loop: AbstractEventLoop, belongs: Callable[[Context], bool]) -> list[Task[Any]]:
+    """The tasks of a loop beside the current one whose context may be one of these.
+
+    Python 3.11 does not show the context of a task: there it is any task.
+    """
+    current = current_task(loop)
+    return [task for task in all_tasks(loop) if task is not current and _may_belong(task, belongs)]
+
+
+def _may_belong(task: Task[Any], belongs: Callable[[Context], bool]) -> bool:
+    context_of = getattr(task, "get_context", None)
+    return not isinstance(task, _ShieldedTask) and (context_of is None or belongs(context_of()))
