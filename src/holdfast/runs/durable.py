@@ -1,8 +1,9 @@
 """Durable functions: started on a thread, and resumed there by replay, with the function and arguments recorded."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from msgspec.structs import replace
 
@@ -87,7 +88,7 @@ class Durable(Generic[P, T]):
         if self._function.__qualname__ == f"{owner.__qualname__}.{name}":
             self._owner = owner.__qualname__
 
-    def __get__(self, instance: object, _owner: type | None = None) -> "Durable[P, T]":
+    def __get__(self, instance: object, _owner: type | None = None) -> Self:
         """Refuse to be a method: a process that resumes a thread has no `self` to call it with."""
         if instance is not None and self._owner:
             name = self._function.__name__
@@ -223,13 +224,10 @@ class Durable(Generic[P, T]):
 
 async def _free(store: "Store", thread_id: str) -> None:
     """Delete a thread and make its id usable again. `LeaseHeld` while a live run holds it."""
-    try:
+    with suppress(Deleted):  # by the delete itself, as the block is left, or before
         async with store._run_block(thread_id, None, Terms(wait=0)) as run:  # noqa: SLF001  one room
             run.ledger.untouched = True
-    except Deleted:
-        pass
-    else:
-        await store.delete(thread_id)
+            await store.delete(thread_id)
     await store.revive(thread_id)
 
 
