@@ -40,7 +40,7 @@ def fill(store: sync.Store, shop: Any) -> None:
         store.save("user-42", {"plan": ["search"], "messages": messages}, labels={"user": "ana"})
     store.save("user-43", {"order": shop.Order(7, {"kelp"})}, metadata={"note": HOSTILE})
     store.save(HOSTILE, {HOSTILE: HOSTILE}, labels={"name": HOSTILE})
-    shop.refund.use(store._store)
+    shop.refund._use(store._store)
     with pytest.raises(sync.Suspended):
         shop.refund.run("ticket-1", 40)
     with pytest.raises(ValueError, match="boom"):

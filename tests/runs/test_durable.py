@@ -212,9 +212,9 @@ async def test_a_function_is_of_its_world(world: World) -> None:
 
     async def awaitable() -> None: ...
 
-    with pytest.raises(holdfast.ConfigurationError, match=r"plain function; holdfast\.sync\.durable"):
+    with pytest.raises(holdfast.ConfigurationError, match=r"plain function; use @holdfast\.sync\.durable"):
         holdfast.durable(plain)  # type: ignore[arg-type]
-    with pytest.raises(holdfast.ConfigurationError, match=r"async; holdfast\.durable"):
+    with pytest.raises(holdfast.ConfigurationError, match=r"async; use @holdfast\.durable"):
         sync.durable(awaitable)
     with pytest.raises(holdfast.ConfigurationError):
         world.durable(lease=0.1)

@@ -260,3 +260,64 @@ async def test_a_sleep_that_is_none_is_refused(world: World, duration: Any) -> N
     async with world.store.run("t") as run:
         with pytest.raises(holdfast.ConfigurationError):
             await run.sleep(duration)
+
+
+async def names_of_open(world: World) -> list[str]:
+    return [request.name for request in await world.store.requests()]
+
+
+async def test_a_request_whose_posted_answer_was_not_consumed_yet_is_not_waited_for(world: World) -> None:
+    with pytest.raises(holdfast.Suspended) as caught:
+        async with world.store.run("t") as run:
+            await run.ask("refund", {"amount": 40})
+    await world.store.answer(caught.value.requests[0].id, value="yes")
+    with pytest.raises(holdfast.Suspended, match="waits for") as caught:
+        async with world.store.run("t") as run:
+            await run.ask("refund", {"amount": 41})
+    assert [request.payload for request in caught.value.requests] == [{"amount": 41}]
+    assert [request.payload for request in await world.store.requests()] == [{"amount": 41}]
+
+
+async def test_a_run_that_sleeps_while_its_only_answer_waits_can_be_resumed_at_once(world: World) -> None:
+    async def nap_or_ask(run: holdfast.Run, *, asks: bool) -> Any:
+        return (await run.ask("refund")).value if asks else await run.sleep(timedelta(hours=1))
+
+    with pytest.raises(holdfast.Suspended) as caught:
+        async with world.store.run("t") as run:
+            await nap_or_ask(run, asks=True)
+    await world.store.answer(caught.value.requests[0].id, value="yes")
+    with pytest.raises(holdfast.Suspended) as caught:
+        async with world.store.run("t") as run:
+            await nap_or_ask(run, asks=False)
+    assert (caught.value.requests, await names_of_open(world)) == ((), [])
+    assert (await world.store.thread("t")).status == "working"
+    assert (await world.store.recover(lambda _run: None)).resumed == ("t",)
+
+
+def test_an_answered_request_of_a_branch_that_its_task_group_cancelled_is_not_listed_as_open(world: World) -> None:
+    if not isinstance(world, AwaitableWorld):
+        return
+
+    delay = 0
+
+    @holdfast.durable(store=world.store, name="group of questions")
+    async def agent() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask_late())
+            group.create_task(holdfast.ask("other"))
+
+    async def ask_late() -> None:
+        for _ in range(delay):
+            await asyncio.sleep(0.001)
+        await holdfast.ask("answered")
+
+    async def scenario() -> None:
+        nonlocal delay
+        outcome = await agent.start("t")
+        assert sorted(request.name for request in outcome.requests) == ["answered", "other"]
+        await world.store.answer(next(each.id for each in outcome.requests if each.name == "answered"), value=1)
+        delay = 10_000
+        outcome = await agent.start("t")
+        assert [request.name for request in outcome.requests] == await names_of_open(world) == ["other"]
+
+    world.play(scenario())

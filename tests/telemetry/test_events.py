@@ -93,6 +93,22 @@ def attempts(store: sync.Store) -> None:
     sync.Agent(once_more, policy=sync.RecoveryAction.ROLLBACK, store=store).run(SECRET, thread_id="a")
 
 
+def divergence(store: sync.Store) -> None:
+    secrets = iter((SECRET, f"{SECRET} again"))
+
+    @sync.step
+    def look(_secret: str) -> None: ...
+
+    @sync.durable(store=store, name="diverges")
+    def diverges() -> None:
+        look(next(secrets))
+        boom()
+
+    for _ in range(2):
+        with suppress(Boom):
+            diverges.run("d")
+
+
 def test_every_kind_of_event_is_told_with_its_details(
     memory_store: sync.Store, heard: list[Event], tmp_path: Path
 ) -> None:
@@ -100,6 +116,7 @@ def test_every_kind_of_event_is_told_with_its_details(
     in_doubt(memory_store)
     questions(memory_store)
     attempts(memory_store)
+    divergence(memory_store)
     memory_store.export("t", tmp_path / "bundle")
     memory_store.import_(tmp_path / "bundle", to="copy")
     assert set(get_args(EventKind)) - {event.kind for event in heard} == {"taken_over"}  # takes a dead process

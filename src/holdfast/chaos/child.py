@@ -46,7 +46,7 @@ def load(target: str) -> Durable[Any, Any]:
 
 def is_blocking(function: Durable[Any, Any]) -> bool:
     """True if it is a plain `def`."""
-    return not is_async(function.function)
+    return not is_async(function.__wrapped__)
 
 
 class Child:
@@ -64,7 +64,7 @@ class Child:
         for store in stores.values():
             store.on_event(self._hear)
         for durable in registry.values():
-            durable.use(stores[is_blocking(durable)])
+            durable._use(stores[is_blocking(durable)])  # noqa: SLF001  a tool of ours
         self._blocking = is_blocking(self._function)
         self._ports, self._store = worlds[self._blocking], stores[self._blocking]
 
@@ -74,7 +74,7 @@ class Child:
 
     def live(self) -> None:
         """Run the function to its end, and write down what that was."""
-        watch(unwrap(self._function.function), lambda what: self._life.note("outside", what))
+        watch(unwrap(self._function.__wrapped__), lambda what: self._life.note("outside", what))
         ending = self._end(self._store)
         if self._blocking:
             run_blocking(ending)
@@ -95,7 +95,7 @@ class Child:
         thread_id = await self._thread(store)
         while True:
             try:
-                return await self._function.begin(thread_id, self._order.arguments, {}, store)
+                return await self._function._begin(thread_id, self._order.arguments, {}, store)  # noqa: SLF001
             except Suspended as suspended:
                 for request in suspended.requests:
                     await self._answer(store, request)

@@ -50,4 +50,4 @@ def in_world_of(session: "Session", act: "Callable[[Store], Coroutine[Any, Any, 
 
 def is_blocking(function: Any) -> bool:
     """True if a durable function is a plain `def`."""
-    return not is_async(function.function)
+    return not is_async(function.__wrapped__)

@@ -74,7 +74,7 @@ def _go_on(session: Session, found: Any, thread_id: str) -> Any:
     try:
         if isinstance(found, AnyAgent):
             return resume_agent(session, found, thread_id)
-        return in_world_of(session, lambda store: found.go_on(thread_id, store), blocking=is_blocking(found))
+        return in_world_of(session, lambda store: found._go_on(thread_id, store), blocking=is_blocking(found))  # noqa: SLF001
     except HoldfastError:
         raise
     except Exception as error:

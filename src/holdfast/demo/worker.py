@@ -39,7 +39,7 @@ class Desk:
 
     def __init__(self, store: holdfast.Store) -> None:
         self.store = store
-        self.support = holdfast.durable(store=store)(agent.support.function)
+        self.support = holdfast.durable(store=store)(agent.support.__wrapped__)
 
 
 def run(desk: Desk, thread_id: str, ticket: str) -> None:

@@ -73,6 +73,8 @@ class Journal:
         self._pasts = {} if pasts is None else pasts
         """What it was at the lengths that rollbacks went back to, each folded once: a past has rollbacks of its own."""
         self._asked: dict[str, int] = {}
+        self.inherited: set[str] = set()
+        """The keys that were recorded by the thread this one was forked from."""
         self._shown: list[Shown] = []
         self._places: dict[str, int] = {}
         """The index of each ended step among the steps, by its key."""
@@ -199,6 +201,7 @@ class Journal:
         self.attempts = 0
         self.memos = {key: memo for key, memo in self.memos.items() if isinstance(memo, _ENDED)}
         self._asked = {key: number for key, number in self._asked.items() if number in self.answers}
+        self.inherited = {*self.memos, *self._asked}
 
     _handlers: ClassVar[dict[type[Entry], Callable[..., None]]] = {
         Started: _start,
@@ -222,6 +225,10 @@ class Journal:
     def number_of(self, key: str) -> int:
         """The number of the request asked under this key; 0 if there is none."""
         return self._asked.get(key, 0)
+
+    def asked_keys(self) -> Iterable[str]:
+        """The keys of the requests of this thread."""
+        return self._asked.keys()
 
     def numbers(self) -> list[int]:
         """The numbers of the requests of this thread: whatever was answered, and what is asked now.

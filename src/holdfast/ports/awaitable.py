@@ -1,8 +1,8 @@
 """The awaitable world: blocking work goes to threads, and waiting never blocks the event loop."""
 
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextvars import copy_context
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextvars import Context, copy_context
 from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -138,6 +138,12 @@ class AsyncPorts(SystemPorts):
         except RuntimeError:
             return get_ident()
 
+    def others(self, belongs: Callable[[Context], bool]) -> Collection[object]:
+        """The tasks of the event loop but the current one."""
+        from holdfast.ports.tasks import other_tasks
+
+        return other_tasks(self._last_loop(), belongs)
+
     def for_plain_code(self) -> Ports:
         """Blocking ports: whoever cannot await has a thread to block."""
         return BlockingPorts()
@@ -151,13 +157,27 @@ class AsyncPorts(SystemPorts):
         """Call it. A plain step of an awaitable run emits events too, and stands in nobody's coroutine."""
         from asyncio import ensure_future
 
+        from holdfast.ports.tasks import heard
+
         result = listener(event)
         if not isinstance(result, Awaitable):
             return
         if get_ident() in stepping:
             self._last_loop().call_soon_threadsafe(ensure_future, result)
         else:
-            await result
+            await heard(result)
+
+    async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """In a task of its own, which no cancellation reaches."""
+        from holdfast.ports.tasks import shielded
+
+        return await shielded(coroutine)
+
+    def is_cancelled_by(self, error: BaseException | None) -> bool:
+        """A `CancelledError` of the current task, and not one that came from a task it waited for."""
+        from holdfast.ports.tasks import is_cancelled_by
+
+        return is_cancelled_by(error)
 
     def close(self) -> None:
         """End the threads once they are idle."""

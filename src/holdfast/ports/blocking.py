@@ -1,9 +1,11 @@
 """The blocking world: everything inline, and coroutines stepped to their end without an event loop."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Mapping, Sequence
+from contextvars import Context
 from functools import partial
-from threading import Event, get_ident
+from threading import Event, current_thread, get_ident
+from threading import enumerate as enumerate_threads
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast.ports.contract import Ports
@@ -14,6 +16,9 @@ from holdfast.records.tracebacks import hide_our_frames
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+OUR_THREADS = "holdfast"
+"""How the names of the threads begin that this program starts."""
 
 
 class BlockingPorts(SystemPorts):
@@ -69,6 +74,11 @@ class BlockingPorts(SystemPorts):
         """The thread."""
         return get_ident()
 
+    def others(self, belongs: Callable[[Context], bool]) -> Collection[object]:
+        """The other threads but those of ours: into their contexts nobody can see."""
+        current = current_thread()
+        return [each for each in enumerate_threads() if each is not current and not each.name.startswith(OUR_THREADS)]
+
     def for_plain_code(self) -> Ports:
         """These."""
         return self
@@ -80,6 +90,14 @@ class BlockingPorts(SystemPorts):
     async def notify(self, listener: Callable[[T], Any], event: T) -> None:
         """Call it."""
         await self.call(listener, event)
+
+    async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Await it: there is nothing here that could be cancelled."""
+        return await coroutine
+
+    def is_cancelled_by(self, error: BaseException | None) -> bool:
+        """Never: there is nothing here that could be cancelled."""
+        return False
 
     def close(self) -> None:
         """Nothing is held."""

@@ -1,7 +1,8 @@
 """What the rest of the program may ask of the outside world, whichever world it is."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import Context
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from holdfast.ports.tickets import Driver, Signal, Ticket
@@ -62,6 +63,14 @@ class Ports(Protocol):
         """Run all to their end: at the same time where the world allows it, in their order elsewhere."""
         ...
 
+    async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Await it to its end, also if the caller is cancelled meanwhile; the cancellation is raised then."""
+        ...
+
+    def is_cancelled_by(self, error: BaseException | None) -> bool:
+        """True if this error is how a cancellation of the current task arrived."""
+        ...
+
     def owner(self) -> str:
         """A name for a new claim of this process, which no other claim ever has."""
         ...
@@ -72,6 +81,10 @@ class Ports(Protocol):
 
     def branch(self) -> int:
         """The task or thread that asks."""
+        ...
+
+    def others(self, belongs: Callable[[Context], bool]) -> Collection[object]:
+        """The tasks or threads beside the caller whose context may be one of these."""
         ...
 
     def lock(self) -> AbstractContextManager[Any]:

@@ -20,9 +20,9 @@
     │   ├── LimitExceeded           too large, too deep, too many
     │   └── SecretInState           a value that must never be written (.path)
     ├── RunError                    a run, or one of its steps, ended otherwise than asked
-    │   ├── StepFailed (StepTimeout) · StepInDoubt · RunCancelled · KeyReused · Suspended · RequestExpired
-    │   ├── InvalidAnswer · Finished · Escalated · Aborted · BudgetExceeded · TurnLimitExceeded
-    │   └── SuperstepLimit · ExecutorFailed
+    │   ├── StepFailed (StepTimeout) · StepInDoubt · RunCancelled · KeyReused · Diverged · Suspended
+    │   ├── RequestExpired · InvalidAnswer · Finished · Escalated · Aborted · BudgetExceeded
+    │   └── TurnLimitExceeded · SuperstepLimit · ExecutorFailed
     └── ConfigurationError          the program asked for something that cannot be
 
 Foreign errors are translated once, where a backend meets its driver, with the cause kept.
@@ -172,6 +172,19 @@ class RunCancelled(RunError):
 
 class KeyReused(RunError):
     """The same key came again with other content."""
+
+
+class Diverged(RunError):
+    """A resumed function called an effect, or asked a question, with other arguments than were recorded.
+
+    `name` is that of the step or question; `given` and `recorded` are short texts of both arguments.
+    """
+
+    def __init__(self, message: str, *, name: str = "", given: str = "", recorded: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+        self.given = given
+        self.recorded = recorded
 
 
 class Suspended(RunError):

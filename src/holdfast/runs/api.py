@@ -11,6 +11,7 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.records.request import Answer
 from holdfast.records.words import Cause, Phase
 from holdfast.runs.block import Terms
+from holdfast.runs.divergence import OnDivergence, check_policy
 from holdfast.runs.durable import AwaitableDurable
 from holdfast.runs.run import Receipt, Run
 from holdfast.runs.scope import current_frame
@@ -121,6 +122,7 @@ def durable(
     lease: timedelta | float = 30,
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
+    on_divergence: OnDivergence = "raise",
 ) -> Callable[[Callable[P, Awaitable[T]]], AwaitableDurable[P, T]]: ...
 def durable(
     function: Callable[..., Any] | None = None,
@@ -131,22 +133,28 @@ def durable(
     lease: timedelta | float = 30,
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
+    on_divergence: OnDivergence = "raise",
 ) -> Any:
     """Make an `async def` survive: `await it.run("thread-id", ...)`, and again after a crash, and it continues.
 
     The body is resumed by replay: its finished steps return at once. So between steps it should depend on nothing but
     their results and its arguments. Its threads record its `name`, by default `module:function`: give one of your own,
     or the old one, if the function moves. Called as a plain function it records nothing.
+
+    `on_divergence`: what to do when a resumed run calls an effect, or asks a question, with other arguments than were
+    recorded there: `raise` `Diverged`, `warn` with the event `diverged`, or `ignore` it.
     """
     terms = Terms(lease, wait)
     terms.check()
+    check_policy(on_divergence)
     if store is not None and not isinstance(store, Store):
         raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
 
     def decorate(decorated: Callable[..., Any]) -> AwaitableDurable[Any, Any]:
         if not is_async(decorated):
             shown = getattr(decorated, "__qualname__", repr(decorated))
-            raise ConfigurationError(f"{shown} is a plain function; holdfast.sync.durable takes those")
-        return AwaitableDurable(decorated, (lambda: store) if store is not None else default_store, terms, labels, name)
+            raise ConfigurationError(f"{shown} is a plain function; use @holdfast.sync.durable, or make it async def")
+        find_store = (lambda: store) if store is not None else default_store
+        return AwaitableDurable(decorated, find_store, terms, labels, name, on_divergence)
 
     return decorate if function is None else decorate(function)

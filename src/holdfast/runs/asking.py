@@ -82,17 +82,27 @@ async def ask(
     choices: Sequence[str],
     deadline: datetime | timedelta | float | None,
     default: Any,
+    *,
+    replayed: bool = True,
 ) -> Answer:
-    """The answer to a question; the run is suspended until there is one."""
+    """The answer to a question; the run is suspended until there is one.
+
+    `replayed`: False for a question that is asked only when it is needed, and so need not be asked by each run.
+    """
     ledger = run.ledger
     await ledger.ready(run.ports)
     if isinstance(choices, str) or not all(isinstance(choice, str) for choice in choices):
         raise ConfigurationError(f"request {name!r}: choices={choices!r}: give the words in a list, ['approve', …]")
     fingerprint = fingerprint_of([payload, list(choices)], f"request {name!r}", "give a payload that can be stored")
     key = run.scope.key(f"ask:{name}", fingerprint)
+    replay = ledger.replay if replayed else None
+    if replay is not None:
+        replay.asks_for(run, key)
     number = ledger.journal.number_of(key)
     if not number:
         ledger.check_new(f"request {name!r}")
+        if replay is not None:
+            await replay.check_question(run, key, name, payload, tuple(choices))
         number = await _put(run, key, fingerprint, name, payload, tuple(choices), deadline, default)
     answered = ledger.journal.answers.get(number) or await _collect(run, number)
     if answered is None:

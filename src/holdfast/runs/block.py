@@ -1,6 +1,6 @@
 """`async with store.run(...)`: from the claim to the release, and what the thread becomes by how the block is left."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 
@@ -22,8 +22,10 @@ from holdfast.records.errors import (
 )
 from holdfast.records.event import EventKind
 from holdfast.records.identity import thread_id_of
+from holdfast.records.request import Request
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
+from holdfast.runs.asking import message_key
 from holdfast.runs.failures import explain, failed_steps, text_of
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
@@ -77,12 +79,21 @@ class Terms(msgspec.Struct, frozen=True):
 class RunBlock:
     """The block of one run."""
 
-    def __init__(self, tools: Tools, thread_id: str, labels: Mapping[str, str] | None, terms: Terms) -> None:
+    def __init__(
+        self,
+        tools: Tools,
+        thread_id: str,
+        labels: Mapping[str, str] | None,
+        terms: Terms,
+        check_held: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`check_held`: raises why there is no use in waiting for a thread that another run holds."""
         terms.check()
         self._tools = tools
         self._thread = tools.reader.sealing.key(thread_id)
         self._labels = labels
         self._terms = terms
+        self._check_held = check_held
         self._run: Run | None = None
         self._outer: Frame | None = None
         self._entered_at = 0
@@ -112,7 +123,7 @@ class RunBlock:
             current_frame.set(Frame(run, run.scope))
         except BaseException:
             self._tools.heartbeat.remove(claim)
-            await self._tools.ports.perform(claim.undo)
+            await self._tools.ports.shielded(self._tools.ports.perform(claim.undo))
             raise
         self._run = run
         return run
@@ -136,6 +147,8 @@ class RunBlock:
             try:
                 return await self._taken()
             except LeaseHeld as held:
+                if self._check_held is not None and not told:
+                    await self._check_held()
                 left = (give_up_at - ports.now()) / 1e6
                 if left <= 0:
                     raise
@@ -155,15 +168,15 @@ class RunBlock:
             logger().info("%s", text)
 
     async def _taken(self) -> Claim:
-        """A claim made now. It outlives nobody: one that comes after its run was cancelled is given back."""
+        """A claim made now. If the run is cancelled meanwhile, the claim is released before that is raised."""
         tools, ports, taking = self._tools, self._tools.ports, Taking()
         lease, reopen = microseconds(self._terms.lease), self._terms.reopen
         try:
-            return await ports.perform(
-                taking.take, ports, tools.reader, tools.committer, self._thread, lease, reopen=reopen
+            return await ports.shielded(
+                ports.perform(taking.take, ports, tools.reader, tools.committer, self._thread, lease, reopen=reopen)
             )
         except BaseException:
-            await ports.perform(taking.abandon)
+            await ports.shielded(ports.perform(taking.abandon))
             raise
 
     async def _announce(self, ledger: Ledger) -> None:
@@ -181,18 +194,43 @@ class RunBlock:
     # Leaving
 
     async def leave(self, error: BaseException | None) -> None:
-        """Give the thread back, with the status that follows from how its code ended."""
+        """Release the lease, with the status that follows from how the block's code ended.
+
+        A cancellation that arrives meanwhile waits: all that leaving decides is stored and announced first.
+        """
         assert self._run is not None  # noqa: S101  entered
-        ledger = self._run.ledger
+        ledger, ports = self._run.ledger, self._tools.ports
         try:
             self._restore_frame(ledger)
             explain(error, ledger.plain_step)
+            stops = isinstance(error, ENDS_OF_PROGRAMS) or ports.is_cancelled_by(error)
+            cut = await self._wait_for_steps(ledger)
+            await ports.shielded(self._end(ledger, cut or error, stops=stops or cut is not None))
+        except (KeyboardInterrupt, SystemExit):  # it may have struck before the end began
+            self._tools.heartbeat.remove(ledger.claim)
+            await self._let_go(ledger.claim)
+            raise
+        if cut is not None:
+            raise cut
+
+    async def _wait_for_steps(self, ledger: Ledger) -> BaseException | None:
+        """Let the other branches of a suspended run record what they are at. Return what cut the wait short, if any."""
+        try:
+            if ledger.suspension is not None and not ledger.untouched:
+                await ledger.wait_for_steps(self._tools.ports)
+        except BaseException as cut:  # noqa: BLE001  raised once the lease is released
+            return cut
+        return None
+
+    async def _end(self, ledger: Ledger, error: BaseException | None, *, stops: bool) -> None:
+        """`stops`: the program or the task ends with this error, which no suspension may replace."""
+        try:
             if ledger.untouched:
                 await self._give_back(ledger)
             elif ledger.suspension is not None:
-                await self._suspend(ledger)
-                if not isinstance(error, ENDS_OF_PROGRAMS):
-                    raise self._suspended(ledger) from None
+                requests = await self._suspend(ledger)
+                if not stops:
+                    raise self._suspended(ledger, requests) from None
             elif error is None:
                 await self._end_well(ledger)
             elif isinstance(error, Suspended) and not ledger.finished:
@@ -265,19 +303,25 @@ class RunBlock:
         await ledger.end(self._tools.ports, entry)
         await self._release(ledger, ledger.status)
 
-    async def _suspend(self, ledger: Ledger) -> None:
-        """Let the other branches record what they are at, then wait for the outside."""
-        ports, claim = self._tools.ports, ledger.claim
-        await ledger.wait_for_steps(ports)
+    async def _suspend(self, ledger: Ledger) -> tuple[Request, ...]:
+        """Release the thread until the outside answers or its timer is due. Return the requests it waits for.
+
+        A request whose answer was posted and not consumed yet is not among them: with no other the thread can go on.
+        """
+        ports, claim, journal = self._tools.ports, ledger.claim, ledger.journal
         claim.check()
         if await ports.perform(claim.hears_cancel):
             await self._cancel(ledger)
             raise RunCancelled(f"the run of {claim.thread_id!r} was cancelled")
-        requests = tuple(ledger.journal.open_requests(claim.log.binding))
-        wake_at = self._wake_at(ledger.journal)
+        inbox = await ports.perform(self._tools.reader.backend.inbox, claim.thread)
+        unanswered = [number for number in journal.open_numbers() if message_key(number) not in inbox]
+        requests = tuple(journal.request(claim.log.binding, number) for number in unanswered)
+        can_resume = not requests and bool(journal.open_numbers())
+        wake_at = 0 if can_resume else self._wake_at(journal, unanswered)
         status = Status.INPUT_REQUIRED.value if requests else Status.WORKING.value
         await self._release(ledger, status, wake_at)
         await ledger.emit("suspended", requests=[request.id for request in requests], wake_at=wake_at)
+        return requests
 
     async def _wait_for_another(self, ledger: Ledger) -> None:
         """Its code ran another thread, which waits. When that goes on nobody tells this one: so look again in time."""
@@ -285,22 +329,21 @@ class RunBlock:
         await self._release(ledger, Status.WORKING.value, wake_at)
         await ledger.emit("suspended", requests=[], wake_at=wake_at)
 
-    def _suspended(self, ledger: Ledger) -> Suspended:
+    def _suspended(self, ledger: Ledger, requests: tuple[Request, ...]) -> Suspended:
         thread_id = ledger.claim.thread_id
-        requests = tuple(ledger.journal.open_requests(ledger.claim.log.binding))
         names = ", ".join(request.id for request in requests)
         what = f"waits for store.answer to {names}; then run it again" if requests else "sleeps; run it again in time"
         return Suspended(
             f"thread {thread_id!r} {what}, or let store.recover go on with it", thread_id=thread_id, requests=requests
         )
 
-    def _wake_at(self, journal: Journal) -> int:
+    def _wake_at(self, journal: Journal, unanswered: Sequence[int]) -> int:
         """When to go on without an answer: at the earliest sleep's end or deadline; 0 for never.
 
         A sleep that ended before this run began cannot be one of those it waits for.
         """
         sleeps = [due for due in journal.timers.values() if due > self._entered_at]
-        deadlines = [journal.requests[number - 1].deadline for number in journal.open_numbers()]
+        deadlines = [journal.requests[number - 1].deadline for number in unanswered]
         return min((moment for moment in (*sleeps, *deadlines) if moment), default=0)
 
     async def _release(self, ledger: Ledger, status: str, wake_at: int = 0) -> None:

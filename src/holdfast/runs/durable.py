@@ -3,33 +3,35 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 from warnings import warn
 
 from msgspec.structs import replace
 
-from holdfast.codec import container_header, decode, encode
+from holdfast.codec import decode
 from holdfast.history.entries import Started
+from holdfast.history.journal import Journal
 from holdfast.ports import Ports, run_blocking
 from holdfast.records.arguments import text_or_none
 from holdfast.records.callables import is_async, parameters_of
 from holdfast.records.errors import (
     ConfigurationError,
+    Deleted,
     HoldfastError,
     HoldfastWarning,
     KeyReused,
     NotFound,
     RunCancelled,
     Suspended,
-    UnstorableValue,
 )
-from holdfast.records.loading import loading
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
 from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
 from holdfast.runs.annotations import register_result
 from holdfast.runs.block import Terms
+from holdfast.runs.calls import differences, packed_call
+from holdfast.runs.divergence import OnDivergence, Replay, check_policy
 from holdfast.runs.run import Run
 from holdfast.runs.scope import current_frame, fingerprint_of
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+FRESH = "fresh"
 
 registry: "dict[str, Durable[Any, Any]]" = {}
 """Every durable function of this program, by its name: how a recovery finds the code of a thread."""
@@ -46,6 +49,8 @@ registry: "dict[str, Durable[Any, Any]]" = {}
 class Durable(Generic[P, T]):
     """A function whose run on a thread continues where it died. Its world is that of its store."""
 
+    __wrapped__: Callable[P, Any]
+
     def __init__(
         self,
         function: Callable[P, Any],
@@ -53,58 +58,83 @@ class Durable(Generic[P, T]):
         terms: Terms,
         labels: Mapping[str, str] | None,
         name: str | None = None,
+        on_divergence: OnDivergence = "raise",
     ) -> None:
-        self.function = function
-        self.place = f"{importable_module(function)}:{function.__qualname__}"
+        check_policy(on_divergence)
+        self._function = function
+        self._place = f"{importable_module(function)}:{function.__qualname__}"
         """Where it is now; its name is what its threads record."""
-        self.name = text_or_none(name, "name") or self.place
+        self.name = text_or_none(name, "name") or self._place
         self._check_alone()
         self._taken = parameters_of(function)
         self._store = store
         self._terms = replace(terms, keyed=True)
         self._labels = labels
         self._has_warned = False
+        self._on_divergence = on_divergence
+        self._owner = ""
+        """The class in whose body it was defined."""
         update_wrapper(cast("Callable[..., Any]", self), function)
         register_result(function)
         registry[self.name] = self
 
     def _check_alone(self) -> None:
-        """Two functions of one name would go on with each other's threads."""
+        """Two functions of one name would resume each other's threads."""
         other = registry.get(self.name)
-        if other is not None and other.place != self.place:
+        if other is not None and other._place != self._place:  # noqa: SLF001  one class
             raise ConfigurationError(
-                f"both {other.place} and {self.place} are called {self.name!r}; rename one of them"
+                f"both {other._place} and {self._place} are called {self.name!r}; rename one of them"  # noqa: SLF001
             )
 
-    async def begin(
+    # In classes
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if self._function.__qualname__ == f"{owner.__qualname__}.{name}":
+            self._owner = owner.__qualname__
+
+    def __get__(self, instance: object, _owner: type | None = None) -> Self:
+        """Refuse to be a method: a process that resumes a thread has no `self` to call it with."""
+        if instance is not None and self._owner:
+            name = self._function.__name__
+            raise ConfigurationError(
+                f"{self._owner}.{name} is a durable method, and the process that resumes its thread has no"
+                f" {self._owner} to call it on. Make it a function of the module that takes what it needs as arguments,"
+                " or put @staticmethod above @durable"
+            )
+        return self
+
+    # Running
+
+    async def _begin(
         self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any], store: "Store | None" = None
     ) -> Any:
-        """Run the function on a thread, or go on with it."""
-        return await self._enter(store or self._store(), thread_id, self._packed(arguments, named))
+        """Run the function on a thread, or resume it there."""
+        store = store or self._store()
+        fresh, named = self._split(named)
+        packed = packed_call(self._function, self._taken, arguments, named)
+        if fresh:
+            await _free(store, thread_id)
+        return await self._enter(store, thread_id, packed)
 
-    def _packed(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
-        """The encoding of [arguments, named], as they are recorded; raises TypeError if it could not be called so.
+    def _split(self, named: Mapping[str, Any]) -> tuple[bool, Mapping[str, Any]]:
+        """Whether to start over, and the function's own keywords. A parameter of its own named `fresh` comes first."""
+        if FRESH not in named or FRESH in self._taken.names:
+            return False, named
+        fresh, taken = named[FRESH], self._taken
+        if taken.any_keyword or not isinstance(fresh, bool):
+            why = f"{self.name} takes keywords of any name" if taken.any_keyword else f"got {fresh!r}, not a bool"
+            raise ConfigurationError(
+                f"fresh={fresh!r} is not clear: {why}. To start over, call store.delete and store.revive, then run"
+            )
+        return fresh, {name: value for name, value in named.items() if name != FRESH}
 
-        Defaults are recorded too: the thread goes on with them, whatever a later version of the code says.
-        """
-        taken = self._taken
-        if named or not taken.by_place or len(arguments) != len(taken.names):
-            with loading():
-                from holdfast.records.signatures import bound
-            given = bound(self.function, arguments, named)
-            arguments, named = given.args, given.kwargs
-            given.apply_defaults()
-            with suppress(UnstorableValue):  # a default that cannot be stored: then the call is recorded as it was made
-                return _pair(given.args, given.kwargs)
-        return _pair(arguments, named)
-
-    async def go_on(self, thread_id: str, store: "Store | None" = None) -> Any:
-        """Go on with a thread whose function and arguments are recorded."""
+    async def _go_on(self, thread_id: str, store: "Store | None" = None) -> Any:
+        """Resume a thread whose function and arguments are recorded."""
         store = store or self._store()
         await store.thread(thread_id)
         return await self._enter(store, thread_id, None)
 
-    def use(self, store: "Store") -> None:
+    def _use(self, store: "Store") -> None:
         """Keep its threads in this store from now on: for tools that run a program on a store of their own."""
         self._store = lambda: store
 
@@ -112,7 +142,7 @@ class Durable(Generic[P, T]):
         """Warn, once, that a plain call is not recorded; within a run its steps are those of that run."""
         if not self._has_warned and current_frame.get() is None:
             self._has_warned = True
-            name = self.function.__name__
+            name = self._function.__name__
             warn(
                 f"{name}(...) calls the function itself, and nothing is recorded: use {name}.run(thread_id, ...), or"
                 f" {name}.__wrapped__(...) if that is what you want, in a test for instance",
@@ -120,19 +150,34 @@ class Durable(Generic[P, T]):
                 stacklevel=3,
             )
 
-    def fits(self, ports: Ports) -> bool:
+    def _fits(self, ports: Ports) -> bool:
         """True if the function can be called in that world."""
-        return not (ports.blocking and is_async(self.function))
+        return not (ports.blocking and is_async(self._function))
 
     async def _enter(self, store: "Store", thread_id: str, packed: bytes | None) -> Any:
+        async def check() -> None:
+            await store._tools.ports.perform(self._check_recorded, store, thread_id, packed)  # noqa: SLF001  one room
+
+        block = store._run_block(thread_id, self._labels, self._terms, check)  # noqa: SLF001  one room
         try:
-            async with store._run_block(thread_id, self._labels, self._terms) as run:  # noqa: SLF001  one room
-                return await self.execute(run, packed)
+            async with block as run:
+                return await self._execute(run, packed)
         except Exception as error:
             hide_our_frames(error)
             raise
 
-    async def execute(self, run: Run, packed: bytes | None) -> Any:
+    def _check_recorded(self, store: "Store", thread_id: str, packed: bytes | None) -> None:
+        """Raise why the function cannot run on a thread that another run holds, from what is stored. Blocking."""
+        reader = store._tools.reader  # noqa: SLF001  one room
+        try:
+            known = Journal.of(reader.load_head(reader.sealing.key(thread_id)).log.document).started
+        except NotFound:
+            return
+        refusal = None if known is None else self._conflict(known, thread_id, packed)
+        if refusal is not None:
+            raise refusal
+
+    async def _execute(self, run: Run, packed: bytes | None) -> Any:
         """The function's result within a run: recorded, or made by replay of what is recorded."""
         refusal = self._refusal(run, packed)
         if refusal is not None:
@@ -142,9 +187,15 @@ class Durable(Generic[P, T]):
         if run.finished:
             return run.result
         arguments, named = decode(started.arguments)
-        result = await run.ports.invoke(self.function, arguments, named, None)
+        replay = run.ledger.replay = self._replay(run)
+        result = await run.ports.invoke(self._function, arguments, named, None)
         await run.complete(result)
+        await replay.report_unasked()
         return result
+
+    def _replay(self, run: Run) -> Replay:
+        ports, runs_here = run.ports, run.ports.blocking or is_async(self._function)
+        return Replay(run.ledger, ports, self._on_divergence, ports.branch() if runs_here else 0)
 
     async def _started(self, run: Run, packed: bytes) -> Started:
         known = run.ledger.journal.started
@@ -161,25 +212,43 @@ class Durable(Generic[P, T]):
         if known is None:
             text = f"thread {name!r} was not started by a durable function; give its arguments to run"
             return NotFound(text) if packed is None else None
+        conflict = self._conflict(known, name, packed)
+        if conflict is None and run.status is Status.CANCELLED:
+            return RunCancelled(f"thread {name!r} was cancelled")
+        return conflict
+
+    def _conflict(self, known: Started, thread_id: str, packed: bytes | None) -> KeyReused | None:
+        """What speaks against this call, if the thread was started by another."""
         if known.function != self.name:
             return KeyReused(
-                f"thread {name!r} runs {known.function}, not {self.name}; if that is this function, moved or renamed,"
-                f" call it @durable(name={known.function!r}), else give another thread id"
+                f"thread {thread_id!r} runs {known.function}, not {self.name}; if that is this function, moved or"
+                f" renamed, call it @durable(name={known.function!r}), else give another thread id"
             )
-        if packed is not None and fingerprint_of(packed, self.name, "") != known.fingerprint:
-            return KeyReused(f"thread {name!r} was started with other arguments; give another thread id, or resume it")
-        if run.status is Status.CANCELLED:
-            return RunCancelled(f"thread {name!r} was cancelled")
-        return None
+        if packed is None or fingerprint_of(packed, self.name, "") == known.fingerprint:
+            return None
+        return KeyReused(
+            f"thread {thread_id!r} was started with other arguments:"
+            f" {differences(self._function, known.arguments, packed)}. Give another thread id, resume this one with"
+            f" {self._function.__name__}.resume({thread_id!r}), or start over with fresh=True"
+        )
 
-    async def outcome(self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Outcome:
-        """Run the function on a thread and say how it stands, also if it waits."""
+    async def _outcome(self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Outcome:
+        """Run the function on a thread and return how it stands, also if it waits."""
         try:
-            result = await self.begin(thread_id, arguments, named)
+            result = await self._begin(thread_id, arguments, named)
         except Suspended as suspended:
             status = Status.INPUT_REQUIRED if suspended.requests else Status.WORKING
             return Outcome(status=status, thread_id=thread_id, requests=suspended.requests)
         return Outcome(status=Status.COMPLETE, thread_id=thread_id, result=result)
+
+
+async def _free(store: "Store", thread_id: str) -> None:
+    """Delete a thread and make its id usable again. `LeaseHeld` while a live run holds it."""
+    with suppress(Deleted):  # by the delete itself, as the block is left, or before
+        async with store._run_block(thread_id, None, Terms(wait=0)) as run:  # noqa: SLF001  one room
+            run.ledger.untouched = True
+            await store.delete(thread_id)
+    await store.revive(thread_id)
 
 
 class AwaitableDurable(Durable[P, T]):
@@ -188,27 +257,34 @@ class AwaitableDurable(Durable[P, T]):
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the function as it is, without a thread: nothing is recorded, unless this is part of a run."""
         self._warn_if_unrecorded()
-        result: T = await self.function(*args, **kwargs)
+        result: T = await self._function(*args, **kwargs)
         return result
 
-    async def run(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run it on a thread. The same thread again continues, and does not repeat; a complete one has its result."""
-        result: T = await self.begin(thread_id, args, kwargs)
+    @overload
+    async def run(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    async def run(self, thread_id: str, /, *args: Any, fresh: bool, **kwargs: Any) -> T: ...
+    async def run(self, thread_id: str, /, *args: Any, **kwargs: Any) -> T:
+        """Run it on a thread. The same thread again continues, and does not repeat; a complete one has its result.
+
+        `fresh=True` deletes what the thread has and starts over, for development; `LeaseHeld` while it runs. If the
+        function has a parameter `fresh` of its own, that gets the value.
+        """
+        result: T = await self._begin(thread_id, args, kwargs)
         return result
 
     async def resume(self, thread_id: str) -> T:
-        """Go on with a thread: its arguments are recorded. `NotFound` if it was never started."""
-        result: T = await self.go_on(thread_id)
+        """Resume a thread: its arguments are recorded. `NotFound` if it was never started."""
+        result: T = await self._go_on(thread_id)
         return result
 
-    async def start(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
-        """As `run`, but says how the thread stands instead of raising `Suspended`."""
-        return await self.outcome(thread_id, args, kwargs)
-
-
-def _pair(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
-    parts = (encode(list(arguments), path="arguments[0]"), encode(dict(named), path="arguments[1]"))
-    return container_header("list", len(parts)) + b"".join(parts)
+    @overload
+    async def start(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Outcome: ...
+    @overload
+    async def start(self, thread_id: str, /, *args: Any, fresh: bool, **kwargs: Any) -> Outcome: ...
+    async def start(self, thread_id: str, /, *args: Any, **kwargs: Any) -> Outcome:
+        """As `run`, but returns how the thread stands instead of raising `Suspended`."""
+        return await self._outcome(thread_id, args, kwargs)
 
 
 class BlockingDurable(Durable[P, T]):
@@ -217,19 +293,27 @@ class BlockingDurable(Durable[P, T]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the function as it is, without a thread: nothing is recorded, unless this is part of a run."""
         self._warn_if_unrecorded()
-        result: T = self.function(*args, **kwargs)
+        result: T = self._function(*args, **kwargs)
         return result
 
-    def run(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    @overload
+    def run(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+    @overload
+    def run(self, thread_id: str, /, *args: Any, fresh: bool, **kwargs: Any) -> T: ...
+    def run(self, thread_id: str, /, *args: Any, **kwargs: Any) -> T:
         """See `AwaitableDurable.run`."""
-        result: T = run_blocking(self.begin(thread_id, args, kwargs))
+        result: T = run_blocking(self._begin(thread_id, args, kwargs))
         return result
 
     def resume(self, thread_id: str) -> T:
         """See `AwaitableDurable.resume`."""
-        result: T = run_blocking(self.go_on(thread_id))
+        result: T = run_blocking(self._go_on(thread_id))
         return result
 
-    def start(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Outcome:
+    @overload
+    def start(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Outcome: ...
+    @overload
+    def start(self, thread_id: str, /, *args: Any, fresh: bool, **kwargs: Any) -> Outcome: ...
+    def start(self, thread_id: str, /, *args: Any, **kwargs: Any) -> Outcome:
         """See `AwaitableDurable.start`."""
-        return run_blocking(self.outcome(thread_id, args, kwargs))
+        return run_blocking(self._outcome(thread_id, args, kwargs))

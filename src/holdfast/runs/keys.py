@@ -18,6 +18,7 @@ _BETWEEN_PARTS: Final = _marks("\\/")
 _IN_PARTS: Final = _marks("\\/=~")
 _ALL: Final = _marks("\\/=~:")
 _NUMBERED: Final = re.compile(r":[0-9a-f]{16}:[0-9]+\Z")
+_LAST_PART: Final = re.compile(r"(?:[^\\/]|\\.)*\Z", re.DOTALL)
 """How the key of a decorated step ends: only then does a colon in the text of a user mean anything."""
 
 
@@ -50,3 +51,15 @@ def kind_at(kind: str, path: Iterable[str]) -> Key:
 def prefix_of(key: str) -> Key:
     """How the keys begin of what is called within a step or turn of this key."""
     return Key(f"{key if isinstance(key, Key) else key.translate(_BETWEEN_PARTS)}/")
+
+
+def place_of(key: str) -> str:
+    """The key of a decorated step or a question without its arguments and number; empty for a key the user chose."""
+    numbered = _NUMBERED.search(key)
+    return key[: numbered.start()] if numbered else ""
+
+
+def scope_of(key: str) -> str:
+    """How a key begins that was made within a step or turn; empty for one of the run's own body."""
+    last = _LAST_PART.search(key)
+    return key[: last.start()] if last else ""

@@ -19,6 +19,7 @@ from holdfast.ports import Ports, Ticket
 from holdfast.records.errors import ConfigurationError, Finished, RunCancelled
 from holdfast.records.event import EventKind
 from holdfast.records.words import Status
+from holdfast.runs.divergence import Replay
 from holdfast.runs.scope import current_frame, held
 from holdfast.runs.suspension import Suspension
 from holdfast.stores.backend import Transaction
@@ -58,6 +59,8 @@ class Ledger:
         self.running: dict[str, Ticket] = {}
         """The steps under way, by key."""
         self.suspension: Suspension | None = None
+        self.replay: Replay | None = None
+        """Of a durable function: compares what it asks for with what was recorded before."""
         self._waiting: set[str] = set()
         """The steps whose own code waits: they stop with it, while others come to their end."""
         self.plain_step = ""

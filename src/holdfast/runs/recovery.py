@@ -112,7 +112,7 @@ class Recoverer:
 
     def _function(self, journal: Journal) -> "Durable[Any, Any] | None":
         function = registry.get(journal.started.function) if journal.started is not None else None
-        return function if function is not None and function.fits(self._store._tools.ports) else None  # noqa: SLF001
+        return function if function is not None and function._fits(self._store._tools.ports) else None  # noqa: SLF001
 
     async def _execute(self, run: Run) -> str:
         claim, function = run.ledger.claim, self._function(run.ledger.journal)
@@ -126,7 +126,7 @@ class Recoverer:
         if self._handler is not None:
             await run.ports.invoke(self._handler, (run,), {}, None)
         elif function is not None:
-            await function.execute(run, None)
+            await function._execute(run, None)  # noqa: SLF001  one room
         return "completed" if run.finished else "open"
 
     async def _give_up(self, run: Run) -> str:

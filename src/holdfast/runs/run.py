@@ -188,6 +188,8 @@ class Run:
         ledger, name = self.ledger, check_key(key)
         step = str(part(key))
         await ledger.ready(self.ports)
+        if ledger.replay is not None:
+            ledger.replay.asks_for(self, step)
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
         memo = known_memo(self, step, fingerprint)
         now, token = self.ports.now(), idempotency_key_of(self, step)

@@ -13,6 +13,7 @@ from holdfast.ports import Ticket
 from holdfast.records.callables import Parameters, parameters_of
 from holdfast.records.errors import (
     ConfigurationError,
+    Diverged,
     KeyReused,
     RunCancelled,
     StepFailed,
@@ -23,6 +24,7 @@ from holdfast.records.errors import (
 from holdfast.records.event import EventKind
 from holdfast.records.times import from_microseconds
 from holdfast.records.tracebacks import hide_our_frames
+from holdfast.runs.asking import ask
 from holdfast.runs.branches import mark_step
 from holdfast.runs.failures import explain, failed_steps, text_of
 from holdfast.runs.inputs import Inputs, kept_inputs
@@ -150,6 +152,8 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
 def recalled(run: "Run", call: StepCall) -> StepDone | None:
     """The record of a finished step, if its value may be returned at once: the run goes on, and nobody listens."""
     ledger = run.ledger
+    if ledger.replay is not None:
+        ledger.replay.asks_for(run, call.key)
     if ledger.suspension is not None or ledger.events.wants("step_replayed"):
         return None
     ledger.check()
@@ -210,6 +214,8 @@ async def _recalled_or_executed(run: "Run", call: StepCall) -> Any:
     if isinstance(memo, StepError):
         raise raised_again(memo, call.options)
     ledger.check_new(f"step {call.key!r}")
+    if ledger.replay is not None and memo is None:
+        await ledger.replay.check_step(run, call.key, call.name, call.given, effect=call.options.effect)
     execution = _Execution(run, call, memo)
     try:
         return await execution.result()
@@ -295,8 +301,8 @@ class _Execution:
         return transaction
 
     def _is_ours(self, error: Exception) -> bool:
-        """True for what says nothing about the step: the run was cancelled, its claim lost, or another thread waits."""
-        return isinstance(error, RunCancelled | Suspended) or self._run.ledger.claim.failure is not None
+        """True for what says nothing about the step: the run was cancelled, it diverged, another thread waits."""
+        return isinstance(error, RunCancelled | Suspended | Diverged) or self._run.ledger.claim.failure is not None
 
     async def _invoke(self) -> Any:
         call = self._call
@@ -395,7 +401,7 @@ class _Execution:
         payload = {"step": self._call.key, KEY_NAME: self._key, "begun_at": from_microseconds(begun.at)}
         if begun.arguments:
             payload["arguments"] = begun.arguments
-        answer = await self._run.ask(name, payload, choices=DOUBT_CHOICES)
+        answer = await ask(self._run, name, payload, DOUBT_CHOICES, None, None, replayed=False)
         if answer.choice == "fail":
             raise StepInDoubt(f"step {self._call.key!r} was in doubt, and {answer.by or 'somebody'} let it fail")
         return Done(answer.value) if answer.choice == "done" else NotDone

@@ -1,6 +1,6 @@
 """A store whose threads can be run: claims, requests and answers, cancellation and recovery, over the archive below."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -61,8 +61,14 @@ class Store(Housekeeping):
         """
         return self._run_block(thread_id, labels, Terms(lease, wait, reopen))
 
-    def _run_block(self, thread_id: str, labels: Mapping[str, str] | None, terms: Terms) -> RunBlock:
-        return RunBlock(self._tools, thread_id, check_labels(labels), terms)
+    def _run_block(
+        self,
+        thread_id: str,
+        labels: Mapping[str, str] | None,
+        terms: Terms,
+        check_held: Callable[[], Awaitable[None]] | None = None,
+    ) -> RunBlock:
+        return RunBlock(self._tools, thread_id, check_labels(labels), terms, check_held)
 
     async def recover(
         self,

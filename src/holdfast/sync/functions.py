@@ -12,6 +12,7 @@ from holdfast.records.request import Answer
 from holdfast.records.words import Cause, Phase
 from holdfast.runs.api import frame_run
 from holdfast.runs.block import Terms
+from holdfast.runs.divergence import OnDivergence, check_policy
 from holdfast.runs.durable import BlockingDurable
 from holdfast.runs.store import Store as AwaitableStore
 from holdfast.stores.opening import absolute_url
@@ -108,6 +109,7 @@ def durable(
     lease: timedelta | float = 30,
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
+    on_divergence: OnDivergence = "raise",
 ) -> Callable[[Callable[P, T]], BlockingDurable[P, T]]: ...
 def durable(
     function: Callable[..., Any] | None = None,
@@ -118,23 +120,26 @@ def durable(
     lease: timedelta | float = 30,
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
+    on_divergence: OnDivergence = "raise",
 ) -> Any:
     """See `holdfast.durable`; for a plain `def`."""
     terms = Terms(lease, wait)
     terms.check()
+    check_policy(on_divergence)
     if store is not None and not isinstance(store, Store):
         raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
 
     def decorate(decorated: Callable[..., Any]) -> BlockingDurable[Any, Any]:
         if is_async(decorated):
             shown = getattr(decorated, "__qualname__", repr(decorated))
-            raise ConfigurationError(f"{shown} is async; holdfast.durable takes those")
+            raise ConfigurationError(f"{shown} is async; use @holdfast.durable, or make it a plain def")
         return BlockingDurable(
             decorated,
             inner_store(store),
             terms,
             labels,
             name,
+            on_divergence,
         )
 
     return decorate if function is None else decorate(function)

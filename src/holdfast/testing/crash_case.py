@@ -62,7 +62,7 @@ class Scenario(msgspec.Struct, kw_only=True, frozen=True):
     def called(self, store: Store, blocking: sync.Store | None) -> Any:
         """The scenario's result, or in the awaitable world what to await for it."""
         if isinstance(self.function, Durable):
-            begun = self.function.begin(self.thread_id, self.arguments, self.named, store)
+            begun = self.function._begin(self.thread_id, self.arguments, self.named, store)  # noqa: SLF001
             return begun if blocking is None else run_blocking(begun)
         return self.function(store if blocking is None else blocking, *self.arguments, **self.named)
 

@@ -6,9 +6,10 @@ runs on another thread, so that the same program has the same points each time.
 """
 
 from asyncio import AbstractEventLoop, all_tasks, get_running_loop, new_event_loop
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import Context
 from functools import partial
 from random import Random
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -170,6 +171,14 @@ class CrashPorts:
         """As the world does it."""
         return await self._inner.gather(coroutines)
 
+    async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """As the world does it."""
+        return await self._inner.shielded(coroutine)
+
+    def is_cancelled_by(self, error: BaseException | None) -> bool:
+        """As the world sees it."""
+        return self._inner.is_cancelled_by(error)
+
     def owner(self) -> str:
         """Names this life."""
         return self._life.new_owner()
@@ -185,6 +194,10 @@ class CrashPorts:
     def branch(self) -> int:
         """The task or thread."""
         return self._inner.branch()
+
+    def others(self, belongs: Callable[[Context], bool]) -> Collection[object]:
+        """As the world sees them."""
+        return self._inner.others(belongs)
 
     def beat(self, tick: Callable[[], float | None], woken: Signal) -> None:
         """Time stands still between sleeps, so no lease needs to be renewed."""

@@ -1,0 +1,173 @@
+"""Whether a resumed durable function asks for the same steps and questions as before.
+
+A step is found again by its name and arguments. A function that calls an effect with the time of day would never find
+it again, and pay at each resume. So a new effect or question is refused while another of its name, recorded at the same
+place by an earlier run, was not asked for. A doubt is no divergence: where parallel branches may still ask for the
+recorded one, or a retried step makes its calls again, nothing is said.
+"""
+
+from contextvars import Context
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from weakref import WeakSet
+
+from holdfast.codec import decode
+from holdfast.history.entries import Asked, Attempted, Begun, Memo, StepDone
+from holdfast.history.journal import Journal
+from holdfast.ports import Ports
+from holdfast.records.errors import CodecError, ConfigurationError, Diverged
+from holdfast.runs.inputs import preview
+from holdfast.runs.keys import place_of, scope_of
+from holdfast.runs.scope import current_frame
+
+if TYPE_CHECKING:
+    from holdfast.runs.ledger import Ledger
+    from holdfast.runs.run import Run
+
+OnDivergence: TypeAlias = Literal["raise", "warn", "ignore"]
+MOST_NAMED = 5
+
+
+def check_policy(policy: object) -> None:
+    """`ConfigurationError` unless it is one of the words."""
+    if policy not in get_args(OnDivergence):
+        words = ", ".join(map(repr, get_args(OnDivergence)))
+        raise ConfigurationError(f"on_divergence must be one of {words}, got {policy!r}")
+
+
+class Replay:
+    """What the code of one run of a durable function has asked for so far, and what was recorded before it."""
+
+    def __init__(self, ledger: "Ledger", ports: Ports, policy: OnDivergence, home: int) -> None:
+        """`home`: the branch that runs the function's body; 0 if it is the one that asks first."""
+        self._ledger = ledger
+        self._policy = policy
+        self._asked: set[str] = set()
+        self._homes: dict[str, int] = {"": home} if home else {}
+        """The branch that runs the code of each scope, by the scope's prefix."""
+        self._is_parallel = False
+        self._told: set[str] = set()
+        self._by_place: dict[str, list[str]] | None = None
+        self._bystanders: WeakSet[object] = WeakSet(ports.others(self._belongs))
+        """Tasks or threads from before: they are no branches of this run."""
+
+    def asks_for(self, run: "Run", key: str) -> None:
+        """The code asks for the step or question of this key."""
+        self._asked.add(key)
+        prefix = run.scope.prefix
+        if self._homes.setdefault(prefix, _branch_of(run)) != _branch_of(run):
+            self._is_parallel = True
+
+    async def check_step(self, run: "Run", key: str, name: str, given: object, *, effect: bool) -> None:
+        """`Diverged` if a new effect stands where another was recorded; a plain step emits the event `diverged`."""
+        other = self._other(run, key)
+        if other is not None:
+            memo = self._ledger.journal.memos[other]
+            arguments = "" if isinstance(memo, Attempted) else memo.arguments
+            texts = preview(given), arguments or f"arguments of fingerprint {memo.fingerprint.hex()}"  # type: ignore[arg-type]
+            await self._diverges(key, other, name, texts, raises=effect)
+
+    async def check_question(self, run: "Run", key: str, name: str, payload: object, choices: object) -> None:
+        """`Diverged` if a new question stands where another was recorded: its answer is for that one alone."""
+        other = self._other(run, key)
+        if other is not None:
+            journal = self._ledger.journal
+            asked = journal.requests[journal.number_of(other) - 1]
+            await self._diverges(key, other, name, (_question(payload, choices), _recorded(asked)), raises=True)
+
+    async def report_unasked(self) -> None:
+        """The function has ended: say once which recorded steps it did not ask for."""
+        if self._policy == "ignore" or self._is_parallel:
+            return
+        journal = self._ledger.journal
+        left = [memo for key, memo in journal.memos.items() if key not in self._asked and key not in journal.inherited]
+        keys = [memo.key for memo in left if not _is_nested(memo, journal)]
+        if keys:
+            names = ", ".join(keys[:MOST_NAMED]) + (
+                f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
+            )
+            await self._ledger.emit("diverged", step="", name="", recorded=names)
+
+    def _other(self, run: "Run", key: str) -> str | None:
+        """The key of what was recorded at the same place by an earlier run, and not asked for; None if in doubt."""
+        if self._policy == "ignore":
+            return None
+        unasked = [each for each in self._recorded_at(place_of(key)) if each not in self._asked]
+        if not unasked or self._is_retried() or self._has_branches(run):
+            return None
+        return unasked[0]
+
+    def _recorded_at(self, place: str) -> list[str]:
+        if self._by_place is None:
+            self._by_place = {}
+            journal = self._ledger.journal
+            for key in (*journal.memos, *journal.asked_keys()):
+                if key not in journal.inherited:
+                    self._by_place.setdefault(place_of(key), []).append(key)
+        return self._by_place.get(place, []) if place else []
+
+    def _is_retried(self) -> bool:
+        """True within a step that failed before: each attempt may make calls of its own."""
+        frame, memos = current_frame.get(), self._ledger.journal.memos
+        enclosing = [memos.get(key) for key in frame.within] if frame is not None else []
+        return any(isinstance(memo, Attempted | Begun) and _attempts_failed(memo) for memo in enclosing)
+
+    def _has_branches(self, run: "Run") -> bool:
+        """True if this is a parallel branch, or there may be others, which may still ask for what was recorded."""
+        if _branch_of(run) != self._homes.get(run.scope.prefix):
+            return True
+        return not self._bystanders.issuperset(_ports_of(run).others(self._belongs))
+
+    def _belongs(self, context: Context) -> bool:
+        frame = context.get(current_frame)
+        return frame is not None and frame.run.ledger is self._ledger
+
+    async def _diverges(self, key: str, other: str, name: str, texts: tuple[str, str], *, raises: bool) -> None:
+        given, recorded = texts
+        if raises and self._policy == "raise":
+            raise Diverged(
+                f"thread {self._ledger.claim.thread_id!r} calls {name!r} with {given}, but an earlier run recorded it"
+                f" with {recorded}, and this run has not asked for that: doing both would repeat it. If the arguments"
+                " depend on the clock, on chance or on live data, put the clock into a step: a resumed run then gets"
+                " the recorded value. If you changed the code on purpose, see docs/steps-and-effects.md#changed-code",
+                name=name,
+                given=given,
+                recorded=recorded,
+            )
+        place = place_of(key)
+        if place not in self._told:
+            self._told.add(place)
+            content = {"given": given, "recorded": recorded}
+            await self._ledger.emit("diverged", content, step=key, name=name, recorded=other)
+
+
+def _ports_of(run: "Run") -> Ports:
+    """Those of the world that the run belongs to: a plain step in an awaitable run has blocking ones."""
+    frame = current_frame.get()
+    return run.ports if frame is None else frame.run.ports
+
+
+def _branch_of(run: "Run") -> int:
+    return _ports_of(run).branch()
+
+
+def _attempts_failed(memo: Attempted | Begun) -> bool:
+    return isinstance(memo, Attempted) or memo.attempt > 1
+
+
+def _is_nested(memo: Memo, journal: Journal) -> bool:
+    """True for what was, or may have been, called within another step: that one was not executed again."""
+    if place_of(memo.key):
+        return bool(scope_of(memo.key))
+    others = [other for other in journal.memos.values() if isinstance(other, StepDone) and other is not memo]
+    return any(other.at - other.took <= memo.at <= other.at for other in others)
+
+
+def _question(payload: object, choices: object) -> str:
+    return preview({"payload": payload, "choices": choices} if choices else {"payload": payload})
+
+
+def _recorded(asked: Asked) -> str:
+    try:
+        return _question(decode(asked.payload), asked.choices)
+    except CodecError:
+        return f"a payload of fingerprint {asked.fingerprint.hex()}"
