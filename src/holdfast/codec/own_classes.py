@@ -1,0 +1,13 @@
+"""Holdfast's own records that a result or a state may hold: registered with the first object that is stored."""
+
+from holdfast.records.checkpoint import Change, Step
+from holdfast.records.failure import AgentSummary, FailureType, Usage
+from holdfast.records.outcome import Outcome, Recovery
+from holdfast.records.request import Answer, Request
+from holdfast.records.turn import ModelPricing, SessionSummary, Turn, TurnResult, UsageSnapshot
+from holdfast.records.words import Cause, Durability, Phase, Status
+
+OWN: tuple[type, ...] = (
+    *(AgentSummary, Answer, Cause, Change, Durability, FailureType, ModelPricing, Outcome, Phase, Recovery, Request),
+    *(SessionSummary, Status, Step, Turn, TurnResult, Usage, UsageSnapshot),
+)
