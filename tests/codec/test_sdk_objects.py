@@ -17,7 +17,6 @@ from anthropic.types import Message, RawMessageStreamEvent, ToolUseBlock
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 
-import holdfast
 from codec.exact import same
 from holdfast.codec import decode, encode, registry
 from holdfast.sync import SQLiteStore, durable, step
@@ -163,7 +162,8 @@ def chunk() -> ChatCompletionChunk:
 
 
 @step
-def events() -> list[ResponseStreamEvent | RawMessageStreamEvent]: ...
+def events() -> list[ResponseStreamEvent | RawMessageStreamEvent]:
+    return []
 
 
 @pytest.mark.parametrize("ask", [chat, respond, message])
@@ -238,4 +238,3 @@ def test_importing_holdfast_imports_no_sdk_and_no_pydantic() -> None:
     """
     ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
-    assert holdfast.step is not step

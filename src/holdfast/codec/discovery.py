@@ -1,15 +1,17 @@
 """Which classes an annotation names: the classes that a value of this type may hold.
 
-An annotation that is still a text is not evaluated: the names in it are looked up where it was written. A name that is
-not defined yet is skipped and reported, so that the caller can ask again later. Nothing here registers a class.
+An annotation that is still a text is evaluated where it was written. While stored bytes are decoded nothing is ever
+evaluated: then the names in the text are looked up. A name that is not defined yet is skipped and reported, so that
+the caller can ask again later. Nothing here registers a class.
 """
 
 import builtins
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
 from functools import partial, reduce
 from re import compile as compile_pattern
-from typing import Annotated, Any, Final, ForwardRef, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, ForwardRef, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
@@ -25,6 +27,17 @@ class Annotation(Struct, frozen=True, eq=False):
     module: Mapping[str, Any]
     owner: Any = None
     local: Mapping[str, Any] = {}
+
+    def at(self, hint: Any) -> "Annotation":
+        """Another annotation, written at the same place."""
+        return Annotation(hint, self.module, self.owner, self.local)
+
+    def evaluated(self) -> Any:
+        """The type that a text stands for; raises any error, NameError if a name is not defined yet."""
+        holder = type("Holder", (), {"__annotations__": {"hint": self.hint}})
+        inner = {**_names_of(self.owner), **self.local}
+        # The module's names come first: a field often has the same name as the class of its value.
+        return get_type_hints(holder, inner, dict(self.module), include_extras=True)["hint"]
 
     def lookup(self, dotted: str) -> Any:
         """What a name means where the annotation was written; raises LookupError if it is not defined yet."""
@@ -91,10 +104,10 @@ def _written(cls: type, names: Iterable[str], local: Mapping[str, Any]) -> Itera
             yield Annotation(hints[name], _module_names(base), base, local)
 
 
-def classes_in(annotation: Annotation) -> tuple[list[type], bool]:
+def classes_in(annotation: Annotation, *, evaluate: bool = True) -> tuple[list[type], bool]:
     """The classes that an annotation names at any depth, and whether all of its names are defined."""
     found: list[type] = []
-    is_complete = True
+    unknown: list[str] = []
     seen: dict[tuple[int, int], Any] = {}
     waiting = [annotation]
     while waiting:
@@ -105,33 +118,43 @@ def classes_in(annotation: Annotation) -> tuple[list[type], bool]:
         seen[identity] = each.hint  # kept, so that no other object gets its id
         if isinstance(each.hint, type):
             found.append(each.hint)
-        parts, unknown = _parts(each)
-        waiting.extend(parts)
-        is_complete = is_complete and not unknown
-    return found, is_complete
+        if isinstance(each.hint, str | ForwardRef):
+            waiting.extend(_meanings(each, unknown, evaluate=evaluate))
+        else:
+            waiting.extend(_parts(each))
+    return found, not unknown
 
 
-def _parts(whole: Annotation) -> tuple[list[Annotation], int]:
-    """The types that a type is made of, and how many names in it are not defined."""
+def _meanings(text: Annotation, unknown: list[str], *, evaluate: bool) -> Iterator[Annotation]:
+    """What a text stands for, or if it cannot be evaluated what the names in it stand for."""
+    if evaluate:
+        try:
+            yield text.at(text.evaluated())
+        except Exception:  # noqa: BLE001, S110  to evaluate it is to run code of the user's
+            pass
+        else:
+            return
+    hint = text.hint.__forward_arg__ if isinstance(text.hint, ForwardRef) else text.hint
+    for name in _NAMES.findall(hint):
+        try:
+            yield text.at(text.lookup(name))
+        except LookupError:
+            unknown.append(name)
+
+
+def _parts(whole: Annotation) -> Iterator[Annotation]:
+    """The types that a type is made of."""
     hint = whole.hint
-    if isinstance(hint, ForwardRef):
-        hint = hint.__forward_arg__
-    hints: list[Any] = []
-    unknown = 0
-    if isinstance(hint, str):
-        for name in _NAMES.findall(hint):
-            try:
-                hints.append(whole.lookup(name))
-            except LookupError:
-                unknown += 1
-    elif type(hint).__name__ == "TypeAliasType":
+    if type(hint).__name__ == "TypeAliasType":
         whole = Annotation(hint, _module_names(hint))
         hints = [hint.__value__]
     elif isinstance(hint, TypeVar):
         hints = [hint.__bound__, *hint.__constraints__]
+    elif isinstance(hint, Enum):
+        hints = [type(hint)]
     else:
         hints = [getattr(hint, "__supertype__", None), *_arguments(hint)]
-    return [Annotation(part, whole.module, whole.owner, whole.local) for part in hints if part is not None], unknown
+    return (whole.at(part) for part in hints if part is not None)
 
 
 def _arguments(hint: Any) -> list[Any]:

@@ -58,10 +58,9 @@ class ModelShape(Fields):
         fields = {name: field for name, field in content.items() if not name.startswith(":")}
         value: Any = object.__new__(self.cls)
         object.__setattr__(value, "__dict__", self.complete(fields, self.defaults) | content.get(_OTHER, {}))
-        object.__setattr__(value, "__pydantic_fields_set__", set(content.get(_SET, fields)))
-        object.__setattr__(value, "__pydantic_extra__", content.get(_EXTRA, self._no_extra()))
-        private = content[_PRIVATE] if _PRIVATE in content else self._fresh_private()
-        object.__setattr__(value, "__pydantic_private__", private)
+        _put(value, "__pydantic_fields_set__", set(content.get(_SET, fields)))
+        _put(value, "__pydantic_extra__", content.get(_EXTRA, self._no_extra()))
+        _put(value, "__pydantic_private__", content[_PRIVATE] if _PRIVATE in content else self._fresh_private())
         return value
 
     def migrate(self, content: Any, function: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
@@ -82,6 +81,12 @@ class ModelShape(Fields):
         undefined = sys.modules["pydantic_core"].PydanticUndefined
         fresh = {name: (each.default_factory or each.get_default)() for name, each in self.private.items()}
         return {name: value for name, value in fresh.items() if value is not undefined}
+
+
+def _put(value: Any, name: str, content: Any) -> None:
+    """Fill a slot of a model. A RootModel has no such slot where the class says it is None."""
+    if content is not None or getattr(value, name, ...) is not None:
+        object.__setattr__(value, name, content)
 
 
 def _has_default(field: Any) -> bool:

@@ -76,33 +76,34 @@ def register(
         raise ConfigurationError(f"the version of {name} must be an int from 1 up, not {version!r}")
     _refuse_clash(cls, name)
     _add(cls, name, version, shape)
-    _adopt_fields(cls, shape, discovery.caller_names() if "<locals>" in cls.__qualname__ else {})
+    _adopt_fields(cls, shape, discovery.caller_names() if "<locals>" in cls.__qualname__ else {}, evaluate=True)
     return cls
 
 
-def adopt(cls: type, *, name: str | None = None, local: Mapping[str, Any] | None = None) -> None:
+def adopt(cls: type, *, name: str | None = None, local: Mapping[str, Any] | None = None, evaluate: bool = True) -> None:
     """Register a class that another class or function names, and the classes that it names, unless it is already.
 
-    Does nothing for a class that cannot be registered. `local` are the names at the place of the annotation.
+    Does nothing for a class that cannot be registered. `local` are the names at the place of the annotation, and
+    `evaluate` says whether annotations that are texts may be evaluated.
     """
     if cls in _by_class:
         return
-    adopt_named(discovery.item_annotations(cls, local or {}))
+    adopt_named(discovery.item_annotations(cls, local or {}), evaluate=evaluate)
     if is_registrable(cls):
         name, shape = name or full_name(cls), _shape(cls)
         _refuse_clash(cls, name)
         _add(cls, name, 1, shape, adopted=True)
-        _adopt_fields(cls, shape, local or {})
+        _adopt_fields(cls, shape, local or {}, evaluate=evaluate)
 
 
-def adopt_named(annotations: Iterable[Annotation]) -> None:
+def adopt_named(annotations: Iterable[Annotation], *, evaluate: bool) -> None:
     """Register the classes that annotations name. What is not defined yet is looked up when a class is not found."""
     for annotation in annotations:
-        classes, is_complete = discovery.classes_in(annotation)
+        classes, is_complete = discovery.classes_in(annotation, evaluate=evaluate)
         if not is_complete:
             discovery.remember(annotation)
         for cls in classes:
-            adopt(cls, local=annotation.local)
+            adopt(cls, local=annotation.local, evaluate=evaluate)
 
 
 @overload
@@ -143,7 +144,7 @@ def entry_of(cls: type) -> Entry | None:
     """The entry of exactly this class, never of a parent."""
     entry = _by_class.get(cls)
     if entry is None:
-        _look_again()
+        _look_again(evaluate=True)
         entry = _by_class.get(cls)
     return entry
 
@@ -170,14 +171,14 @@ def restore(name: str, version: int, content: Any) -> Any:
 def _entry_named(name: str) -> Entry | None:
     entry = _by_name.get(name) or _aliases.get(name)
     if entry is None:
-        _look_again()
+        _look_again(evaluate=False)  # stored bytes never make anything run
         entry = _by_name.get(name) or _aliases.get(name)
     return entry
 
 
-def _look_again() -> None:
+def _look_again(*, evaluate: bool) -> None:
     """Before a class is refused: look at the annotations again that named something not defined then."""
-    adopt_named(discovery.take_remembered())
+    adopt_named(discovery.take_remembered(), evaluate=evaluate)
 
 
 def _add(cls: type, name: str, version: int, shape: Shape, *, adopted: bool = False) -> None:
@@ -194,9 +195,9 @@ def _add(cls: type, name: str, version: int, shape: Shape, *, adopted: bool = Fa
         _aliases[alias] = entry if other is not None and other.name in {name, known and known.name} else None
 
 
-def _adopt_fields(cls: type, shape: Shape, local: Mapping[str, Any]) -> None:
+def _adopt_fields(cls: type, shape: Shape, local: Mapping[str, Any], *, evaluate: bool) -> None:
     if not isinstance(shape, EnumShape | CustomShape):
-        adopt_named(discovery.field_annotations(cls, shape.names, local))
+        adopt_named(discovery.field_annotations(cls, shape.names, local), evaluate=evaluate)
 
 
 def _stand_in_for(name: str, version: int, content: Any) -> Any:
