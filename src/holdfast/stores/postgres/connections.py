@@ -170,10 +170,11 @@ def connections_of(source: Source, limit: int, prepare_threshold: int | None) ->
     conninfo, options = _settings_of(source)
     try:
         given = conninfo_to_dict(conninfo)
-    except psycopg.ProgrammingError as error:
+        missing = {name: value for name, value in DEFAULTS.items() if name not in given and name not in options}
+        complete = make_conninfo(conninfo, **missing)
+    except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: not to be encoded
         raise ConfigurationError(f"PostgreSQL cannot be found with this URL: {error}") from error
-    missing = {name: value for name, value in DEFAULTS.items() if name not in given and name not in options}
-    return OwnConnections(make_conninfo(conninfo, **missing), options, limit, prepare_threshold)
+    return OwnConnections(complete, options, limit, prepare_threshold)
 
 
 def _settings_of(source: object) -> tuple[str, dict[str, Any]]:

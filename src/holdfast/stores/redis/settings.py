@@ -64,12 +64,12 @@ class Settings(NamedTuple):
 def options_in(url: str) -> tuple[str, dict[str, Any]]:
     """A URL without the options of the store itself, and these."""
     place, _, query = url.partition("?")
-    words = parse_qsl(query, keep_blank_values=True)
     try:
+        words = parse_qsl(query, keep_blank_values=True)
         ours = {name: OURS[name](value) for name, value in words if name in OURS}
+        rest = urlencode([word for word in words if word[0] not in OURS])
     except ValueError as error:
         raise ConfigurationError(f"{_hidden(url)!r} has an option that cannot be read: {error}") from error
-    rest = urlencode([word for word in words if word[0] not in OURS])
     return f"{place}?{rest}" if rest else place, ours
 
 
@@ -114,6 +114,8 @@ def _address(text: str, port: int) -> Address:
         host, number = text, str(port)
     if not host:
         raise ValueError("a host is missing")
+    if not (number.isascii() and number.isdigit() and len(number) < 6 and int(number) < 2**16):
+        raise ValueError(f"the port {number[:20]!r} is not a number below {2**16}")
     return host.strip("[]"), int(number)
 
 

@@ -29,6 +29,7 @@ ENDPOINT_VARIABLES = {
 """Where obstore looks for an endpoint that it was not told."""
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 KINDS: dict[type, str] = {S3Store: "s3", GCSStore: "gs", AzureStore: "az"}
+MALFORMED = "a bracket or a character in it is malformed; a bucket is named as s3://bucket/prefix"
 OPTIONS = {"endpoint", "region", "allow_http"}
 
 
@@ -56,7 +57,10 @@ def place_of(
     """The bucket of a URL; one of obstore's is taken as it is."""
     if not isinstance(source, str):
         return _given(source)
-    parts = urlsplit(source)
+    try:
+        parts = urlsplit(source)
+    except ValueError:  # its text may show credentials
+        raise ConfigurationError(f"this URL of a bucket cannot be read: {MALFORMED}") from None
     if not parts.netloc or parts.username or parts.password:
         raise ConfigurationError(
             f"{source!r}: a bucket is named as {parts.scheme}://bucket/prefix; credentials come from the environment"
