@@ -33,6 +33,7 @@ from holdfast.sync import open as open_store
 quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 texts = st.text(st.characters(exclude_categories=[]), max_size=30)
 DEEP = 100_000
+LONG_HOSTS = [f"{scheme}://{'a' * 64}" for scheme in ("redis", "redis+cluster", "postgresql")]
 FIELDS = [
     "thread_id",
     "incarnation",
@@ -126,7 +127,16 @@ def test_the_url_of_a_bucket(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://[::1/db", "redis://[::1/0", "redis://h:port/0", "s3://[::1/x", "redis+cluster://h:99999999"]
+    "url",
+    [
+        "postgresql://[::1/db",
+        "redis://[::1/0",
+        "redis://h:port/0",
+        "s3://[::1/x",
+        "redis+cluster://h:99999999",
+        "redis://a..b/0",
+        *LONG_HOSTS,
+    ],
 )
 def test_a_url_that_cannot_be_read_is_a_configuration_error(url: str) -> None:
     with pytest.raises(ConfigurationError):

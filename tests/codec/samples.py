@@ -121,6 +121,8 @@ def seen(message: Message, count: int) -> Message:
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
+FACTORIES: list[Any] = [int, str, float, dict, set, tuple, deque, Counter, OrderedDict]
+
 PLAIN: list[Any] = [
     *(None, True, False, 0, 1, -1, 127, 128, -32, -33, 2**32, 2**63, 2**64 - 1, -(2**63)),
     *(0.0, -0.0, 1.0, 1e300, float("inf"), float("-inf"), float("nan")),
@@ -144,7 +146,7 @@ SPECIAL: list[Any] = [
     *(Decimal("Infinity"), UUID(int=5), UUID(int=2**128 - 1)),
     *(deque(), deque([1, (2,)]), deque([1, 2], 2), deque(maxlen=0), OrderedDict(), OrderedDict({"b": 1, 2: "a"})),
     *(Counter(), Counter("abca"), Counter({(1, 2): -1.5}), defaultdict(list, {1: [2]}), defaultdict(None, a=1)),
-    *(defaultdict(factory, a=1) for factory in (int, str, float, dict, set, tuple, deque, Counter, OrderedDict)),
+    *(defaultdict(factory, a=1) for factory in FACTORIES),
     *map(ip_address, ("10.0.0.1", "0.0.0.0", "::1", "fe80::1%eth0")),
     *map(ip_network, ("10.0.0.0/8", "2001:db8::/32", "0.0.0.0/0", "10.1.2.3")),
     *map(ip_interface, ("10.0.0.1/8", "2001:db8::1/32", "fe80::1%eth0/64", "10.1.2.3")),

@@ -7,7 +7,7 @@ import enum
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, Optional, TypedDict, TypeVar, Union
@@ -27,14 +27,7 @@ from holdfast.sync import step
 T = TypeVar("T")
 
 
-@pytest.fixture(autouse=True)
-def _registry_as_before() -> Iterator[None]:
-    tables: list[dict[Any, Any]] = [registry._by_class, registry._by_name, registry._aliases, registry._migrations]
-    before = [dict(table) for table in tables]
-    yield
-    for table, content in zip(tables, before, strict=True):
-        table.clear()
-        table.update(content)
+pytestmark = pytest.mark.usefixtures("registry_as_before")
 
 
 class Colour(enum.Enum):

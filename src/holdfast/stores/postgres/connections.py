@@ -170,6 +170,9 @@ def connections_of(source: Source, limit: int, prepare_threshold: int | None) ->
     conninfo, options = _settings_of(source)
     try:
         given = conninfo_to_dict(conninfo)
+        for host in str(given.get("host") or "").split(","):
+            if not host.startswith(("/", "@")):  # the directory of a socket
+                host.encode("idna")  # what the resolver will do: a name that it cannot encode is a ValueError
         missing = {name: value for name, value in DEFAULTS.items() if name not in given and name not in options}
         complete = make_conninfo(conninfo, **missing)
     except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: not to be encoded

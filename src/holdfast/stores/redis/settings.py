@@ -80,7 +80,10 @@ def from_url(url: str) -> Settings:
         raise ConfigurationError(f"{_hidden(url)!r} names no Redis: URLs begin with {', '.join(SCHEMES)}, then ://")
     tls, _, kind = scheme.partition("+")
     try:
-        return _single(url) if not kind else _several(tls, kind, rest)
+        found = _single(url) if not kind else _several(tls, kind, rest)
+        for host in (found.options.get("host", ""), *(host for host, _ in found.nodes)):
+            host.encode("idna")  # what the resolver will do: a name that it cannot encode is a ValueError
+        return found  # noqa: TRY300
     except ValueError as error:
         raise ConfigurationError(f"{_hidden(url)!r} is not a URL of Redis: {error}") from error
 
