@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import textwrap
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,6 +60,20 @@ def test_each_is_stored_under_its_public_name() -> None:
         name = type(value).__name__
         assert getattr(holdfast, name) is type(value)
         assert f"holdfast.{name}".encode() in encode(value)
+
+
+def test_their_names_do_not_depend_on_who_registers_them_first() -> None:
+    code = """
+        import holdfast
+        from holdfast.sync import step
+        @step
+        def answer() -> holdfast.Outcome: ...
+        from holdfast.codec import encode
+        print(encode([holdfast.Status.IDLE, holdfast.Durability.NONE]))
+    """
+    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert "holdfast.Status" in ran.stdout
+    assert "holdfast.Durability" in ran.stdout
 
 
 def test_another_process_reads_them_without_registering_anything() -> None:

@@ -17,7 +17,7 @@ from holdfast.records.errors import CodecError
 _PLAIN: Final = (int, float, str, bytes, bytearray, list, tuple, dict, set, frozenset)
 
 for own in OWN:
-    registry.adopt(own, name=f"holdfast.{own.__name__}")
+    registry.adopt(own)
 
 
 def open_box(value: Any) -> Opened:

@@ -4,12 +4,17 @@ from typing import Any, get_args, get_origin
 
 from holdfast.records.naming import importable_module
 
+_OWN = "holdfast.records."
+
 
 def full_name(named: Any) -> str:
-    """Module and qualified name of a class or function. A pydantic model with type parameters names them in full.
+    """Module and qualified name of a class or function; Holdfast's own records have their public name.
 
-    pydantic itself calls both `Box[one.Item]` and `Box[two.Item]` "Box[Item]".
+    A pydantic model with type parameters names them in full: pydantic itself calls both `Box[one.Item]` and
+    `Box[two.Item]` "Box[Item]".
     """
+    if named.__module__.startswith(_OWN):
+        return f"holdfast.{named.__qualname__}"
     generic = getattr(named, "__pydantic_generic_metadata__", None)
     if not generic or generic["origin"] is None:
         return short_name(named)

@@ -80,7 +80,7 @@ def register(
     return cls
 
 
-def adopt(cls: type, *, name: str | None = None, local: Mapping[str, Any] | None = None, evaluate: bool = True) -> None:
+def adopt(cls: type, *, local: Mapping[str, Any] | None = None, evaluate: bool = True) -> None:
     """Register a class that another class or function names, and the classes that it names, unless it is already.
 
     Does nothing for a class that cannot be registered. `local` are the names at the place of the annotation, and
@@ -90,7 +90,7 @@ def adopt(cls: type, *, name: str | None = None, local: Mapping[str, Any] | None
         return
     adopt_named(discovery.item_annotations(cls, local or {}), evaluate=evaluate)
     if is_registrable(cls):
-        name, shape = name or full_name(cls), _shape(cls)
+        name, shape = full_name(cls), _shape(cls)
         _refuse_clash(cls, name)
         _add(cls, name, 1, shape, adopted=True)
         _adopt_fields(cls, shape, local or {}, evaluate=evaluate)
