@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-import holdfast.codec.boxes  # noqa: F401  it registers Holdfast's own classes, which are to stay
 from holdfast.codec import registry
 
 

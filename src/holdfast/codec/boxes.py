@@ -8,16 +8,12 @@ from typing import Any, Final
 
 from holdfast.codec import registry, tags
 from holdfast.codec.containers import FILLERS, OPENERS, Opened
-from holdfast.codec.own_classes import OWN
 from holdfast.codec.pieces import container, container_header, extension, split
 from holdfast.codec.refusal import Refused
 from holdfast.codec.shapes import HEAP_TYPE
 from holdfast.records.errors import CodecError
 
 _PLAIN: Final = (int, float, str, bytes, bytearray, list, tuple, dict, set, frozenset)
-
-for own in OWN:
-    registry.adopt(own)
 
 
 def open_box(value: Any) -> Opened:

@@ -67,15 +67,13 @@ def take_remembered() -> list[Annotation]:
     return found
 
 
-def return_annotation(function: Any) -> Annotation | None:
-    """What a function says it returns; None if it does not say, or if that is a built-in type."""
+def return_annotation(function: Any) -> list[Annotation]:
+    """What a function says it returns; nothing if it does not say."""
     while isinstance(function, partial):
         function = function.func
     function = getattr(function, "__func__", function)
     hint = getattr(function, "__annotations__", {}).get("return")
-    if hint is None or _is_builtin(hint):
-        return None
-    return Annotation(hint, getattr(function, "__globals__", {}), None, caller_names())
+    return [] if hint is None else [Annotation(hint, getattr(function, "__globals__", {}), None, caller_names())]
 
 
 def field_annotations(cls: Any, names: Iterable[str], local: Mapping[str, Any]) -> Iterator[Annotation]:
@@ -166,12 +164,6 @@ def _arguments(hint: Any) -> list[Any]:
     if origin is Literal:
         return [type(value) for value in arguments]
     return [origin, *arguments]
-
-
-def _is_builtin(hint: Any) -> bool:
-    name = hint if isinstance(hint, str) else getattr(hint, "__name__", "")
-    found = getattr(builtins, name, None)
-    return found is not None and (isinstance(hint, str) or found is hint)
 
 
 def _annotations_of(cls: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Holdfast's own records that a result or a state may hold: registered with the first object that is stored."""
+"""Holdfast's own records that a result or a state may hold: registered when one of them is met."""
 
 from holdfast.records.checkpoint import Change, Step
 from holdfast.records.failure import AgentSummary, FailureType, Usage

@@ -23,6 +23,7 @@ from holdfast.codec.shapes import DataclassShape, EnumShape, NamedTupleShape, Sh
 from holdfast.codec.types import leaf_writer
 from holdfast.records.arguments import text_or_none
 from holdfast.records.errors import CodecError, ConfigurationError, HoldfastError, IncompatibleCheckpoint, UnknownType
+from holdfast.records.loading import loading
 
 T = TypeVar("T")
 Fields = dict[str, Any]
@@ -144,7 +145,7 @@ def entry_of(cls: type) -> Entry | None:
     """The entry of exactly this class, never of a parent."""
     entry = _by_class.get(cls)
     if entry is None:
-        _look_again(evaluate=True)
+        _look_again(cls.__module__, evaluate=True)
         entry = _by_class.get(cls)
     return entry
 
@@ -171,13 +172,21 @@ def restore(name: str, version: int, content: Any) -> Any:
 def _entry_named(name: str) -> Entry | None:
     entry = _by_name.get(name) or _aliases.get(name)
     if entry is None:
-        _look_again(evaluate=False)  # stored bytes never make anything run
+        _look_again(name, evaluate=False)  # stored bytes never make anything run
         entry = _by_name.get(name) or _aliases.get(name)
     return entry
 
 
-def _look_again(*, evaluate: bool) -> None:
-    """Before a class is refused: look at the annotations again that named something not defined then."""
+def _look_again(name: str, *, evaluate: bool) -> None:
+    """Before a class is refused: look at the annotations again that named something not defined then.
+
+    Holdfast's own classes are registered here too, when the first of them is met.
+    """
+    if name.startswith("holdfast."):
+        with loading():
+            from holdfast.codec.own_classes import OWN
+        for own in OWN:
+            adopt(own)
     adopt_named(discovery.take_remembered(), evaluate=evaluate)
 
 

@@ -4,7 +4,6 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.codec.discovery import classes_in, remember, return_annotation
 from holdfast.records.loading import loading
 
 
@@ -13,15 +12,17 @@ def register_result(function: Callable[..., Any]) -> None:
 
     A name that is not defined yet is looked up when a result is recorded.
     """
-    annotation = return_annotation(function)
-    if annotation is None:
-        return
-    classes, is_complete = classes_in(annotation)
-    if not is_complete:
-        remember(annotation)
-    if all(getattr(builtins, cls.__name__, None) is cls for cls in classes):
+    hint = getattr(function, "__annotations__", {"return": ...}).get("return")
+    if hint is None or _is_builtin(hint):
         return
     with loading():
-        from holdfast.codec.registry import adopt
-    for cls in classes:
-        adopt(cls, local=annotation.local)
+        from holdfast.codec.discovery import return_annotation
+        from holdfast.codec.registry import adopt_named
+    adopt_named(return_annotation(function), evaluate=True)
+
+
+def _is_builtin(hint: Any) -> bool:
+    """True for `str` and the like: nothing is loaded for them."""
+    if isinstance(hint, str):
+        return hasattr(builtins, hint)
+    return isinstance(hint, type) and getattr(builtins, hint.__name__, None) is hint
