@@ -5,11 +5,14 @@ import re
 import sqlite3
 import subprocess
 import sys
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
+from ipaddress import ip_address, ip_network
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -281,7 +284,8 @@ class Colour(Enum):
 def test_every_encoding_in_the_table_is_what_is_stored() -> None:
     codec.register(Colour, name="Colour")
     known = (Colour, Decimal, PurePosixPath, UUID, ZoneInfo, date, datetime, time, timedelta, timezone)
-    names = {each.__name__: each for each in known}
+    more = (Counter, Fraction, OrderedDict, defaultdict, deque, ip_address, ip_network, re)
+    names = {each.__name__: each for each in (*known, *more)}
     _, _, table_on = (ROOT / "docs" / "storage-format.md").read_text().partition("| value | encoding |\n")
     table = VECTOR.findall(table_on.partition("\n\n")[0])
     assert len(table) > 25

@@ -20,7 +20,7 @@ from zlib import crc32
 NUMBERS = dict(zip(range(0xCA, 0xD4), (">f", ">d", ">B", ">H", ">I", ">Q", ">b", ">h", ">i", ">q"), strict=True))
 SIZES = dict.fromkeys((0xC4, 0xC7, 0xD9), ">B") | dict.fromkeys((0xC5, 0xC8, 0xDA, 0xDC, 0xDE), ">H")
 SIZES |= dict.fromkeys((0xC6, 0xC9, 0xDB, 0xDD, 0xDF), ">I")
-SEQUENCES = {1: tuple, 2: set, 3: frozenset}
+SEQUENCES = {1: tuple, 2: set, 3: frozenset, 6: list}
 KINDS = {1: (0x90, b"\xdd"), 2: (0x80, b"\xdf")}  # list and map: the short header's first byte, and the long one's
 LEFT_OUT: tuple[Any, ...] = (0, b"", [], b"")  # since, blobs, their sizes, parent: where a row's header ends early
 LAST = (1 << 28) - 1  # the largest seq there can be
@@ -72,10 +72,12 @@ class Unpacker:
 
     def _extension(self, size: int) -> Any:
         code, data = self._number(">b"), self._take(size)
-        if code not in {1, 2, 3, 4}:
+        if code not in {1, 2, 3, 4, 6, 7, 8, 9}:
             return Ext(code, data)
         items = Unpacker(data).value()
-        return dict(zip(items[::2], items[1::2], strict=True)) if code == 4 else SEQUENCES[code](items)
+        if code in {6, 7}:  # a deque or a defaultdict: its limit or factory, then what it holds
+            items = items[1]
+        return SEQUENCES[code](items) if code in SEQUENCES else dict(zip(items[::2], items[1::2], strict=True))
 
 
 def unpack(data: bytes) -> Any:

@@ -1,8 +1,11 @@
 """Equality that `==` does not give: of types, of the order of dicts, of NaN and -0.0, of folds and time zones."""
 
 import enum
+import re
 import struct
-from datetime import datetime, time
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime, time, tzinfo
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -30,18 +33,21 @@ def _content(value: Any) -> object:
         return [portrait(item) for item in value]
     if type(value) in {set, frozenset}:
         return sorted(repr(portrait(item)) for item in value)
-    if type(value) is dict:
-        return [(portrait(key), portrait(item)) for key, item in value.items()]
+    if isinstance(value, dict):
+        return getattr(value, "default_factory", None), [(portrait(key), portrait(item)) for key, item in value.items()]
     return _details(value)
 
 
 def _details(value: Any) -> object:
+    for kind, picture in _PICTURES.items():
+        if isinstance(value, kind):
+            return picture(value)
+    return _object(value)
+
+
+def _object(value: Any) -> object:
     if isinstance(value, datetime | time):
         return value.replace(tzinfo=None).isoformat(), value.fold, _zone(value.tzinfo)
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, UUID):
-        return value.bytes, value.is_safe
     if isinstance(value, pydantic.BaseModel):
         beside = (value.__pydantic_fields_set__, value.__pydantic_extra__, value.__pydantic_private__)
         return portrait(value.__dict__), [portrait(part) for part in beside]
@@ -58,3 +64,14 @@ def _zone(zone: Any) -> object:
     if zone is None:
         return None
     return type(zone), getattr(zone, "key", None), repr(zone)
+
+
+_PICTURES: dict[type, Callable[[Any], object]] = {
+    Decimal: str,
+    UUID: lambda value: (value.bytes, value.is_safe),
+    complex: lambda value: struct.pack(">dd", value.real, value.imag),
+    deque: lambda value: (value.maxlen, [portrait(item) for item in value]),
+    range: lambda value: (value.start, value.stop, value.step),
+    re.Pattern: lambda value: (portrait(value.pattern), value.flags),
+    tzinfo: _zone,
+}

@@ -1,10 +1,13 @@
 """Classes to store, one of each kind, and values that hold all of them."""
 
 import enum
-from collections import namedtuple
+import re
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
+from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
@@ -118,6 +121,8 @@ def seen(message: Message, count: int) -> Message:
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
+FACTORIES: list[Any] = [int, str, float, dict, set, tuple, deque, Counter, OrderedDict]
+
 PLAIN: list[Any] = [
     *(None, True, False, 0, 1, -1, 127, 128, -32, -33, 2**32, 2**63, 2**64 - 1, -(2**63)),
     *(0.0, -0.0, 1.0, 1e300, float("inf"), float("-inf"), float("nan")),
@@ -139,6 +144,17 @@ SPECIAL: list[Any] = [
     *(timedelta(), timedelta.min, timedelta.max, timedelta(-1, 5, 7)),
     *(Decimal(), Decimal("-0.00"), Decimal("1.50"), Decimal("1E+999999"), Decimal("NaN12"), Decimal("-sNaN")),
     *(Decimal("Infinity"), UUID(int=5), UUID(int=2**128 - 1)),
+    *(deque(), deque([1, (2,)]), deque([1, 2], 2), deque(maxlen=0), OrderedDict(), OrderedDict({"b": 1, 2: "a"})),
+    *(Counter(), Counter("abca"), Counter({(1, 2): -1.5}), defaultdict(list, {1: [2]}), defaultdict(None, a=1)),
+    *(defaultdict(factory, a=1) for factory in FACTORIES),
+    *map(ip_address, ("10.0.0.1", "0.0.0.0", "::1", "fe80::1%eth0")),
+    *map(ip_network, ("10.0.0.0/8", "2001:db8::/32", "0.0.0.0/0", "10.1.2.3")),
+    *map(ip_interface, ("10.0.0.1/8", "2001:db8::1/32", "fe80::1%eth0/64", "10.1.2.3")),
+    *(re.compile(""), re.compile("a(?P<b>.)[x-z]", re.IGNORECASE | re.VERBOSE), re.compile(b"\xff+", re.LOCALE)),
+    *(re.compile("(?ms)\ud800é"), re.compile("(?i:ä)", re.ASCII), re.compile("[\u4e00-\u9fff]", re.IGNORECASE)),
+    *(UTC, timezone(timedelta(hours=2), "CEST"), timezone(timedelta(0), ""), BERLIN, ZoneInfo("UTC")),
+    *(Fraction(), Fraction(-1, 3), Fraction(2**200, 3**100), 0j, complex("nan-0j"), complex(-0.0, float("inf"))),
+    *(range(0), range(3, 9, 2), range(2**80, 5, -1), {range(2): {1j: Fraction(1, 2)}}),
     *(Path("/a/b"), Path(), PurePosixPath("//x/\udcff"), PureWindowsPath("c:/x/y")),
 ]
 

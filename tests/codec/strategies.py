@@ -1,6 +1,9 @@
 """Hypothesis strategies for everything that can be stored."""
 
+import re
+from collections import Counter, OrderedDict, defaultdict, deque
 from datetime import UTC, timedelta, timezone
+from ipaddress import ip_interface, ip_network
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -29,7 +32,11 @@ members = st.one_of(
     st.sampled_from([Permission.READ, Permission.READ | Permission.WRITE, Permission.RUN]),
 )
 paths = st.lists(st.text("ab.", min_size=1, max_size=3), max_size=3).map(lambda parts: PurePosixPath(*parts))
-scalars = st.one_of(st.none(), numbers, text, st.binary(max_size=20), moments, st.uuids(), members, paths)
+networks = st.one_of(st.ip_addresses(), st.ip_addresses().map(ip_network), st.ip_addresses().map(ip_interface))
+ranges = st.builds(range, st.integers(), st.integers(), st.integers().filter(bool))
+patterns = st.builds(lambda text, flags: re.compile(re.escape(text), flags), text, st.sampled_from([0, 2, 8]))
+rare = st.one_of(networks, ranges, patterns, zones, st.fractions(), st.complex_numbers())
+scalars = st.one_of(st.none(), numbers, text, st.binary(max_size=20), moments, st.uuids(), members, paths, rare)
 keys = st.recursive(
     scalars.filter(lambda value: "nan" not in repr(value).lower()),  # equal to nothing, so it is no use as a key
     lambda inner: st.one_of(
@@ -49,6 +56,10 @@ def _containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.dictionaries(keys, inner, max_size=4),
         st.sets(keys, max_size=4),
         st.frozensets(keys, max_size=4),
+        st.builds(deque, st.lists(inner, max_size=4), st.sampled_from([None, 4, 9])),
+        st.dictionaries(keys, inner, max_size=3).map(OrderedDict),
+        st.dictionaries(keys, inner, max_size=3).map(lambda items: defaultdict(list, items)),
+        st.dictionaries(keys, inner, max_size=3).map(Counter),
         _objects(inner),
     )
 

@@ -2,7 +2,9 @@
 
 import importlib
 import random
+import re
 import sys
+import textwrap
 import tracemalloc
 import zoneinfo
 from collections.abc import Callable, Iterator
@@ -10,13 +12,16 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import get_ident
+from time import process_time
+from types import ModuleType
 from typing import Any
 
 import pytest
+from msgspec import msgpack
 
 from codec.samples import OBJECTS, PLAIN, SPECIAL
 from holdfast.codec import decode, encode, zones
-from holdfast.records.errors import CodecError, IncompatibleCheckpoint, LimitExceeded, UnknownType
+from holdfast.records.errors import CodecError, IncompatibleCheckpoint, LimitExceeded, UnknownType, UnstorableValue
 
 ROUNDS = 20_000
 FORBIDDEN = ("import", "exec", "compile", "open", "os.", "subprocess.", "socket.", "ctypes.", "pickle.", "marshal.")
@@ -50,6 +55,10 @@ def nothing_but_decoding() -> Iterator[None]:
     finally:
         _watched = 0
     assert _events == []
+
+
+PATTERN = b"s\x00\x00\x00\x20"
+"""The beginning of a stored pattern: text, with the flag U."""
 
 
 def corpus() -> list[bytes]:
@@ -151,7 +160,7 @@ def test_bytes_that_are_no_encoding_are_refused_at_no_cost(data: bytes) -> None:
 
 
 def extension(code: int, payload: bytes) -> bytes:
-    return b"\xc7" + bytes((len(payload), code & 0xFF)) + payload
+    return b"\xc9" + len(payload).to_bytes(4, "big") + bytes((code & 0xFF,)) + payload
 
 
 @pytest.mark.parametrize(
@@ -159,6 +168,7 @@ def extension(code: int, payload: bytes) -> bytes:
     [
         (0, b""),
         (6, b"\x90"),
+        (11, b"\x90"),
         (127, b"x"),
         (-2, b"x"),
         (-1, b"abc"),
@@ -204,13 +214,89 @@ def extension(code: int, payload: bytes) -> bytes:
         (24, b""),
         (24, b"\x09x"),
         (24, b"\x03c:/x"),
+        (6, b"\x92\xa1x\x90"),
+        (6, b"\x92\x01\x92\x01\x02"),
+        (6, b"\x92\xff\x90"),
+        (6, b"\x92\xc0\xa2ab"),
+        (7, b"\x92\xa4eval\x90"),
+        (7, b"\x92\xa4open\x90"),
+        (7, b"\x92\x90\x90"),
+        (7, b"\x92\xc0\x91\x01"),
+        (8, b"\x91\x01"),
+        (8, b"\x94\x01\x02\x01\x03"),
+        (9, b"\x92\x90\x01"),
+        (10, b"\x93\x01\x02\x00"),
+        (10, b"\x93\x01\x02\xc3"),
+        (10, b"\x91\x01"),
+        (25, b""),
+        (25, b"zNowhere/Land"),
+        (25, b"z../../etc/passwd"),
+        (26, b""),
+        (26, b"\x09::1"),
+        (26, b"\x00300.1.1.1"),
+        (26, b"\x0210.0.0.1/8"),
+        (26, b"\x01::0001"),
+        (27, b"s"),
+        (27, b"x" + bytes(4) + b"a"),
+        (27, b"s" + bytes(4) + b"a"),  # a pattern of str has the flag U
+        (27, PATTERN + b"("),
+        (27, PATTERN + b"(" * 5000),
+        (27, PATTERN + b"a" * 10_001),
+        (27, PATTERN + b"[a]" * 101),
+        (27, b"s\x00\x00\x00\xa0a"),  # DEBUG prints
+        (28, b""),
+        (28, b"\x00\x00\x00\x01\x02\x04"),
+        (28, b"\x00\x00\x00\x01\x01\x00"),
+        (28, b"\xff\xff\xff\xff\x01\x01"),
+        (28, b"\x00\x00\x10\x01" + b"\x01" * 4097 + b"\x01"),
+        (29, b"short"),
     ],
-    ids=lambda part: part.hex() if isinstance(part, bytes) else str(part),
+    ids=lambda part: part[:30].hex() if isinstance(part, bytes) else str(part),
 )
 def test_an_extension_with_the_wrong_content_is_refused(code: int, payload: bytes) -> None:
     for data in (extension(code, payload), b"\x91" + extension(code, payload)):
         with pytest.raises((CodecError, IncompatibleCheckpoint)):
             decode(data)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a" * 10_000, "[\0-\uffff]" * 100, "(?i)" + "[\0-\U0010ffff]" * 10, "(?mi:" + "[^\u00ff-\uffff]" * 10 + ")"],
+    ids=["long", "wide", "ignore case", "group that ignores case"],
+)
+def test_the_slowest_pattern_that_is_stored_compiles_soon(pattern: str) -> None:
+    data = encode(re.compile(pattern))
+    re.purge()
+    before = process_time()
+    assert decode(data).pattern == pattern
+    assert process_time() - before < 5  # 0.2 s, on a machine that is not busy
+    slower = pattern + "[\uffff]"
+    with pytest.raises(UnstorableValue, match="store its text"):
+        encode(re.compile(slower))
+
+
+def test_a_class_that_is_defined_later_is_found_without_evaluating_anything() -> None:
+    source = """
+        from __future__ import annotations
+        from dataclasses import dataclass
+        from holdfast.sync import step
+        @step
+        def first() -> list[Later]: ...
+        @dataclass
+        class Later:
+            even: EvenLater
+        @dataclass
+        class EvenLater:
+            a: int
+    """
+    module = ModuleType("defined_later")
+    sys.modules["defined_later"] = module
+    exec(textwrap.dedent(source), module.__dict__)
+    inner = extension(5, b"\x93" + msgpack.encode("defined_later.EvenLater") + b"\x01\x81\xa1a\x05")
+    data = extension(5, b"\x93" + msgpack.encode("defined_later.Later") + b"\x01\x81\xa4even" + inner)
+    with nothing_but_decoding():
+        assert decode(data) == module.Later(module.EvenLater(5))
+    del sys.modules["defined_later"]
 
 
 def test_an_unknown_extension_is_named() -> None:

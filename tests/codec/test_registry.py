@@ -5,7 +5,6 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -19,15 +18,7 @@ from codec.exact import same
 from holdfast.codec import decode, encode, migration, register, registry, storable
 from holdfast.records.errors import CodecError, ConfigurationError, IncompatibleCheckpoint, UnknownType, UnstorableValue
 
-
-@pytest.fixture(autouse=True)
-def _registry_as_before() -> Iterator[None]:
-    tables: list[dict[Any, Any]] = [registry._by_class, registry._by_name, registry._migrations]
-    before = [dict(table) for table in tables]
-    yield
-    for table, content in zip(tables, before, strict=True):
-        table.clear()
-        table.update(content)
+pytestmark = pytest.mark.usefixtures("registry_as_before")
 
 
 def stored(name: str, version: int, content: Any) -> bytes:

@@ -18,6 +18,8 @@ def json_value(text: str) -> Any:
         return json.loads(_content(text))
     except OSError as error:
         raise click.BadParameter(f"cannot read {text[1:]}: {error.strerror}") from error
+    except RecursionError as error:
+        raise click.BadParameter("this JSON nests too deep") from error
     except ValueError as error:
         raise click.BadParameter(f"{text!r} is not JSON ({error}); text needs quotes: '\"text\"'") from error
 

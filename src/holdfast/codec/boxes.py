@@ -1,35 +1,25 @@
-"""Values that hold others and are not plain msgpack: tuples, sets, dicts with other than str keys, registered objects.
+"""Values that hold others and are not plain msgpack: the containers of the standard library, registered objects.
 
 Each is one extension around one list or dict of what it holds. The encoder opens a box (its code, the first bytes of
 its payload, what it holds), packs what it holds and closes it again; the decoder fills it.
 """
 
-from collections.abc import Callable
-from itertools import chain
 from typing import Any, Final
 
 from holdfast.codec import registry, tags
+from holdfast.codec.containers import FILLERS, OPENERS, Opened
 from holdfast.codec.pieces import container, container_header, extension, split
 from holdfast.codec.refusal import Refused
 from holdfast.codec.shapes import HEAP_TYPE
 from holdfast.records.errors import CodecError
 
-Opened = tuple[int, bytes, Any]
-
 _PLAIN: Final = (int, float, str, bytes, bytearray, list, tuple, dict, set, frozenset)
-
-_OPENERS: Final[dict[type, Callable[[Any], Opened]]] = {
-    tuple: lambda value: (tags.TUPLE, b"", list(value)),
-    set: lambda value: (tags.SET, b"", list(value)),
-    frozenset: lambda value: (tags.FROZENSET, b"", list(value)),
-    dict: lambda value: (tags.MAPPING, b"", list(chain.from_iterable(value.items()))),
-}
 
 
 def open_box(value: Any) -> Opened:
     """The extension code, the head of the payload, and what is to be encoded after it; raises Refused for any other."""
     cls = type(value)
-    opener = _OPENERS.get(cls)
+    opener = OPENERS.get(cls)
     if opener is not None:
         return opener(value)
     entry = registry.entry_of(cls)
@@ -46,13 +36,6 @@ def close_box(code: int, head: bytes, packed: bytes) -> bytes:
     return extension(code, head + packed)
 
 
-def _fill_mapping(items: list[Any]) -> dict[Any, Any]:
-    keys = items[::2]
-    filled = dict(zip(keys, items[1::2], strict=True))
-    _all_kept(filled, keys)
-    return filled
-
-
 def _fill_object(items: list[Any]) -> Any:
     name, version, content = items
     if type(name) is not str or type(version) is not int:
@@ -60,26 +43,11 @@ def _fill_object(items: list[Any]) -> Any:
     return registry.restore(name, version, content)
 
 
-def _all_kept(filled: Any, items: list[Any]) -> Any:
-    if len(filled) != len(items):
-        raise CodecError("an item of a set, or a key of a dict, is stored twice")
-    return filled
-
-
-_FILLERS: Final[dict[int, Callable[[list[Any]], Any]]] = {
-    tags.TUPLE: tuple,
-    tags.SET: lambda items: _all_kept(set(items), items),
-    tags.FROZENSET: lambda items: _all_kept(frozenset(items), items),
-    tags.MAPPING: _fill_mapping,
-    tags.OBJECT: _fill_object,
-}
-
-
 def fill_box(code: int, items: Any) -> Any:
     """The value of a box, from the decoded list it holds."""
     if type(items) is not list:
         raise CodecError("an extension holds something else than a list")
-    return _FILLERS[code](items)
+    return _fill_object(items) if code == tags.OBJECT else FILLERS[code](items)
 
 
 def _a(name: str) -> str:
@@ -89,6 +57,11 @@ def _a(name: str) -> str:
 def _reason(cls: type) -> str:
     """Why a value of this class is refused, with the one line that would help."""
     name = cls.__qualname__
+    if registry.is_replaced(cls):
+        return (
+            f"{name} was registered again by a newer definition of the same name; make the object from that one, or "
+            f"give each class a name: holdfast.register({name}, name=...)"
+        )
     if registry.is_registrable(cls):
         return (
             f"{name} is not registered; decorate the class with @holdfast.storable, or call holdfast.register({name})"
@@ -100,5 +73,5 @@ def _reason(cls: type) -> str:
         return f"{_a(name)} cannot be stored; keep it out of the state, or store what it can be made from"
     return (
         f"{_a(name)} cannot be stored; keep it out of the state, or make it a dataclass and decorate the class with "
-        f"@holdfast.storable, or call holdfast.register({name})"
+        f"@holdfast.storable, or call holdfast.register({name}, take=..., make=...)"
     )

@@ -84,7 +84,7 @@ class _Encoder:
 
     def _box(self, value: Any) -> bytes:
         code, head, content = open_box(value)
-        room = max(self._room - (code == tags.OBJECT), 0)
+        room = max(self._room - (code in tags.HEADED), 0)
         packed = self._fast(content, room, room // 2)
         if packed is None:
             raise Refused("left to the slow way")
@@ -116,13 +116,21 @@ class _Encoder:
 
     def _content(self, code: int, content: Any, room: int, path: str) -> bytes:
         """The encoding of what a box holds."""
-        room = max(room - (code == tags.OBJECT), 0)
+        room = max(room - (code in tags.HEADED), 0)
         packed = self._fast(content, room, room // 8)
         if packed is not None:
             return packed
         if code == tags.OBJECT:
-            return container_header("map", len(content)) + self._pairs(content, room, path, _field)
+            return self._fields(content, room, path)
         return container_header("list", len(content)) + self._parts(content, room, path, _LABELS[code])
+
+    def _fields(self, content: Any, room: int, path: str) -> bytes:
+        """The encoding of an object's fields, or of anything else that a `take=` function returned."""
+        if type(content) is dict and _is_plain_map(content):
+            return container_header("map", len(content)) + self._pairs(content, room, path, _field)
+        if room < 1:
+            raise LimitExceeded(f"{_cut(path)} nests deeper than the limit; does it hold itself?")
+        return self._slow(content, room, path)
 
     def _pairs(self, pairs: dict[Any, Any], room: int, path: str, label: "_Label") -> bytes:
         return self._parts([part for pair in pairs.items() for part in pair], room, path, label)
@@ -205,4 +213,9 @@ _LABELS: Final[dict[int, _Label]] = {
     tags.SET: _member,
     tags.FROZENSET: _member,
     tags.MAPPING: _key,
+    tags.DEQUE: _item,
+    tags.DEFAULTDICT: _key,
+    tags.ORDERED_DICT: _key,
+    tags.COUNTER: _key,
+    tags.RANGE: _item,
 }

@@ -5,7 +5,7 @@ version, and a migration for each older version turns the old fields into the ne
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from enum import EnumMeta
 from typing import Any, Final, TypeVar, overload
@@ -13,12 +13,17 @@ from typing import Any, Final, TypeVar, overload
 import msgspec
 from msgspec import msgpack
 
+from holdfast.codec import discovery
+from holdfast.codec.class_names import full_name, place, short_name
+from holdfast.codec.containers import OPENERS
+from holdfast.codec.custom import CustomShape
+from holdfast.codec.discovery import Annotation
 from holdfast.codec.models import ModelShape
 from holdfast.codec.shapes import DataclassShape, EnumShape, NamedTupleShape, Shape, StructShape
+from holdfast.codec.types import leaf_writer
 from holdfast.records.arguments import text_or_none
 from holdfast.records.errors import CodecError, ConfigurationError, HoldfastError, IncompatibleCheckpoint, UnknownType
-from holdfast.records.naming import importable_module
-from holdfast.records.usage import UsageSnapshot
+from holdfast.records.loading import loading
 
 T = TypeVar("T")
 Fields = dict[str, Any]
@@ -34,34 +39,72 @@ class Entry(msgspec.Struct, frozen=True):
     version: int
     shape: Shape
     head: bytes
+    adopted: bool
+    """Registered with another class, or because a function returns it, so its user may still give it a name."""
 
 
 _by_class: Final[dict[type, Entry]] = {}
 _by_name: Final[dict[str, Entry]] = {}
+_aliases: Final[dict[str, Entry | None]] = {}
+"""By their default names, the classes that are stored under another one; None if several have this default name."""
 _migrations: Final[dict[tuple[str, int], Migration]] = {}
+_PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, bytearray, memoryview, list, dict, object, type})
 
 stand_in: Final[ContextVar[Callable[[str, int, Any], Any] | None]] = ContextVar("stand_in", default=None)
 """What to make of an object whose class is not registered: its name, version and content. None: refuse it."""
 
 
-def register(cls: type[T], *, name: str | None = None, version: int = 1) -> type[T]:
-    """Make a dataclass, pydantic model, Struct, enum or NamedTuple storable, and return it.
+def register(
+    cls: type[T],
+    *,
+    name: str | None = None,
+    version: int = 1,
+    take: Callable[[T], Any] | None = None,
+    make: Callable[[Any], T] | None = None,
+) -> type[T]:
+    """Make a class storable, and return it.
 
-    It is stored under `name`, by default its module and qualified name: give a name of your own if the class may move.
-    Subclasses are not registered with it. Raises ConfigurationError for any other class, and for a name already taken.
+    A dataclass, pydantic model, Struct, enum or NamedTuple is stored by its fields, and the classes that its fields
+    name are registered with it. Any other class needs two functions: `take(value)` returns a value that can be stored,
+    `make(stored)` the object again.
+
+    It is stored under `name`, by default its module and qualified name: give it a name if the class may move. Its
+    subclasses are not registered with it. Raises ConfigurationError for a name that another class has.
     """
-    shape = _shape(cls)
-    name = str(text_or_none(name, "name") or _full_name(cls))
+    shape = _shape(cls) if take is None and make is None else _custom_shape(cls, take, make)
+    name = str(text_or_none(name, "name") or full_name(cls))
     if type(version) is not int or not 1 <= version < 2**63:
         raise ConfigurationError(f"the version of {name} must be an int from 1 up, not {version!r}")
     _refuse_clash(cls, name)
-    head = b"\x93" + msgpack.encode(name) + msgpack.encode(version)
-    entry = Entry(cls, name, version, shape, head)
-    previous = _by_name.get(name)
-    if previous is not None and previous.cls.__module__ == cls.__module__:
-        _by_class.pop(previous.cls, None)
-    _by_class[cls] = _by_name[name] = entry
+    _add(cls, name, version, shape)
+    _adopt_fields(cls, shape, discovery.caller_names() if "<locals>" in cls.__qualname__ else {}, evaluate=True)
     return cls
+
+
+def adopt(cls: type, *, local: Mapping[str, Any] | None = None, evaluate: bool = True) -> None:
+    """Register a class that another class or function names, and the classes that it names, unless it is already.
+
+    Does nothing for a class that cannot be registered. `local` are the names at the place of the annotation, and
+    `evaluate` says whether annotations that are texts may be evaluated.
+    """
+    if cls in _by_class:
+        return
+    adopt_named(discovery.item_annotations(cls, local or {}), evaluate=evaluate)
+    if is_registrable(cls):
+        name, shape = full_name(cls), _shape(cls)
+        _refuse_clash(cls, name)
+        _add(cls, name, 1, shape, adopted=True)
+        _adopt_fields(cls, shape, local or {}, evaluate=evaluate)
+
+
+def adopt_named(annotations: Iterable[Annotation], *, evaluate: bool) -> None:
+    """Register the classes that annotations name. What is not defined yet is looked up when a class is not found."""
+    for annotation in annotations:
+        classes, is_complete = discovery.classes_in(annotation, evaluate=evaluate)
+        if not is_complete:
+            discovery.remember(annotation)
+        for cls in classes:
+            adopt(cls, local=annotation.local, evaluate=evaluate)
 
 
 @overload
@@ -84,8 +127,8 @@ def migration(cls_or_name: type | str, *, from_: int = 1) -> Callable[[Migration
 
     def remember(function: MigrationT) -> MigrationT:
         known = _migrations.get((name, from_))
-        if known is not None and _full_name(known) != _full_name(function):
-            raise ConfigurationError(f"{name} has a migration from version {from_} already: {_full_name(known)}")
+        if known is not None and full_name(known) != full_name(function):
+            raise ConfigurationError(f"{name} has a migration from version {from_} already: {full_name(known)}")
         _migrations[name, from_] = function
         return function
 
@@ -95,17 +138,26 @@ def migration(cls_or_name: type | str, *, from_: int = 1) -> Callable[[Migration
 def name_of(cls: type) -> str:
     """The name a class is, or would be, stored under."""
     entry = _by_class.get(cls)
-    return _full_name(cls) if entry is None else entry.name
+    return full_name(cls) if entry is None else entry.name
 
 
 def entry_of(cls: type) -> Entry | None:
     """The entry of exactly this class, never of a parent."""
-    return _by_class.get(cls)
+    entry = _by_class.get(cls)
+    if entry is None:
+        _look_again(cls.__module__, evaluate=True)
+        entry = _by_class.get(cls)
+    return entry
+
+
+def is_replaced(cls: type) -> bool:
+    """True if a class of the same module and name was registered after this one."""
+    return full_name(cls) in _by_name and cls not in _by_class
 
 
 def restore(name: str, version: int, content: Any) -> Any:
     """The object stored under a registered name; migrates it if it was stored by an older version of its class."""
-    entry = _by_name.get(name)
+    entry = _entry_named(name)
     if entry is None:
         return _stand_in_for(name, version, content)
     if version > entry.version:
@@ -115,6 +167,46 @@ def restore(name: str, version: int, content: Any) -> Any:
     for step in range(version, entry.version):
         content = _migrate(entry, step, content)
     return entry.shape.make(content)
+
+
+def _entry_named(name: str) -> Entry | None:
+    entry = _by_name.get(name) or _aliases.get(name)
+    if entry is None:
+        _look_again(name, evaluate=False)  # stored bytes never make anything run
+        entry = _by_name.get(name) or _aliases.get(name)
+    return entry
+
+
+def _look_again(name: str, *, evaluate: bool) -> None:
+    """Before a class is refused: look at the annotations again that named something not defined then.
+
+    Holdfast's own classes are registered here too, when the first of them is met.
+    """
+    if name.startswith("holdfast."):
+        with loading():
+            from holdfast.codec.own_classes import OWN
+        for own in OWN:
+            adopt(own)
+    adopt_named(discovery.take_remembered(), evaluate=evaluate)
+
+
+def _add(cls: type, name: str, version: int, shape: Shape, *, adopted: bool = False) -> None:
+    head = b"\x93" + msgpack.encode(name) + msgpack.encode(version)
+    entry = Entry(cls, name, version, shape, head, adopted)
+    known, previous = _by_class.get(cls), _by_name.get(name)
+    if known is not None and known.name != name:
+        _by_name.pop(known.name, None)
+    if previous is not None and previous.cls is not cls and previous.cls.__module__ == cls.__module__:
+        _by_class.pop(previous.cls, None)
+    _by_class[cls] = _by_name[name] = entry
+    for alias in {full_name(cls), short_name(cls)} - {name}:
+        other = _aliases.get(alias, entry)
+        _aliases[alias] = entry if other is not None and other.name in {name, known and known.name} else None
+
+
+def _adopt_fields(cls: type, shape: Shape, local: Mapping[str, Any], *, evaluate: bool) -> None:
+    if not isinstance(shape, EnumShape | CustomShape):
+        adopt_named(discovery.field_annotations(cls, shape.names, local), evaluate=evaluate)
 
 
 def _stand_in_for(name: str, version: int, content: Any) -> Any:
@@ -165,23 +257,24 @@ def _shape(cls: Any) -> Shape:
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return NamedTupleShape(cls)
     raise ConfigurationError(
-        f"{cls!r} cannot be registered: only dataclasses, pydantic models, Structs, enums and NamedTuples can"
+        f"{cls!r} cannot be registered: only dataclasses, pydantic models, Structs, enums and NamedTuples can, "
+        "and other classes with take= and make="
     )
 
 
+def _custom_shape(cls: Any, take: Callable[[Any], Any] | None, make: Callable[[Any], Any] | None) -> Shape:
+    if not isinstance(cls, type) or cls in _PLAIN or cls in OPENERS or leaf_writer(cls):
+        raise ConfigurationError(f"{cls!r} cannot be registered: it is no class, or its values are stored as they are")
+    return CustomShape(cls, take, make)
+
+
 def _refuse_clash(cls: type, name: str) -> None:
-    """One name per class and one class per name; a reloaded module may register its classes anew."""
+    """One name per class and one class per name. A class that is defined again (a reload) replaces the former one."""
     taken, known = _by_name.get(name), _by_class.get(cls)
-    if taken is not None and _full_name(taken.cls) != _full_name(cls):
+    if taken is not None and place(taken.cls) != place(cls):
         raise ConfigurationError(
-            f"the name {name!r} is taken by {_full_name(taken.cls)}; give {_full_name(cls)} another"
+            f"the name {name!r} is taken by {full_name(taken.cls)}; give {full_name(cls)} another one: "
+            f"holdfast.register({cls.__name__}, name=...)"
         )
-    if known is not None and known.name != name:
-        raise ConfigurationError(f"{_full_name(cls)} is registered already, as {known.name!r}")
-
-
-def _full_name(named: Any) -> str:
-    return f"{importable_module(named)}.{named.__qualname__}"
-
-
-register(UsageSnapshot, name="holdfast.UsageSnapshot")  # models' functions return it, so results may hold it
+    if known is not None and known.name != name and not known.adopted:
+        raise ConfigurationError(f"{full_name(cls)} is registered already, as {known.name!r}")

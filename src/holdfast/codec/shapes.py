@@ -18,7 +18,10 @@ HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, so 
 
 
 class Shape(Protocol):
-    """One kind of class: dataclass, pydantic model, Struct, NamedTuple, enum."""
+    """One kind of class: dataclass, pydantic model, Struct, NamedTuple, enum, or any with `take=` and `make=`."""
+
+    names: tuple[str, ...]
+    """Its fields; none for a class that is not stored by its fields."""
 
     def take(self, value: Any) -> Any:
         """The content of an object, ready to be encoded; raises Refused if that would not be all of it."""
@@ -50,10 +53,16 @@ class Fields:
     def refuse_others(self, value: Any) -> None:
         """Refuse an object with attributes that are not fields: they would be lost."""
         held = getattr(value, "__dict__", None) or ()
-        others = [name for name in held if name not in self.known and not _is_derived(self.cls, name)]
-        others += [name for name in self.hidden if hasattr(value, name)]
-        if others:
-            raise Refused(f"{self.cls.__name__} has no field of this name, so it would be lost", step=f".{others[0]}")
+        for name in held:
+            if name not in self.known and not is_derived(self.cls, name):
+                raise Refused(f"{self.cls.__name__} has no field of this name, so it would be lost", step=f".{name}")
+        self.refuse_hidden(value)
+
+    def refuse_hidden(self, value: Any) -> None:
+        """Refuse an object with slots that are not fields, once they hold something."""
+        for name in self.hidden:
+            if hasattr(value, name):
+                raise Refused(f"{self.cls.__name__} has no field of this name, so it would be lost", step=f".{name}")
 
     def migrate(self, content: Any, function: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
         """The fields as the function returns them."""
@@ -145,6 +154,8 @@ class NamedTupleShape(Fields):
 class EnumShape:
     """Enums by the name of the member, so that values may change; flags by value, as they combine."""
 
+    names: tuple[str, ...] = ()
+
     def __init__(self, cls: EnumMeta) -> None:
         self.cls = cls
         self.is_flag = issubclass(cls, Flag)
@@ -185,6 +196,6 @@ def _slots(cls: type) -> list[str]:
     return [name for name in found if name not in {"__dict__", "__weakref__"}]
 
 
-def _is_derived(cls: type, name: str) -> bool:
-    """True for a cached property: it is computed again when asked for, so leaving it out loses nothing."""
-    return isinstance(getattr(cls, name, None), cached_property)
+def is_derived(cls: type, name: str) -> bool:
+    """True for an attribute that can be left out: a cached property, or typing's note of the type parameters."""
+    return name == "__orig_class__" or isinstance(getattr(cls, name, None), cached_property)

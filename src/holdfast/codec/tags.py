@@ -5,13 +5,20 @@ msgpack extension under one of these codes. UTC datetimes use msgpack's own time
 """
 
 # Extensions around one nested msgpack value. SET and FROZENSET hold an array sorted by encoding, MAPPING an array of
-# alternating keys and values, OBJECT the array [name, version, fields].
+# alternating keys and values, as ORDERED_DICT and COUNTER; OBJECT the array [name, version, fields], DEQUE
+# [longest, items], DEFAULTDICT [factory, alternating keys and values], RANGE [start, stop, step].
 TUPLE = 1
 SET = 2
 FROZENSET = 3
 MAPPING = 4
 OBJECT = 5
-NESTED = frozenset({TUPLE, SET, FROZENSET, MAPPING, OBJECT})
+DEQUE = 6
+DEFAULTDICT = 7
+ORDERED_DICT = 8
+COUNTER = 9
+RANGE = 10
+NESTED = frozenset({TUPLE, SET, FROZENSET, MAPPING, OBJECT, DEQUE, DEFAULTDICT, ORDERED_DICT, COUNTER, RANGE})
+HEADED = frozenset({OBJECT, DEQUE, DEFAULTDICT})  # what they hold is inside the array, one level deeper
 
 # Extensions that hold bytes of their own.
 BIG_INT = 16
@@ -23,3 +30,8 @@ TIMEDELTA = 21
 DECIMAL = 22
 UUID = 23
 PATH = 24
+ZONE = 25
+NETWORK = 26
+PATTERN = 27
+FRACTION = 28
+COMPLEX = 29

@@ -1,4 +1,4 @@
-"""The standard library's value types, to bytes and back. The one module of the codec that knows them by name.
+"""The standard library's value types that are stored most, to bytes and back; `library_types` has the others.
 
 `leaf_writer(cls)` gives the function that encodes a value of exactly that class; `LEAF_READERS` the way back, by code.
 Nothing here makes an id or reads a clock: `uuid` and `datetime` are here for their types.
@@ -14,7 +14,7 @@ from uuid import UUID, SafeUUID
 
 from msgspec import msgpack
 
-from holdfast.codec import tags
+from holdfast.codec import library_types, tags
 from holdfast.codec.pieces import extension
 from holdfast.codec.refusal import Refused
 from holdfast.codec.zones import zone, zone_key
@@ -118,6 +118,17 @@ def _write_timedelta(value: timedelta) -> bytes:
     return extension(tags.TIMEDELTA, _pack_offset(value))
 
 
+def _write_zone(value: tzinfo) -> bytes:
+    return extension(tags.ZONE, _pack_zone(value))
+
+
+def _read_lone_zone(data: bytes) -> tzinfo:
+    found = _read_zone(data)
+    if found is None:
+        raise CodecError("not a time zone as Holdfast writes it")
+    return found
+
+
 def _write_decimal(value: Decimal) -> bytes:
     return extension(tags.DECIMAL, str(value).encode())
 
@@ -167,6 +178,8 @@ LEAF_READERS: Final[dict[int, Callable[[bytes], Any]]] = {
     tags.DECIMAL: _read_decimal,
     tags.UUID: _read_uuid,
     tags.PATH: _read_path,
+    tags.ZONE: _read_lone_zone,
+    **library_types.READERS,
 }
 
 _LEAF_WRITERS: Final[dict[type, Writer]] = {
@@ -177,18 +190,31 @@ _LEAF_WRITERS: Final[dict[type, Writer]] = {
     timedelta: _write_timedelta,
     Decimal: _write_decimal,
     UUID: _write_uuid,
+    timezone: _write_zone,
 }
 
 
 def leaf_writer(cls: type) -> Writer | None:
     """The function that encodes a value of exactly this class, if the class is one of the standard value types."""
     writer = _LEAF_WRITERS.get(cls)
-    if writer is None and _is_path(cls):
-        writer = _LEAF_WRITERS[cls] = _write_path
+    if writer is None:
+        writer = _late_writer(cls)
+        if writer is not None:
+            _LEAF_WRITERS[cls] = writer
     return writer
 
 
+def _late_writer(cls: type) -> Writer | None:
+    """The same for classes of modules that may never be loaded: if they are not, no value can be of these classes."""
+    if _is_path(cls):
+        return _write_path
+    zoneinfo = sys.modules.get("zoneinfo")
+    if zoneinfo is not None and cls is zoneinfo.ZoneInfo:
+        return _write_zone
+    return library_types.writer_of(cls)
+
+
 def _is_path(cls: type) -> bool:
-    """True for pathlib's own classes; if pathlib was never imported, no value can be a path."""
+    """True for pathlib's own classes."""
     pathlib = sys.modules.get("pathlib")
     return pathlib is not None and cls.__name__ in _PATHS and getattr(pathlib, cls.__name__) is cls

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from os import PathLike, fspath
+from os import PathLike, fsencode, fspath
 from typing import Any, TypeVar
 
 from holdfast.records.errors import ConfigurationError, UnstorableValue
@@ -72,10 +72,18 @@ def function_or_none(value: object, name: str) -> Callable[..., Any] | None:
 def path_text(value: object, name: str = "path") -> str:
     """A path in the file system, as str. An int, which `open` would take for a descriptor, is none."""
     text = fspath(value) if isinstance(value, str | PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text or "\0" in text or not _is_encodable(text):
         given = repr(redacted(value)) if isinstance(value, str) else f"a {type(value).__name__}"
         raise ConfigurationError(f"{name} is {given}, which is not a path: a str or a pathlib.Path")
     return text
+
+
+def _is_encodable(path: str) -> bool:
+    try:
+        fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def path_of_keys(value: object) -> tuple[Any, ...]:

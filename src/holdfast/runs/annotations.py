@@ -1,35 +1,28 @@
 """What a function says it returns is registered as storable, so that its results can be recorded."""
 
 import builtins
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Any, get_args, get_type_hints
+from collections.abc import Callable
+from typing import Any
 
-from holdfast.records.errors import ConfigurationError
 from holdfast.records.loading import loading
 
 
 def register_result(function: Callable[..., Any]) -> None:
-    """Register the classes in the function's return annotation that can be and are not yet."""
-    try:
-        result = get_type_hints(function).get("return")
-    except (NameError, TypeError, AttributeError):
-        return  # an annotation that cannot be read now; its class can still be registered by hand
-    for cls in _classes(result):
-        if getattr(builtins, cls.__name__, None) is not cls:
-            _register(cls)
+    """Register the classes that a function's return annotation names, and the classes that their fields name.
 
-
-def _register(cls: type) -> None:
+    A name that is not defined yet is looked up when a result is recorded.
+    """
+    hint = getattr(function, "__annotations__", {"return": ...}).get("return")
+    if hint is None or _is_builtin(hint):
+        return
     with loading():
-        from holdfast.codec.registry import entry_of, is_registrable, register
-    if entry_of(cls) is None and is_registrable(cls):
-        with suppress(ConfigurationError):
-            register(cls)
+        from holdfast.codec.discovery import return_annotation
+        from holdfast.codec.registry import adopt_named
+    adopt_named(return_annotation(function), evaluate=True)
 
 
-def _classes(annotation: Any) -> Iterator[type]:
-    if isinstance(annotation, type):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _classes(inner)
+def _is_builtin(hint: Any) -> bool:
+    """True for `str` and the like: nothing is loaded for them."""
+    if isinstance(hint, str):
+        return hasattr(builtins, hint)
+    return isinstance(hint, type) and getattr(builtins, hint.__name__, None) is hint

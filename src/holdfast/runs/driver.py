@@ -23,6 +23,7 @@ from holdfast.runs.api import default_store
 from holdfast.runs.block import RunBlock, Terms
 from holdfast.runs.branches import Branch, current_branch, last_step, mark_step
 from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.keys import Key, kept
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.past import BEGINNING, TARGET, Past, Pruned, Then
 from holdfast.runs.run import Receipt, Run, check_key, fields_of
@@ -287,6 +288,15 @@ class Driver:
         """The key to hand to the outside: the same for every attempt at this, in every process."""
         return idempotency_key_of(self.run, key)
 
+    @staticmethod
+    def key(kind: str, text: str) -> str:
+        """The key of something of this kind that a user named: nothing else of the thread ever has the same."""
+        return str(kept(kind, text))
+
+    async def step(self, kind: str, name: str, function: Callable[..., Any], *args: Any, effect: bool = False) -> Any:
+        """A step of the runtime's own, which no step of the user's is taken for; see `Run.step`."""
+        return await self.run.step(kept(kind, name), function, *args, effect=effect)
+
     def key_within(self, key: str) -> str:
         """The key of a step that is called here: within the work under a key, it belongs to that."""
         return self.run.scope.prefix + key
@@ -304,7 +314,7 @@ class Driver:
 
     def frame(self, key: str) -> Frame:
         """The frame of code that works under a key: steps called in it belong to it."""
-        return inner_frame(self.run, key, lambda: self.idempotency_key(key))
+        return inner_frame(self.run, Key(key), lambda: self.idempotency_key(key))
 
     async def invoke(self, key: str, function: Callable[..., Any], timeout: float | None = None) -> Any:  # noqa: ASYNC109  the function's
         """Call a user's function in a frame of its own."""

@@ -162,7 +162,7 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
     try:
         about = _checked(frames, path)
         source = about["thread_id"]
-    except (KeyError, IndexError, TypeError) as error:
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise Corrupt(f"{path} is not a bundle that export wrote: {error!r}", record="bundle") from error
     thread = reader.sealing.key(source if to is None else to)
     seen = reader.seen(thread)
@@ -172,7 +172,7 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
         )
     try:
         swap = _transcribe(reader, thread, seen, about, frames[1:-1], entropy, same_life=to in {None, source})
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise Corrupt(f"{path} is not a bundle that export wrote: {error!r}", record="bundle") from error
     if not reader.backend.swap([swap])[0]:
         raise Conflict(f"thread {thread_id_of(thread)!r} came into being meanwhile")
@@ -202,7 +202,7 @@ def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[An
     while (frame := reader.read(file)) is not None:
         yield frame
         last = frame
-    if not isinstance(last, list) or last[0] != "end":
+    if not isinstance(last, list) or last[:1] != ["end"]:
         raise Corrupt(f"{path} is cut short", record="bundle")
 
 

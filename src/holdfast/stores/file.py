@@ -43,6 +43,7 @@ from holdfast.stores.file_pool import (
 
 FORMAT = 1
 MARKER = "holdfast.json"
+MARKER_BYTES = 4096  # far more than one has
 THREADS = "threads"
 
 _LOG_NAME = re.compile("[0-9a-f]{64}[.]log")
@@ -95,14 +96,16 @@ class FileBackend:
     def _check_marker(self) -> None:
         marker = self._root / MARKER
         try:
-            version = json.loads(marker.read_bytes())["format"]
-            is_newer = version > FORMAT
+            with marker.open("rb") as file:
+                version = json.loads(file.read(MARKER_BYTES))["format"]
         except FileNotFoundError:
             self._write_marker(marker)
             return
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Corrupt(f"{marker} is damaged: {error}", record=MARKER) from error
-        if is_newer:
+        if type(version) is not int:
+            raise Corrupt(f"{marker} is damaged: its format is {version!r}", record=MARKER)
+        if version > FORMAT:
             raise IncompatibleCheckpoint(f"{self._root} is of a newer Holdfast (format {version}); upgrade holdfast")
 
     def _write_marker(self, marker: Path) -> None:

@@ -28,6 +28,7 @@ REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+
 BUCKETS = {"s3", "gs", "az"}
 CONNINFO = ("host=", "hostaddr=", "port=", "dbname=", "user=", "password=", "service=")
 """What a connection string of PostgreSQL begins with; nobody calls a file so."""
+MALFORMED = "a bracket, a port or a character in it is malformed; write others than letters and digits as %xx"
 CLOUD_VARIABLES = ("AWS_", "GOOGLE_", "AZURE_")
 
 
@@ -185,10 +186,13 @@ def _schema_of(url: str) -> tuple[str, str | None]:
         return url, None
     from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
+    try:
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+        rest = urlencode([each for each in query if each[0] != "schema"], quote_via=quote)
+    except ValueError:  # its text may show the password
+        raise ConfigurationError(f"this URL of PostgreSQL cannot be read: {MALFORMED}") from None
     schema = next((value for name, value in query if name == "schema"), None)
-    rest = urlencode([each for each in query if each[0] != "schema"], quote_via=quote)
     return parts._replace(query=rest).geturl(), schema
 
 
@@ -305,4 +309,4 @@ def _path_of(scheme: str, rest: str) -> str:
         raise ConfigurationError(
             f"{scheme}: needs a path, such as {scheme}:agents{'.db' if scheme == 'sqlite' else ''}"
         )
-    return path
+    return path_text(path, "url")

@@ -15,6 +15,8 @@ __all__ = ["AnyStrategy", "Chain", "FailurePolicy", "Sequence", "check_strategy"
 
 Strategy: TypeAlias = "RecoveryAction | Callable[[FailureContext], RecoveryAction | Awaitable[RecoveryAction]]"
 """What to do about a failure, or a function that decides it."""
+MOST_PARTS = 10_000
+DEEPEST = 50
 Call: TypeAlias = Callable[..., Awaitable[Any]]
 
 
@@ -54,6 +56,7 @@ class FailurePolicy(Composed):
         """
         if not isinstance(plain, Mapping):
             raise ConfigurationError(f"a policy is a dict of strategies by type of failure, not {type(plain).__name__}")
+        _check_size(plain)
         _check_once([str(name).lower() for name in plain])
         return cls(**{str(name).lower(): _strategy_of(value) for name, value in plain.items()})
 
@@ -67,9 +70,11 @@ class FailurePolicy(Composed):
         text = _text_of(source)
         try:
             nodes, plain = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
-        except (yaml.YAMLError, ValueError) as error:
+            _check_keys(nodes, set())
+        except (ConfigurationError, MemoryError):
+            raise
+        except Exception as error:  # PyYAML lets errors of all kinds out: IndexError, OverflowError, RecursionError
             raise ConfigurationError(f"this policy is no YAML: {error}") from error
-        _check_keys(nodes, set())
         return cls.from_dict({} if plain is None else plain)
 
 
@@ -124,6 +129,20 @@ async def decide(strategy: AnyStrategy, context: FailureContext, call: Call) -> 
     chosen = await call(strategy, context)
     check_strategy(chosen, "what a strategy returned")
     return await decide(chosen, context, call)
+
+
+def _check_size(plain: Any) -> None:
+    """`ConfigurationError` for a policy that holds itself, or holds so much that making it would not end."""
+    count, waiting = 0, [(plain, 0)]
+    while waiting:
+        each, depth = waiting.pop()
+        count += 1
+        if count > MOST_PARTS or depth > DEEPEST:
+            raise ConfigurationError(
+                f"the policy has more than {MOST_PARTS} parts, nests deeper than {DEEPEST}, or holds itself"
+            )
+        inner = each.values() if isinstance(each, Mapping) else each if isinstance(each, list) else ()
+        waiting.extend((part, depth + 1) for part in inner)
 
 
 def _strategy_of(plain: Any) -> AnyStrategy:

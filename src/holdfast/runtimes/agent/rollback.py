@@ -75,8 +75,8 @@ async def roll_back(driver: Driver, failure: Failure, functions: Mapping[str, Ca
     undone, numbers = _undone(driver.record, then.step_count), Counter[tuple[int, str]]()
     for each in undone:
         numbers[each.step, each.name] += 1
-        key = f"compensate:{failure.attempt}:{each.step}:{each.name}:{numbers[each.step, each.name]}"
-        await _compensate(driver, key, each, bare.function(each) or functions.get(each.name))
+        name = f"{failure.attempt}:{each.step}:{each.name}:{numbers[each.step, each.name]}"
+        await _compensate(driver, name, each, bare.function(each) or functions.get(each.name))
     await driver.restore(then, {"attempt": failure.attempt})
     details = {"attempt": failure.attempt, "target": then.seq, "compensated": len(undone)}
     await driver.emit("rolled_back", **details)
@@ -98,7 +98,7 @@ async def check_compensated(driver: Driver, target: int) -> None:
             raise NoWayBack(f"step {step.action!r} (index {step.index}) of {driver.thread_id!r} has no compensator")
 
 
-async def _compensate(driver: Driver, key: str, each: Compensator, function: Callable[..., Any] | None) -> None:
+async def _compensate(driver: Driver, name: str, each: Compensator, function: Callable[..., Any] | None) -> None:
     """Call a compensator as a step with an effect: once it is recorded it is never called again."""
     step = _step_name(driver, each)
     if function is None:
@@ -107,7 +107,7 @@ async def _compensate(driver: Driver, key: str, each: Compensator, function: Cal
             f" give the agent compensators={{{each.name!r}: function}} and run it again"
         )
     try:
-        await driver.run.step(key, function, *each.arguments, effect=True)
+        await driver.step("compensate", name, function, *each.arguments, effect=True)
     except StepInDoubt as error:
         raise Escalated(
             f"compensator {each.name!r} of {step} was started and its outcome is unknown: let it take"

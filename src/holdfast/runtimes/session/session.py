@@ -128,7 +128,7 @@ class Session:
             self._streams,
             self._places,
             # Without a key, a name that no other claim of the thread ever gives: steps within it are its own.
-            f"turn={key}" if key else f"turn~{driver.token}.{next(self._unnamed)}",
+            driver.key("turn", key) if key else f"turn~{driver.token}.{next(self._unnamed)}",
             function,
             text_or_none(given.get("model"), "model"),
             given.get("usage"),
@@ -204,7 +204,8 @@ class Session:
         self._options = options
 
     def _hand_over_key(self, options: SessionOptions, key: str | None) -> str:
-        return f"hand={key}" if key is not None else self._driver.ordinal_key("hand", [options.role, options.phase])
+        driver, hands = self._driver, [options.role, options.phase]
+        return driver.key("hand", key) if key is not None else driver.ordinal_key("hand", hands)
 
 
 class SessionBlock:

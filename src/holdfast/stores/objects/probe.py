@@ -7,6 +7,7 @@ from holdfast.stores.objects.calls import Calls
 from holdfast.stores.objects.names import FORMAT_NAME
 
 FORMAT = 1
+FORMAT_DIGITS = 9
 
 
 def check_format(calls: Calls) -> None:
@@ -15,7 +16,7 @@ def check_format(calls: Calls) -> None:
     if found is None:
         calls.put_if_absent(FORMAT_NAME, str(FORMAT).encode())
         return
-    if not found[0].isdigit():
+    if not found[0].isdigit() or len(found[0]) > FORMAT_DIGITS:
         raise Corrupt("the object 'format' is damaged, or not one of Holdfast's", record=f"object {FORMAT_NAME}")
     if int(found[0]) > FORMAT:
         raise IncompatibleCheckpoint(

@@ -171,11 +171,15 @@ def connections_of(source: Source, limit: int, prepare_threshold: int | None) ->
     conninfo, options = _settings_of(source)
     try:
         given = conninfo_to_dict(conninfo)
-    except psycopg.ProgrammingError as error:
+        for host in str(given.get("host") or "").split(","):
+            if not host.startswith(("/", "@")):  # the directory of a socket
+                host.encode("idna")  # what the resolver will do: a name that it cannot encode is a ValueError
+        missing = {name: value for name, value in DEFAULTS.items() if name not in given and name not in options}
+        complete = make_conninfo(conninfo, **missing)
+    except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: not to be encoded
         why = str(error).partition('"')[0].rstrip(" :")  # what follows in quotes may be a part of the password
         raise ConfigurationError(f"PostgreSQL cannot be found with {redacted(conninfo)!r}: {why}") from None
-    missing = {name: value for name, value in DEFAULTS.items() if name not in given and name not in options}
-    return OwnConnections(make_conninfo(conninfo, **missing), options, limit, prepare_threshold)
+    return OwnConnections(complete, options, limit, prepare_threshold)
 
 
 def _settings_of(source: object) -> tuple[str, dict[str, Any]]:

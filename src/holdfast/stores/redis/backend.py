@@ -97,7 +97,7 @@ class RedisBackend:
     def _check_format(self) -> None:
         place = Request(0, (b"SET", self.keys.format, FORMAT, b"NX")), Request(0, (b"GET", self.keys.format))
         _, found, *_ = self.wire.read([*place, *self._trials()])
-        if found is None or not found.isdigit() or int(found) > FORMAT:
+        if found is None or not found.isdigit() or len(found) > 9 or int(found) > FORMAT:
             raise IncompatibleCheckpoint(
                 f"what is in Redis under {self.keys.prefix!r} is of format {found!r}, which this version of Holdfast"
                 " does not know; upgrade holdfast, or give another prefix"

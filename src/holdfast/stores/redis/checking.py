@@ -67,7 +67,7 @@ def _scan(wire: Wire, keys: Keys, what: bytes) -> Iterator[bytes]:
 
 def _is_sort(name: bytes, keys: Keys, what: bytes) -> bool:
     shard, brace, rest = name[len(keys.prefix.encode()) + 2 :].partition(b"}:")
-    return bool(brace) and shard.isdigit() and int(shard) < SHARDS and rest.startswith(what)
+    return bool(brace) and shard.isdigit() and len(shard) < 9 and int(shard) < SHARDS and rest.startswith(what)
 
 
 def _shard_in(name: bytes, keys: Keys) -> int:

@@ -73,12 +73,12 @@ class Settings(NamedTuple):
 def options_in(url: str) -> tuple[str, dict[str, Any]]:
     """A URL without the options of the store itself, and these."""
     place, _, query = _checked(url).partition("?")
-    words = parse_qsl(query, keep_blank_values=True)
     try:
+        words = parse_qsl(query, keep_blank_values=True)
         ours = {name: OURS[name](value) for name, value in words if name in OURS}
+        rest = urlencode([word for word in words if word[0] not in OURS])
     except ValueError as error:
         raise ConfigurationError(f"{redacted(url)!r} has an option that cannot be read: {error}") from error
-    rest = urlencode([word for word in words if word[0] not in OURS])
     return f"{place}?{rest}" if rest else place, ours
 
 
@@ -87,7 +87,10 @@ def from_url(url: str) -> Settings:
     scheme, _, rest = _checked(url).partition("://")
     tls, _, kind = scheme.partition("+")
     try:
-        return _single(f"{scheme}://{rest}") if not kind else _several(tls, kind, rest)
+        found = _single(f"{scheme}://{rest}") if not kind else _several(tls, kind, rest)
+        for host in (found.options.get("host", ""), *(host for host, _ in found.nodes)):
+            host.encode("idna")  # what the resolver will do: a name that it cannot encode is a ValueError
+        return found  # noqa: TRY300
     except ValueError as error:
         raise ConfigurationError(f"{redacted(url)!r} is not a URL of Redis: {error}") from error
 
@@ -131,6 +134,8 @@ def _address(text: str, port: int) -> Address:
         host, number = text, str(port)
     if not host:
         raise ValueError("a host is missing")
+    if not (number.isascii() and number.isdigit() and len(number) < 6 and int(number) < 2**16):
+        raise ValueError(f"the port {number[:20]!r} is not a number below {2**16}")
     return host.strip("[]"), int(number)
 
 

@@ -30,6 +30,7 @@ ENDPOINT_VARIABLES = {
 """Where obstore looks for an endpoint that it was not told."""
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 KINDS: dict[type, str] = {S3Store: "s3", GCSStore: "gs", AzureStore: "az"}
+MALFORMED = "a bracket or a character in it is malformed; a bucket is named as s3://bucket/prefix"
 OPTIONS = {"endpoint", "region", "allow_http"}
 
 
