@@ -292,6 +292,27 @@ def test_a_class_is_readable_under_its_default_name_whenever_it_got_another() ->
     assert registry.restore(name, 1, {"a": 1}) == Moved(1)
 
 
+class Branch(TypedDict):
+    branches: list[Branch]
+    colour: Colour
+
+
+def test_a_typed_dict_that_names_itself_is_followed_once() -> None:
+    @step
+    def grow() -> Branch: ...
+
+    value: Branch = {"branches": [{"branches": [], "colour": Colour.RED}], "colour": Colour.RED}
+    assert same(decode(encode(value)), value)
+
+
+def test_a_long_chain_of_classes_is_followed_to_its_end() -> None:
+    chain: Any = Colour
+    for number in range(2000):
+        chain = msgspec.defstruct(f"Link{number}", [("next", chain)])
+    register(chain)
+    assert encode(Colour.RED)
+
+
 def test_a_pydantic_dataclass_is_exact() -> None:
     @pydantic.dataclasses.dataclass
     class Checked:

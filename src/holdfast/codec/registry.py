@@ -77,34 +77,37 @@ def register(
         raise ConfigurationError(f"the version of {name} must be an int from 1 up, not {version!r}")
     _refuse_clash(cls, name)
     _add(cls, name, version, shape)
-    _adopt_fields(cls, shape, discovery.caller_names() if "<locals>" in cls.__qualname__ else {}, evaluate=True)
+    local = discovery.caller_names() if "<locals>" in cls.__qualname__ else {}
+    adopt_named(_field_annotations(cls, shape, local), evaluate=True)
     return cls
 
 
-def adopt(cls: type, *, local: Mapping[str, Any] | None = None, evaluate: bool = True) -> None:
-    """Register a class that another class or function names, and the classes that it names, unless it is already.
+def adopt_named(annotations: Iterable[Annotation], *, evaluate: bool) -> None:
+    """Register the classes that annotations name, and the classes that their fields name, unless they are already.
 
-    Does nothing for a class that cannot be registered. `local` are the names at the place of the annotation, and
+    A class that cannot be registered is left out. What is not defined yet is looked up when a class is not found.
     `evaluate` says whether annotations that are texts may be evaluated.
     """
-    if cls in _by_class:
-        return
-    adopt_named(discovery.item_annotations(cls, local or {}), evaluate=evaluate)
-    if is_registrable(cls):
-        name, shape = full_name(cls), _shape(cls)
-        _refuse_clash(cls, name)
-        _add(cls, name, 1, shape, adopted=True)
-        _adopt_fields(cls, shape, local or {}, evaluate=evaluate)
-
-
-def adopt_named(annotations: Iterable[Annotation], *, evaluate: bool) -> None:
-    """Register the classes that annotations name. What is not defined yet is looked up when a class is not found."""
-    for annotation in annotations:
+    waiting, seen = list(annotations), set[type]()
+    while waiting:
+        annotation = waiting.pop()
         classes, is_complete = discovery.classes_in(annotation, evaluate=evaluate)
         if not is_complete:
             discovery.remember(annotation)
         for cls in classes:
-            adopt(cls, local=annotation.local, evaluate=evaluate)
+            if cls not in seen and cls not in _by_class:
+                seen.add(cls)
+                waiting.extend(_adopt(cls, annotation.local))
+
+
+def _adopt(cls: type, local: Mapping[str, Any]) -> list[Annotation]:
+    """Register one class if that can be done; returns the annotations of its fields, or of the items of a TypedDict."""
+    if not is_registrable(cls):
+        return list(discovery.item_annotations(cls, local))
+    name, shape = full_name(cls), _shape(cls)
+    _refuse_clash(cls, name)
+    _add(cls, name, 1, shape, adopted=True)
+    return _field_annotations(cls, shape, local)
 
 
 @overload
@@ -185,8 +188,7 @@ def _look_again(name: str, *, evaluate: bool) -> None:
     if name.startswith("holdfast."):
         with loading():
             from holdfast.codec.own_classes import OWN
-        for own in OWN:
-            adopt(own)
+        adopt_named([Annotation(own, {}) for own in OWN], evaluate=evaluate)
     adopt_named(discovery.take_remembered(), evaluate=evaluate)
 
 
@@ -204,9 +206,9 @@ def _add(cls: type, name: str, version: int, shape: Shape, *, adopted: bool = Fa
         _aliases[alias] = entry if other is not None and other.name in {name, known and known.name} else None
 
 
-def _adopt_fields(cls: type, shape: Shape, local: Mapping[str, Any], *, evaluate: bool) -> None:
-    if not isinstance(shape, EnumShape | CustomShape):
-        adopt_named(discovery.field_annotations(cls, shape.names, local), evaluate=evaluate)
+def _field_annotations(cls: type, shape: Shape, local: Mapping[str, Any]) -> list[Annotation]:
+    is_by_fields = not isinstance(shape, EnumShape | CustomShape)
+    return list(discovery.field_annotations(cls, shape.names, local)) if is_by_fields else []
 
 
 def _stand_in_for(name: str, version: int, content: Any) -> Any:
