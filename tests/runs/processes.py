@@ -252,7 +252,7 @@ def forks_while_writing(url: str) -> dict[str, Any]:
     parent, (read, write) = os.getpid(), os.pipe()
     store = sync.open(url, durability="process")
     with store.run("t") as run:
-        lock, held, done = run._run.ledger.claim.lock, Event(), Event()
+        lock, held, done = run._run._ledger.claim.lock, Event(), Event()
 
         def write_for_long() -> None:
             with lock:

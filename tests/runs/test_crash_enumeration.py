@@ -199,7 +199,7 @@ def test_an_acknowledgement_before_the_commit_is_caught(monkeypatch: pytest.Monk
 def test_a_key_that_changes_with_each_life_is_caught(
     agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "idempotency_key_of", lambda run, key: f"{run.ledger.claim.token}-{key}")
+    monkeypatch.setattr(steps, "idempotency_key_of", lambda run, key: f"{run._ledger.claim.token}-{key}")
     is_caught(agent, "ran with 2 different idempotency keys")
 
 
@@ -236,12 +236,12 @@ def test_an_answer_that_is_taken_before_it_is_written_is_caught(
 ) -> None:
     async def in_two_writes(run: Run, number: int) -> Answered | None:
         message = asking.message_key(number)
-        inbox = await run.ports.perform(run.reader.backend.inbox, run.ledger.claim.thread)
+        inbox = await run._ports.perform(run._reader.backend.inbox, run._ledger.claim.thread)
         if message not in inbox:
             return None
-        await run.ledger.commit(run.ports, Intent(journal=True, consumed=(message,)))
-        answered = asking.unpack_answer(run.ledger.claim.log.binding, number, inbox[message])
-        await run.ledger.note(run.ports, answered)
+        await run._ledger.commit(run._ports, Intent(journal=True, consumed=(message,)))
+        answered = asking.unpack_answer(run._ledger.claim.log.binding, number, inbox[message])
+        await run._ledger.note(run._ports, answered)
         return answered
 
     monkeypatch.setattr(asking, "_collect", in_two_writes)

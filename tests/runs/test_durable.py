@@ -263,7 +263,7 @@ def test_a_cancelled_wait_for_a_result_does_not_execute_the_step_again(world: Wo
             task = asyncio.ensure_future(run.step("work", lambda: calls.append(1)))
             while not calls:
                 await asyncio.sleep(0)
-            while not task.done() and not run.ledger.claim._unsettled:
+            while not task.done() and not run._ledger.claim._unsettled:
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

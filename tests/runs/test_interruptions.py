@@ -54,7 +54,7 @@ def test_a_claim_that_comes_after_its_run_was_cancelled_is_given_back() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         async with store.run("t", wait=10) as run:
-            assert run.ledger.claim.found.owner == ""
+            assert run._ledger.claim.found.owner == ""
         await store.close()
 
     asyncio.run(scenario())
@@ -172,7 +172,7 @@ def test_a_short_lease_is_kept_beside_a_long_one() -> None:
     with sync.MemoryStore() as store:
         for lease, is_woken in ((30, False), (60, False), (0.5, True), (0.5, False), (30, False)):
             with store.run(f"t{lease}", lease=lease) as run:
-                heartbeat.add(run._run.ledger.claim)
+                heartbeat.add(run._run._ledger.claim)
                 assert woken[0].wait(0) is is_woken
                 woken[0].clear()
     assert len(woken) == 1
@@ -264,7 +264,7 @@ def test_a_lost_reply_does_not_end_a_run_whose_next_write_waits() -> None:
             first = pool.submit(run.append, "letters", "a")
             assert inside.wait(30)
             second = pool.submit(run.append, "letters", "b")
-            while not run._run.ledger.claim.committer.has_queue:
+            while not run._run._ledger.claim.committer.has_queue:
                 sleep(0.001)
             is_queued.set()
             first.result(30)

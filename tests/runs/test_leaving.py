@@ -80,14 +80,14 @@ class Scene:
             try:
                 await run.ask("sure?")
             finally:
-                self.body_ended = run.ledger.suspension is not None
+                self.body_ended = run._ledger.suspension is not None
 
     async def sleeps(self) -> None:
         async with self.store.run("t") as run:
             try:
                 await run.sleep(3600)
             finally:
-                self.body_ended = run.ledger.suspension is not None
+                self.body_ended = run._ledger.suspension is not None
 
     async def is_cancelled_from_outside(self) -> None:
         async with self.store.run("t") as run:

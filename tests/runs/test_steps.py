@@ -239,7 +239,7 @@ def test_a_result_that_is_not_stored_yet_is_not_returned_to_another_branch(monke
         assert looks.wait(20)
         backend.gate = Event()
         first = branch("first", 1)
-        while not run._run.ledger.journal.memos:
+        while not run._run._ledger.journal.memos:
             sleep(0.001)
         goes_on.set()
         second.join(0.2)

@@ -98,7 +98,7 @@ def test_a_task_group_does_not_cut_an_effect_when_another_branch_asks() -> None:
                 async with store.run("t") as run, asyncio.TaskGroup() as group:
                     group.create_task(run.step("pay", pay, effect=True))
                     group.create_task(run.ask("refund"))
-                    while run.ledger.suspension is None:
+                    while run._ledger.suspension is None:
                         await asyncio.sleep(0)
                     waits.set()
                     await run.step("more", lambda: paid.append("more"))

@@ -235,7 +235,7 @@ async def test_a_hand_over_to_nobody_is_refused(world: World, wrong: Any) -> Non
 def test_what_is_carried_is_written_with_the_next_turn() -> None:
     with sync.MemoryStore() as store, sync.Orchestrator("writer", "draft", store).session("t") as session:
         session.run_turn(lambda: 1)
-        session._session._run.ledger.carry(Traced("a trace"))
+        session._session._run._ledger.carry(Traced("a trace"))
         session.run_turn(lambda: 2)
         reader = store._store._reader
         assert Journal.of(reader.load_head(reader.sealing.key("t")).log.document).trace == "a trace"

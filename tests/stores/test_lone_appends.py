@@ -57,7 +57,7 @@ def test_an_append_after_the_release_is_refused(claim: Claim) -> None:
 def test_an_append_that_was_refused_is_made_again_as_it_was() -> None:
     with sync.MemoryStore() as store, store.run("t") as run:
         run.step("first", lambda: 1)
-        claim = run._run.ledger.claim
+        claim = run._run._ledger.claim
         pending = claim.prepare_append(JOURNAL, encode(["mark", "x"]), "error", encode({"step": "again"}))
         store.pin(store.history("t").items[0].id)  # the head is another now, and still the run's
         claim.commit(pending)

@@ -166,7 +166,7 @@ def test_without_telemetry_nothing_is_kept_of_a_trace(memory_store: sync.Store) 
         run.step("first", len, "abc")
     assert len(memory_store.history("t", journal=True).items) == 1
     with memory_store.run("t") as run:
-        assert run._run.ledger.journal.trace == ""
+        assert run._run._ledger.journal.trace == ""
 
 
 def test_each_attempt_is_a_span_and_errors_are_told_by_their_type(exports: Exports, memory_store: sync.Store) -> None:

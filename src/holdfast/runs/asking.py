@@ -14,7 +14,7 @@ from holdfast.history.binding import ANSWER, Binding
 from holdfast.history.entries import Answered, Asked, told
 from holdfast.history.journal import Journal, answer_of
 from holdfast.history.log import Log
-from holdfast.records.errors import ConfigurationError, Conflict, InvalidAnswer, NotFound, RequestExpired
+from holdfast.records.errors import ConfigurationError, Conflict, InvalidAnswer, KeyReused, NotFound, RequestExpired
 from holdfast.records.head import Head
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
@@ -83,22 +83,29 @@ async def ask(
     deadline: datetime | timedelta | float | None,
     default: Any,
     *,
+    key: str = "",
     replayed: bool = True,
 ) -> Answer:
     """The answer to a question; the run is suspended until there is one.
 
-    `replayed`: False for a question that is asked only when it is needed, and so need not be asked by each run.
+    `key`: what it is found again by, instead of its name and payload. `replayed`: False for a question that is asked
+    only when it is needed, and so need not be asked by each run.
     """
-    ledger = run.ledger
-    await ledger.ready(run.ports)
+    ledger = run._ledger
+    await ledger.ready(run._ports)
     if isinstance(choices, str) or not all(isinstance(choice, str) for choice in choices):
         raise ConfigurationError(f"request {name!r}: choices={choices!r}: give the words in a list, ['approve', …]")
     fingerprint = fingerprint_of([payload, list(choices)], f"request {name!r}", "give a payload that can be stored")
-    key = run.scope.key(f"ask:{name}", fingerprint)
+    key = key or run._scope.key(f"ask:{name}", fingerprint)
     replay = ledger.replay if replayed else None
     if replay is not None:
         replay.asks_for(run, key)
     number = ledger.journal.number_of(key)
+    if number and ledger.journal.requests[number - 1].fingerprint != fingerprint:
+        raise KeyReused(
+            f"question {key!r} of thread {run.thread_id!r} was asked with another payload or other choices;"
+            " give this one another key"
+        )
     if not number:
         ledger.check_new(f"request {name!r}")
         if replay is not None:
@@ -106,7 +113,7 @@ async def ask(
         number = await _put(run, key, fingerprint, name, payload, tuple(choices), deadline, default)
     answered = ledger.journal.answers.get(number) or await _collect(run, number)
     if answered is None:
-        await ledger.suspend(run.ports)
+        await ledger.suspend(run._ports)
     if answered.expired:
         raise RequestExpired(f"nobody answered request {name!r} of thread {run.thread_id!r} before its deadline")
     return answer_of(answered)
@@ -122,12 +129,12 @@ async def _put(
     deadline: datetime | timedelta | float | None,
     default: Any,
 ) -> int:
-    ledger, now = run.ledger, run.ports.now()
+    ledger, now = run._ledger, run._ports.now()
     packed = _packed_default(choices, default, name)
     if default is not None and deadline is None:
         raise ConfigurationError(f"request {name!r}: default= is what happens at the deadline=; give both")
     asked = Asked(key, fingerprint, name, encode(payload, path="payload"), choices, due_at(deadline, now), packed, now)
-    await ledger.note(run.ports, asked)
+    await ledger.note(run._ports, asked)
     number = ledger.journal.number_of(key)
     await ledger.emit("asked", {"payload": payload}, request=_request_id(run, number), name=name)
     return number
@@ -144,27 +151,27 @@ def _packed_default(choices: tuple[str, ...], default: Any, name: str) -> bytes:
 
 async def _collect(run: "Run", number: int) -> Answered | None:
     """The answer that was left for a request, or its default if the deadline is past; then it is consumed."""
-    ledger, backend = run.ledger, run.reader.backend
+    ledger, backend = run._ledger, run._reader.backend
     binding, thread = ledger.claim.log.binding, ledger.claim.thread
     asked = ledger.journal.requests[number - 1]
-    inbox = await run.ports.perform(backend.inbox, thread)
+    inbox = await run._ports.perform(backend.inbox, thread)
     if message_key(number) not in inbox:
-        if not asked.deadline or run.ports.now() < asked.deadline:
+        if not asked.deadline or run._ports.now() < asked.deadline:
             return None
-        last_word = pack_answer(binding, _at_deadline(asked, number, run.ports.now()))
-        await run.ports.perform(backend.post, thread, message_key(number), last_word)
-        inbox = await run.ports.perform(backend.inbox, thread)
+        last_word = pack_answer(binding, _at_deadline(asked, number, run._ports.now()))
+        await run._ports.perform(backend.post, thread, message_key(number), last_word)
+        inbox = await run._ports.perform(backend.inbox, thread)
     answered = unpack_answer(binding, number, inbox[message_key(number)])
     metadata = packed_metadata(told(answered))
     intent = Intent(journal=True, metadata=metadata, consumed=(message_key(number),))
-    await ledger.commit(run.ports, intent, answered)
+    await ledger.commit(run._ports, intent, answered)
     details = {"request": _request_id(run, number), "name": asked.name, "expired": answered.expired}
     await ledger.emit("answer_received", **details)
     return answered
 
 
 def _request_id(run: "Run", number: int) -> str:
-    return str(RequestId(run.thread_id, number, run.ledger.claim.log.binding.life))
+    return str(RequestId(run.thread_id, number, run._ledger.claim.log.binding.life))
 
 
 def _at_deadline(asked: Asked, number: int, now: int) -> Answered:

@@ -120,7 +120,7 @@ class RunBlock:
         try:
             run = await self._begun(claim)
             self._outer = current_frame.get()
-            current_frame.set(Frame(run, run.scope))
+            current_frame.set(Frame(run, run._scope))
         except BaseException:
             self._tools.heartbeat.remove(claim)
             await self._tools.ports.shielded(self._tools.ports.perform(claim.undo))
@@ -199,7 +199,7 @@ class RunBlock:
         A cancellation that arrives meanwhile waits: all that leaving decides is stored and announced first.
         """
         assert self._run is not None  # noqa: S101  entered
-        ledger, ports = self._run.ledger, self._tools.ports
+        ledger, ports = self._run._ledger, self._tools.ports
         try:
             self._restore_frame(ledger)
             explain(error, ledger.plain_step)
@@ -251,9 +251,9 @@ class RunBlock:
         """What runs on here is part of the outer run again, unless blocks overlap: then of the one that is not over."""
         ledger.over = True
         frame = current_frame.get()
-        if frame is not None and frame.run.ledger is ledger:
+        if frame is not None and frame.run._ledger is ledger:
             outer = self._outer
-            current_frame.set(None if outer is None or outer.run.ledger.over else outer)
+            current_frame.set(None if outer is None or outer.run._ledger.over else outer)
 
     async def _tell_released(self, ledger: Ledger) -> None:
         status = ledger.status if ledger.claim.failure is None else "lost"

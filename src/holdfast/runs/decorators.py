@@ -13,6 +13,7 @@ from holdfast.records.loading import loading
 from holdfast.runs.annotations import register_result
 from holdfast.runs.ledger import live_thread
 from holdfast.runs.options import StepOptions, StepPolicy
+from holdfast.runs.run import for_plain_code
 from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of
 from holdfast.runs.steps import KEY_NAME, StepCall, perform_step, recalled
 
@@ -89,11 +90,11 @@ class _StepFunction:
                 self._warn_if_unrecorded()
                 return self._function(*args, **named)
             call = self._call(frame, args, named)
-            if not frame.run.ports.blocking:
-                frame.run.ledger.plain_step = self._name
+            if not frame.run._ports.blocking:
+                frame.run._ledger.plain_step = self._name
             if (memo := recalled(frame.run, call)) is not None:
                 return decode(memo.value)
-            return run_blocking(perform_step(frame.run.over(frame.run.ports.for_plain_code()), call))
+            return run_blocking(perform_step(for_plain_code(frame.run), call))
 
         return awaitable if is_async(self._function) else blocking
 
@@ -113,7 +114,7 @@ class _StepFunction:
         given = {each: value for each, value in self._bound(args, named) if each not in self._ignore}
         fingerprint = self._fingerprint(given)
         return StepCall(
-            key=frame.run.scope.key(self._name, fingerprint),
+            key=frame.run._scope.key(self._name, fingerprint),
             name=self._name,
             fingerprint=fingerprint,
             function=self._function,

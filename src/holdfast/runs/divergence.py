@@ -53,7 +53,7 @@ class Replay:
     def asks_for(self, run: "Run", key: str) -> None:
         """The code asks for the step or question of this key."""
         self._asked.add(key)
-        prefix = run.scope.prefix
+        prefix = run._scope.prefix
         if self._homes.setdefault(prefix, _branch_of(run)) != _branch_of(run):
             self._is_parallel = True
 
@@ -113,13 +113,13 @@ class Replay:
 
     def _has_branches(self, run: "Run") -> bool:
         """True if this is a parallel branch, or there may be others, which may still ask for what was recorded."""
-        if _branch_of(run) != self._homes.get(run.scope.prefix):
+        if _branch_of(run) != self._homes.get(run._scope.prefix):
             return True
         return not self._bystanders.issuperset(_ports_of(run).others(self._belongs))
 
     def _belongs(self, context: Context) -> bool:
         frame = context.get(current_frame)
-        return frame is not None and frame.run.ledger is self._ledger
+        return frame is not None and frame.run._ledger is self._ledger
 
     async def _diverges(self, key: str, other: str, name: str, texts: tuple[str, str], *, raises: bool) -> None:
         given, recorded = texts
@@ -143,7 +143,7 @@ class Replay:
 def _ports_of(run: "Run") -> Ports:
     """Those of the world that the run belongs to: a plain step in an awaitable run has blocking ones."""
     frame = current_frame.get()
-    return run.ports if frame is None else frame.run.ports
+    return run._ports if frame is None else frame.run._ports
 
 
 def _branch_of(run: "Run") -> int:

@@ -19,7 +19,9 @@ from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
 from holdfast.records.checkpoint import Step
 from holdfast.records.event import EventKind
+from holdfast.records.request import Answer
 from holdfast.runs.api import default_store
+from holdfast.runs.asking import ask
 from holdfast.runs.block import RunBlock, Terms
 from holdfast.runs.branches import Branch, current_branch, last_step, mark_step
 from holdfast.runs.failures import failed_steps, text_of
@@ -132,11 +134,11 @@ class Driver:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.ports: Ports = run.ports
-        self.record = Record(run.ledger.journal)
-        self.running = run.ledger.running
+        self.ports: Ports = run._ports
+        self.record = Record(run._ledger.journal)
+        self.running = run._ledger.running
         """The keys that branches of the run are at."""
-        self._ledger = run.ledger
+        self._ledger = run._ledger
         self._queued: Pending | None = None
 
     # What it knows
@@ -165,6 +167,11 @@ class Driver:
     def is_lost(self) -> bool:
         """True if nothing can be written any more: the claim was lost, or a write failed."""
         return self._ledger.claim.failure is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if the run is suspended: it waits for an answer, or for a moment."""
+        return self._ledger.suspension is not None
 
     @property
     def is_used(self) -> bool:
@@ -299,7 +306,7 @@ class Driver:
 
     def key_within(self, key: str) -> str:
         """The key of a step that is called here: within the work under a key, it belongs to that."""
-        return self.run.scope.prefix + key
+        return self.run._scope.prefix + key
 
     @property
     def is_within(self) -> bool:
@@ -308,7 +315,15 @@ class Driver:
 
     def ordinal_key(self, name: str, content: Any) -> str:
         """A key for the next call with this name and content, in the order of the program."""
-        return self.run.scope.key(name, fingerprint_of(content, name, ""))
+        return self.run._scope.key(name, fingerprint_of(content, name, ""))
+
+    async def ask(self, key: str, name: str, payload: Any, question: Mapping[str, Any]) -> Answer:
+        """Ask the outside under a key, and suspend the run until it is answered; see `Run.ask` for the question.
+
+        The same key with another payload is `KeyReused`: an answer is for one question only. Without a key, the
+        question is found again by its name and payload.
+        """
+        return await ask(self.run, check_key(name), payload, **question, key=key)
 
     # Calling the user's code
 

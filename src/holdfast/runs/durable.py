@@ -81,9 +81,9 @@ class Durable(Generic[P, T]):
     def _check_alone(self) -> None:
         """Two functions of one name would resume each other's threads."""
         other = registry.get(self.name)
-        if other is not None and other._place != self._place:  # noqa: SLF001  one class
+        if other is not None and other._place != self._place:
             raise ConfigurationError(
-                f"both {other._place} and {self._place} are called {self.name!r}; rename one of them"  # noqa: SLF001
+                f"both {other._place} and {self._place} are called {self.name!r}; rename one of them"
             )
 
     # In classes
@@ -156,9 +156,9 @@ class Durable(Generic[P, T]):
 
     async def _enter(self, store: "Store", thread_id: str, packed: bytes | None) -> Any:
         async def check() -> None:
-            await store._tools.ports.perform(self._check_recorded, store, thread_id, packed)  # noqa: SLF001  one room
+            await store._tools.ports.perform(self._check_recorded, store, thread_id, packed)
 
-        block = store._run_block(thread_id, self._labels, self._terms, check)  # noqa: SLF001  one room
+        block = store._run_block(thread_id, self._labels, self._terms, check)
         try:
             async with block as run:
                 return await self._execute(run, packed)
@@ -168,7 +168,7 @@ class Durable(Generic[P, T]):
 
     def _check_recorded(self, store: "Store", thread_id: str, packed: bytes | None) -> None:
         """Raise why the function cannot run on a thread that another run holds, from what is stored. Blocking."""
-        reader = store._tools.reader  # noqa: SLF001  one room
+        reader = store._tools.reader
         try:
             known = Journal.of(reader.load_head(reader.sealing.key(thread_id)).log.document).started
         except NotFound:
@@ -181,34 +181,34 @@ class Durable(Generic[P, T]):
         """The function's result within a run: recorded, or made by replay of what is recorded."""
         refusal = self._refusal(run, packed)
         if refusal is not None:
-            run.ledger.untouched = True
+            run._ledger.untouched = True
             raise refusal
         started = await self._started(run, packed or b"")
         if run.finished:
             return run.result
         arguments, named = decode(started.arguments)
-        replay = run.ledger.replay = self._replay(run)
-        result = await run.ports.invoke(self._function, arguments, named, None)
+        replay = run._ledger.replay = self._replay(run)
+        result = await run._ports.invoke(self._function, arguments, named, None)
         await run.complete(result)
         await replay.report_unasked()
         return result
 
     def _replay(self, run: Run) -> Replay:
-        ports, runs_here = run.ports, run.ports.blocking or is_async(self._function)
-        return Replay(run.ledger, ports, self._on_divergence, ports.branch() if runs_here else 0)
+        ports, runs_here = run._ports, run._ports.blocking or is_async(self._function)
+        return Replay(run._ledger, ports, self._on_divergence, ports.branch() if runs_here else 0)
 
     async def _started(self, run: Run, packed: bytes) -> Started:
-        known = run.ledger.journal.started
+        known = run._ledger.journal.started
         if known is not None:
             return known
-        entry = Started(self.name, packed, fingerprint_of(packed, self.name, ""), run.ports.now())
-        run.ledger.check_new(f"{self.name}")
-        await run.ledger.note(run.ports, entry)
+        entry = Started(self.name, packed, fingerprint_of(packed, self.name, ""), run._ports.now())
+        run._ledger.check_new(f"{self.name}")
+        await run._ledger.note(run._ports, entry)
         return entry
 
     def _refusal(self, run: Run, packed: bytes | None) -> HoldfastError | None:
         """Why the function cannot be run on this thread."""
-        known, name = run.ledger.journal.started, run.thread_id
+        known, name = run._ledger.journal.started, run.thread_id
         if known is None:
             text = f"thread {name!r} was not started by a durable function; give its arguments to run"
             return NotFound(text) if packed is None else None
@@ -245,8 +245,8 @@ class Durable(Generic[P, T]):
 async def _free(store: "Store", thread_id: str) -> None:
     """Delete a thread and make its id usable again. `LeaseHeld` while a live run holds it."""
     with suppress(Deleted):  # by the delete itself, as the block is left, or before
-        async with store._run_block(thread_id, None, Terms(wait=0)) as run:  # noqa: SLF001  one room
-            run.ledger.untouched = True
+        async with store._run_block(thread_id, None, Terms(wait=0)) as run:
+            run._ledger.untouched = True
             await store.delete(thread_id)
     await store.revive(thread_id)
 

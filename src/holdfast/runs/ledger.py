@@ -114,7 +114,7 @@ class Ledger:
 
     def _within(self) -> tuple[str, ...]:
         frame = current_frame.get()
-        return frame.within if frame is not None and frame.run.ledger is self else ()
+        return frame.within if frame is not None and frame.run._ledger is self else ()
 
     async def ready(self, ports: Ports) -> None:
         """As `check`, but a suspension is raised once no step is under way: a task group then cancels its branches."""

@@ -46,9 +46,9 @@ class Past:
     """The checkpoints of a run's thread, read as needed."""
 
     def __init__(self, run: "Run") -> None:
-        self._reader = run.reader
-        self._thread = run.ledger.claim.thread
-        self._binding = run.ledger.claim.log.binding
+        self._reader = run._reader
+        self._thread = run._ledger.claim.thread
+        self._binding = run._ledger.claim.log.binding
 
     def lineage(self, start: int | None = None) -> Iterator[int]:
         """Checkpoints from `start` (the newest by default) back; without those that a restore undid, or wrote."""

@@ -36,12 +36,12 @@ class Recoverer:
 
     async def recover(self, labels: Mapping[str, str]) -> Recovery:
         """Go on with all of them."""
-        tools = self._store._tools  # noqa: SLF001  one room
+        tools = self._store._tools
         return await self.go_on_with(await tools.ports.perform(self._candidates, labels))
 
     async def go_on_with(self, found: list[str]) -> Recovery:
         """Go on with those of these threads that still can, several at once where the world allows it."""
-        tools = self._store._tools  # noqa: SLF001  one room
+        tools = self._store._tools
         ends = await tools.ports.gather([self._go_on(thread_id) for thread_id in found])
         by_end: dict[str, list[str]] = {}
         for thread_id, end in zip(found, ends, strict=True):
@@ -49,7 +49,7 @@ class Recoverer:
         return Recovery(**{end: tuple(ids) for end, ids in by_end.items()})
 
     def _candidates(self, labels: Mapping[str, str]) -> list[str]:
-        reader, ports = self._store._tools.reader, self._store._tools.ports  # noqa: SLF001  one room
+        reader, ports = self._store._tools.reader, self._store._tools.ports
         choices, found, cursor = reader.sealing.label_choices(labels), list[str](), None
         while True:
             listing = reader.backend.threads(reader.sealing.prefix, STATUSES, choices, cursor, PAGE)
@@ -63,7 +63,7 @@ class Recoverer:
                 return found
 
     def _can_go_on(self, thread: bytes, head: Head, now: int) -> bool:
-        reader, ports = self._store._tools.reader, self._store._tools.ports  # noqa: SLF001  one room
+        reader, ports = self._store._tools.reader, self._store._tools.ports
         if head.deleted or head.status not in STATUSES:
             return False
         if may_go_on(head, now):
@@ -83,14 +83,14 @@ class Recoverer:
         except Exception as failure:  # noqa: BLE001  it is the thread's, and kept with it
             end, error = "failed", type(failure).__name__
         if end != "skipped":
-            await self._store._tools.events.emit("recovered", thread_id, end=end, error=error)  # noqa: SLF001
+            await self._store._tools.events.emit("recovered", thread_id, end=end, error=error)
         return end
 
     async def _end_of(self, thread_id: str) -> str:
-        tools = self._store._tools  # noqa: SLF001  one room
+        tools = self._store._tools
         if self._handler is None and not await tools.ports.perform(self._is_ours, thread_id):
             return "skipped"
-        block = self._store._run_block(thread_id, None, self._terms)  # noqa: SLF001  one room
+        block = self._store._run_block(thread_id, None, self._terms)
         try:
             async with block as run:
                 return await self._execute(run)
@@ -103,7 +103,7 @@ class Recoverer:
 
     def _is_ours(self, thread_id: str) -> bool:
         """True if the thread's function is one of this program's. What is not ours is not even claimed."""
-        reader = self._store._tools.reader  # noqa: SLF001  one room
+        reader = self._store._tools.reader
         try:
             loaded = reader.load_head(reader.sealing.key(thread_id))
         except NotFound:
@@ -112,25 +112,25 @@ class Recoverer:
 
     def _function(self, journal: Journal) -> "Durable[Any, Any] | None":
         function = registry.get(journal.started.function) if journal.started is not None else None
-        return function if function is not None and function._fits(self._store._tools.ports) else None  # noqa: SLF001
+        return function if function is not None and function._fits(self._store._tools.ports) else None
 
     async def _execute(self, run: Run) -> str:
-        claim, function = run.ledger.claim, self._function(run.ledger.journal)
-        if not await run.ports.perform(self._can_go_on, claim.thread, claim.found, run.ports.now()):
-            run.ledger.untouched = True  # another was faster
+        claim, function = run._ledger.claim, self._function(run._ledger.journal)
+        if not await run._ports.perform(self._can_go_on, claim.thread, claim.found, run._ports.now()):
+            run._ledger.untouched = True  # another was faster
             return "skipped"
-        if run.ledger.claim.found.owner:
-            if run.ledger.journal.attempts >= self._max_attempts:
+        if run._ledger.claim.found.owner:
+            if run._ledger.journal.attempts >= self._max_attempts:
                 return await self._give_up(run)
-            await run.ledger.note(run.ports, Retaken(run.ports.now()))
+            await run._ledger.note(run._ports, Retaken(run._ports.now()))
         if self._handler is not None:
-            await run.ports.invoke(self._handler, (run,), {}, None)
+            await run._ports.invoke(self._handler, (run,), {}, None)
         elif function is not None:
-            await function._execute(run, None)  # noqa: SLF001  one room
+            await function._execute(run, None)
         return "completed" if run.finished else "open"
 
     async def _give_up(self, run: Run) -> str:
-        now, attempts = run.ports.now(), run.ledger.journal.attempts
+        now, attempts = run._ports.now(), run._ledger.journal.attempts
         text = f"gave up: the process running it was gone after each of {attempts} attempts, with no step done"
-        await run.ledger.end(run.ports, Ended(Status.FAILED.value, encode(None), "Poisoned", text, (), now))
+        await run._ledger.end(run._ports, Ended(Status.FAILED.value, encode(None), "Poisoned", text, (), now))
         return "failed"

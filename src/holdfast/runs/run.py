@@ -72,72 +72,68 @@ class Run:
     """A live claim on a thread. Made by `store.run`; its methods are for the code within that block."""
 
     def __init__(self, ledger: Ledger, ports: Ports, reader: Reader, scope: Scope, *, keyed: bool = False) -> None:
-        self.ledger = ledger
-        self.ports = ports
-        self.reader = reader
-        self._scope = scope
+        self._ledger = ledger
+        self._ports = ports
+        self._reader = reader
+        self._own_scope = scope
         self._keyed = keyed
 
-    def over(self, ports: Ports) -> "Run":
-        """The same run for code of another world."""
-        return Run(self.ledger, ports, self.reader, self._scope, keyed=self._keyed)
-
     def __repr__(self) -> str:
-        return f"Run({self.thread_id!r}, status={self.ledger.status!r}, seq={self.seq})"
+        return f"Run({self.thread_id!r}, status={self._ledger.status!r}, seq={self.seq})"
 
     # What it knows
 
     @property
     def thread_id(self) -> str:
         """The thread this run holds."""
-        return self.ledger.claim.thread_id
+        return self._ledger.claim.thread_id
 
     @property
     def resumed(self) -> bool:
         """True if the thread existed before this run."""
-        return self.ledger.resumed
+        return self._ledger.resumed
 
     @property
     def finished(self) -> bool:
         """True if the thread is complete or cancelled: recorded steps return, and nothing new is done."""
-        return self.ledger.finished
+        return self._ledger.finished
 
     @property
     def status(self) -> Status:
         """The thread's status."""
-        return Status(self.ledger.status)
+        return Status(self._ledger.status)
 
     @property
     def seq(self) -> int:
         """The number of the newest checkpoint that is stored; 0 if there is none yet."""
-        return self.ledger.claim.writer.settled_log.checkpoint
+        return self._ledger.claim.writer.settled_log.checkpoint
 
     @property
     def checkpoint_id(self) -> str | None:
         """The id of the newest checkpoint that is stored: to load it, fork it, pin it."""
-        log = self.ledger.claim.writer.settled_log
+        log = self._ledger.claim.writer.settled_log
         return str(CheckpointId(self.thread_id, log.checkpoint, log.binding.life)) if log.checkpoint else None
 
     @property
     def state(self) -> Any:
         """The thread's state now, as a copy; {} if none was saved yet."""
-        return self.ledger.state
+        return self._ledger.state
 
     @property
     def steps(self) -> list[Step]:
         """What was recorded so far, by this run and those before it."""
-        return self.ledger.journal.steps()
+        return self._ledger.journal.steps()
 
     @property
     def result(self) -> Any:
         """What the thread was completed with; None if it is not complete."""
-        return self.ledger.journal.result
+        return self._ledger.journal.result
 
     @property
-    def scope(self) -> Scope:
+    def _scope(self) -> Scope:
         """Where keys are counted: in the step whose function asks, or in the run's body."""
         frame = current_frame.get()
-        return frame.scope if frame is not None and frame.run.ledger is self.ledger else self._scope
+        return frame.scope if frame is not None and frame.run._ledger is self._ledger else self._own_scope
 
     # Steps
 
@@ -185,14 +181,14 @@ class Run:
 
         With `effect` the intent is noted; `StepInDoubt` if that was done before and the step never ended.
         """
-        ledger, name = self.ledger, check_key(key)
+        ledger, name = self._ledger, check_key(key)
         step = str(part(key))
-        await ledger.ready(self.ports)
+        await ledger.ready(self._ports)
         if ledger.replay is not None:
             ledger.replay.asks_for(self, step)
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
         memo = known_memo(self, step, fingerprint)
-        now, token = self.ports.now(), idempotency_key_of(self, step)
+        now, token = self._ports.now(), idempotency_key_of(self, step)
         if isinstance(memo, StepDone):
             return StepHandle(step, name, fingerprint, token, now, done=True, value=decode(memo.value))
         if isinstance(memo, StepError):
@@ -205,14 +201,14 @@ class Run:
             )
         inputs = kept_inputs(ledger.keep_inputs, args)
         if effect:
-            await ledger.note(self.ports, Begun(step, fingerprint, 1, now, *inputs))
+            await ledger.note(self._ports, Begun(step, fingerprint, 1, now, *inputs))
         await ledger.emit("step_started", {"arguments": args}, step=step, name=name, attempt=1)
         return StepHandle(step, name, fingerprint, token, now, inputs=inputs)
 
     def in_doubt(self, key: str) -> StepHandle:
         """The handle of a step that was begun and never ended, to complete it with what was found out."""
         step = str(part(check_key(key)))
-        memo = self.ledger.journal.memos.get(step)
+        memo = self._ledger.journal.memos.get(step)
         if not isinstance(memo, Begun):
             raise ConfigurationError(f"step {key!r} of thread {self.thread_id!r} is not in doubt")
         token, inputs = idempotency_key_of(self, step), Inputs(memo.arguments, memo.inputs)
@@ -222,35 +218,35 @@ class Run:
         """Record the result of a step begun by hand."""
         if handle.done:
             return
-        self.ledger.claim.check()
-        now = self.ports.now()
+        self._ledger.claim.check()
+        now = self._ports.now()
         encoded = encode(value, path=f"result of step {handle.name!r}")
         took = max(now - handle.started_at, 0)
         memo = StepDone(handle.key, handle.fingerprint, handle.name, encoded, now, took, *handle.inputs)
         intent = Intent(cause="event", metadata=row_metadata(handle.key, took))
-        await self.ledger.commit(self.ports, intent, memo)
-        mark_step(self.ledger, self.ports, handle.key)
+        await self._ledger.commit(self._ports, intent, memo)
+        mark_step(self._ledger, self._ports, handle.key)
         details = {"step": handle.key, "name": handle.name, "attempt": 1, "seconds": took / 1e6}
-        await self.ledger.emit("step_done", {"result": value}, **details)
+        await self._ledger.emit("step_done", {"result": value}, **details)
 
     # Records
 
     def record(self, step: Step, key: str | None = None) -> Receipt:
         """Record a step that was done elsewhere. Queued at once; `await` the receipt to know that it is stored."""
-        self.ledger.check()
+        self._ledger.check()
         fields = encode(fields_of(step), path="step")
         name = self._key_for("record", key, fields)
-        if name in self.ledger.journal.marks:
-            return Receipt(self.ledger, self.ports, None)
-        self.ledger.check_new("a record")
-        entry = Recorded(name, fields, self.ports.now())
+        if name in self._ledger.journal.marks:
+            return Receipt(self._ledger, self._ports, None)
+        self._ledger.check_new("a record")
+        entry = Recorded(name, fields, self._ports.now())
         intent = Intent(cause="event", metadata=packed_metadata({"step": step.action} if step.action else None))
 
         def made() -> tuple[Recorded]:
-            mark_step(self.ledger, self.ports, self.ledger.journal.step_count)
+            mark_step(self._ledger, self._ports, self._ledger.journal.step_count)
             return (entry,)
 
-        return Receipt(self.ledger, self.ports, self.ledger.queue_made(self.ports, intent, made))
+        return Receipt(self._ledger, self._ports, self._ledger.queue_made(self._ports, intent, made))
 
     async def checkpoint(
         self,
@@ -262,12 +258,12 @@ class Run:
         key: str | None = None,
     ) -> None:
         """Save the state as the thread's next checkpoint."""
-        await self.ledger.ready(self.ports)
-        draft, leaves = draft_state(state, self.ledger.claim.log.state_cells)
+        await self._ledger.ready(self._ports)
+        draft, leaves = draft_state(state, self._ledger.claim.log.state_cells)
         name = self._key_for("checkpoint", key, draft_fingerprint(draft) if self._keyed else b"")
-        if name in self.ledger.journal.marks:
+        if name in self._ledger.journal.marks:
             return
-        self.ledger.check_new("a checkpoint")
+        self._ledger.check_new("a checkpoint")
         intent = Intent(
             draft=draft,
             leaves=leaves,
@@ -280,7 +276,7 @@ class Run:
 
     async def append(self, path: str | Sequence[str], item: Any, key: str | None = None) -> None:
         """Append one item to the list at `path` of the state, at the same cost however long the list is."""
-        await self.ledger.ready(self.ports)
+        await self._ledger.ready(self._ports)
         where = (*STATE, *path_of_keys(path))
         if len(where) < 2 or not all(map(is_key, where)):
             raise UnstorableValue(
@@ -288,14 +284,14 @@ class Run:
             )
         encoded = encode(item, path="item")
         name = self._key_for(kind_at("append", where[1:]), key, encoded)
-        if name in self.ledger.journal.marks:
+        if name in self._ledger.journal.marks:
             return
-        self.ledger.check_new("an append")
+        self._ledger.check_new("an append")
         try:
             await self._mark(Intent(appends=((where, encoded),), cause="event"), name)
         except NotACell:
-            if self.ledger.has_changes:
-                await self.ledger.commit(self.ports, Intent(cause="event"))
+            if self._ledger.has_changes:
+                await self._ledger.commit(self._ports, Intent(cause="event"))
             state = with_appended(self.state, where[1:], item)
             draft, leaves = draft_state(state)
             await self._mark(Intent(draft=draft, leaves=leaves, cause="event"), name)
@@ -307,11 +303,11 @@ class Run:
         if not self._keyed:
             return ""
         fingerprint = fingerprint_of(content, kind, "")
-        return self.scope.ordinal(kind, fingerprint, self.ports.branch())
+        return self._scope.ordinal(kind, fingerprint, self._ports.branch())
 
     async def _mark(self, intent: Intent, key: str) -> None:
-        pending = await self.ledger.commit(self.ports, intent, *([Marked(key)] if key else []))
-        await self.ledger.emit_saved(pending)
+        pending = await self._ledger.commit(self._ports, intent, *([Marked(key)] if key else []))
+        await self._ledger.emit_saved(pending)
 
     # Waiting
 
@@ -346,19 +342,19 @@ class Run:
 
     async def sleep(self, duration: timedelta | float) -> None:
         """Sleep, durably: what was slept before a crash counts. Longer than the lease, the run is suspended."""
-        ledger = self.ledger
-        await ledger.ready(self.ports)
-        key = self.scope.ordinal("sleep", fingerprint_of(seconds(duration), "sleep", ""), self.ports.branch())
+        ledger = self._ledger
+        await ledger.ready(self._ports)
+        key = self._scope.ordinal("sleep", fingerprint_of(seconds(duration), "sleep", ""), self._ports.branch())
         due = ledger.journal.timers.get(key)
         if due is None:
             ledger.check_new("a sleep")
-            due = self.ports.now() + round(seconds(duration) * 1e6)
-            await ledger.note(self.ports, Slept(key, due))
-        remaining = due - self.ports.now()
+            due = self._ports.now() + round(seconds(duration) * 1e6)
+            await ledger.note(self._ports, Slept(key, due))
+        remaining = due - self._ports.now()
         if remaining > ledger.claim.lease:
-            await ledger.suspend(self.ports)
+            await ledger.suspend(self._ports)
         if remaining > 0:
-            await self.ports.sleep(remaining / 1e6)
+            await self._ports.sleep(remaining / 1e6)
         ledger.check()
 
     # The end
@@ -368,20 +364,26 @@ class Run:
 
         Saying it again with the same result changes nothing: a program that died right after it is run again.
         """
-        value, now = encode(result, path="result"), self.ports.now()
-        ended = self.ledger.journal.ended
+        value, now = encode(result, path="result"), self._ports.now()
+        ended = self._ledger.journal.ended
         if self.finished and ended is not None and (ended.status, ended.value) == (Status.COMPLETE.value, value):
-            self.ledger.check()
+            self._ledger.check()
             return
-        self.ledger.check_new("an end")
-        await self.ledger.end(self.ports, Ended(Status.COMPLETE.value, value, "", "", (), now))
+        self._ledger.check_new("an end")
+        await self._ledger.end(self._ports, Ended(Status.COMPLETE.value, value, "", "", (), now))
 
     async def fail(self, error: BaseException | str) -> None:
         """The thread has failed, for this reason. Running it again continues from its finished steps."""
-        self.ledger.check_new("an end")
+        self._ledger.check_new("an end")
         kind = type(error).__name__ if isinstance(error, BaseException) else ""
-        entry = Ended(Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), self.ports.now())
-        await self.ledger.end(self.ports, entry)
+        entry = Ended(Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), self._ports.now())
+        await self._ledger.end(self._ports, entry)
+
+
+def for_plain_code(run: Run) -> Run:
+    """The same run for code that cannot await."""
+    ports = run._ports.for_plain_code()
+    return Run(run._ledger, ports, run._reader, run._own_scope, keyed=run._keyed)
 
 
 def check_key(key: object) -> str:

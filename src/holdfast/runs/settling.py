@@ -21,12 +21,12 @@ RETRIED = "retried"
 
 async def put_back(run: Run) -> None:
     """Make a failed thread one that a recovery resumes."""
-    found = run.ledger.claim.found.status
+    found = run._ledger.claim.found.status
     if found != Status.FAILED.value:
         raise _refused(run, Conflict(f"thread {run.thread_id!r} is {found}, and only a failed one can be retried"))
-    note = Noted(RETRIED, encode(None), run.ports.now())
-    await run.ledger.commit(run.ports, Intent(journal=True, metadata=packed_metadata({RETRIED: True})), note)
-    run.ledger.resumable = True
+    note = Noted(RETRIED, encode(None), run._ports.now())
+    await run._ledger.commit(run._ports, Intent(journal=True, metadata=packed_metadata({RETRIED: True})), note)
+    run._ledger.resumable = True
 
 
 async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> None:
@@ -34,13 +34,13 @@ async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> N
     refusal = _refusal(run, key, choice)
     if refusal is not None:
         raise _refused(run, refusal)
-    begun = run.ledger.journal.memos[key]
+    begun = run._ledger.journal.memos[key]
     assert isinstance(begun, Begun)  # noqa: S101  it is in doubt
-    entry, cause = _verdict(begun, choice, value, by, run.ports.now())
+    entry, cause = _verdict(begun, choice, value, by, run._ports.now())
     said = {"step": key, "settled": choice, **({"by": by} if by else {})}
     intent = Intent(journal=choice == "retry", cause=cause, metadata=packed_metadata(said))
-    await run.ledger.commit(run.ports, intent, entry)
-    run.ledger.resumable = True
+    await run._ledger.commit(run._ports, intent, entry)
+    run._ledger.resumable = True
 
 
 def _verdict(begun: Begun, choice: str, value: Any, by: str, now: int) -> tuple[StepDone | StepError | Attempted, str]:
@@ -56,7 +56,7 @@ def _verdict(begun: Begun, choice: str, value: Any, by: str, now: int) -> tuple[
 
 def _refusal(run: Run, key: str, choice: str) -> HoldfastError | None:
     """Why the step cannot be settled."""
-    journal, name = run.ledger.journal, run.thread_id
+    journal, name = run._ledger.journal, run.thread_id
     if choice not in DOUBT_CHOICES:
         return InvalidAnswer(f"a step is settled as one of {', '.join(DOUBT_CHOICES)}, not {choice!r}")
     if run.finished:
@@ -66,7 +66,7 @@ def _refusal(run: Run, key: str, choice: str) -> HoldfastError | None:
         return Conflict(f"step {key!r} of thread {name!r} has ended: it is not in doubt")
     if not isinstance(memo, Begun):
         return NotFound(f"thread {name!r} has no step {key!r} in doubt; in doubt: {_in_doubt(journal)}")
-    for request in journal.open_requests(run.ledger.claim.log.binding):
+    for request in journal.open_requests(run._ledger.claim.log.binding):
         if request.choices == DOUBT_CHOICES and request.payload.get("step") == key:
             return Conflict(f"step {key!r} of thread {name!r} is asked about: answer request {request.id} instead")
     return None
@@ -78,5 +78,5 @@ def _in_doubt(journal: Journal) -> str:
 
 def _refused(run: Run, error: HoldfastError) -> HoldfastError:
     """The error, with the thread left as it was found."""
-    run.ledger.untouched = True
+    run._ledger.untouched = True
     return error

@@ -101,14 +101,14 @@ def idempotency_key_of(run: "Run", key: str) -> str:
 
     Also another in a fork, or in a thread created anew.
     """
-    incarnation, epoch = run.ledger.claim.log.binding.incarnation, run.ledger.journal.epochs.get(key, 0)
+    incarnation, epoch = run._ledger.claim.log.binding.incarnation, run._ledger.journal.epochs.get(key, 0)
     undone = f"\0{epoch}" if epoch else ""
     return sha256(incarnation + key.encode() + undone.encode()).hexdigest()[:32]
 
 
 def known_memo(run: "Run", key: str, fingerprint: bytes) -> Memo | None:
     """What the journal knows of a key; `KeyReused` if it was used for something else."""
-    memo = run.ledger.journal.memos.get(key)
+    memo = run._ledger.journal.memos.get(key)
     if memo is not None and memo.fingerprint != fingerprint:
         raise KeyReused(
             f"step {key!r} of thread {run.thread_id!r} was recorded with other arguments; give this call another key"
@@ -144,14 +144,14 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
         hide_our_frames(error)
         raise
     finally:
-        end_alone(run.ledger.running.pop(call.key), place)
-    mark_step(run.ledger, run.ports, call.key)
+        end_alone(run._ledger.running.pop(call.key), place)
+    mark_step(run._ledger, run._ports, call.key)
     return value
 
 
 def recalled(run: "Run", call: StepCall) -> StepDone | None:
     """The record of a finished step, if its value may be returned at once: the run goes on, and nobody listens."""
-    ledger = run.ledger
+    ledger = run._ledger
     if ledger.replay is not None:
         ledger.replay.asks_for(run, call.key)
     if ledger.suspension is not None or ledger.events.wants("step_replayed"):
@@ -161,13 +161,13 @@ def recalled(run: "Run", call: StepCall) -> StepDone | None:
     # In this order: a record of another branch may not be stored yet, but then that branch is still at the step.
     if not isinstance(memo, StepDone) or call.key in ledger.running:
         return None
-    mark_step(ledger, run.ports, call.key)
+    mark_step(ledger, run._ports, call.key)
     return memo
 
 
 def begin_at_once(run: "Run", key: str) -> Place | None:
     """As `begin_alone`; None if that would have to wait."""
-    ledger, ticket = run.ledger, Ticket()
+    ledger, ticket = run._ledger, Ticket()
     if ledger.suspension is not None:
         return None
     ledger.check()
@@ -178,12 +178,12 @@ def begin_at_once(run: "Run", key: str) -> Place | None:
 
 async def begin_alone(run: "Run", key: str) -> Place:
     """Wait until no other branch of the run is at this key, and be the one that is, until `end_alone`."""
-    ledger, ticket = run.ledger, Ticket()
-    await ledger.ready(run.ports)
+    ledger, ticket = run._ledger, Ticket()
+    await ledger.ready(run._ports)
     while (under_way := ledger.running.setdefault(key, ticket)) is not ticket:
         _check_not_within(key)
-        await run.ports.wait(under_way)
-        await ledger.ready(run.ports)
+        await run._ports.wait(under_way)
+        await ledger.ready(run._ports)
     return held.set((*held.get(), ticket))
 
 
@@ -206,7 +206,7 @@ def _check_not_within(key: str) -> None:
 
 
 async def _recalled_or_executed(run: "Run", call: StepCall) -> Any:
-    ledger, memo = run.ledger, known_memo(run, call.key, call.fingerprint)
+    ledger, memo = run._ledger, known_memo(run, call.key, call.fingerprint)
     if isinstance(memo, StepDone):
         if ledger.events.wants("step_replayed"):
             await ledger.emit("step_replayed", step=call.key, name=call.name, seconds_saved=memo.took / 1e6)
@@ -237,15 +237,15 @@ class _Execution:
         self._call = call
         self._memo = memo
         self._attempt = 0 if memo is None else memo.attempt
-        self._started_at = run.ports.now()
+        self._started_at = run._ports.now()
         self._key = idempotency_key_of(run, call.key)
-        self._inputs = kept_inputs(run.ledger.keep_inputs, call.given)  # now: the function may change its arguments
+        self._inputs = kept_inputs(run._ledger.keep_inputs, call.given)  # now: the function may change its arguments
         self._is_open = False
 
     async def _tell(self, kind: EventKind, content: Mapping[str, object] | None = None, /, **details: object) -> None:
         self._is_open = kind == "step_started"
         common = {"step": self._call.key, "name": self._call.name}
-        await self._run.ledger.emit(kind, content, **common, **details)
+        await self._run._ledger.emit(kind, content, **common, **details)
 
     async def left_by(self, error: BaseException) -> None:
         """The step is left without an end of its own: cancelled, suspended, or its result could not be stored."""
@@ -267,15 +267,15 @@ class _Execution:
         while True:
             self._attempt += 1
             if self._call.options.effect:
-                now = self._run.ports.now()
+                now = self._run._ports.now()
                 self._memo = Begun(self._call.key, self._call.fingerprint, self._attempt, now, *self._inputs)
-                await self._run.ledger.note(self._run.ports, self._memo)
+                await self._run._ledger.note(self._run._ports, self._memo)
             given = {"arguments": self._call.arguments, "named": dict(self._call.named)}
             await self._tell("step_started", given, attempt=self._attempt)
             transaction = await self._begun()
             try:
                 value = await self._invoke()
-                self._run.ledger.check_waits_not(self._call.key)
+                self._run._ledger.check_waits_not(self._call.key)
             except BaseException as error:
                 if transaction is not None:
                     await transaction.roll_back(error)
@@ -293,16 +293,16 @@ class _Execution:
         """The transaction that the function's own writes and its result share, if there is to be one."""
         if self._call.connection is None:
             return None
-        backend = self._run.reader.backend
+        backend = self._run._reader.backend
         if not isinstance(backend, Transacting):
             raise ConfigurationError(f"connection= is for steps on a PostgreSQL store; this one is {backend.kind}")
-        transaction = backend.transaction(self._call.connection, self._run.ports)
+        transaction = backend.transaction(self._call.connection, self._run._ports)
         await transaction.begin()
         return transaction
 
     def _is_ours(self, error: Exception) -> bool:
         """True for what says nothing about the step: the run was cancelled, it diverged, another thread waits."""
-        return isinstance(error, RunCancelled | Suspended | Diverged) or self._run.ledger.claim.failure is not None
+        return isinstance(error, RunCancelled | Suspended | Diverged) or self._run._ledger.claim.failure is not None
 
     async def _invoke(self) -> Any:
         call = self._call
@@ -314,21 +314,21 @@ class _Execution:
         frame = inner_frame(self._run, Key(call.key), lambda: self._key, effect=call.options.effect)
         token = current_frame.set(frame)
         try:
-            return await self._run.ports.invoke(call.function, call.arguments, named, call.options.timeout_seconds)
+            return await self._run._ports.invoke(call.function, call.arguments, named, call.options.timeout_seconds)
         finally:
             current_frame.reset(token)
 
     async def _failed(self, error: Exception) -> None:
         """Record a failed attempt and wait for the next; or, if it was the last, that the step failed."""
-        call, ports = self._call, self._run.ports
-        explain(error, self._run.ledger.plain_step)
+        call, ports = self._call, self._run._ports
+        explain(error, self._run._ledger.plain_step)
         kind, message, now = type(error).__name__, text_of(error), ports.now()
         if self._attempt > call.options.retries or not isinstance(error, call.options.retry_on):
             raised = packed_error(error, call.options.raised_classes)
             ended = (kind, message, self._attempt, now, *self._inputs, raised)
             memo = StepError(call.key, call.fingerprint, call.name, *ended)
             metadata = row_metadata(call.key, now - self._started_at, error=kind)
-            await self._run.ledger.commit(ports, Intent(cause="error", metadata=metadata), memo)
+            await self._run._ledger.commit(ports, Intent(cause="error", metadata=metadata), memo)
             await self._tell("step_failed", attempt=self._attempt, error=kind)
             if raised:
                 raise noted(error, memo)
@@ -338,19 +338,19 @@ class _Execution:
         due = now + round(wait * 1e6)
         failed = failed_steps(error)
         attempted = Attempted(call.key, call.fingerprint, self._attempt, kind, message, due, now, failed)
-        await self._run.ledger.note(ports, attempted)
+        await self._run._ledger.note(ports, attempted)
         await self._tell("step_retried", attempt=self._attempt, error=kind, wait_seconds=wait)
         await self._wait_until(due)
 
     async def _wait_until(self, due: int) -> None:
-        self._run.ledger.check()
-        remaining = (due - self._run.ports.now()) / 1e6
+        self._run._ledger.check()
+        remaining = (due - self._run._ports.now()) / 1e6
         if remaining > 0:
-            await self._run.ports.sleep(remaining)
-        self._run.ledger.check()
+            await self._run._ports.sleep(remaining)
+        self._run._ledger.check()
 
     async def _record(self, value: Any, transaction: Transaction | None = None) -> Any:
-        call, ports = self._call, self._run.ports
+        call, ports = self._call, self._run._ports
         try:
             encoded = encode(value, path=f"result of step {call.name!r}")
             now = ports.now()
@@ -358,9 +358,9 @@ class _Execution:
             memo = StepDone(call.key, call.fingerprint, call.name, encoded, now, took, *self._inputs)
             intent = Intent(cause="event", metadata=row_metadata(call.key, took))
             if transaction is None:
-                await self._run.ledger.commit(ports, intent, memo)
+                await self._run._ledger.commit(ports, intent, memo)
             else:
-                await self._run.ledger.commit_within(ports, transaction, intent, memo)
+                await self._run._ledger.commit_within(ports, transaction, intent, memo)
         except BaseException as error:
             if transaction is not None:
                 await transaction.roll_back(error)
@@ -390,7 +390,7 @@ class _Execution:
     async def _verify(self) -> Any:
         assert self._call.options.verify is not None  # noqa: S101  checked with the options
         arguments = (self._key, *self._call.arguments)
-        verdict = await self._run.ports.invoke(self._call.options.verify, arguments, {}, None)
+        verdict = await self._run._ports.invoke(self._call.options.verify, arguments, {}, None)
         if not isinstance(verdict, Done) and verdict is not NotDone:
             raise ConfigurationError(f"verify= of step {self._call.key!r} returns holdfast.Done(value) or NotDone")
         return verdict

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from holdfast.history.journal import Journal
 from holdfast.records.arguments import check_labels, function_or_none, plain_word, whole_number
@@ -17,6 +17,10 @@ from holdfast.stores.claim import CANCEL, FINISHED
 from holdfast.stores.heartbeat import Heartbeat
 from holdfast.stores.housekeeping import Housekeeping
 from holdfast.stores.pages import AsyncPage
+
+if TYPE_CHECKING:
+    from holdfast.runtimes.session.options import OrchestratorOptions
+    from holdfast.runtimes.session.session import SessionBlock
 
 REQUEST_STATUSES = ("open", "answered", "expired")
 OPEN = (Status.INPUT_REQUIRED, Status.WORKING)
@@ -69,6 +73,22 @@ class Store(Housekeeping):
         check_held: Callable[[], Awaitable[None]] | None = None,
     ) -> RunBlock:
         return RunBlock(self._tools, thread_id, check_labels(labels), terms, check_held)
+
+    def session(
+        self,
+        thread_id: str | None = None,
+        *,
+        role: str = "agent",
+        phase: str = "chat",
+        **options: "Unpack[OrchestratorOptions]",
+    ) -> "SessionBlock":
+        """Claim a thread for a conversation: `async with store.session("user-42", budget_usd=2.50) as session`.
+
+        The short form of `Orchestrator(role, phase, store, **options).session(thread_id)`.
+        """
+        from holdfast.runtimes.session.orchestrator import Orchestrator
+
+        return Orchestrator(role, phase, self, **options).session(thread_id)
 
     async def recover(
         self,
@@ -142,7 +162,7 @@ class Store(Housekeeping):
         """End a thread that no run holds; False if one does."""
         try:
             async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
-                run.ledger.claim.cancelled = True
+                run._ledger.claim.cancelled = True
         except LeaseHeld:
             return False
         except RunCancelled:
@@ -235,4 +255,4 @@ class Store(Housekeeping):
 
 def tools_of(store: Store) -> Tools:
     """What a runtime builds its runs on."""
-    return store._tools  # noqa: SLF001  one file
+    return store._tools

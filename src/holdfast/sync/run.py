@@ -13,6 +13,7 @@ from holdfast.runs.block import RunBlock as AwaitableRunBlock
 from holdfast.runs.options import StepCallPolicy
 from holdfast.runs.run import Receipt as AwaitableReceipt
 from holdfast.runs.run import Run as AwaitableRun
+from holdfast.runs.run import for_plain_code
 from holdfast.runs.steps import StepHandle
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ class Run:
     """See `holdfast.Run`: the same methods, blocking."""
 
     def __init__(self, run: AwaitableRun) -> None:
-        self._run = run.over(run.ports.for_plain_code())
+        self._run = for_plain_code(run)
 
     def __repr__(self) -> str:
         return repr(self._run)

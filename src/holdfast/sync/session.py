@@ -80,10 +80,6 @@ class Session:
         """See `holdfast.Session.run_turn_stream`."""
         return iterate_blocking(self._session.run_turn_stream(function, **options))
 
-    def close_streams(self) -> None:
-        """See `holdfast.Session.close_streams`."""
-        run_blocking(self._session.close_streams())
-
     def step(self, key: str, function: Callable[..., T], *args: Any, **policy: Unpack[StepPolicy]) -> T:
         """See `holdfast.Session.step`."""
         return run_blocking(self._session.step(key, function, *args, **policy))
@@ -96,11 +92,13 @@ class Session:
         choices: Sequence[str] = (),
         deadline: datetime | timedelta | float | None = None,
         default: Any = None,
+        key: str | None = None,
     ) -> Answer:
         """See `holdfast.Session.pause_for_input`."""
-        return run_blocking(
-            self._session.pause_for_input(prompt, name=name, choices=choices, deadline=deadline, default=default)
+        asking = self._session.pause_for_input(
+            prompt, name=name, choices=choices, deadline=deadline, default=default, key=key
         )
+        return run_blocking(asking)
 
     def hand_over(self, role: str, phase: str | None = None, *, idempotency_key: str | None = None) -> None:
         """See `holdfast.Session.hand_over`."""

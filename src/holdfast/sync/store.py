@@ -26,9 +26,11 @@ from holdfast.stores.pages import AsyncPage
 from holdfast.sync.run import Run, RunBlock
 
 if TYPE_CHECKING:
+    from holdfast.runtimes.session.options import OrchestratorOptions
     from holdfast.stores.postgres.connections import Source as PostgresSource
     from holdfast.stores.redis.settings import Source as RedisSource
     from holdfast.stores.s3.places import Source as BucketSource
+    from holdfast.sync.session import SessionBlock
 
 T = TypeVar("T")
 
@@ -254,6 +256,19 @@ class Store:
     ) -> RunBlock:
         """See `holdfast.Store.run`."""
         return RunBlock(self._store.run(thread_id, labels=labels, lease=lease, wait=wait, reopen=reopen))
+
+    def session(
+        self,
+        thread_id: str | None = None,
+        *,
+        role: str = "agent",
+        phase: str = "chat",
+        **options: "Unpack[OrchestratorOptions]",
+    ) -> "SessionBlock":
+        """See `holdfast.Store.session`."""
+        from holdfast.sync.session import Orchestrator
+
+        return Orchestrator(role, phase, self, **options).session(thread_id)
 
     def recover(
         self,

@@ -129,7 +129,7 @@ class AgentCore:
             while True:
                 try:
                     async with attempts.attempt() as (hands, arguments):
-                        async for item in items_of(run.ports, self.terms.function, attempts.task, arguments):
+                        async for item in items_of(driver.ports, self.terms.function, attempts.task, arguments):
                             await hands.deliver(item)
                             with items.paused():
                                 yield item

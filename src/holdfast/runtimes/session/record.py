@@ -12,7 +12,7 @@ from holdfast.records.turn import SessionSummary, Turn
 from holdfast.records.usage import PICODOLLARS, Spent, UsageSnapshot
 from holdfast.runs.driver import Note
 
-TURN, RESERVE, HAND_OVER = "turn", "reserve", "hand_over"
+TURN, RESERVE, HAND_OVER, VISIT = "turn", "reserve", "hand_over", "visit"
 
 
 class TurnContent(

@@ -17,7 +17,7 @@ from holdfast.runs.driver import Driver, Run, RunBlock, check_key, fingerprint_o
 from holdfast.runs.options import StepPolicy, seconds
 from holdfast.runtimes.session.limits import Places
 from holdfast.runtimes.session.options import SessionOptions, TurnOptions, check_call, check_policy, needed_text
-from holdfast.runtimes.session.record import HAND_OVER, RESERVE, TURN, Turns
+from holdfast.runtimes.session.record import HAND_OVER, RESERVE, TURN, VISIT, Turns
 from holdfast.runtimes.session.streams import OpenStreams
 from holdfast.runtimes.session.turns import TurnExecution
 
@@ -39,6 +39,9 @@ class Session:
         self._turns = turns = Turns()
         driver.follow({TURN: turns.add, RESERVE: turns.reserve, HAND_OVER: turns.hand_over})
         self._places = Places(turns.count, driver.ports.lock())
+        self._visit = len(driver.record.notes(VISIT)) + 1
+        """The number of this session among those that were left normally, and with it of those that continue it."""
+        self._used_answers = False
 
     def __repr__(self) -> str:
         return f"Session({self.thread_id!r}, role={self.role!r}, phase={self.phase!r}, turns={self._turns.count})"
@@ -140,9 +143,13 @@ class Session:
             given.get("reserve"),
         )
 
-    async def close_streams(self) -> None:
-        """Close the streams that were left before their end; done when the session's block is left."""
+    async def _leave(self, error: BaseException | None) -> None:
+        """Close the streams that were left before their end. Answers that this session used are used up."""
         await self._streams.close()
+        driver = self._driver
+        if error is None and self._used_answers and not (driver.is_waiting or driver.is_lost):
+            visit = note(VISIT, None, driver.ports.now())
+            await driver.write(visit, journal=True, metadata={"visit": self._visit})
 
     # Within and between turns
 
@@ -179,9 +186,20 @@ class Session:
         choices: Sequence[str] = (),
         deadline: datetime | timedelta | float | None = None,
         default: Any = None,
+        key: str | None = None,
     ) -> Answer:
-        """Ask a person, and suspend the session until there is an answer; see `Run.ask`."""
-        return await self._run.ask(name, prompt, choices=choices, deadline=deadline, default=default)
+        """Ask a person, and suspend the session until there is an answer; see `Run.ask`.
+
+        A question with a `key` is asked once in the thread. Without one, its answer is used until a session that used
+        it was left normally: an equal question in a later session is asked again.
+        """
+        driver, question = self._driver, {"choices": choices, "deadline": deadline, "default": default}
+        if key is not None:
+            return await driver.ask(driver.key("input", check_key(key)), name, prompt, question)
+        again = driver.ordinal_key("input", [self._visit, name, prompt, list(choices)]) if self._visit > 1 else ""
+        answer = await driver.ask(again, name, prompt, question)
+        self._used_answers = True
+        return answer
 
     async def hand_over(self, role: str, phase: str | None = None, *, idempotency_key: str | None = None) -> None:
         """The turns that follow are taken by another role, or belong to another phase. Recorded as an event, once.
@@ -236,6 +254,6 @@ class SessionBlock:
         """Give the thread back: idle, or failed with the error that left the block, or waiting."""
         try:
             if self._session is not None:
-                await self._session.close_streams()
+                await self._session._leave(error)  # noqa: SLF001  one file
         finally:
             await self._block.leave(error)

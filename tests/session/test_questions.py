@@ -1,0 +1,100 @@
+"""Questions of a session: when an answer is used again, and when the question is asked again."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import sync
+from runs.worlds import World
+from session.talks import orchestrator
+
+
+async def answer_of(world: World, choice: str, **options: Any) -> str:
+    """What is answered to a session that asks, is suspended, and is resumed."""
+    with pytest.raises(holdfast.Suspended) as raised:
+        await talk(world, **options)
+    (request,) = raised.value.requests
+    await world.store.answer(request.id, choice)
+    return await talk(world, **options)
+
+
+async def talk(world: World, **options: Any) -> str:
+    async with orchestrator(world).session("t") as session:
+        answer = await session.pause_for_input("go on?", choices=("yes", "no"), **options)
+        return str(answer.choice)
+
+
+async def test_an_equal_question_in_a_later_session_is_asked_again(world: World) -> None:
+    for choice in ("yes", "no", "yes"):
+        assert await answer_of(world, choice) == choice
+
+
+async def test_a_question_with_a_key_is_asked_once_in_the_thread(world: World) -> None:
+    assert await answer_of(world, "yes", key="consent") == "yes"
+    assert await talk(world, key="consent") == "yes"
+    assert await answer_of(world, "no", key="again") == "no"
+
+
+async def test_the_same_key_for_another_question_is_refused(world: World) -> None:
+    assert await answer_of(world, "yes", key="consent") == "yes"
+    async with orchestrator(world).session("t") as session:
+        with pytest.raises(holdfast.KeyReused, match="another payload or other choices"):
+            await session.pause_for_input("pay 4000?", choices=("yes", "no"), key="consent")
+
+
+async def test_an_answer_is_used_again_until_a_session_that_used_it_is_left_normally(world: World) -> None:
+    """A program that dies behind the question does not ask it again."""
+    assert await answer_then_fail(world) == "yes"
+    assert await talk(world) == "yes"
+    with pytest.raises(holdfast.Suspended):
+        await talk(world)
+
+
+async def answer_then_fail(world: World) -> str:
+    with pytest.raises(holdfast.Suspended) as raised:
+        await talk(world)
+    await world.store.answer(raised.value.requests[0].id, "yes")
+    said: list[str] = []
+    with pytest.raises(ConnectionError):
+        await talk_and_fail(world, said)
+    return said[0]
+
+
+async def talk_and_fail(world: World, said: list[str]) -> None:
+    async with orchestrator(world).session("t") as session:
+        said.append(str((await session.pause_for_input("go on?", choices=("yes", "no"))).choice))
+        raise ConnectionError
+
+
+async def test_a_session_that_was_left_before_its_question_came_uses_up_nothing(world: World) -> None:
+    with pytest.raises(holdfast.Suspended) as raised:
+        await talk(world)
+    await world.store.answer(raised.value.requests[0].id, "yes")
+    async with orchestrator(world).session("t"):
+        pass
+    assert await talk(world) == "yes"
+
+
+def test_a_store_opens_sessions_by_itself() -> None:
+    with (
+        sync.MemoryStore() as store,
+        store.session("t", budget_tokens=100, role="writer") as session,
+        pytest.raises(sync.BudgetExceeded),
+    ):
+        assert (session.role, session.phase) == ("writer", "chat")
+        session.run_turn(lambda: "ok", usage=sync.UsageSnapshot(output_tokens=100))
+        session.run_turn(lambda: "ok")
+
+
+async def _awaited() -> int:
+    async with holdfast.MemoryStore() as store, store.session("t", max_turns=1) as session:
+        await session.run_turn(lambda: "ok")
+        with pytest.raises(holdfast.TurnLimitExceeded):
+            await session.run_turn(lambda: "ok")
+        return len(session.turns)
+
+
+def test_so_does_an_awaitable_one() -> None:
+    assert asyncio.run(_awaited()) == 1
