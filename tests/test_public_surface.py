@@ -1,6 +1,7 @@
 """The public surface: the same names and signatures in both worlds, typed, and light to import."""
 
 import ast
+import asyncio
 import inspect
 import os
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 import holdfast
 from holdfast import sync, testing
+from holdfast.stores.options import LocalOptions
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = sorted((ROOT / "tests" / "programs").glob("*.py"))
@@ -136,12 +138,11 @@ def test_the_ways_to_open_are_equal(name: str) -> None:
 
 
 def test_open_takes_what_the_contract_says() -> None:
-    signature = inspect.signature(holdfast.open)
-    assert list(signature.parameters) == [
-        *("url", "durability", "keys", "compress", "retention", "sweep", "namespace", "inline", "inputs")
-    ]
-    assert signature.parameters["compress"].default is True
-    assert signature.parameters["inline"].default is True
+    options = set(LocalOptions.__annotations__)
+    assert options == {"durability", "keys", "compress", "retention", "sweep", "namespace", "inline", "inputs"}
+    for module in (holdfast, sync):
+        with pytest.raises(holdfast.ConfigurationError, match="unknown option 'retentions'; did you mean 'retention'"):
+            module.open("memory:", retentions=None)
 
 
 def test_every_public_method_says_what_it_promises() -> None:
@@ -319,3 +320,51 @@ def test_what_is_loaded_later_is_no_stranger_to_type_checkers(module: ModuleType
 def test_a_prompt_completes_every_name_also_before_its_first_use() -> None:
     for module in (holdfast, holdfast.sync):
         assert set(module.__all__) == set(dir(module))
+
+
+# What a user's editor offers
+
+
+def visible(thing: object) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+async def awaitable_objects() -> dict[str, set[str]]:
+    async with holdfast.MemoryStore() as store:
+        names = {"store": visible(store), "agent": visible(holdfast.Agent(lambda task: task, store=store))}
+
+        @holdfast.durable(store=store)
+        async def awaited() -> None:
+            pass
+
+        names["durable"] = visible(awaited)
+        async with store.run("a") as run:
+            names["run"] = visible(run)
+        async with store.session("b") as session:
+            names["session"] = visible(session)
+        return names | {"orchestrator": visible(holdfast.Orchestrator("a", "b", store))}
+
+
+def blocking_objects() -> dict[str, set[str]]:
+    with sync.MemoryStore() as store:
+        names = {"store": visible(store), "agent": visible(sync.Agent(lambda task: task, store=store))}
+
+        @sync.durable(store=store)
+        def called() -> None:
+            pass
+
+        names["durable"] = visible(called)
+        with store.run("a") as run:
+            names["run"] = visible(run)
+        with store.session("b") as session:
+            names["session"] = visible(session)
+        return names | {"orchestrator": visible(sync.Orchestrator("a", "b", store))}
+
+
+def test_objects_show_the_same_names_in_both_worlds_and_nothing_of_their_inside() -> None:
+    names = asyncio.run(awaitable_objects())
+    assert names == blocking_objects()
+    assert names["durable"] == {"name", "resume", "run", "start"}
+    assert names["agent"] == {"name", "resume", "run", "start", "stream", "summary"}
+    assert names["orchestrator"] == {"session", "summary"}
+    assert names["run"].isdisjoint({"ledger", "ports", "reader", "scope", "over"})

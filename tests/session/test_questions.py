@@ -78,14 +78,11 @@ async def test_a_session_that_was_left_before_its_question_came_uses_up_nothing(
 
 
 def test_a_store_opens_sessions_by_itself() -> None:
-    with (
-        sync.MemoryStore() as store,
-        store.session("t", budget_tokens=100, role="writer") as session,
-        pytest.raises(sync.BudgetExceeded),
-    ):
+    with sync.MemoryStore() as store, store.session("t", budget_tokens=100, role="writer") as session:
         assert (session.role, session.phase) == ("writer", "chat")
         session.run_turn(lambda: "ok", usage=sync.UsageSnapshot(output_tokens=100))
-        session.run_turn(lambda: "ok")
+        with pytest.raises(sync.BudgetExceeded):
+            session.run_turn(lambda: "ok")
 
 
 async def _awaited() -> int:

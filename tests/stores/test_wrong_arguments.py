@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast import sync
-from holdfast.records.errors import ConfigurationError, HoldfastError, InvalidId, NotFound, UnstorableValue
+from holdfast.records.errors import (
+    ConfigurationError,
+    HoldfastError,
+    InvalidAnswer,
+    InvalidId,
+    NotFound,
+    UnstorableValue,
+)
 from kinds import url_of
 
 NOT_A_STR = (5, 1.5, True, b"t", ["t"], object())
@@ -96,6 +103,20 @@ METHODS: dict[str, tuple[Wrong, ...]] = {
     "run": (THREAD, LABELS, LEASE, Wrong("wait", NOT_A_DURATION)),
     "recover": (Wrong("handler", (5, "print")), LABELS, Wrong("max_attempts", (*NOT_AN_INT, None, 0)), LEASE),
     "cancel": (THREAD,),
+    "outcome": (THREAD,),
+    "retry": (THREAD,),
+    "session": (
+        THREAD._replace(values=tuple(value for value in THREAD.values if value is not None)),
+        *(Wrong(argument, (*NOT_A_STR, None, "")) for argument in ("role", "phase")),
+        Wrong("budget_tokens", NOT_AN_INT),
+        LEASE,
+    ),
+    "settle": (
+        THREAD,
+        Wrong("step", (*NOT_A_STR, None, "")),
+        Wrong("choice", (*NOT_A_STR, None, "nonsense"), InvalidAnswer, "settled"),
+        Wrong("by", NOT_A_STR),
+    ),
     "requests": (Wrong("status", (5, b"open", "nonsense", ["open"])), CURSOR, LIMIT),
     "answer": (
         Wrong("request_id", (*NOT_A_STR, None), InvalidId, "request id"),
@@ -157,6 +178,8 @@ def right_arguments(method: Callable[..., Any], first: sync.Checkpoint, path: st
         "item": 1,
         "seq": 1,
         "request_id": "t#1.ff",
+        "step": "one",
+        "choice": "done",
         **dict.fromkeys(("checkpoint_id", "checkpoint_id_a", "checkpoint_id_b"), first.id),
     }
     needed = [

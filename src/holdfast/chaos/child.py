@@ -16,6 +16,7 @@ from holdfast.records.callables import is_async
 from holdfast.records.errors import ConfigurationError, Suspended
 from holdfast.records.event import Event
 from holdfast.records.request import Request
+from holdfast.records.words import Durability
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.store import Store
 from holdfast.runtimes.agent.agent import AgentCore
@@ -56,7 +57,7 @@ class Child:
         self._order = order
         self._function = function
         self._life = life
-        self._backend = KillingBackend(resolve(order.store, "process", inline=True).backend, self._life)
+        self._backend = KillingBackend(resolve(order.store, Durability.PROCESS, inline=True).backend, self._life)
         worlds: dict[bool, Ports] = {True: KillingBlockingPorts(self._life), False: KillingAsyncPorts(self._life)}
         stores = {
             blocking: Store(self._backend, ports=ports, namespace=order.namespace) for blocking, ports in worlds.items()

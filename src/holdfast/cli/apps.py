@@ -33,16 +33,15 @@ def in_world_of(session: "Session", act: "Callable[[Store], Coroutine[Any, Any, 
     from holdfast.ports.awaitable import AsyncPorts
     from holdfast.runs.kinds import OpenedStore
     from holdfast.runs.store import tools_of
-    from holdfast.stores.opening import resolve
+    from holdfast.stores.opening import url_parts
 
     own = session.own
     if own is not None:
         return run_blocking(act(own)) if tools_of(own).ports.blocking else asyncio.run(act(own))
 
     async def within() -> T:
-        shared = resolve(session.url, None, inline=True)
-        ports = BlockingPorts() if blocking else AsyncPorts()
-        async with OpenedStore(shared, ports=ports, keys=session.keys, namespace=session.namespace) as store:
+        parts = url_parts(session.url, {"keys": session.keys, "namespace": session.namespace})
+        async with OpenedStore(*parts, BlockingPorts() if blocking else AsyncPorts()) as store:
             return await act(store)
 
     return run_blocking(within()) if blocking else asyncio.run(within())

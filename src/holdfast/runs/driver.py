@@ -18,8 +18,10 @@ from holdfast.history.journal import Journal
 from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
 from holdfast.records.checkpoint import Step
+from holdfast.records.errors import HoldfastError, KeyReused, RunCancelled
 from holdfast.records.event import EventKind
 from holdfast.records.request import Answer
+from holdfast.records.words import Status
 from holdfast.runs.api import default_store
 from holdfast.runs.asking import ask
 from holdfast.runs.block import RunBlock, Terms
@@ -174,11 +176,6 @@ class Driver:
         return self._ledger.suspension is not None
 
     @property
-    def is_used(self) -> bool:
-        """True if the thread has anything that a new program would not expect there."""
-        return self._ledger.journal.is_used
-
-    @property
     def step_count(self) -> int:
         """How many steps were recorded, and not undone."""
         return self._ledger.journal.step_count
@@ -197,16 +194,33 @@ class Driver:
 
     # Writing
 
-    async def start(self, function: str, arguments: bytes, labels: Mapping[str, str] | None = None) -> Started:
-        """Note what the thread runs, and its encoded arguments, if that is not known yet."""
-        known = self.record.started
-        if known is not None:
-            return known
-        self.check_new(function)
-        started = Started(function, arguments, fingerprint_of(arguments, function, ""), self.ports.now())
-        intent = Intent(journal=True, labels=dict(labels or {}), metadata=packed_metadata({"started": function}))
-        await self._ledger.commit(self.ports, intent, started)
-        return started
+    async def start(
+        self, function: str, arguments: bytes, what: str = "arguments", labels: Mapping[str, str] | None = None
+    ) -> None:
+        """Note what the thread runs, and its encoded arguments, the first time.
+
+        `KeyReused` if it runs something else, or was started with different arguments (`what` names them in the text);
+        `RunCancelled` if it was cancelled. The thread is then left as it was found.
+        """
+        refusal = self._refusal(function, arguments, what)
+        if refusal is not None:
+            self.leave_untouched()
+            raise refusal
+        if self.record.started is None and not self.run.finished:
+            started = Started(function, arguments, fingerprint_of(arguments, what, ""), self.ports.now())
+            intent = Intent(journal=True, labels=dict(labels or {}), metadata=packed_metadata({"started": function}))
+            await self._ledger.commit(self.ports, intent, started)
+
+    def _refusal(self, function: str, arguments: bytes, what: str) -> HoldfastError | None:
+        run, known, name = self.run, self.record.started, repr(self.thread_id)
+        is_cancelled = run.status is Status.CANCELLED
+        if known is None and not is_cancelled and (self._ledger.journal.is_used or run.finished):
+            return KeyReused(f"thread {name} is used by something else; give another thread id")
+        if known is not None and known.function != function:
+            return KeyReused(f"thread {name} runs {known.function}, not {function}; give another thread id")
+        if known is not None and known.fingerprint != fingerprint_of(arguments, what, ""):
+            return KeyReused(f"thread {name} was started with different {what}; give another thread id")
+        return RunCancelled(f"thread {name} was cancelled") if is_cancelled else None
 
     def write(
         self,

@@ -2,15 +2,13 @@
 
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from holdfast.codec.keys import KeyRing
 from holdfast.ports import Ports
-from holdfast.records.retention import Retention
-from holdfast.records.words import Durability, KeepInputs
 from holdfast.runs.store import Store
 from holdfast.stores import opening
-from holdfast.stores.opening import Options, Shared
+from holdfast.stores.opening import Shared
+from holdfast.stores.options import BucketOptions, HandleOptions, LocalOptions, PostgresOptions, RedisOptions
 
 if TYPE_CHECKING:
     from holdfast.stores.postgres.connections import Source as PostgresSource
@@ -22,30 +20,17 @@ if TYPE_CHECKING:
 class OpenedStore(Store):
     """A store over a backend that may be shared with other handles, with a sweeper if one was asked for."""
 
-    def __init__(
-        self,
-        shared: Shared,
-        *,
-        ports: Ports | None = None,
-        keys: KeyRing | bytes | None = None,
-        compress: bool = True,
-        retention: Retention | None = None,
-        sweep: timedelta | float | None = None,
-        namespace: str = "",
-        inputs: KeepInputs = "preview",
-    ) -> None:
+    def __init__(self, shared: Shared, options: HandleOptions, ports: Ports | None = None) -> None:
         self._sweeper: Sweeper | None = None
+        given: dict[str, Any] = {**options}
+        sweep: timedelta | float | None = given.pop("sweep", None)
         try:
             super().__init__(
                 shared.backend,
                 committer=shared.committer,
                 ports=ports,
-                keys=keys,
-                compress=compress,
-                retention=retention,
-                namespace=namespace,
-                inputs=inputs,
                 on_close=lambda: self._release(shared),
+                **given,
             )
             if sweep is not None:
                 self._sweeper = self._sweeping(sweep)
@@ -67,38 +52,22 @@ class OpenedStore(Store):
 class MemoryStore(OpenedStore):
     """A store in this process's memory: gone when it ends. Each is its own."""
 
-    def __init__(
-        self, *, durability: Durability | str | None = None, inline: bool = True, **options: Unpack[Options]
-    ) -> None:
-        super().__init__(opening.memory(opening.level_of(durability), inline=inline), **options)
+    def __init__(self, **options: Unpack[LocalOptions]) -> None:
+        super().__init__(*opening.memory_parts(options))
 
 
 class SQLiteStore(OpenedStore):
     """A store in one SQLite file. `":memory:"` is private to this object."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        durability: Durability | str | None = None,
-        inline: bool = True,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(opening.sqlite(path, opening.level_of(durability), inline=inline), **options)
+    def __init__(self, path: str | os.PathLike[str], **options: Unpack[LocalOptions]) -> None:
+        super().__init__(*opening.sqlite_parts(path, options))
 
 
 class FileStore(OpenedStore):
     """A store in a directory: one append-only file per thread."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        durability: Durability | str | None = None,
-        inline: bool = True,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(opening.file(path, opening.level_of(durability), inline=inline), **options)
+    def __init__(self, path: str | os.PathLike[str], **options: Unpack[LocalOptions]) -> None:
+        super().__init__(*opening.file_parts(path, options))
 
 
 class PostgresStore(OpenedStore):
@@ -110,27 +79,8 @@ class PostgresStore(OpenedStore):
     `patience` seconds.
     """
 
-    def __init__(
-        self,
-        source: "PostgresSource",
-        schema: str | None = None,
-        *,
-        durability: Durability | str | None = None,
-        prepare_threshold: int | None = 5,
-        connections: int = 8,
-        patience: float = 10.0,
-        **options: Unpack[Options],
-    ) -> None:
-        shared = opening.postgres(
-            source,
-            schema,
-            opening.level_of(durability),
-            inline=False,
-            prepare_threshold=prepare_threshold,
-            connections=connections,
-            patience=patience,
-        )
-        super().__init__(shared, **options)
+    def __init__(self, source: "PostgresSource", schema: str | None = None, **options: Unpack[PostgresOptions]) -> None:
+        super().__init__(*opening.postgres_parts(source, schema, options))
 
 
 class RedisStore(OpenedStore):
@@ -141,33 +91,12 @@ class RedisStore(OpenedStore):
     copied. `prefix` begins every key.
     `assume` states the durability of a server that does not let its settings be read. With `replicas` a save is
     acknowledged when so many have it. With `expire=True` the server itself removes a thread that was not written to for
-    `retention.ttl`; else `prune` does. At most so many `connections` are made to each server; an outage is borne in
-    silence for `patience` seconds.
+    `retention.ttl`; else `prune` does. At most so many `connections` are made to each server; a call is retried for up
+    to `patience` seconds before `StoreUnavailable` is raised.
     """
 
-    def __init__(
-        self,
-        source: "RedisSource",
-        *,
-        durability: Durability | str | None = None,
-        prefix: str | None = None,
-        assume: Durability | str | None = None,
-        replicas: int | None = None,
-        expire: bool = False,
-        connections: int = 32,
-        patience: float = 10.0,
-        **options: Unpack[Options],
-    ) -> None:
-        given = opening.given(
-            prefix=prefix,
-            assume=assume,
-            replicas=replicas,
-            connections=connections,
-            patience=patience,
-            **opening.expiry(options.get("retention"), expire=expire),
-        )
-        shared = opening.redis(source, opening.level_of(durability), inline=False, **given)
-        super().__init__(shared, **options)
+    def __init__(self, source: "RedisSource", **options: Unpack[RedisOptions]) -> None:
+        super().__init__(*opening.redis_parts(source, options))
 
 
 class S3Store(OpenedStore):
@@ -179,44 +108,12 @@ class S3Store(OpenedStore):
     waited for `timeout` seconds.
     """
 
-    def __init__(
-        self,
-        source: "BucketSource",
-        *,
-        durability: Durability | str | None = None,
-        endpoint: str | None = None,
-        region: str | None = None,
-        allow_http: bool = False,
-        parallel: int = 16,
-        patience: float = 10.0,
-        timeout: float = 30.0,
-        **options: Unpack[Options],
-    ) -> None:
-        shared = opening.bucket(
-            source,
-            opening.level_of(durability),
-            inline=False,
-            endpoint=endpoint,
-            region=region,
-            allow_http=allow_http,
-            parallel=parallel,
-            patience=patience,
-            timeout=timeout,
-        )
-        super().__init__(shared, **options)
+    def __init__(self, source: "BucketSource", **options: Unpack[BucketOptions]) -> None:
+        super().__init__(*opening.bucket_parts(source, options))
 
 
 def open(  # noqa: A001  the public name: holdfast.open
-    url: str | os.PathLike[str] | None = None,
-    *,
-    durability: Durability | str | None = None,
-    keys: KeyRing | bytes | None = None,
-    compress: bool = True,
-    retention: Retention | None = None,
-    sweep: timedelta | float | None = None,
-    namespace: str = "",
-    inline: bool = True,
-    inputs: KeepInputs = "preview",
+    url: str | os.PathLike[str] | None = None, **options: Unpack[LocalOptions]
 ) -> Store:
     """Open a store: a path (SQLite), or a URL: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql:`, `redis:`, `s3:`.
 
@@ -226,12 +123,4 @@ def open(  # noqa: A001  the public name: holdfast.open
     Two namespaces share nothing. `inline=False` never commits on the event loop's own thread. `inputs` says how much of
     a step's arguments its row keeps: a text of at most 200 bytes (`preview`), all of them (`full`), or `none`.
     """
-    return OpenedStore(
-        opening.resolve(url, durability, inline=inline),
-        keys=keys,
-        compress=compress,
-        retention=retention,
-        sweep=sweep,
-        namespace=namespace,
-        inputs=inputs,
-    )
+    return OpenedStore(*opening.url_parts(url, options))

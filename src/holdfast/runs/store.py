@@ -154,6 +154,9 @@ class Store(Housekeeping):
         """
         from holdfast.runs.settling import settle_step
 
+        _check_texts(step=step, by=by)
+        if not step:
+            raise ConfigurationError("step='': give the key of the step, as `holdfast show` prints it")
         await self.thread(thread_id)
         async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
             await settle_step(run, step, choice, value, by)
@@ -245,12 +248,16 @@ class Store(Housekeeping):
         await self._open()
         now = self._ports.now()
         parsed = RequestId.parse(request_id)
-        for name, given in (("choice", choice), ("by", by), ("comment", comment)):
-            if given is not None and not isinstance(given, str):
-                raise ConfigurationError(f"{name}={given!r}: a str")
+        _check_texts(by=by, comment=comment, **({} if choice is None else {"choice": choice}))
         request = await self._ports.perform(leave_answer, self._reader, parsed, choice, value, by, comment, now)
         await self._events.emit("answered", parsed.thread_id, 0, request=request_id, name=request.name)
         return request
+
+
+def _check_texts(**given: object) -> None:
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise ConfigurationError(f"{name} must be a str, got {value!r}")
 
 
 def tools_of(store: Store) -> Tools:

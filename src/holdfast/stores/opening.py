@@ -1,20 +1,19 @@
 """From a URL to a store: which backend it names, shared by all handles of one process on the same place."""
 
 import os
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any
 
-from holdfast.codec.keys import KeyRing
-from holdfast.records.arguments import path_text
+from holdfast.records.arguments import check_options, path_text
 from holdfast.records.errors import ConfigurationError, StoreUnavailable
 from holdfast.records.retention import Retention
 from holdfast.records.urls import redacted, seems_mistyped, well_formed
-from holdfast.records.words import Durability, KeepInputs
+from holdfast.records.words import Durability
 from holdfast.stores.backend import Backend
 from holdfast.stores.committer import Committer
+from holdfast.stores.options import BucketOptions, HandleOptions, LocalOptions, PostgresOptions, RedisOptions
 
 if TYPE_CHECKING:
     from holdfast.stores.postgres.connections import Source as PostgresSource
@@ -30,48 +29,6 @@ CONNINFO = ("host=", "hostaddr=", "port=", "dbname=", "user=", "password=", "ser
 """What a connection string of PostgreSQL begins with; nobody calls a file so."""
 MALFORMED = "a bracket, a port or a character in it is malformed; write others than letters and digits as %xx"
 CLOUD_VARIABLES = ("AWS_", "GOOGLE_", "AZURE_")
-
-
-class Options(TypedDict, total=False):
-    """The keywords every store takes beside its place."""
-
-    keys: KeyRing | bytes | None
-    compress: bool
-    retention: Retention | None
-    sweep: timedelta | float | None
-    namespace: str
-    inputs: KeepInputs
-
-
-class PostgresOptions(TypedDict, total=False):
-    """The keywords of a PostgreSQL store beside its schema: see `holdfast.PostgresStore`."""
-
-    prepare_threshold: int | None
-    connections: int
-    patience: float
-
-
-class RedisOptions(TypedDict, total=False):
-    """The keywords of a Redis store: see `holdfast.RedisStore`."""
-
-    prefix: str
-    assume: Durability | str | None
-    replicas: int
-    life: timedelta | float | None
-    keep_pinned: bool
-    connections: int
-    patience: float
-
-
-class BucketOptions(TypedDict, total=False):
-    """The keywords of a store in a bucket: see `holdfast.S3Store`."""
-
-    endpoint: str | None
-    region: str | None
-    allow_http: bool
-    parallel: int
-    patience: float
-    timeout: float
 
 
 class Shared:
@@ -166,7 +123,7 @@ def postgres(
     durability: Durability | None,
     *,
     inline: bool,
-    **options: Unpack[PostgresOptions],
+    **options: Any,
 ) -> Shared:
     """The PostgreSQL backend of a URL; of a pool or a connection one that is shared with nobody."""
     backend = needing("postgres", "holdfast.stores.postgres").PostgresBackend
@@ -196,9 +153,7 @@ def _schema_of(url: str) -> tuple[str, str | None]:
     return parts._replace(query=rest).geturl(), schema
 
 
-def bucket(
-    source: "BucketSource", durability: Durability | None, *, inline: bool, **options: Unpack[BucketOptions]
-) -> Shared:
+def bucket(source: "BucketSource", durability: Durability | None, *, inline: bool, **options: Any) -> Shared:
     """The backend of a bucket's URL; of one of obstore's own objects one that is shared with nobody."""
     backend = needing("s3", "holdfast.stores.s3").S3Backend
     identity = None
@@ -208,26 +163,82 @@ def bucket(
     return share(identity, lambda: backend(source, durability, **options), inline=inline)
 
 
-def redis(
-    source: "RedisSource", durability: Durability | None, *, inline: bool, **options: Unpack[RedisOptions]
-) -> Shared:
+def redis(source: "RedisSource", durability: Durability | None, *, inline: bool, **options: Any) -> Shared:
     """The Redis backend of a URL; of a client one that is shared with nobody."""
     backend = needing("redis", "holdfast.stores.redis").RedisBackend(source, durability, **options)
     return share(("redis", backend.identity) if isinstance(source, str) else None, lambda: backend, inline=inline)
 
 
-def given(**options: Any) -> RedisOptions:
-    """Those that are not None: what is not given may stand in the URL."""
-    return cast("RedisOptions", {name: value for name, value in options.items() if value is not None})
-
-
-def expiry(retention: Retention | None, *, expire: bool) -> RedisOptions:
+def _expiry(retention: Retention | None, *, expire: bool) -> dict[str, Any]:
     """How long a server keeps a thread without writes, and whether pins keep it: for ever, unless `expire` is set."""
     if not expire:
         return {}
     if retention is None or retention.ttl is None:
         raise ConfigurationError("expire=True needs to know when: retention=Retention(ttl=...)")
     return {"life": retention.ttl, "keep_pinned": retention.keep_pinned}
+
+
+# What the classes of stores are made of: a shared backend, and the options of the handle on it
+
+
+Parts = tuple[Shared, HandleOptions]
+
+
+def memory_parts(options: LocalOptions) -> Parts:
+    """Of `MemoryStore`."""
+    return _parts(memory, (), options, LocalOptions)
+
+
+def sqlite_parts(path: str | os.PathLike[str], options: LocalOptions) -> Parts:
+    """Of `SQLiteStore`."""
+    return _parts(sqlite, (path,), options, LocalOptions)
+
+
+def file_parts(path: str | os.PathLike[str], options: LocalOptions) -> Parts:
+    """Of `FileStore`."""
+    return _parts(file, (path,), options, LocalOptions)
+
+
+def postgres_parts(source: "PostgresSource", schema: str | None, options: PostgresOptions) -> Parts:
+    """Of `PostgresStore`."""
+    return _parts(postgres, (source, schema), options, PostgresOptions, inline=False)
+
+
+def bucket_parts(source: "BucketSource", options: BucketOptions) -> Parts:
+    """Of `S3Store`."""
+    return _parts(bucket, (source,), options, BucketOptions, inline=False)
+
+
+def redis_parts(source: "RedisSource", options: RedisOptions) -> Parts:
+    """Of `RedisStore`."""
+
+    def make(source: "RedisSource", level: Durability | None, *, expire: bool = False, **more: Any) -> Shared:
+        given = {name: value for name, value in more.items() if value is not None}  # what is not may be in the URL
+        return redis(source, level, **given, **_expiry(options.get("retention"), expire=expire))
+
+    return _parts(make, (source,), options, RedisOptions, inline=False)
+
+
+def url_parts(url: str | os.PathLike[str] | None, options: LocalOptions) -> Parts:
+    """Of the store that a URL names."""
+    return _parts(resolve, (url,), options, LocalOptions)
+
+
+def _parts(
+    make: Callable[..., Shared],
+    place: tuple[Any, ...],
+    options: Mapping[str, Any],
+    declared: type,
+    *,
+    inline: bool = True,
+) -> Parts:
+    check_options(options, tuple(declared.__annotations__))
+    handle: HandleOptions = {}
+    rest: dict[str, Any] = {"inline": inline}
+    for name, value in options.items():
+        (handle if name in HandleOptions.__annotations__ else rest)[name] = value  # type: ignore[literal-required]
+    level = level_of(rest.pop("durability", None))
+    return make(*place, level, **rest), handle
 
 
 def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
@@ -283,9 +294,8 @@ def is_there(url: str | os.PathLike[str] | None) -> bool:
         raise StoreUnavailable(f"cannot look at {place}: {error.strerror}") from error
 
 
-def resolve(url: str | os.PathLike[str] | None, durability: Durability | str | None, *, inline: bool) -> Shared:
+def resolve(url: str | os.PathLike[str] | None, level: Durability | None, *, inline: bool) -> Shared:
     """The backend a URL names."""
-    level = level_of(durability)
     kind, place = locate(url)
     if kind == "memory":
         return memory(level, inline=inline)

@@ -16,12 +16,13 @@ from holdfast.records.reports import Copied, Guarantee, Report, Stats
 from holdfast.records.request import Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import ThreadInfo
-from holdfast.records.words import Cause, Durability, KeepInputs, Phase, Status
+from holdfast.records.words import Cause, KeepInputs, Phase, Status
 from holdfast.runs.kinds import OpenedStore
 from holdfast.runs.store import Store as AwaitableStore
 from holdfast.stores import opening
 from holdfast.stores.backend import Backend
-from holdfast.stores.opening import Options, Shared
+from holdfast.stores.opening import Parts
+from holdfast.stores.options import BucketOptions, LocalOptions, PostgresOptions, RedisOptions
 from holdfast.stores.pages import AsyncPage
 from holdfast.sync.run import Run, RunBlock
 
@@ -314,153 +315,56 @@ class Store:
         return self._store.on_event(callback, content=content)
 
 
-def _blocking(shared: Shared, options: Options) -> AwaitableStore:
-    return OpenedStore(shared, ports=BlockingPorts(), **options)
+def _blocking(parts: Parts) -> AwaitableStore:
+    return OpenedStore(*parts, BlockingPorts())
 
 
 class MemoryStore(Store):
     """See `holdfast.MemoryStore`."""
 
-    def __init__(
-        self, *, durability: Durability | str | None = None, inline: bool = True, **options: Unpack[Options]
-    ) -> None:
-        self._store = _blocking(opening.memory(opening.level_of(durability), inline=inline), options)
+    def __init__(self, **options: Unpack[LocalOptions]) -> None:
+        self._store = _blocking(opening.memory_parts(options))
 
 
 class SQLiteStore(Store):
     """See `holdfast.SQLiteStore`."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        durability: Durability | str | None = None,
-        inline: bool = True,
-        **options: Unpack[Options],
-    ) -> None:
-        self._store = _blocking(opening.sqlite(path, opening.level_of(durability), inline=inline), options)
+    def __init__(self, path: str | os.PathLike[str], **options: Unpack[LocalOptions]) -> None:
+        self._store = _blocking(opening.sqlite_parts(path, options))
 
 
 class FileStore(Store):
     """See `holdfast.FileStore`."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        durability: Durability | str | None = None,
-        inline: bool = True,
-        **options: Unpack[Options],
-    ) -> None:
-        self._store = _blocking(opening.file(path, opening.level_of(durability), inline=inline), options)
+    def __init__(self, path: str | os.PathLike[str], **options: Unpack[LocalOptions]) -> None:
+        self._store = _blocking(opening.file_parts(path, options))
 
 
 class PostgresStore(Store):
     """See `holdfast.PostgresStore`."""
 
-    def __init__(
-        self,
-        source: "PostgresSource",
-        schema: str | None = None,
-        *,
-        durability: Durability | str | None = None,
-        prepare_threshold: int | None = 5,
-        connections: int = 8,
-        patience: float = 10.0,
-        **options: Unpack[Options],
-    ) -> None:
-        shared = opening.postgres(
-            source,
-            schema,
-            opening.level_of(durability),
-            inline=False,
-            prepare_threshold=prepare_threshold,
-            connections=connections,
-            patience=patience,
-        )
-        self._store = _blocking(shared, options)
+    def __init__(self, source: "PostgresSource", schema: str | None = None, **options: Unpack[PostgresOptions]) -> None:
+        self._store = _blocking(opening.postgres_parts(source, schema, options))
 
 
 class RedisStore(Store):
     """See `holdfast.RedisStore`."""
 
-    def __init__(
-        self,
-        source: "RedisSource",
-        *,
-        durability: Durability | str | None = None,
-        prefix: str | None = None,
-        assume: Durability | str | None = None,
-        replicas: int | None = None,
-        expire: bool = False,
-        connections: int = 32,
-        patience: float = 10.0,
-        **options: Unpack[Options],
-    ) -> None:
-        given = opening.given(
-            prefix=prefix,
-            assume=assume,
-            replicas=replicas,
-            connections=connections,
-            patience=patience,
-            **opening.expiry(options.get("retention"), expire=expire),
-        )
-        shared = opening.redis(source, opening.level_of(durability), inline=False, **given)
-        self._store = _blocking(shared, options)
+    def __init__(self, source: "RedisSource", **options: Unpack[RedisOptions]) -> None:
+        self._store = _blocking(opening.redis_parts(source, options))
 
 
 class S3Store(Store):
     """See `holdfast.S3Store`."""
 
-    def __init__(
-        self,
-        source: "BucketSource",
-        *,
-        durability: Durability | str | None = None,
-        endpoint: str | None = None,
-        region: str | None = None,
-        allow_http: bool = False,
-        parallel: int = 16,
-        patience: float = 10.0,
-        timeout: float = 30.0,
-        **options: Unpack[Options],
-    ) -> None:
-        shared = opening.bucket(
-            source,
-            opening.level_of(durability),
-            inline=False,
-            endpoint=endpoint,
-            region=region,
-            allow_http=allow_http,
-            parallel=parallel,
-            patience=patience,
-            timeout=timeout,
-        )
-        self._store = _blocking(shared, options)
+    def __init__(self, source: "BucketSource", **options: Unpack[BucketOptions]) -> None:
+        self._store = _blocking(opening.bucket_parts(source, options))
 
 
 def open(  # noqa: A001  the public name: holdfast.sync.open
-    url: str | os.PathLike[str] | None = None,
-    *,
-    durability: Durability | str | None = None,
-    keys: KeyRing | bytes | None = None,
-    compress: bool = True,
-    retention: Retention | None = None,
-    sweep: timedelta | float | None = None,
-    namespace: str = "",
-    inline: bool = True,
-    inputs: KeepInputs = "preview",
+    url: str | os.PathLike[str] | None = None, **options: Unpack[LocalOptions]
 ) -> Store:
     """See `holdfast.open`."""
-    shared = opening.resolve(url, durability, inline=inline)
-    options: Options = {
-        "keys": keys,
-        "compress": compress,
-        "retention": retention,
-        "sweep": sweep,
-        "namespace": namespace,
-        "inputs": inputs,
-    }
     store = Store.__new__(Store)
-    store._store = _blocking(shared, options)  # noqa: SLF001  made here, of what this module knows
+    store._store = _blocking(opening.url_parts(url, options))  # noqa: SLF001  made here, of what this module knows
     return store

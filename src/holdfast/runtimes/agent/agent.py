@@ -8,16 +8,14 @@ from typing import Any, Unpack, overload
 from holdfast.codec import decode, encode
 from holdfast.records.errors import (
     ConfigurationError,
-    HoldfastError,
-    KeyReused,
-    RunCancelled,
     Suspended,
     UnstorableValue,
 )
 from holdfast.records.failure import AgentSummary
 from holdfast.records.outcome import Outcome
+from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Run, RunBlock, Store, claim, default_store, fingerprint_of, fresh_id
+from holdfast.runs.driver import Driver, Run, RunBlock, Store, claim, default_store, fresh_id
 from holdfast.runtimes.agent.attempts import Attempts
 from holdfast.runtimes.agent.hands import HANDED, Bare
 from holdfast.runtimes.agent.memory import AGENT, ITEM, read_summary
@@ -68,8 +66,12 @@ class AgentCore:
         """The function's result on a thread; of one that yields, all its items."""
         if self.is_stream:
             return [item async for item in self.items(task, thread_id, named)]
-        async with self._block(thread_id) as run:
-            return await self.work(run, task, named)
+        try:
+            async with self._block(thread_id) as run:
+                return await self.work(run, task, named)
+        except Exception as error:
+            hide_our_frames(error)
+            raise
 
     async def work(self, run: Run, task: Any, named: Mapping[str, Any]) -> Any:
         """The function's result within a run: stored, or made by as many attempts as it takes.
@@ -158,27 +160,9 @@ class AgentCore:
 
     async def _started(self, driver: Driver, task: Any) -> bool:
         """Note what is run, the first time. True if it is finished."""
-        packed, function = encode([task], path="task"), AGENT + self.name
-        refusal = self._refusal(driver, function, packed)
-        if refusal is not None:
-            driver.leave_untouched()
-            raise refusal
-        if not driver.run.finished:
-            await driver.start(function, packed, {"agent": self.name.rpartition(":")[2]})
+        labels = {"agent": self.name.rpartition(":")[2]}
+        await driver.start(AGENT + self.name, encode([task], path="task"), "task", labels)
         return driver.run.finished
-
-    @staticmethod
-    def _refusal(driver: Driver, function: str, task: bytes) -> HoldfastError | None:
-        run, known = driver.run, driver.record.started
-        if known is None and run.status is not Status.CANCELLED and (driver.is_used or run.finished):
-            return KeyReused(f"thread {run.thread_id!r} is used by something else; give another thread id")
-        if known is not None and known.function != function:
-            return KeyReused(f"thread {run.thread_id!r} runs {known.function}, not {function}")
-        if known is not None and known.fingerprint != fingerprint_of(task, "task", ""):
-            return KeyReused(f"thread {run.thread_id!r} was started with another task; give another thread id")
-        if run.status is Status.CANCELLED:
-            return RunCancelled(f"thread {run.thread_id!r} was cancelled")
-        return None
 
 
 class Agent:

@@ -9,6 +9,7 @@ import msgspec
 from holdfast.codec import decode, encode
 from holdfast.ports import logger
 from holdfast.records.errors import ConfigurationError, KeyReused, LimitExceeded, RunCancelled, UnstorableValue
+from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.turn import TurnResult
 from holdfast.records.usage import PICODOLLARS, ModelPricing, Spent, UsageSnapshot
 from holdfast.runs.driver import Driver, Note, Receipt, failed_steps, note, text_of
@@ -55,6 +56,9 @@ class TurnExecution(msgspec.Struct):
             self._streams.refuse(self._shown)
         try:
             return await self._driver.alone(self._name, self._replayed_or_executed)
+        except Exception as error:
+            hide_our_frames(error)
+            raise
         finally:
             if self._has_place:
                 self._places.give_back()

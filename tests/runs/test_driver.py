@@ -1,0 +1,102 @@
+"""A runtime written from the guide alone: it is killed at every effect, and reads what older versions stored."""
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.codec import encode
+from holdfast.history.cells import Cell, rope
+from holdfast.history.entries import JOURNAL, encode_entry
+from holdfast.history.journal import Journal
+from holdfast.history.stored_entries import HandedOver, Turned
+from holdfast.runs.driver import Driver, Record
+from holdfast.testing import crash_everywhere
+
+GUIDE = Path(__file__).parent.parent.parent / "docs" / "writing-a-runtime.md"
+DONE: list[str] = []
+
+
+def checklist() -> Any:
+    """The class of the guide."""
+    code = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)[0]
+    names: dict[str, Any] = {}
+    exec(code.partition("async def main")[0], names)
+    return names["Checklist"]
+
+
+async def work(store: holdfast.Store) -> Any:
+    async def do(item: str) -> str:
+        DONE.append(item)
+        return item.upper()
+
+    return await checklist()(do, store).run("list", ["a", "b", "c"])
+
+
+def check() -> None:
+    assert set(DONE) == {"a", "b", "c"}
+
+
+@pytest.mark.faults
+def test_the_runtime_of_the_guide_ends_the_same_wherever_it_is_killed() -> None:
+    report = crash_everywhere(work, before=DONE.clear, after=check, pairs=20)
+    assert report.result == ["A", "B", "C"]
+
+
+def test_a_runtime_that_forgets_its_notes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail."""
+    monkeypatch.setattr(Driver, "noted", lambda _self, _kind, _key: None)
+    with pytest.raises(AssertionError):
+        crash_everywhere(work, before=DONE.clear, after=check, pairs=0)
+
+
+def test_a_thread_is_not_taken_over_by_another_runtime_or_with_other_arguments() -> None:
+    with holdfast.sync.MemoryStore() as store:
+        run = partial(checklist_run, store)
+        assert run(["a"]) == ["A"]
+        with pytest.raises(holdfast.KeyReused, match="different items"):
+            run(["b"])
+        assert run(["a"]) == ["A"]
+        store.save("used", {"by": "somebody"})
+        agent = holdfast.sync.Agent(lambda task: task, store=store)
+        with pytest.raises(holdfast.KeyReused, match="runs checklist, not agent"):
+            agent.run("t", thread_id="list")
+
+
+def checklist_run(store: holdfast.sync.Store, items: list[str]) -> Any:
+    from holdfast.ports import run_blocking
+
+    return run_blocking(checklist()(str.upper, store._store).run("list", items))
+
+
+# What older versions stored
+
+
+def test_turns_and_hand_overs_of_the_older_format_are_read_as_notes() -> None:
+    usage = (2_000, 900, 0, 0, 1)
+    entries = [
+        Turned("k1", b"fp", encode("text"), "writer", "draft", "model-a", usage, 19_500_000_000, 5, 7),
+        Turned("", b"", b"", "writer", "draft", "", (0, 0, 0, 0, 0), None, 6, 8, "ValueError", "boom", ("s",)),
+        HandedOver("hand=1", "editor", "review", 9),
+    ]
+    packed = [encode_entry(entry) for entry in entries]
+    cell = Cell("list", len(packed), sum(map(len, packed)), rope([*packed]), rope([*packed]))
+    journal = Journal.of({JOURNAL: cell})
+    done, failed, handed = journal.steps()
+    assert (done.action, done.llm_output, done.error) == ("k1", "text", None)
+    assert done.metadata == {
+        "model": "model-a",
+        "role": "writer",
+        "phase": "draft",
+        "usage": {"input_tokens": 2_000, "output_tokens": 900, "tool_calls": 1},
+        "cost_usd": 0.0195,
+        "seconds": 7e-6,
+        "key": "k1",
+    }
+    assert (failed.action, failed.error) == ("turn", "ValueError: boom")
+    assert (handed.action, handed.metadata) == ("hand_over", {"role": "editor", "phase": "review"})
+    assert journal.noted("turn", "k1") is not None
+    assert [note.kind for note in Record(journal).notes("turn", "hand_over")] == ["turn", "turn", "hand_over"]
