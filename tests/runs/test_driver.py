@@ -13,7 +13,7 @@ from holdfast.history.cells import Cell, rope
 from holdfast.history.entries import JOURNAL, encode_entry
 from holdfast.history.journal import Journal
 from holdfast.history.stored_entries import HandedOver, Turned
-from holdfast.runs.driver import Driver, Record
+from holdfast.runs.driver import Record
 from holdfast.testing import crash_everywhere
 
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "writing-a-runtime.md"
@@ -48,7 +48,7 @@ def test_the_runtime_of_the_guide_ends_the_same_wherever_it_is_killed() -> None:
 
 def test_a_runtime_that_forgets_its_notes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail."""
-    monkeypatch.setattr(Driver, "noted", lambda _self, _kind, _key: None)
+    monkeypatch.setattr(Journal, "noted", lambda _self, _kind, _key: None)
     with pytest.raises(AssertionError):
         crash_everywhere(work, before=DONE.clear, after=check, pairs=0)
 

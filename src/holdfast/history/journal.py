@@ -146,7 +146,8 @@ class Journal:
 
     def _note(self, entry: Noted) -> None:
         self.attempts = 0
-        self._forget(entry.failed)
+        if entry.failed:
+            self._forget(entry.failed)
         self.notes.append(entry)
         before = self._keyed.get((entry.kind, entry.key))
         if entry.key and not entry.error:

@@ -19,7 +19,6 @@ from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import HoldfastError, KeyReused, RunCancelled
-from holdfast.records.event import EventKind
 from holdfast.records.request import Answer
 from holdfast.records.words import Status
 from holdfast.runs.api import default_store
@@ -28,7 +27,7 @@ from holdfast.runs.block import RunBlock, Terms
 from holdfast.runs.branches import Branch, current_branch, last_step, mark_step
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.keys import Key, kept
-from holdfast.runs.ledger import packed_metadata
+from holdfast.runs.ledger import packed_metadata, packed_words
 from holdfast.runs.past import BEGINNING, TARGET, Past, Pruned, Then
 from holdfast.runs.run import Receipt, Run, check_key, fields_of
 from holdfast.runs.scope import Frame, Scope, current_frame, fingerprint_of, inner_frame
@@ -69,6 +68,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+WORKING = Status.WORKING.value
 
 Note = Noted
 """What a runtime writes down, of a kind that it chose: see `note`."""
@@ -120,7 +120,7 @@ class Record(msgspec.Struct, frozen=True):
 
     def contents(self, kind: str) -> list[Any]:
         """What the notes of a kind say, the oldest first."""
-        return [decode(each.content) for each in self.notes(kind)]
+        return [decode(each.content) for each in self._journal.notes if each.kind == kind]
 
 
 async def read(store: Store, thread_id: str) -> Record:
@@ -135,20 +135,32 @@ class Driver:
     """The verbs of a runtime on the thread that a run holds."""
 
     def __init__(self, run: Run) -> None:
-        self.run = run
-        self.ports: Ports = run._ports
-        self.record = Record(run._ledger.journal)
-        self.running = run._ledger.running
-        """The keys that branches of the run are at."""
-        self._ledger = run._ledger
+        self._ledger = ledger = run._ledger
         self._queued: Pending | None = None
+        self.run = run
+        self.thread_id = run.thread_id
+        self.ports: Ports = run._ports
+        self.record = Record(ledger.journal)
+        self.running = ledger.running
+        """The keys that branches of the run are at."""
+        self.check = ledger.check
+        """Raise why the run cannot continue: the claim is lost, it waits, it was cancelled, a write failed."""
+        self.check_new = ledger.check_new
+        """The same, and `Finished` if the thread is: what is named is new."""
+        self.noted = ledger.journal.noted
+        """The note of this kind under this key, unless it failed."""
+        self.events = ledger.events
+        """Who listens: `events.wants(kind)`, `events.has_listeners`."""
+        self.emit = ledger.emit
+        """Emit an event of this thread."""
+        self.check_waits_not = ledger.check_waits_not
+        """Raise the suspension that code under this key ran into, even if that code caught it."""
+        self.change_state = ledger.change_state
+        """Merge top-level keys into the state. The next row takes it along, whichever that is."""
+        self.replace_state = ledger.replace_state
+        """Replace the whole state. The next row takes it along, whichever that is."""
 
     # What it knows
-
-    @property
-    def thread_id(self) -> str:
-        """The thread."""
-        return self._ledger.claim.thread_id
 
     @property
     def token(self) -> int:
@@ -180,13 +192,10 @@ class Driver:
         """How many steps were recorded, and not undone."""
         return self._ledger.journal.step_count
 
-    def check(self) -> None:
-        """Raise why the run cannot continue: the claim is lost, it waits, it was cancelled, a write failed."""
-        self._ledger.check()
-
-    def check_new(self, what: str) -> None:
-        """The same, and `Finished` if the thread is: `what` is new."""
-        self._ledger.check_new(what)
+    def check_open(self, what: str) -> None:
+        """`Finished` if the thread is: `what` is new. For code that was checked already, as within `alone`."""
+        if self._ledger.status != WORKING:
+            self._ledger.check_new(what)
 
     def leave_untouched(self) -> None:
         """Leave the thread as it was found when the block is left: the run was refused."""
@@ -226,15 +235,16 @@ class Driver:
         self,
         *lines: Line,
         cause: str = "event",
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, str | int] | None = None,
         journal: bool = False,
     ) -> Receipt:
         """Write a row: these notes and steps, and the changes to the state that wait. Await the receipt.
 
-        The row is a checkpoint unless `journal` says that it only notes something. `metadata` is what listings show.
+        The row is a checkpoint unless `journal` says that it only notes something. `metadata` is what listings show: a
+        few words and numbers.
         """
         if len(lines) == 1 and not journal:
-            pending = self._ledger.append(self.ports, lines[0], cause, packed_metadata(metadata))
+            pending = self._ledger.append(self.ports, lines[0], cause, packed_words(metadata) if metadata else b"")
         else:
             pending = self._ledger.write(self.ports, _intent(cause, metadata, journal), lines)
         return Receipt(self._ledger, self.ports, pending)
@@ -255,7 +265,7 @@ class Driver:
         before, committer = self._queued, self._ledger.claim.committer
         if before is not None and not before.settled:
             self.ports.for_plain_code().dispatch(before, committer)
-        self._queued = self._ledger.queue_made(self.ports, _intent(cause, metadata, journal), make)
+        self._queued = self._ledger.queue(self.ports, _intent(cause, metadata, journal), make)
         return self.last_receipt
 
     @property
@@ -274,14 +284,6 @@ class Driver:
         """True if changes to the state wait for a row."""
         return self._ledger.has_changes
 
-    def change_state(self, values: Mapping[str, Any]) -> None:
-        """Merge top-level keys into the state. The next row takes it along, whichever that is."""
-        self._ledger.change_state(values)
-
-    def replace_state(self, state: dict[str, Any]) -> None:
-        """Replace the whole state. The next row takes it along, whichever that is."""
-        self._ledger.replace_state(state)
-
     # Notes and keys
 
     def follow(self, followers: Mapping[str, Callable[[Note], object]]) -> None:
@@ -291,10 +293,6 @@ class Driver:
         """
         with self._ledger.claim.lock:
             self._ledger.journal.follow(followers)
-
-    def noted(self, kind: str, key: str) -> Note | None:
-        """The note of this kind under this key, unless it failed."""
-        return self._ledger.journal.noted(kind, key)
 
     async def alone(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
         """Do this work while no other branch of the run is at the key."""
@@ -347,18 +345,14 @@ class Driver:
 
     async def invoke(self, key: str, function: Callable[..., Any], timeout: float | None = None) -> Any:  # noqa: ASYNC109  the function's
         """Call a user's function in a frame of its own."""
-        outer = current_frame.set(self.frame(key))
+        outer = current_frame.set(inner_frame(self.run, Key(key), lambda: self.idempotency_key(key)))
         try:
             value = await self.ports.invoke(function, (), {}, timeout)
         finally:
             current_frame.reset(outer)
-        self.check_waits_not(key)
-        return value
-
-    def check_waits_not(self, key: str) -> None:
-        """Raise the suspension that code under this key ran into, even if that code caught it."""
         if self._ledger.suspension is not None:
-            self._ledger.check_waits_not(key)
+            self.check_waits_not(key)
+        return value
 
     @contextmanager
     def body(self) -> Iterator[None]:
@@ -395,16 +389,6 @@ class Driver:
     def past(self) -> Past:
         """The checkpoints behind the thread. Its methods block: call them by `ports.perform`."""
         return Past(self.run)
-
-    # Events
-
-    def wants(self, kind: EventKind) -> bool:
-        """False if an event of this kind would reach nobody."""
-        return self._ledger.events.wants(kind)
-
-    async def emit(self, kind: EventKind, content: Mapping[str, object] | None = None, /, **details: object) -> None:
-        """Emit an event of this thread."""
-        await self._ledger.emit(kind, content, **details)
 
 
 def _intent(cause: str, metadata: Mapping[str, Any] | None, journal: bool) -> Intent:

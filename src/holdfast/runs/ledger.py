@@ -4,7 +4,8 @@ Shared by all branches of a run, whatever world they are in; each brings its own
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NoReturn, TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -28,6 +29,8 @@ from holdfast.stores.events import Events
 from holdfast.stores.within import write_within
 from holdfast.stores.writer import Intent
 
+Given: TypeAlias = tuple[AnyEntry, ...] | Callable[[], tuple[AnyEntry, ...]]
+"""Entries to write, or what makes them."""
 _REQUESTS = frozenset({Asked, Answered})
 _ENDS: dict[str, EventKind] = {
     Status.COMPLETE.value: "completed",
@@ -155,30 +158,33 @@ class Ledger:
         """Wait until a row is written, or raise why it cannot be."""
         await ports.settle(pending, self.claim.committer)
 
-    def write(self, ports: Ports, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
+    def write(self, ports: Ports, intent: Intent, given: Given) -> Pending:
         """Queue a row with these entries; or commit it here and now, if nobody else writes and this thread may block.
 
-        `settle` waits for its outcome, unless that is True already.
+        `settle` waits for its outcome, unless that is True already. Entries that depend on their place in the journal
+        are given as a function that makes them: nothing comes between the two.
         """
         if ports.blocking and self.claim.committer.is_idle:
-            return self._commit_alone(entries, self._prepare, intent, entries)
-        return self._submit(intent, entries)
+            return self._commit_alone(given, partial(self._prepare, intent))
+        return self._submit(intent, given)
 
     def append(self, ports: Ports, entry: AnyEntry, cause: str, metadata: bytes) -> Pending:
         """As `write`, for a checkpoint that is one entry and no more, and no request or answer: a turn that is done."""
         claim = self.claim
         if self._carried or self._changes is not None or not (ports.blocking and claim.committer.is_idle):
             return self.write(ports, Intent(cause=cause, metadata=metadata), (entry,))
-        return self._commit_alone((entry,), claim.prepare_append, JOURNAL, encode_entry(entry), cause, metadata)
+        packed = encode_entry(entry)
+        return self._commit_alone((entry,), lambda _: claim.prepare_append(JOURNAL, packed, cause, metadata))
 
-    def _commit_alone(self, entries: tuple[AnyEntry, ...], make: Callable[..., Pending], *content: Any) -> Pending:
+    def _commit_alone(self, given: Given, prepare: Callable[[tuple[AnyEntry, ...]], Pending]) -> Pending:
         """Write a row here and now, since nobody else writes: the turn to commit is taken before anything is made."""
         claim = self.claim
         committer = claim.committer
         try:
             with committer.turn:
                 with claim.lock:
-                    pending = make(*content)
+                    entries = given() if callable(given) else given
+                    pending = prepare(entries)
                     try:
                         self._take_in(entries)
                     except BaseException as interrupt:
@@ -189,7 +195,7 @@ class Ledger:
             committer.pass_turn()
         return pending
 
-    def _submit(self, intent: Intent, given: tuple[AnyEntry, ...] | Callable[[], tuple[AnyEntry, ...]]) -> Pending:
+    def _submit(self, intent: Intent, given: Given) -> Pending:
         """Queue a row."""
         claim = self.claim
         claim.make_room()
@@ -281,15 +287,9 @@ class Ledger:
         """Write a journal row, whose metadata says in a word what happened."""
         await self.commit(ports, Intent(journal=True, metadata=packed_metadata(told(entries[0]))), *entries)
 
-    def queue(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
+    def queue(self, ports: Ports, intent: Intent, given: Given) -> Pending:
         """Queue a row, and see that it is written though nobody may wait for it."""
-        return self._dispatched(ports, self.write(ports, intent, entries))
-
-    def queue_made(self, ports: Ports, intent: Intent, make: Callable[[], tuple[AnyEntry, ...]]) -> Pending:
-        """The same for entries that depend on their place in the journal: nothing comes between the two."""
-        return self._dispatched(ports, self._submit(intent, make))
-
-    def _dispatched(self, ports: Ports, pending: Pending) -> Pending:
+        pending = self.write(ports, intent, given)
         if self.events.wants("saved"):
             self._untold.append(pending)
         if not pending.settled:
@@ -329,7 +329,7 @@ def with_entries(intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:
     return intent
 
 
-packed_words: Callable[[dict[str, str]], bytes] = msgspec.msgpack.Encoder().encode
+packed_words: Callable[[Mapping[str, str | int]], bytes] = msgspec.msgpack.Encoder().encode
 """Metadata that is nothing but words of ours and keys that were checked: as `packed_metadata` packs it, at once."""
 
 

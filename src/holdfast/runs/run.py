@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from types import NoneType
 from typing import Any, TypeVar, Unpack, overload
 
+import msgspec
+
 from holdfast.codec import decode, encode
 from holdfast.history.draft import STATE, draft_state
 from holdfast.history.draft import fingerprint as draft_fingerprint
@@ -44,15 +46,12 @@ ADVICE = "bind it with functools.partial or a lambda, so that it is no argument 
 LARGE_BYTES = 1 << 20
 
 
-class Receipt:
+class Receipt(msgspec.Struct, eq=False):
     """A record on its way: `await` it to know that it is stored."""
 
-    __slots__ = ("_ledger", "_pending", "_ports")
-
-    def __init__(self, ledger: Ledger, ports: Ports, pending: Pending | None) -> None:
-        self._ledger = ledger
-        self._ports = ports
-        self._pending = pending
+    _ledger: Ledger
+    _ports: Ports
+    _pending: Pending | None
 
     @property
     def done(self) -> bool:
@@ -246,7 +245,7 @@ class Run:
             mark_step(self._ledger, self._ports, self._ledger.journal.step_count)
             return (entry,)
 
-        return Receipt(self._ledger, self._ports, self._ledger.queue_made(self._ports, intent, made))
+        return Receipt(self._ledger, self._ports, self._ledger.queue(self._ports, intent, made))
 
     async def checkpoint(
         self,

@@ -165,7 +165,8 @@ class Attempts:
             raise error
         await self._tell(self._terms.on_failure, context)
         failure = await self._decided(context)
-        said = {"attempt": failure.attempt, "failure": failure.type, "action": failure.decision.kind}
+        said: dict[str, str | int] = {"attempt": failure.attempt, "failure": failure.type}
+        said["action"] = failure.decision.kind
         noted = note(FAILURE, failure, failure.at, failed=failed_steps(error))
         await driver.write(noted, journal=True, cause="error", metadata=said)
         await driver.emit("attempt_failed", **said, error=type(error).__name__)
@@ -332,7 +333,7 @@ class Attempts:
             comment=answer.comment,
             at=answer.at,
         )
-        said = {"attempt": choice.attempt, "choice": choice.choice}
+        said: dict[str, str | int] = {"attempt": choice.attempt, "choice": choice.choice}
         await driver.write(note(CHOICE, choice, driver.ports.now()), journal=True, metadata=said)
         return choice.choice
 

@@ -23,20 +23,20 @@ class Limits:
             raise TurnLimitExceeded(
                 f"thread {thread_id!r} took its {self._most_turns} turns; raise max_turns to continue"
             )
-        unfinished = turns.reserved(key)
-        spent = turns.spent + unfinished if unfinished.cost or unfinished.usage.tokens else turns.spent
-        said = self._budget.used_up(spent.cost, spent.usage.tokens)
+        cost, tokens, counted = turns.cost, turns.tokens, ""
+        if (unfinished := turns.reserved(key) if turns.unfinished else None) is not None:
+            cost, tokens = cost + unfinished.cost, tokens + unfinished.usage.tokens
+            counted = " (with what its unfinished turns reserved)"
+        said = self._budget.used_up(cost, tokens)
         if reserve is not None and not said:
-            wanted = spent + reserve
-            said = self._budget.exceeded(wanted.cost, wanted.usage.tokens).replace("used", "would have used", 1)
+            wanted = self._budget.exceeded(cost + reserve.cost, tokens + reserve.usage.tokens)
+            said = wanted and f"no room for this turn's reserve: it would have {wanted}"
         if said:
-            counted = "" if spent is turns.spent else " (with what its unfinished turns reserved)"
             raise BudgetExceeded(f"thread {thread_id!r} has {said}{counted}")
 
     def judge(self, turns: Turns, thread_id: str) -> None:
         """Raise if the turn that was just recorded went beyond the budget."""
-        spent = turns.spent
-        if said := self._budget.exceeded(spent.cost, spent.usage.tokens):
+        if said := self._budget.exceeded(turns.cost, turns.tokens):
             raise BudgetExceeded(f"thread {thread_id!r} has {said}")
 
     def need_price(self, model: str | None) -> ConfigurationError | None:

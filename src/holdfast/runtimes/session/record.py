@@ -1,12 +1,13 @@
 """What a session's thread remembers of its turns: folded from its notes, each question answered at one look."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 from msgspec.structs import asdict
 
-from holdfast.codec import decode, encode
+from holdfast.codec import decode
+from holdfast.records.arguments import LARGEST_COUNT
 from holdfast.records.times import from_microseconds
 from holdfast.records.turn import SessionSummary, Turn
 from holdfast.records.usage import PICODOLLARS, Spent, UsageSnapshot
@@ -16,7 +17,10 @@ TURN, RESERVE, HAND_OVER, VISIT = "turn", "reserve", "hand_over", "visit"
 
 
 class TurnContent(
-    msgspec.Struct, frozen=True, omit_defaults=True, rename={"fingerprint": "_fingerprint", "streamed": "_streamed"}
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    rename={"fingerprint": "_fingerprint", "streamed": "_streamed"},
 ):
     """What the note of a turn says of it. Its result is the note's value."""
 
@@ -31,19 +35,22 @@ class TurnContent(
     """Of what the caller says the turn is about; empty if it says nothing."""
     streamed: bool = False
 
-    @property
-    def spent(self) -> Spent:
-        """What the turn used, and its price; nothing if that is not known."""
-        return Spent(UsageSnapshot(**self.usage), 0 if self.cost_usd is None else round(self.cost_usd * PICODOLLARS))
+
+packed_content: Callable[[TurnContent], bytes] = msgspec.msgpack.Encoder().encode
+"""The content of a turn's note. Nothing but plain values: so it is what the codec makes of a dict, and it reads it."""
+_read = msgspec.msgpack.Decoder(TurnContent).decode
+_FIELDS = frozenset(UsageSnapshot.__struct_fields__)
+"""What a subclass adds to a usage is its own."""
+
+
+def content_of(note: Note) -> TurnContent:
+    """What the note of a turn says."""
+    return _read(note.content)
 
 
 def used(usage: UsageSnapshot) -> dict[str, int]:
     """A usage as a note keeps it."""
     return {name: count for name, count in asdict(usage).items() if count and name in _FIELDS}
-
-
-_FIELDS = frozenset(UsageSnapshot.__struct_fields__)
-"""What a subclass adds to a usage is its own."""
 
 
 class Turns:
@@ -52,45 +59,58 @@ class Turns:
     def __init__(self) -> None:
         self.count = 0
         """How many were taken: one that failed and came again under its key is one."""
-        self.spent = Spent()
+        self.cost = 0
+        """In picodollars."""
+        self.tokens = 0
+        self._used: Counter[str] = Counter()
         self.taken: set[str] = set()
         """The keys under which turns were taken, whatever came of them."""
-        self._reserved: dict[str, Spent] = {}
+        self.unfinished: dict[str, Spent] = {}
         """What turns that began and did not end may use, by their keys."""
-        self._every: dict[int, tuple[Note, TurnContent]] = {}
+        self._every: list[tuple[Note, TurnContent]] = []
         self._hands: tuple[str, str] = ("", "")
         """Role and phase of the last turn or hand-over."""
 
+    @property
+    def usage(self) -> UsageSnapshot:
+        """What all of them used."""
+        return _usage(self._used)
+
+    @property
+    def cost_usd(self) -> float:
+        """What all of them cost; those without a price count for nothing."""
+        return self.cost / PICODOLLARS
+
     def add(self, note: Note) -> None:
         """Count one more turn."""
-        content = content_of(note)
+        content, key = _read(note.content), note.key
         self._hands = (content.role, content.phase)
-        self._reserved.pop(note.key, None)
-        if note.value and (replaced := self._with_result(note.key)) is not None:
+        self.unfinished.pop(key, None)
+        if note.value and key in self.taken and (replaced := self._with_result(key)) is not None:
             self._every[replaced] = (note, content)  # a fork has another result in its place
             return
-        self._every[len(self._every)] = (note, content)
-        self.spent += content.spent
-        if not note.key or note.key not in self.taken:
+        self._every.append((note, content))
+        self._used.update(content.usage)
+        self.tokens += sum(content.usage.values()) - content.usage.get("tool_calls", 0)
+        if content.cost_usd:
+            self.cost += round(content.cost_usd * PICODOLLARS)
+        if not key or key not in self.taken:
             self.count += 1
-        if note.key:
-            self.taken.add(note.key)
+        if key:
+            self.taken.add(key)
 
     def _with_result(self, key: str) -> int | None:
-        if not key or key not in self.taken:
-            return None
-        return next((at for at, (note, _) in self._every.items() if note.key == key and note.value), None)
+        return next((at for at, (note, _) in enumerate(self._every) if note.key == key and note.value), None)
 
     def reserve(self, note: Note) -> None:
         """A turn is about to begin that may use this much."""
         usage, cost = decode(note.content)
-        self._reserved[note.key] = Spent(UsageSnapshot(**usage), cost)
+        self.unfinished[note.key] = Spent(UsageSnapshot(**usage), cost)
 
-    def reserved(self, key: str) -> Spent:
-        """What turns other than this one may still use: they began, and did not end."""
-        if not self._reserved:
-            return _NOTHING
-        return sum([spent for name, spent in self._reserved.items() if name != key], Spent())
+    def reserved(self, key: str) -> Spent | None:
+        """What turns other than this one may still use: they began, and did not end. None if there are none."""
+        others = [spent for name, spent in self.unfinished.items() if name != key]
+        return sum(others, Spent()) if others else None
 
     def hand_over(self, note: Note) -> None:
         """The session is in other hands."""
@@ -99,11 +119,11 @@ class Turns:
 
     def listed(self) -> list[Turn]:
         """All of them as users see them, those that failed among them."""
-        return [_turn(number, *each) for number, each in enumerate(self._every.values(), 1)]
+        return [_turn(number, *each) for number, each in enumerate(self._every, 1)]
 
     def summary(self, thread_id: str, role: str = "", phase: str = "") -> SessionSummary:
         """What they amount to; in these hands, or by default in those of the last turn or hand-over."""
-        every = list(self._every.values())
+        every = self._every
         models = dict.fromkeys(content.model for _, content in every if content.model)
         return SessionSummary(
             thread_id=thread_id,
@@ -111,29 +131,20 @@ class Turns:
             phase=phase or self._hands[1],
             turn_count=self.count,
             failed_count=sum(not note.value for note, _ in every),
-            usage=self.spent.usage,
-            cost_usd=self.spent.cost_usd,
+            usage=self.usage,
+            cost_usd=self.cost_usd,
             models={model: _total(each for _, each in every if each.model == model) for model in models},
             unpriced_count=sum(content.cost_usd is None and bool(note.value) for note, content in every),
         )
 
 
-_NOTHING = Spent()
-
-
-def content_of(note: Note) -> TurnContent:
-    """What the note of a turn says."""
-    return msgspec.convert(decode(note.content), TurnContent)
-
-
-def packed_content(content: TurnContent) -> bytes:
-    """The content of a turn's note."""
-    plain: dict[str, Any] = msgspec.to_builtins(content, builtin_types=(bytes,))
-    return encode(plain)
-
-
 def _total(contents: Iterable[TurnContent]) -> UsageSnapshot:
-    return sum((content.spent for content in contents), Spent()).usage
+    return _usage(sum((Counter(content.usage) for content in contents), Counter[str]()))
+
+
+def _usage(counts: Mapping[str, int]) -> UsageSnapshot:
+    """Several together; what is beyond all counting is counted as that."""
+    return UsageSnapshot(**{name: min(count, LARGEST_COUNT) for name, count in counts.items()})
 
 
 def _turn(number: int, note: Note, content: TurnContent) -> Turn:
@@ -143,7 +154,7 @@ def _turn(number: int, note: Note, content: TurnContent) -> Turn:
         role=content.role,
         phase=content.phase,
         model=content.model or None,
-        usage=content.spent.usage,
+        usage=UsageSnapshot(**content.usage),
         cost_usd=content.cost_usd,
         value=decode(note.value) if note.value else None,
         error=note.error or None,

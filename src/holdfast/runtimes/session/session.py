@@ -71,12 +71,12 @@ class Session:
     @property
     def usage(self) -> UsageSnapshot:
         """What all turns of the thread used, in every process."""
-        return self._turns.spent.usage
+        return self._turns.usage
 
     @property
     def cost_usd(self) -> float:
         """What all turns of the thread cost, at the prices of their day; those of unpriced models count for nothing."""
-        return self._turns.spent.cost_usd
+        return self._turns.cost_usd
 
     @property
     def turns(self) -> list[Turn]:
@@ -133,7 +133,7 @@ class Session:
             # Without a key, a name that no other claim of the thread ever gives: steps within it are its own.
             driver.key("turn", key) if key else f"turn~{driver.token}.{next(self._unnamed)}",
             function,
-            text_or_none(given.get("model"), "model"),
+            None if (model := given.get("model")) is None else text_or_none(model, "model"),
             given.get("usage"),
             key,
             key or "turn",

@@ -47,6 +47,8 @@ class TurnExecution(msgspec.Struct):
     _streamed: bool = False
     _price: ModelPricing | None = None
     _started_at: int = 0
+    _is_heard: bool = False
+    """True if somebody listens to its events, or reads them in the log."""
     _has_place: bool = False
     """True while it has a place among the turns that it must give back, since it is not recorded."""
 
@@ -120,26 +122,26 @@ class TurnExecution(msgspec.Struct):
                 f"turn {self._key!r} of thread {driver.thread_id!r} was recorded with {how};"
                 " give this one another idempotency_key"
             )
-        if driver.wants("step_replayed"):
+        if driver.events.wants("step_replayed"):
             await driver.emit("step_replayed", step=self._name, name=self._shown, seconds_saved=known.took / 1e6)
-        return content.spent.usage
+        return UsageSnapshot(**content.usage)
 
     async def _begin(self) -> None:
         driver, options = self._driver, self._options
-        driver.check_new(f"turn {self._shown!r}")
-        self._price = options.price_of(self._model)
-        reserve = None if self._reserve is None else Spent(self._reserve, self._cost(self._reserve) or 0)
+        driver.check_open(f"turn {self._shown!r}")
+        price = self._price = options.price_of(self._model)
+        reserve = None
+        if self._reserve is not None:
+            reserve = Spent(self._reserve, 0 if price is None else price.cost(self._reserve))
         self._has_place = self._places.take(options.limits, self._turns, self._key, reserve, driver.thread_id)
         if reserve is not None:
             content = [used(reserve.usage), reserve.cost]
             begun = note(RESERVE, content, driver.ports.now(), key=self._key)
             await driver.write(begun, journal=True, metadata={"turn_begun": self._shown})
-        if driver.wants("step_started"):
+        self._is_heard = driver.events.wants("step_started")
+        if self._is_heard:
             await driver.emit("step_started", step=self._name, name=self._shown, attempt=1)
         self._started_at = driver.ports.now()
-
-    def _cost(self, usage: UsageSnapshot) -> int | None:
-        return None if self._price is None else self._price.cost(usage)
 
     # After
 
@@ -160,7 +162,9 @@ class TurnExecution(msgspec.Struct):
     async def _end(self, value: Any) -> UsageSnapshot:
         """Record what was paid for; only then complain."""
         driver, usage, complaint = self._driver, self._usage, None
-        if type(usage) is not UsageSnapshot:
+        if usage is None:
+            usage = NOTHING_USED
+        elif type(usage) is not UsageSnapshot:
             usage, complaint = await self._used(usage, value)
             if complaint is not None:
                 self._price = None  # what it cost is not known
@@ -172,7 +176,7 @@ class TurnExecution(msgspec.Struct):
         else:
             ended = self._note(encoded, usage)
             await self._write(ended, "event", {"turn": self._shown})
-            if driver.wants("step_done"):
+            if self._is_heard or driver.events.has_listeners:
                 details = {"step": self._name, "name": self._shown, "attempt": 1, "seconds": ended.took / 1e6}
                 await driver.emit("step_done", {"result": value}, **details)
         if complaint is not None:
@@ -181,11 +185,11 @@ class TurnExecution(msgspec.Struct):
         return usage
 
     async def _used(
-        self, given: UsageSnapshot | Callable[[Any], Any] | None, value: Any
+        self, given: UsageSnapshot | Callable[[Any], Any], value: Any
     ) -> tuple[UsageSnapshot, BaseException | None]:
         """What the turn used, and what kept us from knowing it."""
-        if given is None or isinstance(given, UsageSnapshot):
-            return NOTHING_USED if given is None else given, None
+        if isinstance(given, UsageSnapshot):
+            return given, None
         try:
             usage = await self._driver.ports.call(given, value)
         except BaseException as error:  # noqa: BLE001  also if it was cancelled: raised again once the result is safe
@@ -205,13 +209,13 @@ class TurnExecution(msgspec.Struct):
         logger().warning("turn %r of thread %r is not kept: %s", self._shown, self._driver.thread_id, error)
 
     def _note(self, value: bytes, usage: UsageSnapshot, error: str = "", failed: tuple[str, ...] = ()) -> Note:
-        now, cost = self._driver.ports.now(), self._cost(usage)
+        now, price = self._driver.ports.now(), self._price
         content = TurnContent(
             self._options.role,
             self._options.phase,
             self._model or "",
-            used(usage),
-            None if cost is None else cost / PICODOLLARS,
+            used(usage) if usage is not NOTHING_USED else {},
+            None if price is None else price.cost(usage) / PICODOLLARS,
             self._fingerprint,
             self._streamed,
         )
