@@ -65,12 +65,12 @@ class Turns:
         """Count one more turn."""
         content = content_of(note)
         self._hands = (content.role, content.phase)
-        self._reserved.pop(note.key, None)
         if note.value and (replaced := self._with_result(note.key)) is not None:
             self._every[replaced] = (note, content)  # a fork has another result in its place
             return
         self._every[len(self._every)] = (note, content)
         self.spent += content.spent
+        self._reserved.pop(note.key, None)
         if not note.key or note.key not in self.taken:
             self.count += 1
         if note.key:
@@ -84,13 +84,17 @@ class Turns:
     def reserve(self, note: Note) -> None:
         """A turn is about to begin that may use this much."""
         usage, cost = decode(note.content)
-        self._reserved[note.key] = Spent(UsageSnapshot(**usage), cost)
+        self.hold(note.key, Spent(UsageSnapshot(**usage), cost))
+
+    def hold(self, key: str, spent: Spent) -> None:
+        """Count this much for a turn until it ends."""
+        self._reserved[key] = spent
 
     def reserved(self, key: str) -> Spent:
         """What turns other than this one may still use: they began, and did not end."""
         if not self._reserved:
             return _NOTHING
-        return sum([spent for name, spent in self._reserved.items() if name != key], Spent())
+        return sum([spent for name, spent in tuple(self._reserved.items()) if name != key], Spent())
 
     def hand_over(self, note: Note) -> None:
         """The session is in other hands."""
