@@ -105,11 +105,12 @@ def test_turns_and_hand_overs_of_the_older_format_are_read_as_notes() -> None:
         Turned("k1", b"fp", encode("text"), "writer", "draft", "model-a", usage, 19_500_000_000, 5, 7),
         Turned("", b"", b"", "writer", "draft", "", (0, 0, 0, 0, 0), None, 6, 8, "ValueError", "boom", ("s",)),
         HandedOver("hand=1", "editor", "review", 9),
+        Turned("k2", b"", encode(None), "editor", "review", "model-a", (0, 0, 0, 0, 0), 0, 10, 1),
     ]
     packed = [encode_entry(entry) for entry in entries]
     cell = Cell("list", len(packed), sum(map(len, packed)), rope([*packed]), rope([*packed]))
     journal = Journal.of({JOURNAL: cell})
-    done, failed, handed = journal.steps()
+    done, failed, handed, free = journal.steps()
     assert (done.action, done.llm_output, done.error) == ("k1", "text", None)
     assert done.metadata == {
         "model": "model-a",
@@ -123,4 +124,5 @@ def test_turns_and_hand_overs_of_the_older_format_are_read_as_notes() -> None:
     assert (failed.action, failed.error) == ("turn", "ValueError: boom")
     assert (handed.action, handed.metadata) == ("hand_over", {"role": "editor", "phase": "review"})
     assert journal.noted("turn", "k1") is not None
-    assert [note.kind for note in Record(journal).notes("turn", "hand_over")] == ["turn", "turn", "hand_over"]
+    assert [note.kind for note in Record(journal).notes("turn", "hand_over")] == ["turn", "turn", "hand_over", "turn"]
+    assert free.metadata["cost_usd"] == 0.0  # it has a price, which is not the same as none
