@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import holdfast
-from agent.agents import agent
+from agent.agents import agent, stored
 from holdfast import FailurePolicy, RecoveryAction, Step, sync
 from holdfast.runs import driver
+from holdfast.runtimes.agent.memory import Memory
 from holdfast.testing import crash_everywhere
 from kinds import new_place
 from rounds import TIMES
@@ -188,13 +189,13 @@ def test_each_branch_of_a_gather_compensates_its_own_step() -> None:
     assert sorted(order) == sorted(NAMES)
 
 
-def undone_by(trip: Callable[..., Any], policy: Any) -> list[str]:
+def undone_by(trip: Callable[..., Any], policy: Any, **options: Any) -> list[str]:
     """What the policy undoes of an agent that aborts in the end."""
     undone: list[str] = []
 
     async def main() -> None:
         async with holdfast.MemoryStore() as store:
-            made = holdfast.Agent(trip, store=store, policy=policy, compensators={"undo": undone.append})
+            made = holdfast.Agent(trip, store=store, policy=policy, compensators={"undo": undone.append}, **options)
             with pytest.raises(holdfast.Aborted):
                 await made.run("t", thread_id="t")
 
@@ -271,3 +272,113 @@ async def test_a_compensator_without_any_step_is_refused(world: World) -> None:
     made = agent(world, trip, compensators={"refund": print})
     with pytest.raises(holdfast.ConfigurationError, match="there is none in this branch"):
         await made.run("t", thread_id="t")
+
+
+async def compensated(world: World, trip: Callable[..., Any], policy: Any = None, **options: Any) -> list[Any]:
+    """What undoes which step, by name, of an agent that fails in the end."""
+    made = agent(world, trip, policy=policy or RecoveryAction.ESCALATE, compensators={"undo": print}, **options)
+    with pytest.raises(holdfast.Escalated):
+        await made.run("t", thread_id="t")
+    record = await driver.read(world.store._inner._store if world.name == "blocking" else world.store, "t")
+    steps = record._journal.steps()
+    return [(each.arguments[0], steps[each.step].action) for each in Memory.of(record).compensators]
+
+
+RETRY_ONCE = FailurePolicy.sequence(RecoveryAction.RETRY, RecoveryAction.ESCALATE)
+OWN = [("flight", "flight"), ("hotel", "hotel")]
+
+
+async def test_a_step_begun_by_hand_and_replayed_is_the_last_one(world: World) -> None:
+    """It was not: the flight's compensator was attached to the hotel too, by the second attempt."""
+
+    async def trip(_task: str, *, record_compensator: Any) -> None:
+        run = world.api.current()
+        for name in ("flight", "hotel"):
+            handle = await run.begin_step(name)
+            if not handle.done:
+                await run.complete_step(handle, name)
+            record_compensator("undo", name)
+        raise ValueError
+
+    assert await compensated(world, trip, RETRY_ONCE) == OWN
+
+
+async def test_a_record_with_a_key_that_is_replayed_is_the_last_step(world: World) -> None:
+    async def trip(_task: str, *, record_compensator: Any) -> None:
+        for name in ("flight", "hotel"):
+            world.api.current().record(Step(action=name), key=name)
+            record_compensator("undo", name)
+        raise ValueError
+
+    assert await compensated(world, trip, RETRY_ONCE) == OWN
+
+
+async def test_a_step_that_failed_is_the_last_one_too(world: World) -> None:
+    """What it did before it failed may have to be undone."""
+
+    def fail() -> None:
+        raise ConnectionError
+
+    async def trip(_task: str, *, record_compensator: Any) -> None:
+        run = world.api.current()
+        await run.step("flight", str)
+        record_compensator("undo", "flight")
+        with pytest.raises(holdfast.StepFailed):
+            await run.step("hotel", fail)
+        record_compensator("undo", "hotel")
+        raise ValueError
+
+    assert await compensated(world, trip) == OWN
+
+
+async def test_a_step_that_waits_for_a_checkpoint_is_not_taken_for_a_later_one(world: World) -> None:
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any) -> None:
+        record_step(Step(action="plan"))
+        await world.api.current().step("hotel", str)
+        record_compensator("undo", "hotel")
+        raise ValueError
+
+    assert await compensated(world, trip, auto_checkpoint=False) == [("hotel", "hotel")]
+
+
+def test_each_branch_compensates_its_own_step_also_without_checkpoints_of_its_own() -> None:
+    async def trip(_task: str, *, record_step: Any, record_compensator: Any) -> None:
+        async def leg(name: str) -> None:
+            record_step(Step(action=name))
+            await asyncio.sleep((len(NAMES) - NAMES.index(name)) * 0.01)
+            record_compensator("undo", name)
+
+        await asyncio.gather(*map(leg, NAMES))
+        raise ValueError
+
+    assert undone_by(trip, RecoveryAction.ABORT(undo=True), auto_checkpoint=False) == [*reversed(NAMES)]
+
+
+def test_a_branch_whose_own_last_step_is_not_known_is_refused() -> None:
+    """A task within the branch recorded the step, and nothing says to which branch that task belongs."""
+
+    async def trip(_task: str, *, record_compensator: Any) -> None:
+        run = holdfast.current()
+
+        async def leg(name: str) -> None:
+            await asyncio.create_task(run.step(name, str))
+            await asyncio.sleep(0.01)
+            with pytest.raises(holdfast.ConfigurationError, match="there is none in this branch"):
+                record_compensator("undo", name)
+
+        await asyncio.gather(*map(leg, NAMES))
+        raise ValueError
+
+    assert undone_by(trip, RecoveryAction.ABORT(undo=True)) == []
+
+
+async def test_steps_that_wait_for_a_checkpoint_are_kept_if_another_one_is_refused(world: World) -> None:
+    async def trip(_task: str, *, record_step: Any) -> list[str]:
+        record_step(Step(action="kept"))
+        with pytest.raises(holdfast.UnstorableValue):
+            record_step(Step(action="refused"), compensator=("undo", object()))
+        await stored(record_step(Step(action="next")))
+        return [step.action for step in world.api.current().steps]
+
+    made = agent(world, trip, compensators={"undo": print}, auto_checkpoint=False)
+    assert await made.run("t", thread_id="t") == ["kept", "next"]

@@ -156,3 +156,44 @@ async def test_only_a_dict_can_be_updated(world: World) -> None:
     latest = await world.store.latest("t")
     assert latest is not None
     assert latest.state == {"a": 1}
+
+
+async def test_a_checkpoint_is_not_taken_for_the_state_before_an_update(world: World) -> None:
+    """The very object was known as the content of its cell, though an update had changed that."""
+    text = "a text that is " + str(len("long"))
+
+    async def worker(_task: str, *, update_state: Any) -> Any:
+        await world.api.checkpoint({"x": text})
+        update_state({"x": "new"})
+        await world.api.checkpoint({"x": text})
+        await world.api.checkpoint({"x": text})
+        return world.api.current().state
+
+    assert await agent(world, worker).run("t", thread_id="t") == {"x": text}
+
+
+async def test_a_checkpoint_takes_the_place_of_a_replacement_that_came_before_it(world: World) -> None:
+    async def worker(_task: str, *, replace_state: Any) -> Any:
+        replace_state({"a": 1})
+        await world.api.checkpoint({"b": 2})
+        return world.api.current().state
+
+    assert await agent(world, worker).run("t", thread_id="t") == {"b": 2}
+
+
+async def test_a_checkpoint_of_something_else_than_a_dict_takes_no_update_along(world: World) -> None:
+    async def worker(_task: str, *, update_state: Any) -> Any:
+        update_state({"a": 1})
+        await world.api.checkpoint([1, 2])
+        return world.api.current().state
+
+    assert await agent(world, worker).run("t", thread_id="t") == [1, 2]
+
+
+async def test_a_row_that_becomes_a_checkpoint_by_an_update_was_not_made_by_hand(world: World) -> None:
+    async def worker(_task: str, *, update_state: Any) -> None:
+        update_state({"a": 1})
+        await world.api.current().step("effect", str, effect=True)
+
+    await agent(world, worker).run("t", thread_id="t")
+    assert {info.cause for info in (await world.store.history("t")).items} == {holdfast.Cause.EVENT}

@@ -1,5 +1,6 @@
 """A runtime written from the guide alone: it is killed at every effect, and reads what older versions stored."""
 
+import asyncio
 import re
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from holdfast.history.cells import Cell, rope
 from holdfast.history.entries import JOURNAL, encode_entry
 from holdfast.history.journal import Journal
 from holdfast.history.stored_entries import HandedOver, Turned
-from holdfast.runs.driver import Record
+from holdfast.runs.driver import Driver, Record, Terms, claim, note
 from holdfast.testing import crash_everywhere
 
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "writing-a-runtime.md"
@@ -72,6 +73,29 @@ def checklist_run(store: holdfast.sync.Store, items: list[str]) -> Any:
     return run_blocking(checklist()(str.upper, store._store).run("list", items))
 
 
+def test_a_restored_thread_is_what_it_was_whatever_waited_or_was_noted() -> None:
+    """A change that waited was merged into the restored state, and a note made again broke the thread."""
+    asyncio.run(_restored())
+
+
+async def _restored() -> None:
+    async with holdfast.MemoryStore() as store:
+        async with claim(store, "t", Terms()) as run:
+            driver = Driver(run)
+            await run.checkpoint({"a": 1})
+            seq = run.seq
+            await driver.write(note("item", {}, 1, key="1", value=encode(1), action="one"))
+            driver.change_state({"b": 2})
+            then = await driver.ports.perform(driver.past().at, seq)
+            await driver.restore(then, {})
+            assert (run.state, run.steps) == ({"a": 1}, [])
+            await driver.write(note("item", {}, 2, key="1", value=encode(2), action="one"))
+            assert [step.tool_output for step in run.steps] == [2]
+        latest = await store.latest("t")
+        assert latest is not None
+        assert [step.tool_output for step in latest.steps] == [2]
+
+
 # What older versions stored
 
 
@@ -81,11 +105,12 @@ def test_turns_and_hand_overs_of_the_older_format_are_read_as_notes() -> None:
         Turned("k1", b"fp", encode("text"), "writer", "draft", "model-a", usage, 19_500_000_000, 5, 7),
         Turned("", b"", b"", "writer", "draft", "", (0, 0, 0, 0, 0), None, 6, 8, "ValueError", "boom", ("s",)),
         HandedOver("hand=1", "editor", "review", 9),
+        Turned("k2", b"", encode(None), "editor", "review", "model-a", (0, 0, 0, 0, 0), 0, 10, 1),
     ]
     packed = [encode_entry(entry) for entry in entries]
     cell = Cell("list", len(packed), sum(map(len, packed)), rope([*packed]), rope([*packed]))
     journal = Journal.of({JOURNAL: cell})
-    done, failed, handed = journal.steps()
+    done, failed, handed, free = journal.steps()
     assert (done.action, done.llm_output, done.error) == ("k1", "text", None)
     assert done.metadata == {
         "model": "model-a",
@@ -99,4 +124,5 @@ def test_turns_and_hand_overs_of_the_older_format_are_read_as_notes() -> None:
     assert (failed.action, failed.error) == ("turn", "ValueError: boom")
     assert (handed.action, handed.metadata) == ("hand_over", {"role": "editor", "phase": "review"})
     assert journal.noted("turn", "k1") is not None
-    assert [note.kind for note in Record(journal).notes("turn", "hand_over")] == ["turn", "turn", "hand_over"]
+    assert [note.kind for note in Record(journal).notes("turn", "hand_over")] == ["turn", "turn", "hand_over", "turn"]
+    assert free.metadata["cost_usd"] == 0.0  # it has a price, which is not the same as none

@@ -7,6 +7,7 @@ import pytest
 
 import holdfast
 from holdfast import sync
+from holdfast.runs.driver import Driver, Terms, claim, note
 from runs.worlds import World
 from session.talks import orchestrator
 
@@ -95,3 +96,50 @@ async def _awaited() -> int:
 
 def test_so_does_an_awaitable_one() -> None:
     assert asyncio.run(_awaited()) == 1
+
+
+async def test_a_finished_thread_gives_its_answers_again_and_again(world: World) -> None:
+    async def talk_and_complete() -> str:
+        async with orchestrator(world).session("t") as session:
+            answer = await session.pause_for_input("go on?", choices=("yes", "no"))
+            await world.api.current().complete("done")
+            return str(answer.choice)
+
+    with pytest.raises(holdfast.Suspended) as raised:
+        await talk_and_complete()
+    await world.store.answer(raised.value.requests[0].id, "yes")
+    assert [await talk_and_complete() for _ in range(3)] == ["yes"] * 3
+
+
+async def test_a_fork_uses_the_answer_of_the_session_it_was_forked_from_and_none_before_it(world: World) -> None:
+    for choice in ("yes", "no"):
+        await answer_of(world, choice)
+    with pytest.raises(holdfast.Suspended) as raised:
+        await talk_and_turn(world, "t")
+    await world.store.answer(raised.value.requests[0].id, "no")
+    assert await talk_and_turn(world, "t") == "no"
+    page = await world.store.history("t", limit=1)
+    fork = await world.store.fork(page.items[0].id)
+    assert await talk_and_turn(world, fork) == "no"
+    with pytest.raises(holdfast.Suspended):
+        await talk_and_turn(world, fork)
+
+
+async def talk_and_turn(world: World, thread_id: str) -> str:
+    async with orchestrator(world).session(thread_id) as session:
+        answer = await session.pause_for_input("go on?", choices=("yes", "no"))
+        await session.run_turn(lambda: "ok")
+        return str(answer.choice)
+
+
+async def test_a_thread_whose_notes_are_not_those_of_a_session_is_not_held_by_one(world: World) -> None:
+    inner = world.store._inner._store if world.name == "blocking" else world.store
+    claimed = claim(inner, "t", Terms())
+    run = await claimed.enter()
+    await Driver(run).write(note("turn", [1, 2], 1))
+    await claimed.leave(None)
+    with pytest.raises(Exception, match="Expected `object`"):
+        async with orchestrator(world).session("t"):
+            pass
+    async with world.store.run("t", wait=0):
+        pass

@@ -1,11 +1,16 @@
 """A turn that never ended may have been paid for: what it reserved counts until its key is repeated."""
 
+import asyncio
+from threading import Lock
 from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast import UsageSnapshot
+from holdfast.records.usage import Spent
+from holdfast.runtimes.session.limits import Limits, Places
+from holdfast.runtimes.session.record import Turns
 from holdfast.testing.faults import Crash
 from runs.worlds import World
 from session.talks import Model, orchestrator
@@ -87,3 +92,41 @@ async def test_a_reserve_that_makes_no_sense_is_refused(world: World, options: A
     async with orchestrator(world).session("t") as session:
         with pytest.raises(holdfast.ConfigurationError, match=text):
             await session.run_turn(lambda: "ok", **options)
+
+
+class Detailed(UsageSnapshot, frozen=True):
+    images: int = 0
+
+
+async def test_a_usage_of_ones_own_class_can_be_reserved_and_added(world: World) -> None:
+    async with orchestrator(world, budget_tokens=100).session("t") as session:
+        reserve = Detailed(output_tokens=100, images=2)
+        await session.run_turn(lambda: "ok", model="model-a", idempotency_key="1", reserve=reserve)
+        more = Detailed(output_tokens=101, images=2)
+        with pytest.raises(holdfast.BudgetExceeded):
+            await session.run_turn(lambda: "ok", model="model-a", idempotency_key="2", reserve=more)
+    assert Detailed(1, images=2) + Detailed(2, images=3) == UsageSnapshot(3)
+
+
+def test_threads_do_not_reserve_the_same_money() -> None:
+    """The first one has asked, and its note is not made yet: the second one asks."""
+    turns, limits, places = Turns(), Limits(None, 100, None), Places(0, Lock())
+    assert places.take(limits, turns, "1", Spent(UsageSnapshot(60)), "t")
+    with pytest.raises(holdfast.BudgetExceeded):
+        places.take(limits, turns, "2", Spent(UsageSnapshot(60)), "t")
+
+
+@pytest.mark.parametrize("ticks", range(1, 8))
+def test_a_stream_that_is_cancelled_as_it_begins_gives_its_place_back(ticks: int) -> None:
+    async def main() -> None:
+        async with holdfast.MemoryStore() as store, store.session("t", max_turns=1) as session:
+            stream = session.run_turn_stream(lambda: ["a"], idempotency_key="1", reserve=UsageSnapshot(1))
+            reading = asyncio.ensure_future(anext(stream))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            await stream.aclose()
+            assert (await session.run_turn(lambda: "ok", idempotency_key="2")).value == "ok"
+
+    asyncio.run(main())

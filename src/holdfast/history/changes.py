@@ -35,6 +35,17 @@ class Changes:
         draft = self._replacement
         if draft is None:
             draft = {path: cell for path, cell in cells.items() if path[0] == STATE[0]}
+        return self._merged_into(draft)
+
+    def added_to(self, draft: Draft) -> Draft:
+        """A state that was saved as a whole after the changes were given, with their keys merged into it.
+
+        It takes the place of an earlier replacement. One that is not a dict stays as it is.
+        """
+        is_dict = STATE not in draft or type(state_of(draft)) is dict
+        return self._merged_into(draft) if is_dict else draft
+
+    def _merged_into(self, draft: Draft) -> Draft:
         if STATE in draft or any(STATE in each for each in self._merged.values()):
             return self._rebuilt(draft)
         keys: dict[str, Draft] = {}

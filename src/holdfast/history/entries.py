@@ -183,6 +183,8 @@ class Noted(Entry, frozen=True, tag="note"):
     """The name under which it is listed among the steps; empty if it is not a step."""
     field: str = ""
     """The field of `Step` that its value is shown in; `tool_output` if empty."""
+    lasting: bool = False
+    """True if a fork keeps it, though it is not a step."""
 
 
 class RolledBack(Entry, frozen=True, tag="rollback"):

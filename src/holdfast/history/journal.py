@@ -77,7 +77,7 @@ class Journal:
         """The keys that were recorded by the thread this one was forked from."""
         self._shown: list[Shown] = []
         self._places: dict[str, int] = {}
-        """The index of each ended step among the steps, by its key."""
+        """The index of each step that was ended, or recorded under a key, among the steps."""
         for entry in entries:
             self.add(entry)
 
@@ -112,9 +112,10 @@ class Journal:
 
     def _show(self, entry: Shown) -> None:
         self.attempts = 0
-        self._shown.append(entry)
         if isinstance(entry, Recorded) and entry.key:
             self.marks.add(entry.key)
+            self._places[entry.key] = len(self._shown)
+        self._shown.append(entry)
 
     def _mark(self, entry: Marked) -> None:
         self.marks.add(entry.key)
@@ -152,8 +153,9 @@ class Journal:
         before = self._keyed.get((entry.kind, entry.key))
         if entry.key and not entry.error:
             self._keyed[entry.kind, entry.key] = entry
-        if entry.action and before is not None and entry.value:
-            self._shown[self._shown.index(before)] = entry  # a fork has another result in its place
+        place = self.place_of(before) if before is not None and entry.value else None
+        if entry.action and place is not None:
+            self._shown[place] = entry  # a fork has another result in its place
         elif entry.action:
             self._shown.append(entry)
         follower = self._followers.get(entry.kind)
@@ -193,11 +195,11 @@ class Journal:
     def _fork(self, _entry: Forked) -> None:
         """What was in doubt or open there is not ours: here the step is yet to be executed, and the question asked.
 
-        Of the notes only those stay that are steps.
+        Of the notes only those stay that are steps, or lasting.
         """
         self.ended = None
-        self.notes = [each for each in self.notes if each.action]
-        self._keyed = {name: each for name, each in self._keyed.items() if each.action}
+        self.notes = [each for each in self.notes if each.action or each.lasting]
+        self._keyed = {name: each for name, each in self._keyed.items() if each.action or each.lasting}
         self.rollbacks = []
         self.attempts = 0
         self.memos = {key: memo for key, memo in self.memos.items() if isinstance(memo, _ENDED)}
@@ -287,9 +289,11 @@ class Journal:
         """The note under this key that is a step with a result."""
         return next((note for note in self._keyed.values() if note.key == key and note.action and note.value), None)
 
-    def place_of(self, key: str) -> int | None:
-        """The index of an ended step among the steps, by its key; None if it has not ended, or was undone."""
-        return self._places.get(key)
+    def place_of(self, step: str | Shown) -> int | None:
+        """The index of a step among the steps, by its key or its entry; None if it has not ended, or was undone."""
+        if isinstance(step, str):
+            return self._places.get(step)
+        return next((at for at in range(len(self._shown) - 1, -1, -1) if self._shown[at] is step), None)
 
     @property
     def result(self) -> Any:

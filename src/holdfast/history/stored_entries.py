@@ -32,19 +32,20 @@ class Turned(Entry, frozen=True, tag="turn"):
     def renewed(self) -> Noted:
         """The same as a note."""
         usage = msgspec.structs.asdict(UsageSnapshot(*self.usage))
-        content = {
+        content: dict[str, Any] = {
             "model": self.model,
             "role": self.role,
             "phase": self.phase,
             "usage": {name: count for name, count in usage.items() if count},
-            "cost_usd": None if self.cost is None else self.cost / PICODOLLARS,
             "_fingerprint": self.fingerprint,
             "_streamed": self.streamed,
         }
+        if self.cost is not None:
+            content["cost_usd"] = self.cost / PICODOLLARS  # also if it is nothing: that is a price
         error = "" if self.value else f"{self.type}: {self.message}"
         return Noted(
             "turn",
-            encode({name: value for name, value in content.items() if value not in _ABSENT}),
+            encode({name: value for name, value in content.items() if value or name == "cost_usd"}),
             self.at,
             self.key,
             self.value,
@@ -70,7 +71,6 @@ class HandedOver(Entry, frozen=True, tag="hand"):
         return Noted("hand_over", content, self.at, self.key, action="hand_over")
 
 
-_ABSENT: tuple[Any, ...] = ("", None, {}, b"", False)
 _Stored: TypeAlias = AnyEntry | Turned | HandedOver
 _decode = msgspec.msgpack.Decoder(list[_Stored]).decode
 

@@ -1,6 +1,5 @@
 """What work with models uses, what that costs, and how much of it is allowed. Money is counted in picodollars."""
 
-from collections.abc import Iterable
 from math import inf
 
 import msgspec
@@ -32,12 +31,13 @@ class UsageSnapshot(msgspec.Struct, frozen=True):
     def __add__(self, other: object) -> "UsageSnapshot":
         if not isinstance(other, UsageSnapshot):
             return NotImplemented
-        return total_usage(msgspec.structs.astuple(self), msgspec.structs.astuple(other))
+        pairs = zip(_counts(self), _counts(other), strict=True)
+        return UsageSnapshot(*(min(sum(pair), LARGEST_COUNT) for pair in pairs))
 
 
-def total_usage(*usages: Iterable[int]) -> UsageSnapshot:
-    """Several together, each as its numbers; what is beyond all counting is counted as that."""
-    return UsageSnapshot(*(min(sum(each), LARGEST_COUNT) for each in zip(*usages, strict=True)))
+def _counts(usage: UsageSnapshot) -> tuple[int, ...]:
+    """What is counted; what a subclass adds is its own."""
+    return msgspec.structs.astuple(usage)[: len(UsageSnapshot.__struct_fields__)]
 
 
 class ModelPricing(msgspec.Struct, frozen=True):

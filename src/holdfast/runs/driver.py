@@ -365,25 +365,29 @@ class Driver:
         finally:
             stand(before)
 
-    def mark_step(self, index: int) -> None:
-        """The step at this index was recorded just now, by the branch that calls."""
-        mark_step(self._ledger, self.ports, index)
+    def mark_step(self, step: Recorded) -> None:
+        """This step, made by `recorded`, is recorded by the branch that calls, now or with a later row."""
+        mark_step(self._ledger, self.ports, step)
 
     def last_step(self) -> int | None:
         """The index of the step that was recorded or replayed last, in the branch that calls; None without one."""
-        step = last_step()
-        return self._ledger.journal.place_of(step) if isinstance(step, str) else step
+        step = last_step(self._ledger, self.ports)
+        return step if step is None or isinstance(step, int) else self._ledger.journal.place_of(step)
 
     # The past
 
     async def restore(self, then: Then, metadata: Mapping[str, Any]) -> None:
-        """Make the thread what it was at a checkpoint: its state, steps and questions. Notes and answers stay known."""
+        """Make the thread what it was at a checkpoint: its state, steps and questions. Notes and answers stay known.
+
+        Changes to the state that wait for a row are dropped.
+        """
         draft, leaves = draft_state(then.state)
         answers = self._ledger.journal.answers
         waiting = tuple(str(number) for number in then.journal.numbers() if number not in answers)
         intent = Intent(draft=draft, leaves=leaves, cause="error", requests=waiting)
         intent.metadata = packed_metadata({TARGET: then.seq, **metadata})
         entry = RolledBack(then.journal.length, then.step_count, then.seq, self.ports.now())
+        self._ledger.drop_changes()
         await self._ledger.commit(self.ports, intent, entry)
 
     def past(self) -> Past:

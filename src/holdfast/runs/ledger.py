@@ -221,10 +221,14 @@ class Ledger:
         for entry in entries:
             if type(entry) in _REQUESTS:
                 intent.requests = self.journal.open_after(entries)
-        if self._changes is not None:
-            cells = self.claim.log.state_cells if intent.draft is None else intent.draft
-            intent.draft = self._changes.applied(cells)
+        changes = self._changes
+        if changes is not None:
+            whole = intent.draft
+            intent.draft = changes.applied(self.claim.log.state_cells) if whole is None else changes.added_to(whole)
+            intent.leaves = {}  # they are those of the state without the changes
+        if changes is not None and intent.journal:
             intent.journal = False  # a row with a new state is a checkpoint
+            intent.cause = "event" if intent.cause == "manual" else intent.cause
         return with_entries(intent, (*self._carried, *entries) if self._carried else entries)
 
     async def commit_within(self, ports: Ports, transaction: Transaction, intent: Intent, *entries: AnyEntry) -> None:
@@ -253,8 +257,8 @@ class Ledger:
     @property
     def state(self) -> Any:
         """The thread's state with the changes that wait for a row, as a copy."""
-        log = self.claim.log
         with self.claim.lock:
+            log = self.claim.log
             if self._changes is not None:
                 return state_of(self._changes.applied(log.state_cells))
         return read_state(log.binding, log.state_cells)
@@ -282,6 +286,11 @@ class Ledger:
             changes = Changes()
             changes.replace(state)
             self._changes = changes
+
+    def drop_changes(self) -> None:
+        """Forget the changes that wait for a row."""
+        with self.claim.lock:
+            self._changes = None
 
     async def note(self, ports: Ports, *entries: AnyEntry) -> None:
         """Write a journal row, whose metadata says in a word what happened."""

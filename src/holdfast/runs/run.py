@@ -188,6 +188,8 @@ class Run:
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
         memo = known_memo(self, step, fingerprint)
         now, token = self._ports.now(), idempotency_key_of(self, step)
+        if isinstance(memo, StepDone | StepError):
+            mark_step(ledger, self._ports, step)
         if isinstance(memo, StepDone):
             return StepHandle(step, name, fingerprint, token, now, done=True, value=decode(memo.value))
         if isinstance(memo, StepError):
@@ -216,6 +218,7 @@ class Run:
     async def complete_step(self, handle: StepHandle, value: Any) -> None:
         """Record the result of a step begun by hand."""
         if handle.done:
+            mark_step(self._ledger, self._ports, handle.key)
             return
         self._ledger.claim.check()
         now = self._ports.now()
@@ -236,16 +239,14 @@ class Run:
         fields = encode(fields_of(step), path="step")
         name = self._key_for("record", key, fields)
         if name in self._ledger.journal.marks:
+            mark_step(self._ledger, self._ports, name)
             return Receipt(self._ledger, self._ports, None)
         self._ledger.check_new("a record")
         entry = Recorded(name, fields, self._ports.now())
         intent = Intent(cause="event", metadata=packed_metadata({"step": step.action} if step.action else None))
-
-        def made() -> tuple[Recorded]:
-            mark_step(self._ledger, self._ports, self._ledger.journal.step_count)
-            return (entry,)
-
-        return Receipt(self._ledger, self._ports, self._ledger.queue(self._ports, intent, made))
+        pending = self._ledger.queue(self._ports, intent, (entry,))
+        mark_step(self._ledger, self._ports, name or entry)
+        return Receipt(self._ledger, self._ports, pending)
 
     async def checkpoint(
         self,

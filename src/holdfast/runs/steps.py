@@ -141,6 +141,8 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
     try:
         value = await _recalled_or_executed(run, call)
     except Exception as error:
+        if isinstance(run._ledger.journal.memos.get(call.key), StepError):
+            mark_step(run._ledger, run._ports, call.key)
         hide_our_frames(error)
         raise
     finally:

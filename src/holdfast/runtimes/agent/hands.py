@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import ConfigurationError, Escalated, Finished
+from holdfast.records.errors import ConfigurationError, Escalated, Finished, HoldfastError
 from holdfast.records.naming import name_of
 from holdfast.records.usage import Budget, Spent
 from holdfast.runs.driver import Driver, Line, Note, Receipt, note
@@ -103,6 +103,7 @@ class Hands:
         undo = compensator if isinstance(compensator, tuple) else () if compensator is None else (compensator,)
         with self._at_work():
             receipt = self._recorded(recorded, undo, {"step": step.action} if step.action else None)
+            self._driver.mark_step(recorded)
         self._notify(step)
         return self._made(receipt)
 
@@ -152,7 +153,9 @@ class Hands:
             index = self._driver.last_step()
             if index is None:
                 raise ConfigurationError(
-                    "record_compensator is for the step just recorded or replayed, and there is none in this branch"
+                    "record_compensator is for the step just recorded or replayed, and there is none in this branch;"
+                    " call it in the task or thread that awaited the step itself (asyncio.wait_for makes a task of its"
+                    " own in Python 3.11, asyncio.timeout does not; threads need the context of their caller)"
                 )
             undo = self._undo(index, compensator, *args)
             receipt = self._driver.queue(lambda: (undo,), journal=True)
@@ -207,8 +210,9 @@ class Hands:
 
     async def drain(self) -> None:
         """Wait until everything is stored, the state set last included, and all callbacks have returned."""
-        if self._is_behind:
-            self._write()
+        with self._lock:
+            if self._is_behind:
+                self._write()
         await self._driver.last_receipt
         while self._notified:
             await self._notified.pop(0)
@@ -219,15 +223,17 @@ class Hands:
 
     def _write(self, *steps: Line, undo: tuple[Any, ...] = (), metadata: dict[str, Any] | None = None) -> Receipt:
         """What is held, and these steps; `undo` says how the last of them is undone."""
-        steps, self._held = (*(step for step, _ in self._held), *steps), []
+        held, self._held = self._held, []
+        lines = (*(step for step, _ in held), *steps)
 
         def made() -> tuple[Line, ...]:
-            index = self._driver.step_count + len(steps) - 1
-            if steps:
-                self._driver.mark_step(index)
-            return (*steps, self._undo(index, *undo)) if undo else steps
+            return (*lines, self._undo(self._driver.step_count + len(lines) - 1, *undo)) if undo else lines
 
-        return self._driver.queue(made, metadata=metadata)
+        try:
+            return self._driver.queue(made, metadata=metadata)
+        except HoldfastError:
+            self._held = held  # what was refused is not theirs: an argument of the compensator, say
+            raise
 
     @property
     def _is_behind(self) -> bool:

@@ -57,13 +57,13 @@ class Places:
 
     def take(self, limits: Limits, turns: Turns, key: str, reserve: Spent | None, thread_id: str) -> bool:
         """Take a place for a turn, or raise why there is none. False if it has one already: it failed before."""
-        if key in turns.taken:
-            limits.allow(turns, 0, key, reserve, thread_id)
-            return False
+        has_place = key in turns.taken
         with self._lock:
-            limits.allow(turns, self._taken, key, reserve, thread_id)
-            self._taken += 1
-        return True
+            limits.allow(turns, 0 if has_place else self._taken, key, reserve, thread_id)
+            if reserve is not None:
+                turns.hold(key, reserve)  # at once: its note follows, and another thread may ask before
+            self._taken += not has_place
+        return not has_place
 
     def give_back(self) -> None:
         """The turn was not recorded: its place is free."""

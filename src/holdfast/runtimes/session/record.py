@@ -85,7 +85,6 @@ class Turns:
         """Count one more turn."""
         content, key = _read(note.content), note.key
         self._hands = (content.role, content.phase)
-        self.unfinished.pop(key, None)
         if note.value and key in self.taken and (replaced := self._with_result(key)) is not None:
             self._every[replaced] = (note, content)  # a fork has another result in its place
             return
@@ -94,6 +93,7 @@ class Turns:
         self.tokens += sum(content.usage.values()) - content.usage.get("tool_calls", 0)
         if content.cost_usd:
             self.cost += round(content.cost_usd * PICODOLLARS)
+        self.unfinished.pop(key, None)
         if not key or key not in self.taken:
             self.count += 1
         if key:
@@ -105,11 +105,15 @@ class Turns:
     def reserve(self, note: Note) -> None:
         """A turn is about to begin that may use this much."""
         usage, cost = decode(note.content)
-        self.unfinished[note.key] = Spent(UsageSnapshot(**usage), cost)
+        self.hold(note.key, Spent(UsageSnapshot(**usage), cost))
+
+    def hold(self, key: str, spent: Spent) -> None:
+        """Count this much for a turn until it ends."""
+        self.unfinished[key] = spent
 
     def reserved(self, key: str) -> Spent | None:
         """What turns other than this one may still use: they began, and did not end. None if there are none."""
-        others = [spent for name, spent in self.unfinished.items() if name != key]
+        others = [spent for name, spent in tuple(self.unfinished.items()) if name != key]
         return sum(others, Spent()) if others else None
 
     def hand_over(self, note: Note) -> None:

@@ -147,8 +147,8 @@ class Session:
         """Close the streams that were left before their end. Answers that this session used are used up."""
         await self._streams.close()
         driver = self._driver
-        if error is None and self._used_answers and not (driver.is_waiting or driver.is_lost):
-            visit = note(VISIT, None, driver.ports.now())
+        if error is None and self._used_answers and not (driver.is_waiting or driver.is_lost or self._run.finished):
+            visit = note(VISIT, None, driver.ports.now(), lasting=True)
             await driver.write(visit, journal=True, metadata={"visit": self._visit})
 
     # Within and between turns
@@ -247,7 +247,12 @@ class SessionBlock:
 
     async def enter(self) -> Session:
         """Claim the thread."""
-        self._session = Session(await self._block.enter(), self._options)
+        run = await self._block.enter()
+        try:
+            self._session = Session(run, self._options)
+        except BaseException as error:
+            await self._block.leave(error)
+            raise
         return self._session
 
     async def leave(self, error: BaseException | None) -> None:

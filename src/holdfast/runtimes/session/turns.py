@@ -92,20 +92,22 @@ class TurnExecution(msgspec.Struct):
                     yield chunk
                 return
             collected: list[Any] = []
-            await self._begin()
-            async with opened(driver.ports, driver.frame(self._name), self._timeout) as source:
-                try:
-                    await source.begin(self._function)
-                    while (chunk := await source.chunk()) is not END:
-                        collected.append(chunk)
-                        yield chunk
-                    driver.check_waits_not(self._name)
-                except BaseException as error:
-                    await self._left_by(error)
-                    if self._has_place:
-                        self._places.give_back()
-                    raise
-            await self._end(collected)
+            try:
+                await self._begin()
+                async with opened(driver.ports, driver.frame(self._name), self._timeout) as source:
+                    try:
+                        await source.begin(self._function)
+                        while (chunk := await source.chunk()) is not END:
+                            collected.append(chunk)
+                            yield chunk
+                        driver.check_waits_not(self._name)
+                    except BaseException as error:
+                        await self._left_by(error)
+                        raise
+                await self._end(collected)
+            finally:
+                if self._has_place:
+                    self._places.give_back()
 
     async def _known(self) -> Note | None:
         return self._driver.noted(TURN, self._key)
