@@ -703,3 +703,32 @@ async def test_a_result_that_cannot_be_stored_is_handed_over_in_the_error(world:
     with pytest.raises(holdfast.UnstorableValue) as refused:
         await agent(world, worker).run("t", thread_id="t")
     assert refused.value.value is result
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ConnectionError("down"), holdfast.FailureType.EXTERNAL_FAULT),
+        (TimeoutError(), holdfast.FailureType.TIMEOUT),
+        (FileNotFoundError("a.txt"), holdfast.FailureType.EXTERNAL_FAULT),
+        (ValueError("odd"), holdfast.FailureType.UNKNOWN),
+    ],
+)
+async def test_a_failure_within_a_step_is_classified_by_what_made_the_step_fail(
+    world: World, error: Exception, kind: holdfast.FailureType
+) -> None:
+    seen: list[holdfast.FailureType] = []
+
+    async def fail() -> None:
+        raise error
+
+    async def worker(_task: str) -> None:
+        await world.api.current().step("call", fail)
+
+    async def policy(context: holdfast.FailureContext) -> RecoveryAction:
+        seen.append(context.type)
+        return RecoveryAction.ABORT
+
+    with pytest.raises(holdfast.Aborted):
+        await agent(world, worker, policy=policy).run("t", thread_id="t")
+    assert seen == [kind]

@@ -279,7 +279,8 @@ async def compensated(world: World, trip: Callable[..., Any], policy: Any = None
     made = agent(world, trip, policy=policy or RecoveryAction.ESCALATE, compensators={"undo": print}, **options)
     with pytest.raises(holdfast.Escalated):
         await made.run("t", thread_id="t")
-    record = await driver.read(world.store._inner._store if world.name == "blocking" else world.store, "t")
+    store: Any = world.store
+    record = await driver.read(store._inner._store if world.name == "blocking" else store, "t")
     steps = record._journal.steps()
     return [(each.arguments[0], steps[each.step].action) for each in Memory.of(record).compensators]
 
@@ -382,3 +383,27 @@ async def test_steps_that_wait_for_a_checkpoint_are_kept_if_another_one_is_refus
 
     made = agent(world, trip, compensators={"undo": print}, auto_checkpoint=False)
     assert await made.run("t", thread_id="t") == ["kept", "next"]
+
+
+async def test_a_rollback_goes_to_a_finished_step_not_to_the_intent_of_an_effect(world: World) -> None:
+    """A state that travels with the intent does not make it a checkpoint to go back to."""
+    undone: list[str] = []
+
+    async def fail() -> None:
+        raise ConnectionError("no cars")
+
+    async def trip(_task: str, *, update_state: Any, record_compensator: Any, recovery: Any = None) -> str:
+        if recovery is not None and recovery.attempt == 2:
+            return f"{len(recovery.steps)} step left"
+        run = world.api.current()
+        for name in ("flight", "hotel"):
+            update_state({"at": name})
+            await run.step(name, str, effect=True)
+            record_compensator("undo", name)
+        update_state({"at": "car"})
+        await run.step("car", fail, effect=True)
+        return "never"
+
+    made = agent(world, trip, policy=RecoveryAction.ROLLBACK, compensators={"undo": undone.append})
+    assert await made.run("t", thread_id="t") == "1 step left"
+    assert undone == ["hotel"]

@@ -125,9 +125,9 @@ def test_a_store_that_was_asked_for_is_used_and_the_difference_is_said(
 
 
 def test_hints_name_the_function_that_was_recorded(call: Call) -> None:
-    assert "resume it with: holdfast resume default-1 --app crew:default" in call("show", "default-1").stdout
+    assert "to resume it: holdfast resume default-1 --app crew:default" in call("show", "default-1").stdout
     work = call("show", "work-1", "--store", "plain.db", "--namespace", "mine").stdout
-    assert "resume it with: holdfast resume work-1 --app crew:work" in work
+    assert "to resume it: holdfast resume work-1 --app crew:work" in work
     assert "holdfast recover --app crew" in " ".join(call("doctor", "--no-probe").stdout.split())
     said = call("approve", "ticket-1").stdout
-    assert "resume the thread with: holdfast resume ticket-1 --app shop:refund" in said
+    assert "to resume the thread: holdfast resume ticket-1 --app shop:refund" in said

@@ -127,7 +127,7 @@ def test_a_step_in_doubt_is_settled_as_done(call: Call, document: Document, plac
     assert "holdfast settle doubt send --done JSON, --retry or --fail" in call("show", "doubt").stdout
     assert "holdfast settle" in call("resume", "doubt", "--app", "till:pay", code=1).stderr
     said = call("settle", "doubt", "send", "--done", '"P-9"').stdout
-    assert "resume the thread with: holdfast resume doubt --app till:pay" in said
+    assert "to resume the thread: holdfast resume doubt --app till:pay" in said
     assert document("recover", "--app", "till")["completed"] == ["doubt"]
     assert document("result", "doubt")["result"] == "P-9"
 

@@ -346,3 +346,20 @@ def test_private_and_other_attributes_of_a_model_are_exact() -> None:
         object.__setattr__(each, "_request_id", "req_1")
         assert same(decode(encode(each)), each)
         assert decode(encode(each))._request_id == "req_1"
+
+
+def test_an_annotation_that_names_the_base_of_all_models_registers_nothing() -> None:
+    """It has no fields of its own, and pydantic gives it no private attributes either."""
+
+    @holdfast.step
+    def any_model() -> pydantic.BaseModel:
+        return Item(price=1)
+
+    @holdfast.step
+    def several() -> list[pydantic.BaseModel]:
+        return []
+
+    assert several() == []
+    assert any_model() == Item(price=1)
+    with pytest.raises(holdfast.ConfigurationError, match="cannot be registered"):
+        holdfast.register(pydantic.BaseModel)

@@ -213,3 +213,31 @@ def test_a_thread_that_is_held_by_another_process_is_looked_into_at_once(world: 
         assert await task == "apples"
 
     world.play(scenario())
+
+
+class Unknown:
+    """A class that nobody registered."""
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        (
+            holdfast.Secret("k"),
+            holdfast.SecretInState,
+            "'token' of call is a Secret, .* from the environment",
+        ),
+        (Unknown(), holdfast.UnstorableValue, "parameter 'token' of call: an Unknown cannot be stored"),
+    ],
+)
+def test_an_argument_that_cannot_be_stored_is_named(value: Any, error: type[Exception], text: str) -> None:
+    with holdfast.sync.MemoryStore() as store:
+
+        @holdfast.sync.durable(store=store)
+        def call(number: int, token: Any = None) -> int:
+            return number
+
+        with pytest.raises(error, match=text):
+            call.run("t", 1, token=value)
+        with pytest.raises(error, match=text):
+            call.run("t", 1, value)

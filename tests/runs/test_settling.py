@@ -150,3 +150,18 @@ async def test_a_step_of_a_run_that_is_alive_cannot_be_settled(world: World) -> 
         await run.begin_step("pay")
         with pytest.raises(holdfast.LeaseHeld):
             await world.open().settle("t", "pay", "done")
+
+
+async def test_a_step_in_doubt_may_be_named_by_its_name_if_it_is_the_only_one(world: World) -> None:
+    @world.step(effect=True)
+    async def charge(amount: int) -> int:
+        world.die_at_next_write()
+        return amount
+
+    async with world.doomed("t"):
+        await charge(40)
+    await world.store.settle("t", "charge", "done", "P-9")
+    latest = await world.store.latest("t")
+    assert latest is not None
+    (step,) = latest.steps
+    assert (step.action, step.tool_output, step.metadata["arguments"]) == ("charge", "P-9", "amount=40")

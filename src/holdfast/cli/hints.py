@@ -24,15 +24,18 @@ def app_of(function: str) -> str:
 
 
 def resume_command(store: "Store", thread_id: str) -> str:
-    """The command that resumes a thread."""
-    return f"holdfast resume {_typed(thread_id)} --app {app_of(function_of(store, thread_id)) or UNKNOWN}"
+    """The command that resumes a thread; for one that neither a function nor an agent started, what to do instead."""
+    function = function_of(store, thread_id)
+    if not app_of(function):
+        return "run your program again"
+    return f"holdfast resume {_typed(thread_id)} --app {app_of(function)}"
 
 
 def next_commands(store: "Store", thread_id: str, in_doubt: Iterable[str]) -> Iterator[str]:
     """What to do about a thread that stands still: settle its steps in doubt, and resume it."""
     for key in in_doubt:
         yield f"settle it with: holdfast settle {_typed(thread_id)} {_typed(key)} --done JSON, --retry or --fail"
-    yield f"resume it with: {resume_command(store, thread_id)}"
+    yield f"to resume it: {resume_command(store, thread_id)}"
 
 
 def _typed(text: str) -> str:

@@ -135,7 +135,7 @@ def _thanks(screen: Screen, request: Request, said: str, left: int, hint: str) -
     if left:
         yield screen.faint(f"the thread has {counted(left, 'more open request')}")
     else:
-        yield screen.faint(f"resume the thread with: {hint}")
+        yield screen.faint(f"to resume the thread: {hint}")
 
 
 @command("answer")

@@ -43,7 +43,7 @@ def _lines(screen: Screen, outcome: Outcome, hint: str) -> Iterator[str]:
     for request in outcome.requests:
         yield from request_lines(screen, request)
     if hint:
-        yield screen.faint(f"resume it with: {hint}")
+        yield screen.faint(f"to resume it: {hint}")
 
 
 def _result_lines(outcome: Outcome) -> Iterable[str]:

@@ -117,4 +117,4 @@ def _meant(begun: Iterable[str], text: str) -> str:
 def _settled_lines(screen: Screen, said: dict[str, Any], before: str, hint: str) -> Iterator[str]:
     words = {"done": "is done", "retry": "will be executed again, with the same key", "fail": "has failed"}
     yield f"step {printable(said['step'])} of {printable(said['thread_id'])} ({before}) {words[said['choice']]}"
-    yield screen.faint(f"resume the thread with: {hint}")
+    yield screen.faint(f"to resume the thread: {hint}")

@@ -69,8 +69,10 @@ def _started(journal: Journal) -> dict[str, Any]:
     started = journal.started
     if started is None or started.function.startswith(AGENT):
         return {}
-    arguments, named = decode(started.arguments)
-    return {"function": started.function, "arguments": tuple(arguments), "named": named}
+    given = decode(started.arguments)
+    if isinstance(given, list) and len(given) == 2 and isinstance(given[0], list) and isinstance(given[1], dict):
+        return {"function": started.function, "arguments": tuple(given[0]), "named": given[1]}
+    return {"function": started.function, "arguments": (given,), "named": {}}  # of a runtime of the user's own
 
 
 def _result(journal: Journal) -> Any:

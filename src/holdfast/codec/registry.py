@@ -252,7 +252,7 @@ def _shape(cls: Any) -> Shape:
     if isinstance(cls, type):
         if issubclass(cls, msgspec.Struct):
             return StructShape(cls)
-        if pydantic is not None and issubclass(cls, pydantic.BaseModel):
+        if pydantic is not None and issubclass(cls, pydantic.BaseModel) and cls is not pydantic.BaseModel:
             return ModelShape(cls)
         if hasattr(cls, "__dataclass_fields__"):
             return DataclassShape(cls)

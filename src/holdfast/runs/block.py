@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
+from typing import NoReturn
 
 import msgspec
 
@@ -97,6 +98,12 @@ class RunBlock:
         self._run: Run | None = None
         self._outer: Frame | None = None
         self._entered_at = 0
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError("this store is awaitable: use `async with store.run(...)`, or holdfast.sync for a plain `with`")
+
+    def __exit__(self, *_: object) -> None:
+        """Only so that Python asks `__enter__`, which says what to do."""
 
     async def __aenter__(self) -> Run:
         return await self.enter()

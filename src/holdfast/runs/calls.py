@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.codec import container_header, decode, encode
 from holdfast.records.callables import Parameters
-from holdfast.records.errors import CodecError, UnstorableValue
+from holdfast.records.errors import CodecError, SecretInState
 from holdfast.records.loading import loading
 from holdfast.runs.inputs import preview
 
@@ -27,9 +27,35 @@ def packed_call(
         given = bound(function, arguments, named)
         arguments, named = given.args, given.kwargs
         given.apply_defaults()
-        with suppress(UnstorableValue):  # a default that cannot be stored: then the call is recorded as it was made
+        with suppress(CodecError):  # a default that cannot be stored: then the call is recorded as it was made
             return _pair(given.args, given.kwargs)
-    return _pair(arguments, named)
+    try:
+        return _pair(arguments, named)
+    except CodecError as error:
+        raise _named(error, function, arguments, named) from None
+
+
+def _named(
+    error: CodecError, function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]
+) -> CodecError:
+    """The error that names the parameter whose value cannot be recorded."""
+    with loading():
+        from holdfast.records.signatures import bound
+    for name, value in bound(function, arguments, named).arguments.items():
+        try:
+            encode(value)
+        except SecretInState as secret:
+            return SecretInState(
+                f"parameter {name!r} of {function.__name__} is a Secret, and the arguments of a durable function are"
+                " stored: take the secret from the environment inside the function",
+                path=secret.path,
+            )
+        except CodecError:
+            try:
+                encode(value, path=f"parameter {name!r} of {function.__name__}")
+            except CodecError as clearer:
+                return clearer
+    return error
 
 
 def _pair(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:

@@ -128,7 +128,8 @@ class Replay:
                 f"thread {self._ledger.claim.thread_id!r} calls {name!r} with {given}, but an earlier run recorded it"
                 f" with {recorded}, and this run has not asked for that: doing both would repeat it. If the arguments"
                 " depend on the clock, on chance or on live data, put the clock into a step: a resumed run then gets"
-                " the recorded value. If you changed the code on purpose, see docs/steps-and-effects.md#changed-code",
+                " the recorded value. That cures new threads; for this one, and if you changed the code on purpose, see"
+                " docs/steps-and-effects.md#changed-code",
                 name=name,
                 given=given,
                 recorded=recorded,

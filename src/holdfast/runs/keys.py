@@ -59,6 +59,11 @@ def place_of(key: str) -> str:
     return key[: numbered.start()] if numbered else ""
 
 
+def name_of(key: str) -> str:
+    """The name of a decorated step, of one the user gave a key the key itself; without what it was called in."""
+    return (place_of(key) or key)[len(scope_of(key)) :]
+
+
 def scope_of(key: str) -> str:
     """How a key begins that was made within a step or turn; empty for one of the run's own body."""
     last = _LAST_PART.search(key)

@@ -226,9 +226,6 @@ class Ledger:
             whole = intent.draft
             intent.draft = changes.applied(self.claim.log.state_cells) if whole is None else changes.added_to(whole)
             intent.leaves = {}  # they are those of the state without the changes
-        if changes is not None and intent.journal:
-            intent.journal = False  # a row with a new state is a checkpoint
-            intent.cause = "event" if intent.cause == "manual" else intent.cause
         return with_entries(intent, (*self._carried, *entries) if self._carried else entries)
 
     async def commit_within(self, ports: Ports, transaction: Transaction, intent: Intent, *entries: AnyEntry) -> None:

@@ -10,6 +10,7 @@ from holdfast.history.entries import Attempted, Begun, Noted, StepDone, StepErro
 from holdfast.history.journal import Journal
 from holdfast.records.errors import Conflict, HoldfastError, InvalidAnswer, NotFound, StepInDoubt
 from holdfast.records.words import Status
+from holdfast.runs.keys import name_of
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.run import Run
 from holdfast.runs.steps import DOUBT_CHOICES
@@ -31,6 +32,7 @@ async def put_back(run: Run) -> None:
 
 async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> None:
     """Record how a step in doubt ended; or that it did not happen, so that it is executed again with the same key."""
+    key = _key_of(run._ledger.journal, key)
     refusal = _refusal(run, key, choice)
     if refusal is not None:
         raise _refused(run, refusal)
@@ -46,12 +48,20 @@ async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> N
 def _verdict(begun: Begun, choice: str, value: Any, by: str, now: int) -> tuple[StepDone | StepError | Attempted, str]:
     """The entry that ends the doubt, and the cause of its row. One that is retried has one attempt less behind it."""
     key, fingerprint, kind = begun.key, begun.fingerprint, StepInDoubt.__name__
-    text = f"settled as {choice} by {by or 'a person'}"
+    text, name, inputs = f"settled as {choice} by {by or 'a person'}", name_of(key), (begun.arguments, begun.inputs)
     if choice == "done":
-        return StepDone(key, fingerprint, key, encode(value, path=f"result of step {key!r}"), now, 0), "event"
+        encoded = encode(value, path=f"result of step {key!r}")
+        return StepDone(key, fingerprint, name, encoded, now, 0, *inputs), "event"
     if choice == "fail":
-        return StepError(key, fingerprint, key, kind, text, begun.attempt, now), "error"
+        return StepError(key, fingerprint, name, kind, text, begun.attempt, now, *inputs), "error"
     return Attempted(key, fingerprint, begun.attempt - 1, kind, text, now, now), "event"
+
+
+def _key_of(journal: Journal, given: str) -> str:
+    """The key of a step that was named: by its key, or by its name if only one step of that name is in doubt."""
+    begun = [memo.key for memo in journal.memos.values() if isinstance(memo, Begun)]
+    named = [key for key in begun if name_of(key) == given]
+    return named[0] if given not in journal.memos and len(named) == 1 else given
 
 
 def _refusal(run: Run, key: str, choice: str) -> HoldfastError | None:

@@ -384,8 +384,9 @@ class _Execution:
         if policy == "fail":
             raise StepInDoubt(
                 f"step {self._call.key!r} of thread {self._run.thread_id!r} was begun and its end is not known: it may"
-                " have had its effect. Let the function take idempotency_key=, or give on_doubt='verify', 'ask' or"
-                " 'retry'"
+                " have had its effect. Find out and say how it ended: store.settle(thread_id, step, 'done', value), or"
+                " `holdfast settle`. For the next time, let the function take idempotency_key=, or give on_doubt="
+                "'verify', 'ask' or 'retry'"
             )
         return NotDone
 

@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 
 from holdfast.records.arguments import amount, mapping_or_none, whole_number
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import ConfigurationError
+from holdfast.records.errors import ConfigurationError, StepFailed
 from holdfast.records.failure import FailureContext, FailureType
 from holdfast.runtimes.agent.strategies import is_plain
 
@@ -14,6 +14,8 @@ Rule = tuple[Callable[[FailureContext], Any], FailureType]
 
 _SCHEMA_ERRORS = {"ValidationError", "JSONDecodeError", "SchemaError", "DecodeError"}
 _EXTERNAL_ERRORS = {"HTTPError", "RequestError", "RateLimitError", "ServiceUnavailable", "APIError", "StoreUnavailable"}
+_EXTERNAL_ERRORS |= {each.__name__ for each in (OSError, *OSError.__subclasses__(), *ConnectionError.__subclasses__())}
+"""By name, since a step that failed before is known by the name of its error only."""
 _OVERFLOW_TEXTS = ("context length", "context window", "maximum context", "too many tokens", "prompt is too long")
 
 
@@ -78,13 +80,14 @@ class RulesClassifier:
             return False
 
     def _raised(self, context: FailureContext) -> FailureType | None:
-        error, names = context.error, {each.__name__ for each in type(context.error).__mro__}
+        error = _origin(context.error)
+        names = {each.__name__ for each in type(error).__mro__} | {getattr(error, "type", "")}
         for kind, failure in self._exceptions.items():
             if isinstance(error, kind):
                 return failure
         if any(text in context.message.lower() for text in _OVERFLOW_TEXTS):
             return FailureType.CONTEXT_OVERFLOW
-        if isinstance(error, TimeoutError) or any("Timeout" in name for name in names):
+        if isinstance(error, TimeoutError) or any("Timeout" in str(name) for name in names):
             return FailureType.TIMEOUT
         if names & _SCHEMA_ERRORS:
             return FailureType.SCHEMA_MISMATCH
@@ -95,6 +98,13 @@ class RulesClassifier:
     def _planned(self, context: FailureContext) -> FailureType | None:
         done = {step.action for step in context.steps}
         return FailureType.PLAN_INCOMPLETE if not done.issuperset(self._required_actions) else None
+
+
+def _origin(error: BaseException | None) -> BaseException | None:
+    """What made a step fail, where the error is that of a step; it is known only the first time."""
+    while isinstance(error, StepFailed) and error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _each(given: object, name: str, fits: Callable[[Any], bool], what: str) -> tuple[Any, ...]:

@@ -65,7 +65,7 @@ class AgentTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 def agent_terms(function: Callable[..., Any], **options: Unpack[AgentOptions]) -> AgentTerms:
     """The terms of an agent; `ConfigurationError` for what makes no sense."""
-    check_options(options, tuple(AgentOptions.__annotations__))
+    check_options(options, (*AgentOptions.__annotations__, "store"))
     if not callable(function):
         raise ConfigurationError(f"an agent is a function, not {type(function).__name__}")
     given: Callable[..., Any] = options.get

@@ -26,7 +26,8 @@ class Limits:
         cost, tokens, counted = turns.cost, turns.tokens, ""
         if (unfinished := turns.reserved(key) if turns.unfinished else None) is not None:
             cost, tokens = cost + unfinished.cost, tokens + unfinished.usage.tokens
-            counted = " (with what its unfinished turns reserved)"
+            keys = ", ".join(repr(name) for name in turns.unfinished if name != key)
+            counted = f" (with the reserve of {keys}, which began and never ended: repeating the key ends it)"
         said = self._budget.used_up(cost, tokens)
         if reserve is not None and not said:
             wanted = self._budget.exceeded(cost + reserve.cost, tokens + reserve.usage.tokens)
