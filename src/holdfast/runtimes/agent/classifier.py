@@ -14,7 +14,8 @@ Rule = tuple[Callable[[FailureContext], Any], FailureType]
 
 _SCHEMA_ERRORS = {"ValidationError", "JSONDecodeError", "SchemaError", "DecodeError"}
 _EXTERNAL_ERRORS = {"HTTPError", "RequestError", "RateLimitError", "ServiceUnavailable", "APIError", "StoreUnavailable"}
-_EXTERNAL_ERRORS |= {each.__name__ for each in (OSError, *OSError.__subclasses__(), *ConnectionError.__subclasses__())}
+_OS_ERRORS: tuple[type, ...] = (OSError, *OSError.__subclasses__(), *ConnectionError.__subclasses__())
+_EXTERNAL_ERRORS |= {each.__name__ for each in _OS_ERRORS}
 """By name, since a step that failed before is known by the name of its error only."""
 _OVERFLOW_TEXTS = ("context length", "context window", "maximum context", "too many tokens", "prompt is too long")
 
