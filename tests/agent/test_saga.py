@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -382,3 +383,28 @@ async def test_steps_that_wait_for_a_checkpoint_are_kept_if_another_one_is_refus
 
     made = agent(world, trip, compensators={"undo": print}, auto_checkpoint=False)
     assert await made.run("t", thread_id="t") == ["kept", "next"]
+
+
+@pytest.mark.parametrize("bare", [False, True])
+async def test_an_attempt_that_finds_its_steps_in_the_state_gives_their_compensators_again(
+    world: World, bare: bool
+) -> None:
+    """The flight was refunded twice, under two keys: its compensator was attached to the hotel as well."""
+    undone: list[str] = []
+
+    async def trip(
+        _task: str, *, record_step: Any, update_state: Any, record_compensator: Any, restored_state: Any = None
+    ) -> None:
+        for name in ("flight", "hotel"):
+            if name not in (restored_state or {}):
+                update_state({name: True})
+                record_step(Step(action=name))
+            undo: Any = (partial(undone.append, name),) if bare else ("undo", name)
+            record_compensator(*undo)
+        raise ValueError
+
+    policy = FailurePolicy.sequence(RecoveryAction.RETRY, RecoveryAction.ABORT(undo=True))
+    made = agent(world, trip, policy=policy, compensators={"undo": undone.append})
+    with pytest.raises(holdfast.Aborted):
+        await made.run("t", thread_id="t")
+    assert undone == ["hotel", "flight"]

@@ -380,6 +380,11 @@ class Driver:
         step = last_step(self._ledger, self.ports)
         return step if step is None or isinstance(step, int) else self._ledger.journal.place_of(step)
 
+    @property
+    def has_own_step(self) -> bool:
+        """True if the branch that calls recorded or replayed a step since `body` was entered."""
+        return not isinstance(last_step(self._ledger, self.ports), int)
+
     # The past
 
     async def restore(self, then: Then, metadata: Mapping[str, Any]) -> None:
