@@ -280,7 +280,8 @@ async def compensated(world: World, trip: Callable[..., Any], policy: Any = None
     made = agent(world, trip, policy=policy or RecoveryAction.ESCALATE, compensators={"undo": print}, **options)
     with pytest.raises(holdfast.Escalated):
         await made.run("t", thread_id="t")
-    record = await driver.read(world.store._inner._store if world.name == "blocking" else world.store, "t")
+    store: Any = world.store
+    record = await driver.read(store._inner._store if world.name == "blocking" else store, "t")
     steps = record._journal.steps()
     return [(each.arguments[0], steps[each.step].action) for each in Memory.of(record).compensators]
 

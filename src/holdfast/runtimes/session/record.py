@@ -10,7 +10,7 @@ from holdfast.codec import decode, encode
 from holdfast.records.times import from_microseconds
 from holdfast.records.turn import SessionSummary, Turn
 from holdfast.records.usage import PICODOLLARS, Spent, UsageSnapshot
-from holdfast.runs.driver import Note
+from holdfast.runs.driver import Note, read_note
 
 TURN, RESERVE, HAND_OVER, VISIT = "turn", "reserve", "hand_over", "visit"
 
@@ -63,13 +63,13 @@ class Turns:
 
     def add(self, note: Note) -> None:
         """Count one more turn."""
-        content = content_of(note)
+        content, spent = read_note(note, _counted)
         self._hands = (content.role, content.phase)
         if note.value and (replaced := self._with_result(note.key)) is not None:
             self._every[replaced] = (note, content)  # a fork has another result in its place
             return
         self._every[len(self._every)] = (note, content)
-        self.spent += content.spent
+        self.spent += spent
         self._reserved.pop(note.key, None)
         if not note.key or note.key not in self.taken:
             self.count += 1
@@ -83,8 +83,7 @@ class Turns:
 
     def reserve(self, note: Note) -> None:
         """A turn is about to begin that may use this much."""
-        usage, cost = decode(note.content)
-        self.hold(note.key, Spent(UsageSnapshot(**usage), cost))
+        self.hold(note.key, read_note(note, _reservation))
 
     def hold(self, key: str, spent: Spent) -> None:
         """Count this much for a turn until it ends."""
@@ -98,8 +97,7 @@ class Turns:
 
     def hand_over(self, note: Note) -> None:
         """The session is in other hands."""
-        content = decode(note.content)
-        self._hands = (content["role"], content["phase"])
+        self._hands = read_note(note, _hands)
 
     def listed(self) -> list[Turn]:
         """All of them as users see them, those that failed among them."""
@@ -127,7 +125,22 @@ _NOTHING = Spent()
 
 def content_of(note: Note) -> TurnContent:
     """What the note of a turn says."""
-    return msgspec.convert(decode(note.content), TurnContent)
+    return read_note(note, _counted)[0]
+
+
+def _counted(plain: Any) -> tuple[TurnContent, Spent]:
+    content = msgspec.convert(plain, TurnContent)
+    return content, content.spent
+
+
+def _reservation(plain: Any) -> Spent:
+    usage, cost = msgspec.convert(plain, tuple[dict[str, int], int])
+    return Spent(UsageSnapshot(**usage), cost)
+
+
+def _hands(plain: Any) -> tuple[str, str]:
+    content = msgspec.convert(plain, dict[str, str])
+    return content["role"], content["phase"]
 
 
 def packed_content(content: TurnContent) -> bytes:
