@@ -39,6 +39,30 @@ def back_to(world: World, action: str, **options: Any) -> Any:
     return choose
 
 
+async def test_a_rollback_of_a_traced_run_undoes_all_that_came_after_its_target(world: World) -> None:
+    calls: list[str] = []
+
+    @world.step()
+    async def call(name: str) -> str:
+        calls.append(name)
+        return name
+
+    async def writer(_task: str, *, recovery: Any = None) -> None:
+        for name in ("a", "b", "c"):
+            await call(name)
+        if recovery is None:
+            raise ConnectionError("refused")
+
+    async def to_the_first(context: holdfast.FailureContext) -> RecoveryAction:
+        infos = list(await world.store.history(context.thread_id))
+        return RecoveryAction.ROLLBACK(checkpoint_id=min(infos, key=lambda info: info.seq).id)
+
+    inner: Any = getattr(world.store, "_inner", world.store)
+    getattr(inner, "_store", inner)._events.trace_context = lambda: "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+    await agent(world, writer, policy=to_the_first).run("t", thread_id="t")
+    assert calls == ["a", "b", "c", "b", "c"]
+
+
 async def test_a_rollback_goes_to_the_newest_checkpoint_before_the_failing_step(world: World) -> None:
     told: list[Any] = []
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -407,3 +408,28 @@ async def test_a_rollback_goes_to_a_finished_step_not_to_the_intent_of_an_effect
     made = agent(world, trip, policy=RecoveryAction.ROLLBACK, compensators={"undo": undone.append})
     assert await made.run("t", thread_id="t") == "1 step left"
     assert undone == ["hotel"]
+
+
+@pytest.mark.parametrize("bare", [False, True])
+async def test_an_attempt_that_finds_its_steps_in_the_state_gives_their_compensators_again(
+    world: World, bare: bool
+) -> None:
+    """The flight was refunded twice, under two keys: its compensator was attached to the hotel as well."""
+    undone: list[str] = []
+
+    async def trip(
+        _task: str, *, record_step: Any, update_state: Any, record_compensator: Any, restored_state: Any = None
+    ) -> None:
+        for name in ("flight", "hotel"):
+            if name not in (restored_state or {}):
+                update_state({name: True})
+                record_step(Step(action=name))
+            undo: Any = (partial(undone.append, name),) if bare else ("undo", name)
+            record_compensator(*undo)
+        raise ValueError
+
+    policy = FailurePolicy.sequence(RecoveryAction.RETRY, RecoveryAction.ABORT(undo=True))
+    made = agent(world, trip, policy=policy, compensators={"undo": undone.append})
+    with pytest.raises(holdfast.Aborted):
+        await made.run("t", thread_id="t")
+    assert undone == ["hotel", "flight"]

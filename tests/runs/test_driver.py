@@ -3,6 +3,7 @@
 import asyncio
 import re
 from functools import partial
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from holdfast.history.entries import JOURNAL, encode_entry
 from holdfast.history.journal import Journal
 from holdfast.history.stored_entries import HandedOver, Turned
 from holdfast.runs.driver import Driver, Record, Terms, claim, note
+from holdfast.runtimes.agent.memory import CHOICE, COMPENSATOR, FAILURE, TOLD, USAGE
+from holdfast.runtimes.session.record import HAND_OVER, RESERVE, TURN
 from holdfast.testing import crash_everywhere
 
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "writing-a-runtime.md"
@@ -94,6 +97,42 @@ async def _restored() -> None:
         latest = await store.latest("t")
         assert latest is not None
         assert [step.tool_output for step in latest.steps] == [2]
+
+
+CONTENTS: list[Any] = [
+    [1, 2],
+    {},
+    None,
+    {"role": 1, "phase": "draft"},
+    {"role": "writer", "phase": "draft", "usage": {"unknown": 1}},
+    {"role": "writer", "phase": "draft", "usage": {"input_tokens": -1}},
+    {"role": "writer", "phase": "draft", "cost_usd": nan},
+    [{"unknown": 1}, 0],
+    [{}, "much"],
+    {"attempt": 1, "type": "unknown", "error": "", "message": "", "progress": 0, "action": {"kind": "none"}},
+    {"attempt": 1, "type": "none", "error": "", "message": "", "progress": 0, "action": {"kind": "retry"}},
+]
+"""Such as no runtime of ours writes: another one may, or whoever can write to the store."""
+
+
+@pytest.mark.parametrize("kind", [TURN, RESERVE, HAND_OVER, FAILURE, USAGE, COMPENSATOR, CHOICE, TOLD])
+def test_notes_that_are_not_what_their_kind_says_raise_only_errors_of_ours(kind: str) -> None:
+    refused = [content for content in CONTENTS if not asyncio.run(_is_read(kind, content))]
+    assert refused
+
+
+async def _is_read(kind: str, content: Any) -> bool:
+    async with holdfast.MemoryStore() as store:
+        async with claim(store, "t", Terms()) as run:
+            await Driver(run).write(note(kind, content, 1, key="1"))
+        try:
+            await holdfast.Agent(str, store=store).summary("t")
+            await holdfast.Orchestrator("writer", "draft", store).summary("t")
+            async with store.session("t", wait=0):
+                return True
+        except holdfast.HoldfastError:
+            async with store.run("t", wait=0):
+                return False
 
 
 # What older versions stored

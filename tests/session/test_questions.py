@@ -139,7 +139,7 @@ async def test_a_thread_whose_notes_are_not_those_of_a_session_is_not_held_by_on
     run = await claimed.enter()
     await Driver(run).write(note("turn", [1, 2], 1))
     await claimed.leave(None)
-    with pytest.raises(Exception, match="Expected `object`"):
+    with pytest.raises(holdfast.Corrupt, match="a note of kind 'turn' cannot be read"):
         async with orchestrator(world).session("t"):
             pass
     async with world.store.run("t", wait=0):

@@ -18,7 +18,7 @@ from holdfast.history.journal import Journal
 from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import HoldfastError, KeyReused, RunCancelled
+from holdfast.records.errors import Corrupt, HoldfastError, KeyReused, RunCancelled
 from holdfast.records.request import Answer
 from holdfast.records.words import Status
 from holdfast.runs.api import default_store
@@ -61,6 +61,7 @@ __all__ = [
     "fresh_id",
     "note",
     "read",
+    "read_note",
     "stand",
     "standing",
     "text_of",
@@ -97,6 +98,14 @@ def note(kind: str, content: Any, now: int, **details: Any) -> Note:
     """
     plain = msgspec.structs.asdict(content) if isinstance(content, msgspec.Struct) else content
     return Noted(kind, encode(plain, path=kind), now, **details)
+
+
+def read_note(noted: Note, make: Callable[[Any], T]) -> T:
+    """What `make` makes of a note's content; `Corrupt` if that is not what its kind says."""
+    try:
+        return make(decode(noted.content))
+    except (msgspec.ValidationError, TypeError, ValueError, LookupError) as error:
+        raise Corrupt(f"a note of kind {noted.kind!r} cannot be read: {error}", record="journal") from error
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -373,6 +382,11 @@ class Driver:
         """The index of the step that was recorded or replayed last, in the branch that calls; None without one."""
         step = last_step(self._ledger, self.ports)
         return step if step is None or isinstance(step, int) else self._ledger.journal.place_of(step)
+
+    @property
+    def has_own_step(self) -> bool:
+        """True if the branch that calls recorded or replayed a step since `body` was entered."""
+        return not isinstance(last_step(self._ledger, self.ports), int)
 
     # The past
 

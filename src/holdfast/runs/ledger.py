@@ -183,10 +183,10 @@ class Ledger:
         try:
             with committer.turn:
                 with claim.lock:
-                    entries = given() if callable(given) else given
+                    entries, carried = given() if callable(given) else given, self._carried
                     pending = prepare(entries)
                     try:
-                        self._take_in(entries)
+                        self._take_in((*carried, *entries) if carried else entries)
                     except BaseException as interrupt:
                         claim.give_up(interrupt)  # the journal does not know of it: nothing may be built on it
                         raise
@@ -202,8 +202,8 @@ class Ledger:
         with claim.lock:
             entries = given() if callable(given) else given
             pending = claim.submit(self._filled(intent, entries))
-            self._carried, self._changes = [], None
-            self._take_in(entries)
+            carried, self._carried, self._changes = self._carried, [], None
+            self._take_in((*carried, *entries))
         return pending
 
     def _take_in(self, entries: tuple[AnyEntry, ...]) -> None:
@@ -242,8 +242,7 @@ class Ledger:
             self._carried = [*carried, *self._carried]
             raise
         with self.claim.lock:
-            for entry in entries:
-                self.journal.add(entry)
+            self._take_in((*carried, *entries))
 
     def carry(self, entry: AnyEntry) -> None:
         """Write this with the next row: not worth one of its own."""

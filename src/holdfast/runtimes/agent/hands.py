@@ -1,5 +1,6 @@
 """What an agent's function is handed to record its work: plain calls, each on its way to the store when it returns."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,7 +11,7 @@ from holdfast.records.errors import ConfigurationError, Escalated, Finished, Hol
 from holdfast.records.naming import name_of
 from holdfast.records.usage import Budget, Spent
 from holdfast.runs.driver import Driver, Line, Note, Receipt, note
-from holdfast.runtimes.agent.memory import COMPENSATOR, ITEM, USAGE, Compensator, Used
+from holdfast.runtimes.agent.memory import COMPENSATOR, ITEM, USAGE, Compensator, Memory, Used
 
 current_hands: "ContextVar[Hands | None]" = ContextVar("holdfast_hands", default=None)
 HANDED = ("record_step", "update_state", "replace_state", "record_usage", "record_compensator", "checkpoint")
@@ -91,6 +92,7 @@ class Hands:
         self._over = False
         self._lock = driver.ports.lock()
         self._held: list[tuple[Line, HeldReceipt]] = []
+        self._repeated: Counter[tuple[str, bytes]] = Counter()
 
     # What the function calls
 
@@ -157,9 +159,28 @@ class Hands:
                     " call it in the task or thread that awaited the step itself (asyncio.wait_for makes a task of its"
                     " own in Python 3.11, asyncio.timeout does not; threads need the context of their caller)"
                 )
+            if not self._driver.has_own_step:
+                known = self._known_step(compensator, args)
+                index = index if known is None else known
             undo = self._undo(index, compensator, *args)
             receipt = self._driver.queue(lambda: (undo,), journal=True)
         return self._made(receipt)
+
+    def _known_step(self, compensator: Any, args: tuple[Any, ...]) -> int | None:
+        """The step that an earlier attempt gave the same compensator for, at the same place among equal ones.
+
+        An attempt that finds its steps in the restored state records none, and gives their compensators all the same.
+        """
+        name = compensator if isinstance(compensator, str) else name_of(compensator)
+        said = (name, note(COMPENSATOR, list(args), 0).content)
+        self._repeated[said] += 1
+        record = self._driver.record
+        alike = [
+            each.step
+            for each in Memory.of(record).compensators
+            if (each.name.rstrip("'"), each.arguments) == (name, list(args)) and not each.is_undone(record.rollbacks)
+        ]
+        return alike[self._repeated[said] - 1] if len(alike) >= self._repeated[said] else None
 
     def _undo(self, index: int, compensator: Any, *args: Any) -> Note:
         bare, rollbacks = not isinstance(compensator, str), len(self._driver.record.rollbacks)

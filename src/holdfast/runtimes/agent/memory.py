@@ -1,6 +1,7 @@
 """What an agent's thread remembers of its attempts: folded from its notes."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ from holdfast.records.failure import AgentSummary, FailureType
 from holdfast.records.request import Answer
 from holdfast.records.times import from_microseconds
 from holdfast.records.usage import PICODOLLARS, Spent, UsageSnapshot
-from holdfast.runs.driver import Record, Rollback, Store, read
+from holdfast.runs.driver import Record, Rollback, Store, read, read_note
 from holdfast.runtimes.agent.actions import RecoveryAction
 
 FAILURE, USAGE, COMPENSATOR, ITEM, CHOICE, TOLD = "failure", "usage", "compensator", "item", "choice", "told"
@@ -112,22 +113,38 @@ class Memory(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, record: Record) -> "Memory":
         """What a thread's record remembers."""
-        choices = [msgspec.convert(each, Choice) for each in record.contents(CHOICE)]
+        choices = [read_note(each, _choice) for each in record.notes(CHOICE)]
         return cls(
-            [msgspec.convert(each, Failure) for each in record.contents(FAILURE)],
+            [read_note(each, _failure) for each in record.notes(FAILURE)],
             _compensators(record),
-            sum((msgspec.convert(each, Used).spent for each in record.contents(USAGE)), Spent()),
+            sum((read_note(each, _spent) for each in record.notes(USAGE)), Spent()),
             {each.attempt: each for each in choices},
-            set(record.contents(TOLD)),
+            {read_note(each, _attempt) for each in record.notes(TOLD)},
         )
+
+
+_attempt = partial(msgspec.convert, type=int)
+_choice = partial(msgspec.convert, type=Choice)
+_compensator = partial(msgspec.convert, type=Compensator)
+
+
+def _failure(plain: Any) -> Failure:
+    failure = msgspec.convert(plain, Failure)
+    FailureType(failure.type)
+    msgspec.convert(failure.action, RecoveryAction)
+    return failure
+
+
+def _spent(plain: Any) -> Spent:
+    return msgspec.convert(plain, Used).spent
 
 
 def _compensators(record: Record) -> list[Compensator]:
     """Those of every step, each once, in the order in which they were recorded first."""
     found: list[Compensator] = []
     known: dict[tuple[str, int], list[Compensator]] = {}
-    for each in record.contents(COMPENSATOR):
-        said = msgspec.convert(each, Compensator)
+    for each in record.notes(COMPENSATOR):
+        said = read_note(each, _compensator)
         alike = known.setdefault((said.name, said.step), [])
         if not any(said.repeats(earlier, record.rollbacks) for earlier in alike):
             alike.append(said)

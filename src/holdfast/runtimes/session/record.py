@@ -2,16 +2,18 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
 
 from holdfast.codec import decode
 from holdfast.records.arguments import LARGEST_COUNT
+from holdfast.records.errors import Corrupt
 from holdfast.records.times import from_microseconds
 from holdfast.records.turn import SessionSummary, Turn
 from holdfast.records.usage import PICODOLLARS, Spent, UsageSnapshot
-from holdfast.runs.driver import Note
+from holdfast.runs.driver import Note, read_note
 
 TURN, RESERVE, HAND_OVER, VISIT = "turn", "reserve", "hand_over", "visit"
 
@@ -45,7 +47,13 @@ _FIELDS = frozenset(UsageSnapshot.__struct_fields__)
 
 def content_of(note: Note) -> TurnContent:
     """What the note of a turn says."""
-    return _read(note.content)
+    try:
+        content = _read(note.content)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Corrupt(f"the note of turn {note.key!r} cannot be read: {error}", record="journal") from error
+    if not _FIELDS.issuperset(content.usage):
+        raise Corrupt(f"the note of turn {note.key!r} counts what is unknown", record="journal")
+    return content
 
 
 def used(usage: UsageSnapshot) -> dict[str, int]:
@@ -83,7 +91,7 @@ class Turns:
 
     def add(self, note: Note) -> None:
         """Count one more turn."""
-        content, key = _read(note.content), note.key
+        content, key = content_of(note), note.key
         self._hands = (content.role, content.phase)
         if note.value and key in self.taken and (replaced := self._with_result(key)) is not None:
             self._every[replaced] = (note, content)  # a fork has another result in its place
@@ -104,8 +112,7 @@ class Turns:
 
     def reserve(self, note: Note) -> None:
         """A turn is about to begin that may use this much."""
-        usage, cost = decode(note.content)
-        self.hold(note.key, Spent(UsageSnapshot(**usage), cost))
+        self.hold(note.key, read_note(note, _reservation))
 
     def hold(self, key: str, spent: Spent) -> None:
         """Count this much for a turn until it ends."""
@@ -118,8 +125,7 @@ class Turns:
 
     def hand_over(self, note: Note) -> None:
         """The session is in other hands."""
-        content = decode(note.content)
-        self._hands = (content["role"], content["phase"])
+        self._hands = read_note(note, _hands)
 
     def listed(self) -> list[Turn]:
         """All of them as users see them, those that failed among them."""
@@ -140,6 +146,16 @@ class Turns:
             models={model: _total(each for _, each in every if each.model == model) for model in models},
             unpriced_count=sum(content.cost_usd is None and bool(note.value) for note, content in every),
         )
+
+
+def _reservation(plain: Any) -> Spent:
+    usage, cost = msgspec.convert(plain, tuple[dict[str, int], int])
+    return Spent(UsageSnapshot(**usage), cost)
+
+
+def _hands(plain: Any) -> tuple[str, str]:
+    content = msgspec.convert(plain, dict[str, str])
+    return content["role"], content["phase"]
 
 
 def _total(contents: Iterable[TurnContent]) -> UsageSnapshot:
