@@ -14,10 +14,9 @@ from typing import Any
 
 import redis
 
+from patience import GIVE_UP_SECONDS
 from servers.disks import limit_files
 from servers.ports import free_port
-
-START_SECONDS = 60
 
 _numbers = count()
 
@@ -83,7 +82,7 @@ class RedisServer:
             self._wait()
 
     def _wait(self) -> None:
-        ends_at = time.monotonic() + START_SECONDS
+        ends_at = time.monotonic() + GIVE_UP_SECONDS
         while True:
             try:
                 with self.client() as client:
@@ -121,7 +120,7 @@ class RedisServer:
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)
-            self._process.wait(START_SECONDS)
+            self._process.wait(GIVE_UP_SECONDS)
 
     def remove(self) -> None:
         """Stop it and remove its directory."""
@@ -151,7 +150,7 @@ class RedisCluster:
             self._wait(node)
 
     def _wait(self, node: RedisServer) -> None:
-        ends_at = time.monotonic() + START_SECONDS
+        ends_at = time.monotonic() + GIVE_UP_SECONDS
         while time.monotonic() < ends_at:
             with node.client() as client:
                 if client.cluster("INFO")["cluster_state"] == "ok":

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import UnstorableValue, UsageSnapshot, sync
+from patience import GIVE_UP_SECONDS
 from runs.worlds import World
 from session.talks import Model, orchestrator
 
@@ -55,7 +56,9 @@ def sample(tmp_path: Path) -> Callable[..., list[str]]:
 
     def run(*arguments: str) -> list[str]:
         command = [sys.executable, "-W", "error", "sample.py", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=GIVE_UP_SECONDS, check=False
+        )
         assert done.returncode == (-9 if arguments else 0), done.stderr
         return done.stdout.splitlines()
 

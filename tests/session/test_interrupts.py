@@ -82,7 +82,6 @@ def recorded(store: sync.Store) -> int:
 
 @pytest.mark.parametrize("once", [turn, step])
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-@pytest.mark.timeout(120)
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # struck before it was begun
 def test_ctrl_c_as_any_function_is_entered(
     once: Callable[[sync.Store, list[int], int], bool], kind: str, tmp_path: Path
@@ -152,7 +151,6 @@ def run_once(store: sync.Store) -> None:
         run.step("key", str)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 def test_ctrl_c_while_a_run_begins_or_ends_leaves_no_lease() -> None:
     for number in range(1, 10 * MOST_CALLS):

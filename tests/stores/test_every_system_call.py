@@ -11,6 +11,7 @@ import pytest
 
 from holdfast import sync
 from kinds import open_store, url_of
+from patience import GIVE_UP_SECONDS
 from rounds import TIMES
 from stores import struck
 from stores.struck import SECOND
@@ -31,7 +32,7 @@ def traced(url: str, *options: str, writer: str = "honest") -> subprocess.Comple
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=GIVE_UP_SECONDS,
         env=ENVIRONMENT,
     )
 
@@ -41,9 +42,6 @@ def calls_of(trace: str) -> list[tuple[str, int]]:
     made = re.findall(r"^(?:\[pid +\d+\] )?(\w+)\((1, )?", trace, re.MULTILINE)
     names = [name for name, _ in made]
     return [(name, names[: at + 1].count(name)) for at, (name, is_word) in enumerate(made) if not is_word]
-
-
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -90,12 +90,10 @@ def _is_all_there(store: sync.Store, thread_id: str, saved: int, kept: int) -> N
         assert newest + 1 <= store.append(thread_id, "log", "after the crash").seq <= saved + 2
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_every_acknowledged_save_survives_kill_9(disk_kind: str, tmp_path: Path) -> None:
     assert run_rounds(disk_kind, tmp_path, "honest", ROUNDS) > ROUNDS
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_kill_9_in_the_midst_of_a_prune_leaves_a_sound_store(disk_kind: str, tmp_path: Path) -> None:
     assert run_rounds(disk_kind, tmp_path, "pruning", 20 * TIMES) > 20
 

@@ -259,7 +259,6 @@ def structure_of(data: bytes, page: int) -> Iterator[int]:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300 * TIMES)
 def test_no_flipped_bit_in_sqlites_own_structure_hides_a_row(tmp_path: Path) -> None:
     with open_store("sqlite", tmp_path) as store:
         fill(store)

@@ -41,13 +41,11 @@ def test_a_forked_child_can_use_its_parents_store(script: str, tmp_path: Path) -
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(120 * TIMES)
 def test_every_acknowledged_save_survives_kill_9_of_its_client(tmp_path: Path) -> None:
     assert kill.run_rounds("postgres", tmp_path, "honest", 20 * TIMES) > 20
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(120 * TIMES)
 def test_kill_9_in_the_midst_of_a_prune_leaves_a_sound_store(tmp_path: Path) -> None:
     assert kill.run_rounds("postgres", tmp_path, "pruning", 8 * TIMES) > 8
 

@@ -79,12 +79,10 @@ def run_rounds(kind: str, writer: str, rounds: int) -> int:
 
 
 @in_both
-@pytest.mark.timeout(180 * TIMES)
 def test_every_acknowledged_save_survives_kill_9(kind: str) -> None:
     assert run_rounds(kind, "honest", 10 * TIMES) > 10
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_kill_9_in_the_midst_of_a_prune_leaves_a_sound_store() -> None:
     assert run_rounds("server", "pruning", 6 * TIMES) > 6
 

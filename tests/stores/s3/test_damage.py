@@ -14,7 +14,6 @@ FLIPS = 20 * TIMES
 pytestmark = pytest.mark.faults
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_no_flipped_bit_of_an_object_is_returned_as_data() -> None:
     prefix, random, refused, server = new_prefix(), Random(11), 0, seaweed()
     with store_at(prefix) as store:

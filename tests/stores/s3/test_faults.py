@@ -17,6 +17,7 @@ from holdfast.stores.s3 import S3Backend
 from holdfast.stores.s3.client import Client
 from holdfast.stores.s3.places import place_of
 from holdfast.testing.broken import Deaf
+from patience import GIVE_UP_SECONDS
 from rounds import TIMES
 from servers.proxy import Proxy
 from servers.s3 import SeaweedServer, new_prefix
@@ -121,14 +122,13 @@ class Writer(Thread):
     def wait(self) -> None:
         """Until one more was acknowledged."""
         self.written.clear()
-        assert self.written.wait(60)
+        assert self.written.wait(GIVE_UP_SECONDS)
 
 
-@pytest.mark.timeout(120 * TIMES + 120)
 def test_a_server_killed_and_restarted_in_mid_write_loses_nothing_that_was_acknowledged() -> None:
     server, random = SeaweedServer(), Random(3)
     try:
-        with sync.S3Store(server.url("p"), patience=30) as store:
+        with sync.S3Store(server.url("p"), patience=GIVE_UP_SECONDS) as store:
             store.save("t", {"list": []})
             writer = Writer(store)
             writer.start()

@@ -76,12 +76,10 @@ def run_rounds(writer: str, rounds: int) -> int:
     return total
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_every_acknowledged_save_survives_kill_9() -> None:
     assert run_rounds("honest", 20 * TIMES) > 20
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_kill_9_in_the_midst_of_a_prune_leaves_a_sound_store() -> None:
     assert run_rounds("pruning", 8 * TIMES) > 8
 
