@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 
 from patience import GIVE_UP_SECONDS
+from servers import check_allowed
 from servers.ports import free_port
 
 USER = "postgres"
@@ -61,6 +62,7 @@ class PostgresServer:
     def __init__(
         self, *settings: str, largest_file: int | None = None, primary: "PostgresServer | None" = None
     ) -> None:
+        check_allowed()
         self.directory = Path(tempfile.mkdtemp(prefix="holdfast-postgres-"))
         self.port = free_port()
         self._settings = settings

@@ -15,6 +15,7 @@ from typing import Any
 import redis
 
 from patience import GIVE_UP_SECONDS
+from servers import check_allowed
 from servers.disks import limit_files
 from servers.ports import free_port
 
@@ -60,6 +61,7 @@ class RedisServer:
 
     def start(self, *, wait: bool = True) -> None:
         """Start it, and wait until it answers, unless it is to be met before."""
+        check_allowed()
         options = [word for name, value in self._settings.items() for word in (f"--{name}", value)]
         command = [
             binary(),

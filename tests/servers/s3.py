@@ -23,6 +23,7 @@ from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
 
 from patience import GIVE_UP_SECONDS
+from servers import check_allowed
 from servers.disks import limit_files
 from servers.ports import free_port
 
@@ -76,6 +77,7 @@ class S3Server:
 
     def start(self) -> None:
         """Start it, and wait until its bucket can be written to."""
+        check_allowed()
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*_bound_to_us, *self.command()], stdout=log, stderr=log, cwd=self.directory, restore_signals=False

@@ -44,6 +44,9 @@ def calls_of(trace: str) -> list[tuple[str, int]]:
     return [(name, names[: at + 1].count(name)) for at, (name, is_word) in enumerate(made) if not is_word]
 
 
+pytestmark = pytest.mark.servers
+
+
 @pytest.fixture(scope="module", autouse=True)
 def strace() -> None:
     """A test that cannot run is no test: without strace, and leave to use it, these fail."""
