@@ -232,7 +232,7 @@ async def test_the_listing_goes_as_far_back_as_one_asks(world: World) -> None:
     ]
 
 
-@pytest.mark.parametrize("count", [101, 10_000])
+@pytest.mark.parametrize("count", [101, 1_000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_no_turn_is_too_far_back_to_be_replayed(count: int) -> None:
     """Theirs executes again what is more than 100 turns back."""
     store, model = sync.MemoryStore(), Model()

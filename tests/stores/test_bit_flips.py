@@ -10,10 +10,10 @@ from holdfast.codec.seal import Seal
 from holdfast.history.binding import Binding
 from holdfast.testing.exact import assert_exact
 from kinds import open_store, url_of
-from rounds import TIMES
+from rounds import rounds
 from stores.damage_scenes import THREADS, answers, files_of, fill, judge, restore_files, state_at
 
-PLACES = 400 * TIMES
+PLACES = rounds(100, 400)
 
 pytestmark = pytest.mark.faults
 

@@ -9,12 +9,12 @@ import pytest
 from holdfast import sync
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import Binding
-from rounds import TIMES
+from rounds import rounds
 from servers.postgres import new_schema, shared_server
 from stores.damage_scenes import THREADS, answers, fill, judge
 from stores.postgres.scenes import NOT_WAITING, store_in
 
-FLIPS = 60 * TIMES
+FLIPS = rounds(20, 60)
 COLUMNS = {
     "threads": ("key", "thread", "head"),
     "rows": ("key", "digest", "header", "body"),

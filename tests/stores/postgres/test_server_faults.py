@@ -17,12 +17,12 @@ from holdfast.stores.postgres import PostgresBackend
 from holdfast.testing.broken import Deaf
 from holdfast.testing.conformance.samples import Line, head, rows
 from patience import GIVE_UP_SECONDS
-from rounds import TIMES
+from rounds import rounds
 from servers.postgres import PostgresServer, new_schema, shared_server
 from servers.proxy import Proxy
 from stores.postgres.scenes import NOT_WAITING
 
-ROUNDS = 20
+ROUNDS = rounds(4, 20)
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +224,7 @@ def test_a_read_is_asked_again(proxy: Proxy) -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("world", ["blocking", "awaitable"])
 def test_saves_whose_replies_are_lost_are_found_out_and_never_doubled(world: str, proxy: Proxy) -> None:
-    url, count = shared_server().url(new_schema(), proxy.port), 30 * TIMES
+    url, count = shared_server().url(new_schema(), proxy.port), rounds(15, 30)
 
     async def awaited() -> list[int]:
         async with holdfast.open(url) as store:

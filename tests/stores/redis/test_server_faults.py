@@ -19,11 +19,11 @@ from holdfast.stores.redis.scripts import script
 from holdfast.testing.broken import Deaf
 from holdfast.testing.conformance.samples import Line, head, key, rows
 from patience import GIVE_UP_SECONDS
-from rounds import TIMES
+from rounds import rounds
 from servers.proxy import Proxy
 from servers.redis import RedisServer, new_prefix, shared_server
 
-ROUNDS = 20
+ROUNDS = rounds(5, 20)
 
 pytestmark = pytest.mark.faults
 
@@ -191,7 +191,7 @@ def test_a_line_cut_at_any_byte_of_a_request_loses_and_doubles_nothing(
     """What arrived wholly was done, and is found to be; what did not was not. Either way it can go on."""
     store.save("t", {"numbers": []})
     random, made = Random(5), 0
-    for cut in sorted(random.sample(range(1, 1600), 60 * TIMES)):
+    for cut in sorted(random.sample(range(1, 1600), rounds(30, 60))):
         proxy.drop_after(cut)
         with suppress(sync.OutcomeUnknown):
             store.append("t", "numbers", made)

@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from rounds import TIMES
+from rounds import rounds
 from servers.s3 import new_prefix
 from stores.damage_scenes import answers, fill, judge
 from stores.s3.scenes import seaweed, store_at
 
-FLIPS = 20 * TIMES
+FLIPS = rounds(8, 20)
 
 pytestmark = pytest.mark.faults
 
