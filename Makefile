@@ -1,4 +1,4 @@
-# The front door. Every target does its own set-up on a machine with nothing but Python 3.11, make, pip and apt.
+# Every target sets up what it needs on a machine with Python 3.11, make, pip and apt.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,11 +8,13 @@ INSTALLED := $(VENV)/.installed
 STAMP := $(VENV)/.current
 BENCH_STAMP := $(BENCH)/.current
 JOBS ?= 4
+# The tests start many processes: with compiled modules each of them starts several times faster.
+export PYTHONDONTWRITEBYTECODE :=
 CORE := src/holdfast/records/*,src/holdfast/codec/*,src/holdfast/history/*,src/holdfast/stores/*,src/holdfast/runs/*
 
-.PHONY: help strace redis postgres demo test lint format cover faults soak bench bench-quick clean
+.PHONY: help strace redis postgres demo test test-quick lint format cover faults soak bench bench-quick clean
 
-help:  ## what there is
+help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
 $(INSTALLED): pyproject.toml
@@ -32,50 +34,53 @@ $(BENCH_STAMP): pyproject.toml requirements/bench.txt
 
 strace:
 	@command -v strace >/dev/null || { echo "installing strace"; apt-get -qq update && apt-get -qq install -y strace; } \
-		|| { echo "the tests that strike a save at its system calls need strace: install it, then make test"; exit 1; }
+		|| { echo "the tests that interrupt a save at its system calls need strace: install it, then run make test"; exit 1; }
 
 redis:
 	@command -v redis-server >/dev/null || { echo "installing redis-server"; apt-get -qq update && apt-get -qq install -y redis-server; } \
-		|| { echo "the tests of the Redis store need redis-server: install it, then make test"; exit 1; }
+		|| { echo "the tests of the Redis store need redis-server: install it, then run make test"; exit 1; }
 
 postgres:
 	@{ ls /usr/lib/postgresql/*/bin/postgres && command -v pgbouncer; } >/dev/null 2>&1 \
 		|| { echo "installing PostgreSQL"; apt-get -qq update && apt-get -qq install -y postgresql pgbouncer; } \
-		|| { echo "the tests of the PostgreSQL store need postgresql and pgbouncer: install them, then make test"; exit 1; }
+		|| { echo "the tests of the PostgreSQL store need postgresql and pgbouncer: install them, then run make test"; exit 1; }
 
-demo: $(INSTALLED)  ## an agent is killed after its payment went out, and goes on: one refund (holdfast demo crash)
+demo: $(INSTALLED)  ## kill an agent after its payment and resume it: one refund (holdfast demo crash)
 	@$(BIN)/holdfast demo crash
 
-test: $(STAMP) strace redis postgres  ## the whole test suite
+test: $(STAMP) strace redis postgres  ## run the whole test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-cover: $(STAMP) strace redis postgres  ## the same under coverage: branches of the core, at least 95 %
+test-quick: $(STAMP)  ## run the tests that need no server and no long fault injection, while you write code
+	HOLDFAST_SERVERS=none $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not faults and not servers"
+
+cover: $(STAMP) strace redis postgres  ## run the test suite under coverage: at least 95 % of the branches of the core
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist worksteal
 	@$(BIN)/python -m coverage combine --quiet
 	@$(BIN)/python -m coverage report --include='$(CORE)' --fail-under=95
 
-lint: $(STAMP)  ## ruff, mypy, import contracts
+lint: $(STAMP)  ## run ruff, mypy and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMP)  ## put the code into shape
+format: $(STAMP)  ## format the code and apply the safe fixes of ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-faults: $(STAMP) redis postgres  ## the fault tests, many more rounds
-	HOLDFAST_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) -m "faults or slow" --timeout=3600
+faults: $(STAMP) strace redis postgres  ## run the fault tests and the slow tests with 20 times the rounds
+	HOLDFAST_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) -m "faults or slow" --timeout=14400
 
-soak: $(STAMP)  ## many processes on one file for ten minutes
+soak: $(STAMP)  ## let many processes write to one file for ten minutes, and kill them
 	$(BIN)/python -m tests.soak --minutes 10
 
-bench: $(BENCH_STAMP)  ## all figures, against the peers and the raw limits, interleaved in one run
+bench: $(BENCH_STAMP)  ## measure all figures, against other libraries and the raw limits
 	$(BENCH)/bin/python -m benchmarks --write-results
 
-bench-quick: $(BENCH_STAMP)  ## the same with fewer samples, in a few minutes
+bench-quick: $(BENCH_STAMP)  ## measure with fewer samples, in a few minutes
 	$(BENCH)/bin/python -m benchmarks --quick
 
-clean:  ## everything that was made
+clean:  ## remove the virtual environments and all caches
 	rm -rf $(VENV) $(BENCH) .venv-alone .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

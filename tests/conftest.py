@@ -11,7 +11,9 @@ pytest.register_assert_rewrite(  # before their first import, hence the order; t
 )
 
 from holdfast import sync  # noqa: E402
-from kinds import EVERY_KIND, ON_DISK, open_store  # noqa: E402
+from kinds import EVERY_KIND, ON_DISK, ON_SERVERS, open_store  # noqa: E402
+
+SERVER_STORES = [Path(__file__).parent / "stores" / kind for kind in ON_SERVERS]
 
 settings.register_profile(
     "repeatable",
@@ -24,8 +26,16 @@ settings.load_profile("repeatable")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Say what our marks mean."""
-    config.addinivalue_line("markers", "faults: goes round HOLDFAST_ROUNDS times")
-    config.addinivalue_line("markers", "slow: says again, at length, what a quicker test says; run by make faults")
+    config.addinivalue_line("markers", "faults: crashes and damage, repeated HOLDFAST_ROUNDS times")
+    config.addinivalue_line("markers", "slow: repeats at length what a quicker test proves; only in make faults")
+    config.addinivalue_line("markers", "servers: needs Redis, PostgreSQL, an S3 server or strace; not in test-quick")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the server stores."""
+    for item in items:
+        if any(folder in item.path.parents for folder in SERVER_STORES):
+            item.add_marker(pytest.mark.servers)
 
 
 @pytest.fixture(params=ON_DISK)

@@ -5,6 +5,9 @@ from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
+import pytest
+from _pytest.mark import ParameterSet
+
 from holdfast import sync
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Backend
@@ -16,7 +19,15 @@ from holdfast.testing.places import DirectoryPlace, MemoryPlace, Place
 
 ON_DISK = ("sqlite", "file")
 EVERY_KIND = ("memory", *ON_DISK)
-SHARED = (*ON_DISK, "postgres", "redis", "s3")
+ON_SERVERS = ("postgres", "redis", "s3")
+
+
+def shared_kinds(*kinds: str) -> list[ParameterSet]:
+    """Those kinds of store, as parameters of a test: the ones on servers carry the mark `servers`."""
+    return [pytest.param(kind, marks=[pytest.mark.servers] if kind in ON_SERVERS else []) for kind in kinds]
+
+
+SHARED = shared_kinds(*ON_DISK, *ON_SERVERS)
 """The kinds that several processes can share."""
 
 _numbers = count()

@@ -23,6 +23,7 @@ import pytest
 
 from holdfast import codec, sync
 from holdfast.testing.conformance.store_kit import EVERYTHING
+from patience import GIVE_UP_SECONDS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -58,7 +59,7 @@ BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
 def run(*arguments: str, cwd: Path) -> str:
     """What a Python program prints. Warnings are errors; nothing of the checkout but the package can be imported."""
     command = [sys.executable, "-W", "error", *arguments]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=GIVE_UP_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

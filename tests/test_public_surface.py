@@ -17,6 +17,7 @@ import pytest
 import holdfast
 from holdfast import sync, testing
 from holdfast.stores.options import LocalOptions
+from patience import GIVE_UP_SECONDS
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = sorted((ROOT / "tests" / "programs").glob("*.py"))
@@ -277,10 +278,9 @@ def test_the_core_has_at_most_four_dependencies() -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_a_typical_program_runs(program: Path, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-W", "error", program], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([sys.executable, "-W", "error", program], cwd=tmp_path, check=True, timeout=GIVE_UP_SECONDS)
 
 
-@pytest.mark.timeout(300)
 def test_typical_programs_pass_mypy_strict(tmp_path: Path) -> None:
     command = [
         sys.executable,
@@ -297,7 +297,6 @@ def test_typical_programs_pass_mypy_strict(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-@pytest.mark.timeout(300)
 def test_typical_programs_pass_pyright_strict() -> None:
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *map(str, PROGRAMS)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT / "tests" / "programs")

@@ -16,6 +16,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from holdfast import sync
+from patience import GIVE_UP_SECONDS
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "recovery.md"
 PROGRAM = re.compile(r"<!-- saved as service\.py -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,11 +44,11 @@ class Service:
     def end(self, how: signal.Signals) -> int:
         """End it with a signal."""
         self._process.send_signal(how)
-        return self._process.wait(30)
+        return self._process.wait(GIVE_UP_SECONDS)
 
     def call(self, path: str, method: str = "GET") -> Any:
         """What it answers."""
-        with urlopen(Request(f"http://127.0.0.1:{self._port}{path}", method=method), timeout=60) as answer:
+        with urlopen(Request(f"http://127.0.0.1:{self._port}{path}", method=method), timeout=GIVE_UP_SECONDS) as answer:
             return json.load(answer)
 
     def post(self, path: str) -> None:
@@ -65,7 +66,7 @@ class Service:
         return (self._directory / "printed.txt").read_text().splitlines()
 
 
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def until(condition: Callable[[], bool], seconds: float = GIVE_UP_SECONDS) -> None:
     """Wait for a condition; a deadline only for what will never come."""
     deadline = monotonic() + seconds
     while True:

@@ -16,7 +16,7 @@ from holdfast import RecoveryAction, Step, sync
 from holdfast.runs import steps
 from holdfast.runtimes.agent import attempts, rollback
 from holdfast.testing import crash_everywhere
-from rounds import TIMES
+from rounds import rounds
 
 CHILD = Path(__file__).with_name("mortal.py")
 
@@ -104,7 +104,7 @@ async def awaitable_trip(store: holdfast.Store) -> Any:
 @pytest.mark.faults
 @pytest.mark.parametrize("trip", [blocking_trip, awaitable_trip])
 def test_an_agent_ends_the_same_wherever_it_is_killed(trip: Callable[..., Any]) -> None:
-    report = crash_everywhere(trip, before=outside.clear, after=outside.check, pairs=30 * TIMES)
+    report = crash_everywhere(trip, before=outside.clear, after=outside.check, pairs=rounds(8, 30))
     assert report.result == [40, "window"]
     assert len(report.points) > 20
 

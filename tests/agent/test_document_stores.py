@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import FailurePolicy, MemoryStore, RecoveryAction, RedisStore, SQLiteStore, Step
+from holdfast import FailurePolicy, MemoryStore, RecoveryAction, SQLiteStore, Step
 from holdfast.runs.store import Store
 from holdfast.stores import ObjectBackend
 from holdfast.stores.objects.map import ObjectMap
-from servers.redis import new_prefix, shared_server
 
 policy = FailurePolicy(default=RecoveryAction.ROLLBACK)
 
@@ -78,15 +77,6 @@ asyncio.run(rolls_back(SQLiteStore("checkpoints.db")))
 
 def test_a_sqlite_store_in_memory_is_one_database_and_not_one_per_operation() -> None:
     asyncio.run(rolls_back(SQLiteStore(":memory:")))
-
-
-def test_checkpoints_in_redis_through_a_client_that_was_configured_before() -> None:
-    server = shared_server()
-    client = server.client(decode_responses=True)
-    store = RedisStore(client, prefix=new_prefix(), durability="process")
-    asyncio.run(rolls_back(store))
-    assert client.ping()
-    client.close()
 
 
 def test_checkpoints_in_a_custom_store() -> None:

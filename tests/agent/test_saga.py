@@ -17,7 +17,7 @@ from holdfast.runs import driver
 from holdfast.runtimes.agent.memory import Memory
 from holdfast.testing import crash_everywhere
 from kinds import new_place
-from rounds import TIMES
+from rounds import rounds
 from runs.worlds import World
 
 NAMES = ("flight", "hotel", "car")
@@ -124,7 +124,14 @@ def parallel(kept: int, retries: int) -> Callable[[holdfast.Store], Any]:
 @pytest.mark.faults
 @pytest.mark.parametrize(
     ("kind", "kept", "retries"),
-    [*(("memory", kept, retries) for kept in range(4) for retries in range(2)), ("sqlite", 1, 1)],
+    [
+        ("memory", 0, 1),
+        ("memory", 1, 1),
+        ("memory", 2, 0),
+        ("memory", 3, 0),
+        *(pytest.param("memory", *rest, marks=pytest.mark.slow) for rest in [(0, 0), (1, 0), (2, 1), (3, 1)]),
+        pytest.param("sqlite", 1, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_a_saga_killed_at_every_effect_undoes_each_undone_step_once_newest_first(
     kind: str, kept: int, retries: int, tmp_path: Path
@@ -133,7 +140,7 @@ def test_a_saga_killed_at_every_effect_undoes_each_undone_step_once_newest_first
         assert travel.refunded == list(reversed(NAMES[kept:]))
         assert sorted(travel.charged) == sorted([*NAMES, *NAMES[kept:]])
 
-    pairs = 10 * TIMES if kind == "memory" else 0
+    pairs = rounds(4, 10) if kind == "memory" else 0
     report = crash_everywhere(
         sequential(kept, retries),
         before=travel.clear,
@@ -145,14 +152,15 @@ def test_a_saga_killed_at_every_effect_undoes_each_undone_step_once_newest_first
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("retries", [0, 1])
-@pytest.mark.parametrize("kept", [0, 3])
+@pytest.mark.parametrize(
+    ("kept", "retries"), [(0, 1), (3, 0), *(pytest.param(*rest, marks=pytest.mark.slow) for rest in [(0, 0), (3, 1)])]
+)
 def test_a_saga_of_parallel_effects_undoes_each_undone_step_once(kept: int, retries: int) -> None:
     def check() -> None:
         assert sorted(travel.refunded) == sorted(NAMES[kept:])
         assert sorted(travel.charged) == sorted([*NAMES, *NAMES[kept:]])
 
-    report = crash_everywhere(parallel(kept, retries), before=travel.clear, after=check, pairs=10 * TIMES)
+    report = crash_everywhere(parallel(kept, retries), before=travel.clear, after=check, pairs=rounds(4, 10))
     assert report.result == "there"
 
 

@@ -15,6 +15,7 @@ from holdfast.chaos.torture import sampled
 from holdfast.chaos.trial import Seen
 from holdfast.chaos.verdict import judge
 from kinds import url_of
+from patience import GIVE_UP_SECONDS
 
 PROGRAM = """
 import asyncio
@@ -124,7 +125,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def chaos(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "holdfast", "chaos", *arguments]
-    return subprocess.run(command, cwd=program, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(command, cwd=program, capture_output=True, text=True, timeout=GIVE_UP_SECONDS, check=False)
 
 
 def verdict(program: Path, *arguments: str) -> dict[str, Any]:

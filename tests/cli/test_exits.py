@@ -15,6 +15,7 @@ import pytest
 from cli.conftest import Call
 from holdfast.cli.exits import exit_code
 from holdfast.records.errors import Conflict, Corrupt, KeyReused, LeaseHeld, NotFound, StoreUnavailable, Suspended
+from patience import GIVE_UP_SECONDS
 
 Document = Callable[..., Any]
 HOLDFAST = (sys.executable, "-m", "holdfast")
@@ -117,7 +118,7 @@ def test_ctrl_c_ends_a_tail(place: Path) -> None:
     assert following.stdout is not None
     assert "thread_id" in json.loads(following.stdout.readline())
     following.send_signal(signal.SIGINT)
-    _, errors = following.communicate(timeout=60)
+    _, errors = following.communicate(timeout=GIVE_UP_SECONDS)
     assert following.returncode == 130
     assert "Traceback" not in errors
 
@@ -134,7 +135,7 @@ def test_a_tail_follows_what_others_write(place: Path) -> None:
         store.save("user-42", {"x": 1})
     seen = [json.loads(following.stdout.readline()) for _ in range(2)]
     following.send_signal(signal.SIGINT)
-    following.communicate(timeout=60)
+    following.communicate(timeout=GIVE_UP_SECONDS)
     assert [(row["thread_id"], row["seq"]) for row in seen] == [("new", 1), ("user-42", 4)]
 
 
@@ -154,7 +155,7 @@ def on_terminal(*arguments: str, **environment: str) -> str:
             break
         chunks.append(chunk)
     os.close(inside)
-    assert ran.wait(60) == 0
+    assert ran.wait(GIVE_UP_SECONDS) == 0
     return b"".join(chunks).decode()
 
 

@@ -13,6 +13,7 @@ import pytest
 from holdfast.demo import payments
 from holdfast.demo.children import Child, ChildFailed
 from kinds import ON_DISK, url_of
+from patience import GIVE_UP_SECONDS
 
 QUICK = ("--pace", "0.02")
 BARE_PATH = "/usr/bin:/bin"
@@ -22,7 +23,9 @@ BARE_PATH = "/usr/bin:/bin"
 def holdfast(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "holdfast", *arguments]
     environment = {**os.environ, "PATH": BARE_PATH}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=GIVE_UP_SECONDS, check=False
+    )
 
 
 def summary_of(*arguments: str, cwd: Path) -> dict[str, Any]:
@@ -66,7 +69,7 @@ def test_the_commands_that_a_demo_leaves_work_when_pasted(scene: str, tmp_path: 
         env={"PATH": BARE_PATH},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=GIVE_UP_SECONDS,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

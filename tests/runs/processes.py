@@ -129,7 +129,7 @@ def zombies(url: str, count: int, how: str) -> dict[str, Any]:
     outcomes: list[list[str]] = []
     with open_store(url, "sound") as store:
         for number in range(count):
-            with store.run(f"t{number}", wait=10) as run:
+            with store.run(f"t{number}", wait=300) as run:
                 run.step("taken over", list)
         for actor in actors:
             os.kill(actor.pid, signal.SIGCONT)

@@ -9,6 +9,7 @@ import pytest
 import holdfast
 from holdfast import sync
 from holdfast.stores.memory import MemoryBackend
+from patience import GIVE_UP_SECONDS
 from runs.worlds import World
 
 
@@ -70,7 +71,7 @@ def test_the_heartbeat_looks_into_all_inboxes_at_once(is_broken: bool) -> None:
     backend = Overlooking()
     store = sync.Store(backend)
     backend.broken = store._store._reader.sealing.key("a") if is_broken else b"none"
-    ends_at = time.monotonic() + 30
+    ends_at = time.monotonic() + GIVE_UP_SECONDS
     with store.run("a", lease=0.5) as bystander:
         with pytest.raises(holdfast.RunCancelled), store.run("b", lease=0.5) as run:
             sync.Store(backend).cancel("b")

@@ -28,7 +28,7 @@ from holdfast.stores.writer import Intent
 from holdfast.testing import CrashReport, Scenario, crash_everywhere, enumerate_crashes
 from holdfast.testing.places import MemoryPlace
 from kinds import ON_DISK, new_place
-from rounds import TIMES
+from rounds import rounds
 from runs.crash_scenes import (
     answer,
     awaitable_agent,
@@ -43,7 +43,7 @@ from runs.crash_scenes import (
     two_threads,
 )
 
-PAIRS = 40 * TIMES
+PAIRS = rounds(10, 40)
 AGENTS: dict[str, Callable[..., Any]] = {"blocking": blocking_agent, "awaitable": awaitable_agent}
 
 
@@ -73,20 +73,23 @@ def test_a_block_with_keys_ends_the_same_wherever_it_is_killed() -> None:
     assert report.result[1] == {"messages": ["hello", "who please"], "paid": 40}
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("scene", [save_then_run, two_threads, task_group, steps_within_steps])
 def test_a_scene_ends_the_same_wherever_it_is_killed(scene: Callable[..., Any]) -> None:
-    assert torture(scene, pairs=20 * TIMES).ok
+    assert torture(scene, pairs=rounds(5, 20)).ok
 
 
+@pytest.mark.faults
 def test_every_pair_of_crashes_in_a_short_block() -> None:
     report = torture(short_block, pairs=None)
     assert report.result == [32, 40, {"messages": ["hello"]}]
     assert report.pair_count == report.possible_pair_count > 200
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("kind", ON_DISK)
 def test_a_block_on_disk_ends_the_same_wherever_it_is_killed(kind: str, tmp_path: Path) -> None:
-    torture(short_block, pairs=5, place=lambda: new_place(kind, tmp_path))
+    torture(short_block, pairs=rounds(0, 5), place=lambda: new_place(kind, tmp_path))
 
 
 def test_an_effect_without_a_key_is_done_once_or_in_doubt() -> None:
@@ -113,6 +116,7 @@ def test_who_is_asked_in_doubt_decides() -> None:
     assert not [failure for failure in report.failures if " ran " in failure.problem]
 
 
+@pytest.mark.faults
 def test_a_recovery_that_is_killed_is_recovered_from() -> None:
     def recovering(store: sync.Store) -> Any:
         durable = sync.durable(store=store)(_short)
@@ -124,7 +128,7 @@ def test_a_recovery_that_is_killed_is_recovered_from() -> None:
             status = store.thread("job").status
         return durable.resume("job")
 
-    assert torture(recovering, pairs=60).result == [21, True]
+    assert torture(recovering, pairs=rounds(15, 60)).result == [21, True]
 
 
 def _short(number: int) -> list[Any]:

@@ -241,7 +241,7 @@ async def test_an_effect_that_is_not_in_time_is_in_doubt(world: World, takes_key
     for _ in range(2):
         with pytest.raises(error):
             async with world.store.run("t") as run:
-                await run.step("pay", pay if takes_key else pay_blindly, effect=True, timeout=0.02)
+                await run.step("pay", pay if takes_key else pay_blindly, effect=True, timeout=0.1)
     never.set()
     assert len(sent) == (2 if takes_key else 1)
     assert len(set(sent)) == 1

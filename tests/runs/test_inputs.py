@@ -5,7 +5,7 @@ import pickle
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
@@ -35,6 +35,7 @@ class Loud:
 # The text
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(), values) | st.lists(values))
 def test_a_preview_is_short_and_the_same_each_time(arguments: Any) -> None:
     text = preview(arguments)

@@ -19,6 +19,7 @@ from holdfast.runs.store import Store
 from holdfast.stores import committer
 from holdfast.stores.claim import Claim, Pending
 from holdfast.stores.memory import MemoryBackend
+from patience import GIVE_UP_SECONDS
 from runs.worlds import World
 
 
@@ -252,7 +253,7 @@ def test_a_lost_reply_does_not_end_a_run_whose_next_write_waits() -> None:
             if self.loses:
                 self.loses = False
                 inside.set()
-                is_queued.wait(30)
+                is_queued.wait(GIVE_UP_SECONDS)
                 raise OutcomeUnknown("the reply is lost")
             return outcomes
 
@@ -262,7 +263,7 @@ def test_a_lost_reply_does_not_end_a_run_whose_next_write_waits() -> None:
             run.checkpoint({"letters": []})
             backend.loses = True
             first = pool.submit(run.append, "letters", "a")
-            assert inside.wait(30)
+            assert inside.wait(GIVE_UP_SECONDS)
             second = pool.submit(run.append, "letters", "b")
             while not run._run._ledger.claim.committer.has_queue:
                 sleep(0.001)

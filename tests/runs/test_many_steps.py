@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.stores.backend import Backend
 from holdfast.testing.handles import blocking_store
 from kinds import new_place
@@ -9,6 +11,9 @@ from kinds import new_place
 COUNT = 10_000
 
 
+@pytest.mark.parametrize(
+    "kind", ["sqlite", pytest.param("memory", marks=pytest.mark.slow), pytest.param("file", marks=pytest.mark.slow)]
+)
 def test_ten_thousand_steps_are_all_remembered(kind: str, tmp_path: Path) -> None:
     place, calls = new_place(kind, tmp_path), list[int]()
 

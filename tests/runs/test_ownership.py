@@ -25,6 +25,7 @@ from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.broken import NoFencing
 from holdfast.testing.handles import blocking_store
 from kinds import EVERY_KIND, SHARED, new_place, url_of
+from patience import GIVE_UP_SECONDS
 from rounds import TIMES
 from runs.processes import Slow
 from runs.worlds import EVERY_WORLD
@@ -37,7 +38,7 @@ def play(scene: str, *arguments: object) -> Any:
     """What came of a scene, played in processes of its own."""
     script = Path(__file__).with_name("processes.py")
     command = [sys.executable, "-W", "ignore::DeprecationWarning", str(script), scene, *map(str, arguments)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=GIVE_UP_SECONDS)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 
@@ -200,11 +201,11 @@ def test_the_heartbeat_keeps_leases_through_a_call_that_blocks(tmp_path: Path) -
     stores, awaitable = [blocking_store(backend) for backend in backends], holdfast.MemoryStore()
 
     async def whole() -> None:
-        async with awaitable.run("t", lease=0.5):
+        async with awaitable.run("t", lease=2):
             with ExitStack() as blocks:
                 for store in stores:
-                    blocks.enter_context(store.run("t", lease=0.5))
-                time.sleep(1.5)
+                    blocks.enter_context(store.run("t", lease=2))
+                time.sleep(3)
                 for store in stores:
                     with pytest.raises(holdfast.LeaseHeld), store.run("t", wait=0):
                         pass
@@ -219,7 +220,7 @@ def test_without_a_heartbeat_the_lease_is_lost(memory_store: sync.Store) -> None
     """The test above can fail."""
     with pytest.raises(holdfast.Fenced), memory_store.run("t", lease=0.5):
         memory_store._store._tools.heartbeat.after_fork()
-        with memory_store.run("t", wait=10) as other:
+        with memory_store.run("t", wait=GIVE_UP_SECONDS) as other:
             other.step("taken over", list)
 
 

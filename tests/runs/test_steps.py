@@ -14,6 +14,7 @@ from holdfast.runs import steps
 from holdfast.runs.steps import known_memo
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.handles import blocking_store
+from patience import GIVE_UP_SECONDS
 from runs.worlds import World
 
 
@@ -210,7 +211,7 @@ class Gated(MemoryBackend):
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         if self.gate is not None and swaps[0].rows:
-            self.gate.wait(20)
+            self.gate.wait(GIVE_UP_SECONDS)
         return super().swap(swaps, wait=wait)
 
 
@@ -220,7 +221,7 @@ def test_a_result_that_is_not_stored_yet_is_not_returned_to_another_branch(monke
     def slowly(run: Any, key: str, fingerprint: bytes) -> Any:
         if current_thread().name == "second" and not looks.is_set():
             looks.set()
-            goes_on.wait(20)
+            goes_on.wait(GIVE_UP_SECONDS)
         return known_memo(run, key, fingerprint)
 
     monkeypatch.setattr(steps, "known_memo", slowly)
@@ -236,7 +237,7 @@ def test_a_result_that_is_not_stored_yet_is_not_returned_to_another_branch(monke
             return thread
 
         second = branch("second", 2)
-        assert looks.wait(20)
+        assert looks.wait(GIVE_UP_SECONDS)
         backend.gate = Event()
         first = branch("first", 1)
         while not run._run._ledger.journal.memos:

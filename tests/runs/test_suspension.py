@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from patience import GIVE_UP_SECONDS
 from runs.worlds import AwaitableWorld, World
 
 
@@ -62,7 +63,7 @@ async def test_steps_of_other_branches_are_recorded_before_the_run_waits(world: 
     asked, calls = Event(), list[int]()
 
     def slow() -> str:
-        asked.wait(30)
+        asked.wait(GIVE_UP_SECONDS)
         calls.append(1)
         return "done"
 

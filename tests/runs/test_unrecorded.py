@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import sync
+from patience import GIVE_UP_SECONDS
 
 
 def new_step(calls: list[int]) -> Callable[[int], int]:
@@ -109,7 +110,7 @@ def test_steps_in_the_threads_of_a_pool_are_recorded_and_replayed() -> None:
 
     @sync.step
     def together(page: int) -> int:
-        meet.wait(20)  # all four are under way at the same time
+        meet.wait(GIVE_UP_SECONDS)  # all four are under way at the same time
         return page
 
     @sync.durable(store=sync.MemoryStore())

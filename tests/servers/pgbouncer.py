@@ -11,8 +11,9 @@ from typing import Self
 
 import psycopg
 
+from patience import GIVE_UP_SECONDS
 from servers.ports import free_port
-from servers.postgres import START_SECONDS, USER, PostgresServer, unprivileged
+from servers.postgres import USER, PostgresServer, unprivileged
 
 SETTINGS = """
 [databases]
@@ -52,7 +53,7 @@ class PgBouncer:
         )
 
     def __enter__(self) -> Self:
-        ends_at = time.monotonic() + START_SECONDS
+        ends_at = time.monotonic() + GIVE_UP_SECONDS
         while True:
             try:
                 psycopg.connect(f"host=127.0.0.1 port={self.port} user={USER} dbname={USER}").close()

@@ -17,10 +17,11 @@ from typing import Any
 
 import psycopg
 
+from patience import GIVE_UP_SECONDS
+from servers import check_allowed
 from servers.ports import free_port
 
 USER = "postgres"
-START_SECONDS = 60
 
 _numbers = count()
 
@@ -61,6 +62,7 @@ class PostgresServer:
     def __init__(
         self, *settings: str, largest_file: int | None = None, primary: "PostgresServer | None" = None
     ) -> None:
+        check_allowed()
         self.directory = Path(tempfile.mkdtemp(prefix="holdfast-postgres-"))
         self.port = free_port()
         self._settings = settings
@@ -100,7 +102,7 @@ class PostgresServer:
         self._wait()
 
     def _wait(self) -> None:
-        ends_at = time.monotonic() + START_SECONDS
+        ends_at = time.monotonic() + GIVE_UP_SECONDS
         while True:
             try:
                 psycopg.connect(self.conninfo(connect_timeout=5)).close()
@@ -133,7 +135,7 @@ class PostgresServer:
         """Shut it down: SIGINT disconnects everybody first."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)
-            self._process.wait(START_SECONDS)
+            self._process.wait(GIVE_UP_SECONDS)
 
     def remove(self) -> None:
         """Stop it and remove what it kept."""

@@ -14,10 +14,10 @@ from typing import Any
 
 import redis
 
+from patience import GIVE_UP_SECONDS
+from servers import check_allowed
 from servers.disks import limit_files
 from servers.ports import free_port
-
-START_SECONDS = 60
 
 _numbers = count()
 
@@ -61,6 +61,7 @@ class RedisServer:
 
     def start(self, *, wait: bool = True) -> None:
         """Start it, and wait until it answers, unless it is to be met before."""
+        check_allowed()
         options = [word for name, value in self._settings.items() for word in (f"--{name}", value)]
         command = [
             binary(),
@@ -83,7 +84,7 @@ class RedisServer:
             self._wait()
 
     def _wait(self) -> None:
-        ends_at = time.monotonic() + START_SECONDS
+        ends_at = time.monotonic() + GIVE_UP_SECONDS
         while True:
             try:
                 with self.client() as client:
@@ -121,7 +122,7 @@ class RedisServer:
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)
-            self._process.wait(START_SECONDS)
+            self._process.wait(GIVE_UP_SECONDS)
 
     def remove(self) -> None:
         """Stop it and remove its directory."""
@@ -151,7 +152,7 @@ class RedisCluster:
             self._wait(node)
 
     def _wait(self, node: RedisServer) -> None:
-        ends_at = time.monotonic() + START_SECONDS
+        ends_at = time.monotonic() + GIVE_UP_SECONDS
         while time.monotonic() < ends_at:
             with node.client() as client:
                 if client.cluster("INFO")["cluster_state"] == "ok":

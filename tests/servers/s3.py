@@ -22,11 +22,12 @@ import boto3  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
 from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
 
+from patience import GIVE_UP_SECONDS
+from servers import check_allowed
 from servers.disks import limit_files
 from servers.ports import free_port
 
 KEY, SECRET, REGION, BUCKET = "tests", "secret-of-the-tests", "us-east-1", "holdfast-tests"
-START_SECONDS = 60
 BINARIES = Path(sys.executable).parent
 
 _numbers = count()
@@ -76,11 +77,12 @@ class S3Server:
 
     def start(self) -> None:
         """Start it, and wait until its bucket can be written to."""
+        check_allowed()
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*_bound_to_us, *self.command()], stdout=log, stderr=log, cwd=self.directory, restore_signals=False
             )
-        ends_at = time.monotonic() + START_SECONDS
+        ends_at = time.monotonic() + GIVE_UP_SECONDS
         while not self._is_ready():
             if self._process.poll() is not None or time.monotonic() > ends_at:
                 raise RuntimeError((self.directory / "log").read_text()[-4000:])

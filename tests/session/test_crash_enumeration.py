@@ -17,7 +17,7 @@ from holdfast.stores.claim import Pending
 from holdfast.stores.writer import Intent
 from holdfast.testing import CrashReport, crash_everywhere
 from kinds import ON_DISK, new_place
-from rounds import TIMES
+from rounds import rounds
 
 PRICES = {"model-a": ModelPricing(3, 15)}
 USED = UsageSnapshot(1000, 100, tool_calls=1)
@@ -106,14 +106,15 @@ def talk(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 @pytest.mark.faults
 def test_a_session_ends_the_same_wherever_it_is_killed(talk: Callable[..., Any]) -> None:
-    report = torture(talk, pairs=40 * TIMES, after=outside.check)
+    report = torture(talk, pairs=rounds(10, 40), after=outside.check)
     assert {"turn=1", "turn=2", "turn=3"} <= {key for _, key in report.executions}
     assert len(report.points) > 30
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("kind", ON_DISK)
 def test_a_session_on_disk_ends_the_same_wherever_it_is_killed(kind: str, tmp_path: Path) -> None:
-    torture(blocking_talk, pairs=5, after=outside.check, place=lambda: new_place(kind, tmp_path))
+    torture(blocking_talk, pairs=rounds(0, 5), after=outside.check, place=lambda: new_place(kind, tmp_path))
 
 
 def test_a_turn_that_is_acknowledged_before_it_is_stored_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

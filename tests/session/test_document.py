@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import UnstorableValue, UsageSnapshot, sync
+from patience import GIVE_UP_SECONDS
 from runs.worlds import World
 from session.talks import Model, orchestrator
 
@@ -55,7 +56,9 @@ def sample(tmp_path: Path) -> Callable[..., list[str]]:
 
     def run(*arguments: str) -> list[str]:
         command = [sys.executable, "-W", "error", "sample.py", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=GIVE_UP_SECONDS, check=False
+        )
         assert done.returncode == (-9 if arguments else 0), done.stderr
         return done.stdout.splitlines()
 
@@ -229,7 +232,7 @@ async def test_the_listing_goes_as_far_back_as_one_asks(world: World) -> None:
     ]
 
 
-@pytest.mark.parametrize("count", [101, 10_000])
+@pytest.mark.parametrize("count", [101, 1_000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_no_turn_is_too_far_back_to_be_replayed(count: int) -> None:
     """Theirs executes again what is more than 100 turns back."""
     store, model = sync.MemoryStore(), Model()

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from kinds import open_store, url_of
+from patience import GIVE_UP_SECONDS
 from session.speakers import THREAD
 
 SCRIPT = Path(__file__).with_name("speakers.py")
@@ -16,7 +17,7 @@ def started(*arguments: object) -> "subprocess.Popen[str]":
 
 
 def ended(process: "subprocess.Popen[str]", code: int = 0) -> str:
-    printed, errors = process.communicate(timeout=60)
+    printed, errors = process.communicate(timeout=GIVE_UP_SECONDS)
     assert process.returncode == code, errors
     return printed.strip()
 

@@ -175,7 +175,7 @@ def test_a_stream_has_one_time_limit_for_all_its_chunks() -> None:
         yield 2
 
     with sync.Orchestrator("a", "b", sync.MemoryStore()).session("t") as session:
-        stream = session.run_turn_stream(slow, timeout=0.2)
+        stream = session.run_turn_stream(slow, timeout=1)
         assert next(stream) == 1
         with pytest.raises(StepTimeout):
             next(stream)
@@ -194,7 +194,7 @@ def test_an_async_stream_has_one_too() -> None:
         got: list[int] = []
         async with holdfast.Orchestrator("a", "b", holdfast.MemoryStore()).session("t") as session:
             with pytest.raises(StepTimeout):
-                await collected(session.run_turn_stream(slow, timeout=0.2), got)
+                await collected(session.run_turn_stream(slow, timeout=1), got)
         return got
 
     assert asyncio.run(talk()) == [1]

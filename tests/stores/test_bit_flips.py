@@ -10,10 +10,10 @@ from holdfast.codec.seal import Seal
 from holdfast.history.binding import Binding
 from holdfast.testing.exact import assert_exact
 from kinds import open_store, url_of
-from rounds import TIMES
+from rounds import rounds
 from stores.damage_scenes import THREADS, answers, files_of, fill, judge, restore_files, state_at
 
-PLACES = 400 * TIMES
+PLACES = rounds(100, 400)
 
 pytestmark = pytest.mark.faults
 
@@ -45,13 +45,11 @@ def flip_bits(kind: str, directory: Path, places: int, seed: int = 11) -> int:
     return refused
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_no_flipped_bit_is_returned_as_data(disk_kind: str, tmp_path: Path) -> None:
     refused = flip_bits(disk_kind, tmp_path, PLACES)
     assert refused > PLACES // 4, "many flips hit something"
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_flipped_bits_are_found_where_digests_are_skipped(
     disk_kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

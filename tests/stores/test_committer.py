@@ -16,6 +16,7 @@ from holdfast.stores import committer as module
 from holdfast.stores.backend import Busy
 from holdfast.stores.committer import Committer
 from holdfast.stores.memory import MemoryBackend
+from patience import GIVE_UP_SECONDS
 
 
 class Recording(MemoryBackend):
@@ -93,7 +94,7 @@ class Slow(Recording):
     """Takes a while for each batch, as a disk does."""
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
-        time.sleep(0.01)
+        time.sleep(0.05)
         return super().swap(swaps, wait=wait)
 
 
@@ -115,7 +116,7 @@ def driven(committer: Committer, count: int) -> list[threading.Thread]:
 def test_threads_that_wait_share_the_next_batch() -> None:
     backend = Slow()
     for thread in driven(Committer(backend), 16):
-        thread.join(30)
+        thread.join(GIVE_UP_SECONDS)
         assert not thread.is_alive()
     assert sum(map(len, backend.batches)) == 80
     assert len(backend.batches) <= 30, "a batch for each write would be 80"
@@ -127,7 +128,7 @@ def test_a_waiting_thread_that_is_interrupted_leaves_its_turn_to_another(monkeyp
 
     def slow(swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         leading.set()
-        assert go_on.wait(30)
+        assert go_on.wait(GIVE_UP_SECONDS)
         return MemoryBackend.swap(backend, swaps, wait=wait)
 
     class Interrupted(threading.Event):
@@ -136,7 +137,7 @@ def test_a_waiting_thread_that_is_interrupted_leaves_its_turn_to_another(monkeyp
                 while len(committer._followers) < 2:
                     time.sleep(0.001)
                 go_on.set()
-                super().wait(30)  # its turn came
+                super().wait(GIVE_UP_SECONDS)  # its turn came
                 interrupted.set()
                 raise KeyboardInterrupt
             return super().wait(timeout)
@@ -153,12 +154,12 @@ def test_a_waiting_thread_that_is_interrupted_leaves_its_turn_to_another(monkeyp
 
     leader = threading.Thread(target=drive, args=(first,))
     leader.start()
-    assert leading.wait(30)
+    assert leading.wait(GIVE_UP_SECONDS)
     waiting = threading.Thread(target=drive, args=(third,))
     threading.Thread(target=drive, args=(second,), name="interrupted").start()
     waiting.start()
-    assert interrupted.wait(30)
-    waiting.join(30)
+    assert interrupted.wait(GIVE_UP_SECONDS)
+    waiting.join(GIVE_UP_SECONDS)
     assert not waiting.is_alive()
     assert backend.heads([b"\0a", b"\0c"]) == [b"1", b"1"]
 
@@ -189,7 +190,7 @@ def test_an_interrupt_before_a_batch_is_sent_leaves_no_ticket_behind(monkeypatch
             committer.drive(tickets[0])
     waiting = threading.Thread(target=committer.drive, args=(tickets[1],), daemon=True)
     waiting.start()
-    waiting.join(30)
+    waiting.join(GIVE_UP_SECONDS)
     assert not waiting.is_alive()
     with pytest.raises(OutcomeUnknown):
         tickets[1].result()
@@ -200,7 +201,7 @@ def test_a_turn_that_was_lost_with_its_thread_delays_the_others_and_no_more(monk
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr(Committer, "pass_turn", lambda _: None)
     for thread in driven(Committer(backend), 8):
-        thread.join(30)
+        thread.join(GIVE_UP_SECONDS)
         assert not thread.is_alive()
     assert sum(map(len, backend.batches)) == 40
 
@@ -224,7 +225,7 @@ def test_a_write_without_a_queue_leaves_the_turn_to_those_who_came_meanwhile() -
         time.sleep(0.0005)
     others = driven(committer, 4)
     for thread in (leader, *others):
-        thread.join(30)
+        thread.join(GIVE_UP_SECONDS)
         assert not thread.is_alive()
     assert first.result()
     assert backend.batches[0] == [b"\0a"]

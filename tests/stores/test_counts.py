@@ -11,11 +11,11 @@ from holdfast import sync
 from holdfast.records import head as heads
 from holdfast.stores.redis import RedisBackend
 from holdfast.testing.conformance.samples import Line, head, key
-from kinds import SHARED, url_of
+from kinds import shared_kinds, url_of
 from servers.redis import new_prefix, shared_server
 
 
-@pytest.mark.parametrize("indexed", [kind for kind in SHARED if kind not in {"file", "s3"}])
+@pytest.mark.parametrize("indexed", shared_kinds("sqlite", "postgres", "redis"))
 def test_counts_decode_no_head(indexed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with sync.open(url_of(indexed, tmp_path), durability="process") as store:
         for number in range(7):
@@ -28,6 +28,7 @@ def test_counts_decode_no_head(indexed: str, tmp_path: Path, monkeypatch: pytest
         assert store.counts() == {"idle": 3, "failed": 4}
 
 
+@pytest.mark.servers
 def test_counts_in_redis_take_one_round_trip() -> None:
     backend = RedisBackend(shared_server().url(new_prefix()), holdfast.Durability.PROCESS)
     backend.open()

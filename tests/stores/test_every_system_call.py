@@ -11,12 +11,13 @@ import pytest
 
 from holdfast import sync
 from kinds import open_store, url_of
+from patience import GIVE_UP_SECONDS
 from rounds import TIMES
 from stores import struck
 from stores.struck import SECOND
 
 CALLS = "write,pwrite64,fsync,fdatasync,ftruncate,rename,unlink"
-SAMPLES = 8
+SAMPLES = 5
 STRACE = shutil.which("strace")
 # A measured child writes its own data file, and a first import its bytecode: neither is a call of the save.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
@@ -31,7 +32,7 @@ def traced(url: str, *options: str, writer: str = "honest") -> subprocess.Comple
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=GIVE_UP_SECONDS,
         env=ENVIRONMENT,
     )
 
@@ -43,7 +44,7 @@ def calls_of(trace: str) -> list[tuple[str, int]]:
     return [(name, names[: at + 1].count(name)) for at, (name, is_word) in enumerate(made) if not is_word]
 
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.servers
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -142,7 +142,8 @@ class TestSectors:
 class TestPowerLoss:
     """Of all that was not synced the disk has written any sectors, in any order, and one of the two sizes."""
 
-    @pytest.mark.parametrize("seed", range(4))
+    @pytest.mark.faults
+    @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
     def test_what_was_acknowledged_is_there_and_the_rest_wholly_or_not_at_all(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
     ) -> None:

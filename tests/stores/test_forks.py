@@ -17,6 +17,7 @@ from holdfast.stores.resting import Pool
 from holdfast.stores.sql import migrations
 from holdfast.stores.sqlite import SQLiteBackend
 from kinds import open_store, url_of
+from patience import GIVE_UP_SECONDS
 from stores.test_file_processes import run_forked
 
 PARENT_CLOSES = """
@@ -128,7 +129,7 @@ def run_script(script: str, *arguments: str) -> None:
     """In a process of its own, and without coverage: its locks outlive a fork, and its child would wait for them."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100, env=environment)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=GIVE_UP_SECONDS, env=environment)
     assert ran.returncode == 0, ran.stderr
 
 
@@ -196,7 +197,7 @@ def test_a_pool_at_rest_has_nothing_out_and_gives_nothing() -> None:
     one, taken, resting = pool.take(), Event(), Event()
 
     def take() -> None:
-        resting.wait(10)
+        resting.wait(GIVE_UP_SECONDS)
         pool.take()
         taken.set()
 
@@ -205,11 +206,11 @@ def test_a_pool_at_rest_has_nothing_out_and_gives_nothing() -> None:
     assert not pool.rest(0)
     resting.set()
     pool.give(one)
-    assert pool.rest(10)
+    assert pool.rest(GIVE_UP_SECONDS)
     assert not taken.is_set()
     assert pool.drain() == [one]
     pool.resume()
-    thread.join(10)
+    thread.join(GIVE_UP_SECONDS)
     assert taken.is_set()
     assert not pool.rest(0), "the other thread has one"
 

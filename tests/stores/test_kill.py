@@ -15,9 +15,9 @@ from children import state_at
 from holdfast import sync
 from holdfast.testing.exact import assert_exact
 from kinds import open_store, url_of
-from rounds import TIMES
+from rounds import rounds
 
-ROUNDS = 50 * TIMES
+ROUNDS = rounds(20, 50)
 
 pytestmark = pytest.mark.faults
 
@@ -90,16 +90,14 @@ def _is_all_there(store: sync.Store, thread_id: str, saved: int, kept: int) -> N
         assert newest + 1 <= store.append(thread_id, "log", "after the crash").seq <= saved + 2
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_every_acknowledged_save_survives_kill_9(disk_kind: str, tmp_path: Path) -> None:
     assert run_rounds(disk_kind, tmp_path, "honest", ROUNDS) > ROUNDS
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_kill_9_in_the_midst_of_a_prune_leaves_a_sound_store(disk_kind: str, tmp_path: Path) -> None:
-    assert run_rounds(disk_kind, tmp_path, "pruning", 20 * TIMES) > 20
+    assert run_rounds(disk_kind, tmp_path, "pruning", rounds(8, 20)) > 8
 
 
 def test_a_writer_that_acknowledges_before_it_saves_is_found_out(disk_kind: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="were acknowledged"):
-        run_rounds(disk_kind, tmp_path, "boasting", ROUNDS)
+        run_rounds(disk_kind, tmp_path, "boasting", 50)

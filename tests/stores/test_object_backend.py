@@ -161,7 +161,7 @@ def sequences(random: Random) -> Iterator[Swap | tuple[str, bytes]]:
 
 
 @pytest.mark.usefixtures("tails")
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 25))])
 def test_two_processes_over_one_object_store_are_like_one_memory_store(seed: int) -> None:
     random, model, kept = Random(seed), MemoryBackend(), ObjectMap()
     processes = [process(kept), process(kept)]

@@ -95,6 +95,7 @@ class Meanwhile:
             assert backend.post(THREAD, "k", b"v")
 
 
+@pytest.mark.faults
 @pytest.mark.usefixtures("tails")
 @pytest.mark.parametrize("second", [*MAKERS, None], ids=lambda each: each.__name__ if each else "post")
 @pytest.mark.parametrize("first", MAKERS, ids=lambda each: each.__name__)

@@ -11,6 +11,7 @@ from holdfast.records.errors import OutcomeUnknown
 from holdfast.records.rows import Drop
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects.map import ObjectMap
+from patience import GIVE_UP_SECONDS
 from stores.object_scenes import THREAD, Fault, counted, head, make, names, play, process, row, segments, steps, view
 
 TAIL = 32768
@@ -169,5 +170,7 @@ threading.Thread(target=work).start()
 
 
 def test_a_thread_that_outlives_the_main_one_can_still_write() -> None:
-    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=GIVE_UP_SECONDS, check=True
+    )
     assert (done.stdout, done.stderr) == ("True\n", "")

@@ -11,6 +11,7 @@ import holdfast
 from holdfast import sync
 from holdfast.records.words import Durability
 from holdfast.stores.opening import locate
+from patience import GIVE_UP_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -242,7 +243,7 @@ def test_a_sweeper_prunes_in_the_background() -> None:
             return freed
 
         sweeper.sweep = watched
-        assert swept.wait(30)
+        assert swept.wait(GIVE_UP_SECONDS)
         assert [info.seq for info in store.history("t")] == [5]
 
 
@@ -260,7 +261,7 @@ def test_a_sweep_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> 
             raise sync.StoreUnavailable("not now")
 
         store._store._sweeper.sweep = failing  # type: ignore[attr-defined]
-        assert enough.wait(30)
+        assert enough.wait(GIVE_UP_SECONDS)
     assert "a sweep failed" in caplog.text
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import children
 from kinds import open_store, url_of
+from patience import GIVE_UP_SECONDS
 
 PROCESSES = 3
 TURNS = 30
@@ -140,6 +141,6 @@ def test_a_forked_child_can_use_its_parents_store(disk_kind: str, script: str, t
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=GIVE_UP_SECONDS,
     )
     assert ran.returncode == 0, ran.stderr

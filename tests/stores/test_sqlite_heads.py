@@ -16,7 +16,7 @@ from holdfast.stores.sql import migrations
 from holdfast.stores.sqlite import SQLiteBackend, _listing_query
 from holdfast.testing.conformance.samples import Line, head, key, rows
 from kinds import open_store
-from rounds import TIMES
+from rounds import rounds
 from stores.damage_scenes import answers, files_of, fill, judge, restore_files
 
 LAST_SEQ = 268435455
@@ -259,7 +259,6 @@ def structure_of(data: bytes, page: int) -> Iterator[int]:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300 * TIMES)
 def test_no_flipped_bit_in_sqlites_own_structure_hides_a_row(tmp_path: Path) -> None:
     with open_store("sqlite", tmp_path) as store:
         fill(store)
@@ -268,7 +267,7 @@ def test_no_flipped_bit_in_sqlites_own_structure_hides_a_row(tmp_path: Path) -> 
     database = max(files, key=lambda path: len(files[path]))
     root = ask(database, "SELECT rootpage FROM sqlite_master WHERE name = 'rows'")[0][0]
     flips = [(at, bit) for at in structure_of(files[database], root) for bit in range(8)]  # type: ignore[arg-type]
-    chosen = Random(7).sample(flips, min(400 * TIMES, len(flips)))
+    chosen = Random(7).sample(flips, min(rounds(120, 400), len(flips)))
     for at, bit in chosen:
         damaged = bytearray(files[database])
         damaged[at] ^= 1 << bit

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import holdfast
 from holdfast import sync, telemetry
+from patience import GIVE_UP_SECONDS
 
 DIES = """
 import os, sys
@@ -185,14 +186,20 @@ def test_each_attempt_is_a_span_and_errors_are_told_by_their_type(exports: Expor
         assert "private" not in span.to_json()
 
 
+async def runs_out(limit: asyncio.Timeout) -> None:
+    """Take longer than the limit allows: it ends while this function is under way."""
+    limit.reschedule(0)
+    await asyncio.sleep(GIVE_UP_SECONDS)
+
+
 def test_a_cancelled_step_ends_its_span_and_the_next_is_not_within_it(exports: Exports) -> None:
     async def main() -> None:
         async with holdfast.MemoryStore() as store:
             exports.instrument(store)
             async with store.run("t") as run:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(0.01):
-                        await run.step("long", asyncio.sleep, 60)
+                    async with asyncio.timeout(None) as limit:
+                        await run.step("long", lambda: runs_out(limit))
                 await run.step("next", asyncio.sleep, 0)
 
     asyncio.run(main())

@@ -9,12 +9,12 @@ import pytest
 from holdfast import sync
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import Binding
-from rounds import TIMES
+from rounds import rounds
 from servers.postgres import new_schema, shared_server
 from stores.damage_scenes import THREADS, answers, fill, judge
 from stores.postgres.scenes import NOT_WAITING, store_in
 
-FLIPS = 60 * TIMES
+FLIPS = rounds(20, 60)
 COLUMNS = {
     "threads": ("key", "thread", "head"),
     "rows": ("key", "digest", "header", "body"),
@@ -61,13 +61,11 @@ def flip_bits(count: int, seed: int = 11) -> int:
     return refused
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_no_flipped_bit_is_returned_as_data() -> None:
     refused = flip_bits(FLIPS)
     assert refused > FLIPS // 2, "many flips hit something"
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_flipped_bits_are_found_where_digests_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same test must fail with an engine that checks nothing."""
     from holdfast.history import restore

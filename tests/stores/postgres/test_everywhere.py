@@ -11,7 +11,7 @@ from holdfast.codec.keys import KeyRing
 from holdfast.testing.model import machine_for
 from holdfast.testing.walk import TIGHT, Walk
 from kinds import url_of
-from rounds import TIMES
+from rounds import rounds
 from runs import test_ownership as ownership
 from stores import test_hostile_ids as hostile_ids
 from stores import test_kill as kill
@@ -41,15 +41,13 @@ def test_a_forked_child_can_use_its_parents_store(script: str, tmp_path: Path) -
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(120 * TIMES)
 def test_every_acknowledged_save_survives_kill_9_of_its_client(tmp_path: Path) -> None:
-    assert kill.run_rounds("postgres", tmp_path, "honest", 20 * TIMES) > 20
+    assert kill.run_rounds("postgres", tmp_path, "honest", rounds(8, 20)) > 8
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(120 * TIMES)
 def test_kill_9_in_the_midst_of_a_prune_leaves_a_sound_store(tmp_path: Path) -> None:
-    assert kill.run_rounds("postgres", tmp_path, "pruning", 8 * TIMES) > 8
+    assert kill.run_rounds("postgres", tmp_path, "pruning", rounds(4, 8)) > 4
 
 
 def test_a_writer_that_acknowledges_before_it_saves_is_found_out(tmp_path: Path) -> None:
@@ -59,7 +57,7 @@ def test_a_writer_that_acknowledges_before_it_saves_is_found_out(tmp_path: Path)
 
 @pytest.mark.faults
 def test_of_two_processes_that_run_a_thread_exactly_one_proceeds(tmp_path: Path) -> None:
-    assert ownership.play("rivals", url_of("postgres", tmp_path), 20 * TIMES, "slow") == [1] * 20 * TIMES
+    assert ownership.play("rivals", url_of("postgres", tmp_path), rounds(10, 20), "slow") == [1] * rounds(10, 20)
 
 
 def test_without_fencing_both_processes_proceed(tmp_path: Path) -> None:
@@ -76,7 +74,7 @@ def test_a_zombie_writes_nothing_when_it_wakes_up(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_random_restores_are_exact() -> None:
     total = crashes = faults = 0
-    for seed in range(3000, 3000 + 6 * TIMES):
+    for seed in range(3000, 3000 + rounds(6, 6)):
         walk = Walk(SchemaPlace(), seed, tuning=TIGHT if seed % 3 else None)
         total += walk.run(100)
         crashes += walk.driver.crashes
@@ -98,5 +96,5 @@ def test_a_walk_beside_a_memory_store_ends_equal() -> None:
 def test_no_story_breaks_a_store(faults: bool) -> None:
     run_state_machine_as_test(
         machine_for(SchemaPlace, faults=faults),
-        settings=settings(max_examples=8 * TIMES, stateful_step_count=30, phases=PHASES, report_multiple_bugs=False),
+        settings=settings(max_examples=rounds(4, 8), stateful_step_count=30, phases=PHASES, report_multiple_bugs=False),
     )

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast import sync
 from holdfast.records.words import Durability
+from patience import GIVE_UP_SECONDS
 from servers.postgres import PostgresServer
 from stores.postgres.test_server_faults import Writer
 
@@ -30,16 +31,16 @@ def test_a_failover_loses_nothing_and_the_store_finds_the_new_server(
         f"host=127.0.0.1,127.0.0.1 port={primary.port},{standby.port} user=postgres dbname=postgres"
         " target_session_attrs=read-write"
     )
-    with sync.PostgresStore(conninfo, durability="replicated", patience=30) as store:
+    with sync.PostgresStore(conninfo, durability="replicated", patience=GIVE_UP_SECONDS) as store:
         assert store.guarantee().level == Durability.REPLICATED
         writers = [Writer(store, f"thread {number}") for number in range(3)]
         for writer in writers:
-            assert writer.has_written.wait(30)
+            assert writer.has_written.wait(GIVE_UP_SECONDS)
         primary.kill()
         standby.execute("SELECT pg_promote()")
         for writer in writers:
             writer.has_written.clear()
-            assert writer.has_written.wait(60), "it goes on by itself"
+            assert writer.has_written.wait(GIVE_UP_SECONDS), "it goes on by itself"
             writer.stop()
             writer.check()
         assert store.verify().ok

@@ -16,12 +16,13 @@ from holdfast.records.words import Durability
 from holdfast.stores.postgres import PostgresBackend
 from holdfast.testing.broken import Deaf
 from holdfast.testing.conformance.samples import Line, head, rows
-from rounds import TIMES
+from patience import GIVE_UP_SECONDS
+from rounds import rounds
 from servers.postgres import PostgresServer, new_schema, shared_server
 from servers.proxy import Proxy
 from stores.postgres.scenes import NOT_WAITING
 
-ROUNDS = 20
+ROUNDS = rounds(4, 20)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,6 @@ class Writer:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(120 + 30 * ROUNDS)
 def test_kill_9_of_the_server_in_mid_write_loses_and_doubles_nothing(mortal: PostgresServer) -> None:
     kill_servers(mortal, mortal.conninfo(), "killed", ROUNDS)
 
@@ -103,18 +103,18 @@ def test_a_server_that_does_not_wait_for_the_disk_is_found_out(mortal: PostgresS
 def kill_servers(mortal: PostgresServer, conninfo: str, schema: str, rounds: int) -> None:
     """Kill the server again and again while several write, and compare what they were promised with what is there."""
     random = Random(5)
-    with sync.PostgresStore(conninfo, schema, durability="process", patience=30) as store:
+    with sync.PostgresStore(conninfo, schema, durability="process", patience=GIVE_UP_SECONDS) as store:
         for number in range(rounds):
             writers = [Writer(store, f"round {number} thread {each}") for each in range(3)]
             for writer in writers:
-                assert writer.has_written.wait(30)
+                assert writer.has_written.wait(GIVE_UP_SECONDS)
             for _ in range(random.randrange(200_000)):
                 pass
             mortal.kill()
             mortal.start()
             for writer in writers:
                 writer.has_written.clear()
-                assert writer.has_written.wait(60), "it goes on by itself"
+                assert writer.has_written.wait(GIVE_UP_SECONDS), "it goes on by itself"
                 writer.stop()
             for writer in writers:
                 writer.check()
@@ -123,7 +123,7 @@ def kill_servers(mortal: PostgresServer, conninfo: str, schema: str, rounds: int
 
 
 def test_a_restart_between_two_saves_is_not_noticed(mortal: PostgresServer) -> None:
-    with sync.PostgresStore(mortal.conninfo(), "restarted", patience=30) as store:
+    with sync.PostgresStore(mortal.conninfo(), "restarted", patience=GIVE_UP_SECONDS) as store:
         store.save("t", {"n": 1})
         mortal.stop()
         mortal.start()
@@ -224,7 +224,7 @@ def test_a_read_is_asked_again(proxy: Proxy) -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("world", ["blocking", "awaitable"])
 def test_saves_whose_replies_are_lost_are_found_out_and_never_doubled(world: str, proxy: Proxy) -> None:
-    url, count = shared_server().url(new_schema(), proxy.port), 30 * TIMES
+    url, count = shared_server().url(new_schema(), proxy.port), rounds(15, 30)
 
     async def awaited() -> list[int]:
         async with holdfast.open(url) as store:
@@ -288,12 +288,12 @@ def test_a_server_that_takes_no_writes_is_unavailable_and_its_connection_is_give
                 connection.execute("SET default_transaction_read_only = off")
                 connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
                 connection.execute("SELECT pg_reload_conf()")
-    with sync.PostgresStore(mortal.conninfo(), "standby", patience=10) as store:
+    with sync.PostgresStore(mortal.conninfo(), "standby", patience=GIVE_UP_SECONDS) as store:
         assert store.save("t", {"n": "after"}).seq > 1
 
 
 def test_a_server_without_a_free_connection_is_waited_for(mortal: PostgresServer) -> None:
-    with sync.PostgresStore(mortal.conninfo(), "full", patience=30) as store:
+    with sync.PostgresStore(mortal.conninfo(), "full", patience=GIVE_UP_SECONDS) as store:
         store.save("t", {"n": 1})
         mortal.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'holdfast'"
@@ -331,7 +331,7 @@ def every_slot(server: PostgresServer) -> list[psycopg.Connection[tuple[object, 
 
 
 def test_a_statement_that_takes_too_long_was_not_made(mortal: PostgresServer) -> None:
-    options = "-c statement_timeout=200"
+    options = "-c statement_timeout=1000"
     with sync.PostgresStore(mortal.conninfo(options=options), "slow") as store:
         store.save("t", {"n": 1})
         with psycopg.connect(mortal.conninfo()) as blocker:

@@ -18,6 +18,7 @@ from holdfast.records.head import decode_head, encode_head
 from holdfast.records.identity import namespace_prefix, thread_key
 from holdfast.records.rows import Swap
 from holdfast.stores.decisions import claimed
+from patience import GIVE_UP_SECONDS
 from rounds import TIMES
 from servers.postgres import new_schema, shared_server
 from servers.proxy import Proxy
@@ -216,7 +217,6 @@ def test_a_lost_reply_to_the_commit_is_found_out(schema: str) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(180 * TIMES)
 @pytest.mark.parametrize("world", ["blocking", "awaitable"])
 def test_kill_9_leaves_effect_and_record_as_one(world: str, schema: str) -> None:
     kill_payers(world, schema, 3 * TIMES)
@@ -233,7 +233,10 @@ def kill_payers(world: str, schema: str, rounds: int) -> None:
     for number in range(rounds):
         thread_id = f"{schema}_{number}"
         acknowledged = killed_payer(world, schema, thread_id, random.randrange(1, 30), random.randrange(30_000))
-        with sync.PostgresStore(shared_server().conninfo(), schema) as store, store.run(thread_id, wait=30) as run:
+        with (
+            sync.PostgresStore(shared_server().conninfo(), schema) as store,
+            store.run(thread_id, wait=GIVE_UP_SECONDS) as run,
+        ):
             recorded = run.steps
         effects = paid(thread_id)
         assert effects == list(range(len(effects))), "no effect twice, none left out"

@@ -33,7 +33,7 @@ def blocking(url: str, conninfo: str, thread_id: str) -> None:
     with (
         psycopg.connect(conninfo) as connection,
         sync.open(url) as store,
-        store.run(thread_id, lease=0.5, wait=30) as run,
+        store.run(thread_id, lease=0.5, wait=300) as run,
     ):
         for number in range(STEPS):
             run.step(f"pay {number}", lambda number=number: pay(connection, thread_id, number), connection=connection)
@@ -57,7 +57,7 @@ async def awaitable(url: str, conninfo: str, thread_id: str) -> None:
     async with (
         await psycopg.AsyncConnection.connect(conninfo) as connection,
         holdfast.open(url) as store,
-        store.run(thread_id, lease=0.5, wait=30) as run,
+        store.run(thread_id, lease=0.5, wait=300) as run,
     ):
         for number in range(STEPS):
             await run.step(f"pay {number}", pay_async, thread_id, number, connection=connection)

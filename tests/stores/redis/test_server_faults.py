@@ -18,11 +18,12 @@ from holdfast.stores.redis import RedisBackend
 from holdfast.stores.redis.scripts import script
 from holdfast.testing.broken import Deaf
 from holdfast.testing.conformance.samples import Line, head, key, rows
-from rounds import TIMES
+from patience import GIVE_UP_SECONDS
+from rounds import rounds
 from servers.proxy import Proxy
 from servers.redis import RedisServer, new_prefix, shared_server
 
-ROUNDS = 20
+ROUNDS = rounds(5, 20)
 
 pytestmark = pytest.mark.faults
 
@@ -85,7 +86,6 @@ class Writer(Thread):
                 return len(numbers_in(self.store, self.thread_id)) > self.acknowledged
 
 
-@pytest.mark.timeout(120 * TIMES)
 def test_a_server_killed_in_the_midst_of_writes_keeps_what_it_acknowledged() -> None:
     server, random = RedisServer(appendfsync="always"), Random(3)
     with sync.open(server.url("faults")) as store:
@@ -191,7 +191,7 @@ def test_a_line_cut_at_any_byte_of_a_request_loses_and_doubles_nothing(
     """What arrived wholly was done, and is found to be; what did not was not. Either way it can go on."""
     store.save("t", {"numbers": []})
     random, made = Random(5), 0
-    for cut in sorted(random.sample(range(1, 1600), 60 * TIMES)):
+    for cut in sorted(random.sample(range(1, 1600), rounds(30, 60))):
         proxy.drop_after(cut)
         with suppress(sync.OutcomeUnknown):
             store.append("t", "numbers", made)
@@ -282,7 +282,7 @@ def test_a_store_that_does_not_hear_its_server_is_found_out_when_the_disk_is_ful
 
 def wait_for_the_disk(server: RedisServer) -> None:
     """Redis tries again each second what it could not write."""
-    ends_at = monotonic() + 30
+    ends_at = monotonic() + GIVE_UP_SECONDS
     with server.client() as client:
         while client.info("persistence")["aof_last_write_status"] != "ok":
             assert monotonic() < ends_at
@@ -294,7 +294,7 @@ def test_a_server_with_no_connections_left_is_unavailable_until_there_are() -> N
     holders: list[Any] = [server.client(single_connection_client=True) for _ in range(3)]
     for holder in holders:
         holder.ping()
-    store = sync.RedisStore(server.url("many"), durability="process", patience=0.2)
+    store = sync.RedisStore(server.url("many"), durability="process", patience=1)
     with pytest.raises(sync.StoreUnavailable):
         store.save("t", 1)
     holders.pop().close()
@@ -305,7 +305,6 @@ def test_a_server_with_no_connections_left_is_unavailable_until_there_are() -> N
     server.remove()
 
 
-@pytest.mark.timeout(60)
 def test_a_batch_waits_for_a_server_that_is_loading() -> None:
     server = RedisServer(appendonly="no", key_load_delay="1000", loading_process_events_interval_bytes="1024")
     with server.client() as client:

@@ -4,17 +4,16 @@ from random import Random
 
 import pytest
 
-from rounds import TIMES
+from rounds import rounds
 from servers.s3 import new_prefix
 from stores.damage_scenes import answers, fill, judge
 from stores.s3.scenes import seaweed, store_at
 
-FLIPS = 20 * TIMES
+FLIPS = rounds(8, 20)
 
 pytestmark = pytest.mark.faults
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_no_flipped_bit_of_an_object_is_returned_as_data() -> None:
     prefix, random, refused, server = new_prefix(), Random(11), 0, seaweed()
     with store_at(prefix) as store:

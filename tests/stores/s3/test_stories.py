@@ -10,7 +10,7 @@ from holdfast.codec.keys import KeyRing
 from holdfast.testing.conformance.store_privacy import HOSTILE_IDS
 from holdfast.testing.model import machine_for
 from holdfast.testing.walk import TIGHT, Walk
-from rounds import TIMES
+from rounds import TIMES, rounds
 from runs.test_ownership import play
 from servers.s3 import new_prefix
 from stores.s3.scenes import PrefixPlace, seaweed, store_at
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.faults
 def test_random_restores_are_exact() -> None:
     """Walks with crashes and faults on the way."""
     total = crashes = faults = 0
-    for seed in range(4000, 4000 + 3 * TIMES):
+    for seed in range(4000, 4000 + rounds(3, 3)):
         walk = Walk(PrefixPlace(), seed, tuning=TIGHT if seed % 3 else None)
         total += walk.run(100)
         crashes += walk.driver.crashes
@@ -49,7 +49,7 @@ def test_no_story_breaks_a_store() -> None:
     run_state_machine_as_test(
         machine_for(PrefixPlace, faults=True),
         settings=settings(
-            max_examples=4 * TIMES,
+            max_examples=rounds(2, 4),
             stateful_step_count=30,
             phases=(Phase.generate, Phase.shrink),
             report_multiple_bugs=False,
@@ -76,14 +76,12 @@ def run_rounds(writer: str, rounds: int) -> int:
     return total
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_every_acknowledged_save_survives_kill_9() -> None:
-    assert run_rounds("honest", 20 * TIMES) > 20
+    assert run_rounds("honest", rounds(8, 20)) > 8
 
 
-@pytest.mark.timeout(180 * TIMES)
 def test_kill_9_in_the_midst_of_a_prune_leaves_a_sound_store() -> None:
-    assert run_rounds("pruning", 8 * TIMES) > 8
+    assert run_rounds("pruning", rounds(4, 8)) > 4
 
 
 def test_a_writer_that_acknowledges_before_it_saves_is_found_out() -> None:
