@@ -1,7 +1,7 @@
 """Compensators belong to the step that was recorded or replayed just before them, in the branch that gives them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -441,3 +441,24 @@ async def test_an_attempt_that_finds_its_steps_in_the_state_gives_their_compensa
     with pytest.raises(holdfast.Aborted):
         await made.run("t", thread_id="t")
     assert undone == ["hotel", "flight"]
+
+
+def test_a_plain_generator_is_one_branch_whichever_threads_it_runs_on() -> None:
+    def trip(_task: str, *, record_compensator: Any) -> Iterator[str]:
+        for name in NAMES:
+            sync.current().step(name, str)
+            yield name
+            record_compensator("undo", name)
+        raise ValueError
+
+    undone: list[str] = []
+
+    async def main() -> None:
+        async with holdfast.MemoryStore() as store:
+            policy = FailurePolicy.sequence(RecoveryAction.RETRY, RecoveryAction.ABORT(undo=True))
+            made = holdfast.Agent(trip, store=store, policy=policy, compensators={"undo": undone.append})
+            with pytest.raises(holdfast.Aborted):
+                await made.run("t", thread_id="t")
+
+    asyncio.run(main())
+    assert undone == [*reversed(NAMES)]

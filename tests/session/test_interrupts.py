@@ -167,3 +167,23 @@ def test_ctrl_c_while_a_run_begins_or_ends_leaves_no_lease() -> None:
         if is_over:
             return
     raise AssertionError("there are more calls than were tried")
+
+
+def asked(store: sync.Store, at_the_end: Callable[[], object] = int) -> None:
+    """A session that uses an answer: that it does is written as it is left."""
+    with sync.Orchestrator("r", "p", store).session("t") as session:
+        session.pause_for_input("go on?")
+        at_the_end()
+
+
+def test_ctrl_c_as_a_session_is_left_is_raised_and_not_what_it_did_to_a_write() -> None:
+    """`except Exception` caught it: it came as the error of the release that followed."""
+    backend = Interrupted()
+    with sync.Store(backend) as store:
+        with pytest.raises(sync.Suspended) as raised:
+            asked(store)
+        store.answer(raised.value.requests[0].id, value=1)
+        with pytest.raises(KeyboardInterrupt):
+            asked(store, partial(setattr, backend, "armed", True))
+        with store.run("t", wait=0):
+            pass

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 from inspect import isasyncgen
 from types import TracebackType
 from typing import Any, Self
@@ -67,8 +68,9 @@ async def items_of(
         finally:
             await made.aclose()
         return
+    context = copy_context()  # one for all its items, whichever threads they are made on: it is one branch of the run
     try:
-        while (item := await ports.invoke(next, (made, _END), {}, None)) is not _END:
+        while (item := await ports.invoke(context.run, (next, made, _END), {}, None)) is not _END:
             yield item
     finally:
         made.close()

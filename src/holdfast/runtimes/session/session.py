@@ -260,5 +260,7 @@ class SessionBlock:
         try:
             if self._session is not None:
                 await self._session._leave(error)  # noqa: SLF001  one file
-        finally:
-            await self._block.leave(error)
+        except BaseException as cut:
+            await self._block.leave(error or cut)
+            raise
+        await self._block.leave(error)
