@@ -180,7 +180,7 @@ async def test_a_backlog_is_bounded(world: World, monkeypatch: pytest.MonkeyPatc
 
 def _queued_bytes(run: Any) -> int:
     inner = getattr(run, "_inner", run)
-    return int(getattr(inner, "_run", inner).ledger.claim.committer._queued_bytes)
+    return int(getattr(inner, "_run", inner)._ledger.claim.committer._queued_bytes)
 
 
 async def test_a_plain_function_on_another_thread_can_record(world: World) -> None:
