@@ -5,11 +5,13 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
+from threading import Event
 from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast import sync
 from holdfast.testing.faults import Crash
 from runs.worlds import AwaitableWorld, World
 
@@ -423,6 +425,73 @@ def test_a_task_that_may_still_ask_keeps_its_parent_from_diverging(world: World)
         assert (shop.paid, shop.events) == ([("background",), ("body",)], [])
 
     world.play(scenario())
+
+
+def test_effects_in_the_order_in_which_branches_end_are_none(world: World) -> None:
+    """A resumed run gets the recorded results at once, so its branches end in another order than before."""
+    if not isinstance(world, AwaitableWorld):
+        return
+    shop, die = Shop(world), dies()
+    waits = {"a": 0.02, "b": 0.0}
+
+    @world.durable(name="as completed")
+    async def order() -> None:
+        ended = []
+
+        async def look(name: str) -> None:
+            await asyncio.sleep(waits[name])
+            await shop.note(name)
+            ended.append(name)
+
+        await asyncio.gather(look("a"), look("b"))
+        for name in ended:
+            await shop.pay(name)
+            die()
+
+    async def scenario() -> None:
+        await killed(order.run("t"))
+        assert shop.paid == [("b",)]
+        waits.update(a=0.0, b=0.02)
+        await order.run("t")
+        assert shop.paid == [("b",), ("a",)]
+
+    world.play(scenario())
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_work_in_a_pool_that_may_still_ask_keeps_its_parent_from_diverging(*, is_warm: bool) -> None:
+    paid: list[str] = []
+    lives, asks = [0], Event()
+
+    @sync.step(effect=True)
+    def pay(what: str) -> None:
+        paid.append(what)
+
+    with sync.MemoryStore() as store, sync.pool(2) as pool:
+        if is_warm:
+            list(pool.map(str, range(8)))
+
+        @sync.durable(store=store, name=f"pool {is_warm}")
+        def order() -> None:
+            def branch() -> None:
+                assert asks.wait(10)
+                pay("branch")
+
+            lives[0] += 1
+            work = pool.submit(branch)
+            if lives[0] == 1:
+                asks.set()
+                work.result()
+                raise Death
+            pay("body")
+            asks.set()
+            work.result()
+
+        with suppress(Death):
+            order.run("t")
+        asks.clear()
+        order.run("t")
+    assert paid == ["branch", "body"]
 
 
 def test_tasks_of_other_requests_do_not_hide_it_forever(world: World) -> None:

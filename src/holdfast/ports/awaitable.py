@@ -8,6 +8,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from holdfast.ports.blocking import BlockingPorts, stepping
+from holdfast.ports.carried import other_work
 from holdfast.ports.contract import Ports
 from holdfast.ports.system import SystemPorts
 from holdfast.ports.tickets import Driver, Helper, Ticket, late
@@ -139,10 +140,10 @@ class AsyncPorts(SystemPorts):
             return get_ident()
 
     def others(self, belongs: Callable[[Context], bool]) -> Collection[object]:
-        """The tasks of the event loop but the current one."""
+        """The tasks of the event loop but the current one, and the work in our pools."""
         from holdfast.ports.tasks import other_tasks
 
-        return other_tasks(self._last_loop(), belongs)
+        return [*other_tasks(self._last_loop(), belongs), *other_work(belongs)]
 
     def for_plain_code(self) -> Ports:
         """Blocking ports: whoever cannot await has a thread to block."""

@@ -8,6 +8,7 @@ from threading import Event, current_thread, get_ident
 from threading import enumerate as enumerate_threads
 from typing import Any, ParamSpec, TypeVar
 
+from holdfast.ports.carried import other_work
 from holdfast.ports.contract import Ports
 from holdfast.ports.system import SystemPorts
 from holdfast.ports.tickets import Driver, Helper, Ticket, late
@@ -75,9 +76,10 @@ class BlockingPorts(SystemPorts):
         return get_ident()
 
     def others(self, belongs: Callable[[Context], bool]) -> Collection[object]:
-        """The other threads but those of ours: into their contexts nobody can see."""
+        """The work in our pools, and the other threads but those of ours: into their contexts nobody can see."""
         current = current_thread()
-        return [each for each in enumerate_threads() if each is not current and not each.name.startswith(OUR_THREADS)]
+        others = [each for each in enumerate_threads() if not each.name.startswith(OUR_THREADS)]
+        return [*other_work(belongs), *(each for each in others if each is not current)]
 
     def for_plain_code(self) -> Ports:
         """These."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from holdfast.ports.carried import Carried, under_way
 from holdfast.records.arguments import whole_number
 
 P = ParamSpec("P")
@@ -17,7 +17,15 @@ class Pool(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call the function on a thread of the pool, in a copy of the caller's context."""
-        return super().submit(copy_context().run, partial(fn, *args, **kwargs))
+        work = Carried()
+        under_way.add(work)
+        try:
+            future = super().submit(work.run, partial(fn, *args, **kwargs))
+        except BaseException:
+            under_way.discard(work)
+            raise
+        future.add_done_callback(lambda _: under_way.discard(work))
+        return future
 
 
 def pool(workers: int) -> Pool:

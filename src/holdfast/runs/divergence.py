@@ -3,7 +3,8 @@
 A step is found again by its name and arguments. A function that calls an effect with the time of day would never find
 it again, and pay at each resume. So a new effect or question is refused while another of its name, recorded at the same
 place by an earlier run, was not asked for. A doubt is no divergence: where parallel branches may still ask for the
-recorded one, or a retried step makes its calls again, nothing is said.
+recorded one, or a retried step makes its calls again, nothing is said. What follows on branches may depend on which of
+them ended first: then the event says so, and nothing is raised.
 """
 
 from contextvars import Context
@@ -44,7 +45,8 @@ class Replay:
         self._asked: set[str] = set()
         self._homes: dict[str, int] = {"": home} if home else {}
         """The branch that runs the code of each scope, by the scope's prefix."""
-        self._is_parallel = False
+        self._parallel: set[str] = set()
+        """The scopes, by prefix, in which more than one branch has asked: their order may be another in each run."""
         self._told: set[str] = set()
         self._by_place: dict[str, list[str]] | None = None
         self._bystanders: WeakSet[object] = WeakSet(ports.others(self._belongs))
@@ -55,7 +57,7 @@ class Replay:
         self._asked.add(key)
         prefix = run._scope.prefix
         if self._homes.setdefault(prefix, _branch_of(run)) != _branch_of(run):
-            self._is_parallel = True
+            self._parallel.add(prefix)
 
     async def check_step(self, run: "Run", key: str, name: str, given: object, *, effect: bool) -> None:
         """`Diverged` if a new effect stands where another was recorded; a plain step emits the event `diverged`."""
@@ -64,7 +66,7 @@ class Replay:
             memo = self._ledger.journal.memos[other]
             arguments = "" if isinstance(memo, Attempted) else memo.arguments
             texts = preview(given), arguments or f"arguments of fingerprint {memo.fingerprint.hex()}"  # type: ignore[arg-type]
-            await self._diverges(key, other, name, texts, raises=effect)
+            await self._diverges(run, key, other, name, texts, raises=effect)
 
     async def check_question(self, run: "Run", key: str, name: str, payload: object, choices: object) -> None:
         """`Diverged` if a new question stands where another was recorded: its answer is for that one alone."""
@@ -72,11 +74,11 @@ class Replay:
         if other is not None:
             journal = self._ledger.journal
             asked = journal.requests[journal.number_of(other) - 1]
-            await self._diverges(key, other, name, (_question(payload, choices), _recorded(asked)), raises=True)
+            await self._diverges(run, key, other, name, (_question(payload, choices), _recorded(asked)), raises=True)
 
     async def report_unasked(self) -> None:
         """The function has ended: say once which recorded steps it did not ask for."""
-        if self._policy == "ignore" or self._is_parallel:
+        if self._policy == "ignore" or self._parallel:
             return
         journal = self._ledger.journal
         left = [memo for key, memo in journal.memos.items() if key not in self._asked and key not in journal.inherited]
@@ -121,9 +123,11 @@ class Replay:
         frame = context.get(current_frame)
         return frame is not None and frame.run._ledger is self._ledger
 
-    async def _diverges(self, key: str, other: str, name: str, texts: tuple[str, str], *, raises: bool) -> None:
+    async def _diverges(
+        self, run: "Run", key: str, other: str, name: str, texts: tuple[str, str], *, raises: bool
+    ) -> None:
         given, recorded = texts
-        if raises and self._policy == "raise":
+        if raises and self._policy == "raise" and run._scope.prefix not in self._parallel:
             raise Diverged(
                 f"thread {self._ledger.claim.thread_id!r} calls {name!r} with {given}, but an earlier run recorded it"
                 f" with {recorded}, and this run has not asked for that: doing both would repeat it. If the arguments"
