@@ -6,6 +6,7 @@ constructor of a user's class is called, since those of many SDKs need objects t
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from holdfast.codec import decode, encode
@@ -25,13 +26,16 @@ def noted(error: Exception, memo: StepError) -> Exception:
 
 
 def packed_error(error: Exception, raises: Classes) -> bytes:
-    """An error as a row keeps it; empty unless it is of a class in `raises`."""
+    """An error as a row keeps it; empty unless it is of a class in `raises` and can be made again."""
     given = next((cls for cls in raises if isinstance(error, cls)), None)
     if given is None:
         return b""
     _, arguments, *state = _builtin_base(type(error)).__reduce__(error)
+    kept_arguments = [*map(_storable, arguments)]
+    if _made(type(error), kept_arguments) is None:  # a group of errors: they cannot be stored
+        return b""
     attributes = state[0] if state and state[0] else {}
-    return encode([[name_of(type(error)), name_of(given)], [*map(_storable, arguments)], _kept(attributes)])
+    return encode([[name_of(type(error)), name_of(given)], kept_arguments, _kept(attributes)])
 
 
 def rebuilt(memo: StepError, raises: Classes) -> Exception | None:
@@ -39,13 +43,13 @@ def rebuilt(memo: StepError, raises: Classes) -> Exception | None:
     if not memo.raised:
         return None
     names, arguments, attributes = _read(memo.raised)
-    known = {name_of(cls): cls for cls in _with_subclasses(raises)}
+    known = {name_of(cls): cls for cls in (*_with_subclasses(raises), *raises)}
     cls = next((known[name] for name in names if name in known), None)
     error = None if cls is None else _made(cls, arguments)
     if error is None:
         return None
     for name, value in _kept(attributes).items():
-        object.__setattr__(error, name, value)
+        _set(error, name, value)
     return noted(error, memo)
 
 
@@ -65,6 +69,16 @@ def _made(cls: type[Exception], arguments: list[Any]) -> Exception | None:
     except (TypeError, ValueError):
         return None
     return error
+
+
+def _set(error: Exception, name: str, value: Any) -> None:
+    """Set an attribute as Python itself would; a setter of the user's class is not called."""
+    field = getattr(_builtin_base(type(error)), name, None)
+    if not hasattr(field, "__set__"):
+        error.__dict__[name] = value
+        return
+    with suppress(AttributeError, TypeError, ValueError):  # Python refuses this value: it is not one of its own
+        field.__set__(error, value)
 
 
 def _with_subclasses(classes: Classes) -> Iterator[type[Exception]]:
