@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
+from holdfast import sync
 from holdfast.runs.inputs import LONGEST_BYTES, preview
 from runs.worlds import World
 
@@ -166,6 +167,13 @@ def test_another_word_is_refused() -> None:
 
 
 # Secrets
+
+
+def test_a_secret_beside_a_list_that_holds_itself_is_refused_as_that() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with sync.MemoryStore() as store, store.run("t") as run, pytest.raises(holdfast.LimitExceeded):
+        run.step("look", str, [holdfast.Secret("hunter2"), endless])
 
 
 def test_a_secret_is_hidden_wherever_it_is_shown() -> None:

@@ -40,6 +40,16 @@ async def test_a_failed_thread_is_resumed_by_a_recovery_once_it_was_put_back(wor
     assert calls == ["work"]
 
 
+async def test_a_step_is_settled_by_the_key_that_its_user_gave_and_keeps_its_arguments(world: World) -> None:
+    async with world.doomed("t") as run:
+        await run.begin_step("pay/1", 40)
+    store = world.open()
+    await store.settle("t", "pay/1", "done", "P-9")
+    async with store.run("t") as run:
+        assert await run.step("pay/1", str, 40, effect=True) == "P-9"
+        assert run.steps[0].metadata["arguments"] == "40"
+
+
 async def test_a_thread_that_killed_its_processes_has_all_its_attempts_again(world: World) -> None:
     async with world.doomed("t") as run:
         await run.step("work", list)

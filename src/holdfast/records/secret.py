@@ -7,6 +7,7 @@ from holdfast.records.errors import SecretInState
 T = TypeVar("T")
 
 MASK: Final = "Secret(***)"
+DEEPEST: Final = 200
 
 
 @final
@@ -39,11 +40,13 @@ class Secret(Generic[T]):
         raise SecretInState("a Secret cannot be pickled; pass on the value of reveal() if you must")
 
 
-def masked(value: Any) -> Any:
-    """The value with each secret in its lists, tuples and dicts replaced by `Secret(***)`."""
+def masked(value: Any, depth: int = 0) -> Any:
+    """The value with each secret in its lists, tuples and dicts replaced by `Secret(***)`, as deep as can be stored."""
     cls = type(value)
     if cls is Secret:
         return MASK
+    if depth > DEEPEST:  # perhaps it contains itself
+        return value
     if cls is dict:
-        return {key: masked(item) for key, item in value.items()}
-    return cls(map(masked, value)) if cls in {list, tuple} else value
+        return {key: masked(item, depth + 1) for key, item in value.items()}
+    return cls(masked(item, depth + 1) for item in value) if cls in {list, tuple} else value

@@ -10,7 +10,7 @@ from holdfast.history.entries import Attempted, Begun, Noted, StepDone, StepErro
 from holdfast.history.journal import Journal
 from holdfast.records.errors import Conflict, HoldfastError, InvalidAnswer, NotFound, StepInDoubt
 from holdfast.records.words import Status
-from holdfast.runs.keys import name_of
+from holdfast.runs.keys import name_of, part
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.run import Run
 from holdfast.runs.steps import DOUBT_CHOICES
@@ -31,7 +31,10 @@ async def put_back(run: Run) -> None:
 
 
 async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> None:
-    """Record how a step in doubt ended; or that it did not happen, so that it is executed again with the same key."""
+    """Record how a step in doubt ended; or that it did not happen, so that it is executed again with the same key.
+
+    `key`: as the thread has it, as it was given to `run.step`, or the name of the only step of that name in doubt.
+    """
     key = _key_of(run._ledger.journal, key)
     refusal = _refusal(run, key, choice)
     if refusal is not None:
@@ -59,9 +62,12 @@ def _verdict(begun: Begun, choice: str, value: Any, by: str, now: int) -> tuple[
 
 def _key_of(journal: Journal, given: str) -> str:
     """The key of a step that was named: by its key, or by its name if only one step of that name is in doubt."""
+    for key in (given, str(part(given))):
+        if key in journal.memos:
+            return key
     begun = [memo.key for memo in journal.memos.values() if isinstance(memo, Begun)]
     named = [key for key in begun if name_of(key) == given]
-    return named[0] if given not in journal.memos and len(named) == 1 else given
+    return named[0] if len(named) == 1 else given
 
 
 def _refusal(run: Run, key: str, choice: str) -> HoldfastError | None:
