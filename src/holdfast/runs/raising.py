@@ -73,7 +73,7 @@ def _made(cls: type[Exception], arguments: list[Any]) -> Exception | None:
 
 def _set(error: Exception, name: str, value: Any) -> None:
     """Set an attribute as Python itself would; a setter of the user's class is not called."""
-    field = getattr(_builtin_base(type(error)), name, None)
+    field: Any = getattr(_builtin_base(type(error)), name, None)
     if not hasattr(field, "__set__"):
         error.__dict__[name] = value
         return
