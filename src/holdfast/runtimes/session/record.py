@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from math import inf
+from typing import Annotated, Any
 
 import msgspec
 from msgspec.structs import asdict
@@ -29,7 +30,7 @@ class TurnContent(
     role: str
     phase: str
     model: str = ""
-    usage: dict[str, int] = {}
+    usage: dict[str, Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]] = {}
     """What is not zero."""
     cost_usd: float | None = None
     """None if the model has no price."""
@@ -50,9 +51,10 @@ def content_of(note: Note) -> TurnContent:
     try:
         content = _read(note.content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Corrupt(f"the note of turn {note.key!r} cannot be read: {error}", record="journal") from error
-    if not _FIELDS.issuperset(content.usage):
-        raise Corrupt(f"the note of turn {note.key!r} counts what is unknown", record="journal")
+        raise Corrupt(f"a note of kind {TURN!r} cannot be read: {error}", record="journal") from error
+    has_cost = content.cost_usd is None or 0 <= content.cost_usd < inf  # also refuses what is not a number
+    if not (has_cost and _FIELDS.issuperset(content.usage)):
+        raise Corrupt(f"a note of kind {TURN!r} cannot be read: {content}", record="journal")
     return content
 
 
