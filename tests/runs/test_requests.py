@@ -1,11 +1,14 @@
 """Questions to the outside: asked once, answered once, the answer consumed once."""
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast import sync
 from runs.worlds import World
 
 
@@ -232,3 +235,12 @@ async def test_an_append_from_outside_hides_no_question(world: World) -> None:
     await world.store.append("t", "notes", "seen")
     assert (await world.store.thread("t")).status == "input_required"
     assert len(await world.store.requests()) == 1
+
+
+def test_an_imported_thread_lists_its_open_requests(tmp_path: Path) -> None:
+    with sync.MemoryStore() as store, sync.MemoryStore() as other:
+        with suppress(holdfast.Suspended), store.run("t") as run:
+            run.ask("refund", {"amount": 40})
+        store.export("t", tmp_path / "t.bundle")
+        other.import_(tmp_path / "t.bundle")
+        assert [request.name for request in other.requests().items] == ["refund"]

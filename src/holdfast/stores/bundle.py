@@ -143,6 +143,7 @@ def _describe(reader: Reader, binding: Binding, head: Head) -> dict[str, Any]:
         "marks": [head.marks.floor, list(head.marks.pinned), list(head.marks.hidden), list(head.marks.kept)],
         "labels": dict(summary.labels),
         "error": summary.error,
+        "requests": list(summary.requests),
     }
 
 
@@ -186,6 +187,8 @@ def _checked(frames: list[Any], path: str) -> dict[str, Any]:
         raise Corrupt(f"{path} is damaged: frames are missing", record="bundle")
     if not all(type(name) is type(value) is str for name, value in dict(frames[0]["labels"]).items()):
         raise TypeError("labels that are not text")
+    if not all(type(number) is str for number in frames[0].get("requests", ())):
+        raise TypeError("numbers of requests that are not text")
     return frames[0]
 
 
@@ -260,6 +263,7 @@ def _imported_head(
 ) -> Head:
     sealing = reader.sealing
     floor, *lists = about["marks"]
+    summary = Summary(about["labels"], about["error"], tuple(about.get("requests", ())))
     return Head(
         incarnation=binding.incarnation,
         seq=about["seq"],
@@ -274,6 +278,6 @@ def _imported_head(
         stored_bytes=sum(len(row.header) + len(row.body) for row in rows) + sum(map(len, blobs.values())),
         marks=Marks(floor, *map(tuple, lists)),
         labels=sealing.label_tokens(about["labels"]),
-        summary=sealing.seal_summary(binding, Summary(about["labels"], about["error"])),
+        summary=sealing.seal_summary(binding, summary),
         data_key=data_key,
     )
