@@ -51,8 +51,8 @@ demo: $(INSTALLED)  ## kill an agent after its payment and resume it: one refund
 test: $(STAMP) strace redis postgres  ## run the whole test suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-test-quick: $(STAMP)  ## run the tests that need no server and no long fault injection, while you write code
-	HOLDFAST_SERVERS=none $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not faults and not servers"
+test-quick: $(STAMP)  ## run the quick tests, which need no server: for the inner loop
+	HOLDFAST_SERVERS=none $(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not faults and not processes and not servers"
 
 cover: $(STAMP) strace redis postgres  ## run the test suite under coverage: at least 95 % of the branches of the core
 	@rm -f .coverage .coverage.*

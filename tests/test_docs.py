@@ -64,6 +64,7 @@ def run(*arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 def test_a_program_in_a_document_runs_as_pasted(block: Block, tmp_path: Path) -> None:
     for name, code in block.files.items():
@@ -72,6 +73,7 @@ def test_a_program_in_a_document_runs_as_pasted(block: Block, tmp_path: Path) ->
     assert block.output is None or printed == block.output
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("block", [block for block in BLOCKS if " # " in block.code], ids=lambda block: block.name)
 def test_a_comment_behind_a_print_says_what_it_prints(block: Block, tmp_path: Path) -> None:
     claimed = re.findall(r"^ *print\(.*\)  # (.*)$", block.code, re.MULTILINE)

@@ -281,6 +281,7 @@ def test_a_typical_program_runs(program: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-W", "error", program], cwd=tmp_path, check=True, timeout=GIVE_UP_SECONDS)
 
 
+@pytest.mark.processes
 def test_typical_programs_pass_mypy_strict(tmp_path: Path) -> None:
     command = [
         sys.executable,
@@ -297,6 +298,7 @@ def test_typical_programs_pass_mypy_strict(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.processes
 def test_typical_programs_pass_pyright_strict() -> None:
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *map(str, PROGRAMS)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT / "tests" / "programs")

@@ -15,8 +15,12 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+import pytest
+
 from holdfast import sync
 from patience import GIVE_UP_SECONDS
+
+pytestmark = pytest.mark.processes
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "recovery.md"
 PROGRAM = re.compile(r"<!-- saved as service\.py -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -17,6 +17,8 @@ from holdfast.chaos.verdict import judge
 from kinds import url_of
 from patience import GIVE_UP_SECONDS
 
+pytestmark = pytest.mark.processes
+
 PROGRAM = """
 import asyncio
 import os

@@ -10,6 +10,8 @@ import pytest
 
 from cli.conftest import Call
 
+pytestmark = pytest.mark.processes
+
 Document = Callable[..., Any]
 
 PROGRAM = """

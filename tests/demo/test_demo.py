@@ -15,6 +15,8 @@ from holdfast.demo.children import Child, ChildFailed
 from kinds import ON_DISK, url_of
 from patience import GIVE_UP_SECONDS
 
+pytestmark = pytest.mark.processes
+
 QUICK = ("--pace", "0.02")
 BARE_PATH = "/usr/bin:/bin"
 """Of a shell that does not know of the command."""
