@@ -40,9 +40,7 @@ async def test_a_crashed_turn_counts_until_its_key_is_repeated(world: World, bud
     model = Model()
     async with orchestrator(world, **budget).session("t") as session:
         refused = session.run_turn(model.asked("2"), model="model-a", idempotency_key="2", reserve=HALF)
-        with pytest.raises(
-            holdfast.BudgetExceeded, match=r"would have used .*reserve of .1., which began"
-        ):
+        with pytest.raises(holdfast.BudgetExceeded, match=r"would have used .*reserve of .1., which began"):
             await refused
         assert model.prompts == []
         assert session.cost_usd == 0
