@@ -1,1 +1,1 @@
-"""Runs: a process claims a thread, does its steps once, asks people, survives, and whoever comes next continues."""
+"""Runs: a process claims a thread, does its steps once, asks people, and the next process resumes where it died."""

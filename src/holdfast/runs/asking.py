@@ -1,6 +1,6 @@
 """Questions to the outside: asked once, answered once, and the answer consumed once.
 
-An answer is a message left in the thread's inbox, so whoever gives it needs no claim on the thread. The run that finds
+An answer is a message left in the thread's inbox, so giving one needs no claim on the thread. The run that finds
 it writes it into the journal and takes the message away, in one step. At the deadline the run leaves the default there
 itself: whichever answer was left first is the one.
 """
@@ -49,7 +49,7 @@ def unpack_answer(binding: Binding, number: int, message: bytes) -> Answered:
 
 
 def take_in_answers(journal: Journal, binding: Binding, inbox: Mapping[str, bytes]) -> None:
-    """Make a journal know the answers that wait to be consumed: whoever asks what is open need not be asked again."""
+    """Add the answers that wait to be consumed to a journal: their requests are not open any more."""
     for number in journal.open_numbers():
         message = inbox.get(message_key(number))
         if message is not None:

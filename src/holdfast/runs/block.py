@@ -275,7 +275,7 @@ class RunBlock:
         await self._release(ledger, Status.IDLE.value if is_open else ledger.status)
 
     async def _give_back(self, ledger: Ledger) -> None:
-        """As it was found; one that was at work and is nobody's can be gone on with at once."""
+        """Release it as it was found; one that was at work and has no owner can be resumed at once."""
         await self._release(ledger, *as_found(ledger.claim.found))
 
     async def _end_badly(self, ledger: Ledger, error: BaseException) -> None:
@@ -341,7 +341,7 @@ class RunBlock:
         names = ", ".join(request.id for request in requests)
         what = f"waits for store.answer to {names}; then run it again" if requests else "sleeps; run it again in time"
         return Suspended(
-            f"thread {thread_id!r} {what}, or let store.recover go on with it", thread_id=thread_id, requests=requests
+            f"thread {thread_id!r} {what}, or let store.recover resume it", thread_id=thread_id, requests=requests
         )
 
     def _wake_at(self, journal: Journal, unanswered: Sequence[int]) -> int:

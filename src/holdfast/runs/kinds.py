@@ -75,7 +75,7 @@ class PostgresStore(OpenedStore):
 
     `source`: a URL, a pool of psycopg_pool (used itself if it blocks; else its settings are), or a psycopg connection
     (its settings). Statements are prepared after `prepare_threshold` uses, never if it is None, nor through a pooler or
-    on a pool that was given. `connections` is the most that are opened to a URL; an outage is borne in silence for
+    on a pool that was given. `connections` is the most that are opened to a URL; a call is retried for up to
     `patience` seconds.
     """
 
@@ -104,7 +104,7 @@ class S3Store(OpenedStore):
 
     `source`: `s3://bucket/prefix`, perhaps with `?endpoint=…&region=…`, or a store of obstore. Credentials come from
     the environment (AWS_ACCESS_KEY_ID …). `allow_http` permits an unencrypted endpoint that is not on this machine.
-    `parallel` is how many requests run side by side; an outage is borne in silence for `patience` seconds, and a reply
+    `parallel` is how many requests run side by side; a call is retried for up to `patience` seconds, and a reply
     waited for `timeout` seconds.
     """
 

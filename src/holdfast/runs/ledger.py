@@ -107,7 +107,7 @@ class Ledger:
         self.check()
         if self.finished:
             raise Finished(
-                f"thread {self.claim.thread_id!r} is {self.status}, and {what} is new; reopen=True would go on with it"
+                f"thread {self.claim.thread_id!r} is {self.status}, and {what} is new; reopen=True would continue it"
             )
 
     def _stops_here(self) -> bool:
@@ -207,7 +207,7 @@ class Ledger:
         return pending
 
     def _take_in(self, entries: tuple[AnyEntry, ...]) -> None:
-        """A row is made: its entries are in the journal at once, for whoever comes next builds on them."""
+        """A row is made: its entries are in the journal at once, since the next row builds on them."""
         for entry in entries:
             self.journal.add(entry)
 

@@ -26,7 +26,7 @@ STATUSES = (Status.WORKING.value, Status.INPUT_REQUIRED.value)
 
 
 class Recoverer:
-    """One recovery: finds the threads that can go on, and goes on with each that this process gets."""
+    """One recovery: finds the threads that can be resumed, and resumes each that this process gets."""
 
     def __init__(self, store: "Store", handler: Callable[[Run], Any] | None, terms: Terms, max_attempts: int) -> None:
         self._store = store
@@ -35,12 +35,12 @@ class Recoverer:
         self._max_attempts = max_attempts
 
     async def recover(self, labels: Mapping[str, str]) -> Recovery:
-        """Go on with all of them."""
+        """Resume all of them."""
         tools = self._store._tools
         return await self.go_on_with(await tools.ports.perform(self._candidates, labels))
 
     async def go_on_with(self, found: list[str]) -> Recovery:
-        """Go on with those of these threads that still can, several at once where the world allows it."""
+        """Resume those of these threads that still can be, several at once where the world allows it."""
         tools = self._store._tools
         ends = await tools.ports.gather([self._go_on(thread_id) for thread_id in found])
         by_end: dict[str, list[str]] = {}

@@ -99,7 +99,7 @@ def _parameters(function: Callable[..., Any]) -> Parameters:
 def idempotency_key_of(run: "Run", key: str) -> str:
     """The same for every attempt at a step, in every process; another once its result was undone by a rollback.
 
-    Also another in a fork, or in a thread created anew.
+    Also another in a fork, or in a thread that was deleted and created again.
     """
     incarnation, epoch = run._ledger.claim.log.binding.incarnation, run._ledger.journal.epochs.get(key, 0)
     undone = f"\0{epoch}" if epoch else ""
@@ -198,7 +198,7 @@ def end_alone(ended: Ticket, place: Place) -> None:
     try:
         held.reset(place)
     except ValueError:
-        return  # a coroutine that nobody will go on with is closed from elsewhere: what it held went with its context
+        return  # a coroutine that is never resumed is closed from elsewhere: what it held went with its context
 
 
 def _check_not_within(key: str) -> None:
@@ -227,7 +227,7 @@ async def _recalled_or_executed(run: "Run", call: StepCall) -> Any:
 
 
 def _is_abandoned(error: Exception) -> bool:
-    """True if a function was given up while it ran: of what it does, nobody knows how far it got, or will get."""
+    """True if a function was given up while it ran: its outcome is unknown."""
     return isinstance(error, StepTimeout) and not error.key
 
 

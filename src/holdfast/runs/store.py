@@ -98,7 +98,7 @@ class Store(Housekeeping):
         max_attempts: int = 3,
         lease: timedelta | float = 30,
     ) -> Recovery:
-        """Go on with every thread that can: abandoned by a process that is gone, answered, or its timer due.
+        """Resume every thread that can be: abandoned by a process that is gone, answered, or its timer due.
 
         Each is claimed once among all processes that recover. Its durable function is resumed if this program has it;
         with a `handler`, that is called with the claimed run instead. A thread whose process dies `max_attempts` times
@@ -114,7 +114,7 @@ class Store(Housekeeping):
         return await recoverer.recover(check_labels(labels) or {})
 
     async def cancel(self, thread_id: str) -> None:
-        """End a thread: a live run is told, and stops at its next step or within a second; others end at once.
+        """End a thread: a live run stops at its next step or within a second; others end at once.
 
         `NotFound` if there is no such thread; a finished one stays as it is.
         """
@@ -196,7 +196,7 @@ class Store(Housekeeping):
     async def requests(
         self, *, status: str | None = "open", cursor: str | None = None, limit: int = 50
     ) -> AsyncPage[Request]:
-        """The questions of all threads: open ones (the inbox of whoever approves), `answered`, `expired`, or all.
+        """The questions of all threads: open ones (the inbox of people who approve), `answered`, `expired`, or all.
 
         Oldest first within a thread. Open ones are found by the status of their threads, the others by reading all.
         """

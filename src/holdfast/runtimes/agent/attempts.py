@@ -1,7 +1,7 @@
 """From the first attempt to the last: call the function, and do what the policy says about each failure.
 
 Every decision is noted before it is carried out, and carrying it out again changes nothing: a process that comes later
-goes on with the decision of the one that died.
+continues with the decision of the one that died.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping

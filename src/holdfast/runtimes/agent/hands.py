@@ -43,7 +43,7 @@ class Bare:
     def __init__(self) -> None:
         self._functions: dict[tuple[str, int], Callable[..., Any]] = {}
         self._said: dict[tuple[str, int], Callable[..., Any]] = {}
-        """Those of the present attempt: the next one may make the same functions anew."""
+        """Those of the present attempt: the next one may make the same functions again."""
 
     def begin(self) -> None:
         """Another attempt begins."""
