@@ -8,6 +8,9 @@ import pytest
 
 from cli.conftest import Call
 from holdfast import sync
+from holdfast.codec import encode
+from holdfast.ports import run_blocking
+from holdfast.runs.driver import Driver
 
 Document = Callable[..., Any]
 
@@ -41,10 +44,17 @@ def test_a_thread_that_was_answered_and_not_run_since_is_told(call: Call) -> Non
     assert "ana" in call("show", "ticket-1").stdout
 
 
-def test_a_command_to_paste_is_quoted(call: Call) -> None:
-    with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("it's mine") as run:
+def ask_as(store: sync.Store, function: str) -> None:
+    """A thread that this function started, and that asks."""
+    with store.run("it's mine") as run:
+        run_blocking(Driver(run._run).start(function, encode([[40], {}])))
         run.confirm("sure?")
-    assert "holdfast resume 'it'\"'\"'s mine' --app" in call("approve", "it's mine").stdout
+
+
+def test_a_command_to_paste_is_quoted(call: Call) -> None:
+    with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended):
+        ask_as(store, "shop:refund")
+    assert "holdfast resume 'it'\"'\"'s mine' --app shop:refund" in call("approve", "it's mine").stdout
 
 
 def test_an_answer_is_given_once(call: Call) -> None:
