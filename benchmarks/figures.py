@@ -19,6 +19,7 @@ _MEASUREMENTS: dict[str, Measurement] = {
     "4 whole-state save, CPU": figures_cpu.whole_state_save,
     "5 wide state, bytes per step": lambda _, directory: figures_bytes.wide(directory),
     "6 after pruning to the last 10": lambda _, directory: figures_bytes.pruned(directory),
+    "10 preview of arguments": lambda _, directory: figures_bytes.previewed(directory),
     "7 restore / decoding one blob": figures_cpu.restore,
     "8 file append / raw append": figures_commit.append_against_file,
     "9 session turn": figures_session.turn_against_insert,

@@ -16,6 +16,7 @@ STEP_BYTES = 430
 STEP_COUNTS = (3_000, 10_000)
 WIDE_SAVE_COUNT = 200
 KEPT_CHECKPOINTS = 10
+PREVIEWED_STEPS = 1_000
 
 
 def appended(directory: Path) -> list[Figure]:
@@ -54,6 +55,24 @@ def pruned(directory: Path) -> list[Figure]:
             Figure(f"6 pruned to the last 10 / own size{_with(compress)}", used / own, floor, goal, note=note)
         )
     return figures
+
+
+def previewed(directory: Path) -> list[Figure]:
+    """10: what the preview of a step's arguments takes in its row, against a store that keeps none."""
+    directory.mkdir(parents=True, exist_ok=True)
+    sizes = {inputs: _step_bytes(directory / f"{inputs}.db", inputs) for inputs in ("none", "preview")}
+    more = (sizes["preview"] - sizes["none"]) / PREVIEWED_STEPS
+    note = f"{sizes['preview'] / PREVIEWED_STEPS:.0f} / {sizes['none'] / PREVIEWED_STEPS:.0f} bytes a step"
+    return [Figure("10 preview of a step's arguments ('question 17', 3)", more, unit="bytes", note=note)]
+
+
+def _step_bytes(path: Path, inputs: str) -> int:
+    import holdfast.sync
+
+    with holdfast.sync.open(path, durability="process", inputs=inputs) as store, store.run(THREAD) as run:
+        for number in range(PREVIEWED_STEPS):
+            run.step(f"step {number}", lambda question, _count: question, "question 17", 3)
+        return store.stats().bytes
 
 
 def _appended_ratio(count: int, directory: Path, *, compress: bool) -> float:

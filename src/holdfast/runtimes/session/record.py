@@ -22,6 +22,7 @@ TURN, RESERVE, HAND_OVER, VISIT = "turn", "reserve", "hand_over", "visit"
 class TurnContent(
     msgspec.Struct,
     frozen=True,
+    gc=False,
     omit_defaults=True,
     rename={"fingerprint": "_fingerprint", "streamed": "_streamed"},
 ):
@@ -72,12 +73,12 @@ class Turns:
         self.cost = 0
         """In picodollars."""
         self.tokens = 0
-        self._used: Counter[str] = Counter()
+        self._used: dict[str, int] = {}
         self.taken: set[str] = set()
         """The keys under which turns were taken, whatever came of them."""
         self.unfinished: dict[str, Spent] = {}
         """What turns that began and did not end may use, by their keys."""
-        self._every: list[tuple[Note, TurnContent]] = []
+        self._every: list[Note] = []
         self._hands: tuple[str, str] = ("", "")
         """Role and phase of the last turn or hand-over."""
 
@@ -96,11 +97,13 @@ class Turns:
         content, key = content_of(note), note.key
         self._hands = (content.role, content.phase)
         if note.value and key in self.taken and (replaced := self._with_result(key)) is not None:
-            self._every[replaced] = (note, content)  # a fork has another result in its place
+            self._every[replaced] = note  # a fork has another result in its place
             return
-        self._every.append((note, content))
-        self._used.update(content.usage)
-        self.tokens += sum(content.usage.values()) - content.usage.get("tool_calls", 0)
+        self._every.append(note)
+        for name, count in content.usage.items():
+            self._used[name] = self._used.get(name, 0) + count
+            if name != "tool_calls":
+                self.tokens += count
         if content.cost_usd:
             self.cost += round(content.cost_usd * PICODOLLARS)
         self.unfinished.pop(key, None)
@@ -110,7 +113,7 @@ class Turns:
             self.taken.add(key)
 
     def _with_result(self, key: str) -> int | None:
-        return next((at for at, (note, _) in enumerate(self._every) if note.key == key and note.value), None)
+        return next((at for at, note in enumerate(self._every) if note.key == key and note.value), None)
 
     def reserve(self, note: Note) -> None:
         """A turn is about to begin that may use this much."""
@@ -131,11 +134,11 @@ class Turns:
 
     def listed(self) -> list[Turn]:
         """All of them as users see them, those that failed among them."""
-        return [_turn(number, *each) for number, each in enumerate(self._every, 1)]
+        return [_turn(number, note, content_of(note)) for number, note in enumerate(self._every, 1)]
 
     def summary(self, thread_id: str, role: str = "", phase: str = "") -> SessionSummary:
         """What they amount to; in these hands, or by default in those of the last turn or hand-over."""
-        every = self._every
+        every = [(note, content_of(note)) for note in self._every]
         models = dict.fromkeys(content.model for _, content in every if content.model)
         return SessionSummary(
             thread_id=thread_id,
