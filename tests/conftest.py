@@ -28,6 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Say what our marks mean."""
     config.addinivalue_line("markers", "faults: crashes and damage, repeated HOLDFAST_ROUNDS times")
     config.addinivalue_line("markers", "slow: repeats at length what a quicker test proves; only in make faults")
+    config.addinivalue_line("markers", "again: repeats a test in another world or on another store; not in test-quick")
     config.addinivalue_line("markers", "processes: starts many processes, one after the other; not in test-quick")
     config.addinivalue_line("markers", "servers: needs Redis, PostgreSQL, an S3 server or strace; not in test-quick")
 

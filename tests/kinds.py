@@ -27,6 +27,11 @@ def shared_kinds(*kinds: str) -> list[ParameterSet]:
     return [pytest.param(kind, marks=[pytest.mark.servers] if kind in ON_SERVERS else []) for kind in kinds]
 
 
+def worlds_and_kinds(*names: str, quick: set[str]) -> list[ParameterSet]:
+    """Those worlds over kinds of store, as parameters of a fixture: all but the quick ones carry the mark `again`."""
+    return [pytest.param(name, marks=[] if name in quick else [pytest.mark.again]) for name in names]
+
+
 SHARED = shared_kinds(*ON_DISK, *ON_SERVERS)
 """The kinds that several processes can share."""
 

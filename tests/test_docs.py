@@ -121,6 +121,7 @@ def test_the_agent_of_the_readme_is_killed_at_step_7_and_goes_on(tmp_path: Path)
 # The demo
 
 
+@pytest.mark.processes
 def test_the_demo_says_what_the_readme_shows(tmp_path: Path) -> None:
     printed = run("-m", "holdfast", "demo", "crash", cwd=tmp_path)
     assert "\033" not in printed

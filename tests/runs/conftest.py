@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kinds import EVERY_KIND, new_place
+from kinds import EVERY_KIND, new_place, worlds_and_kinds
 from runs.worlds import EVERY_WORLD, World
 
+NAMES = [f"{world}-{kind}" for world in EVERY_WORLD for kind in EVERY_KIND]
 
-@pytest.fixture(params=[f"{world}-{kind}" for world in EVERY_WORLD for kind in EVERY_KIND])
+
+@pytest.fixture(params=worlds_and_kinds(*NAMES, quick={"awaitable-memory", "blocking-sqlite"}))
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     """A world over a new place."""
     name, _, kind = request.param.partition("-")

@@ -43,6 +43,8 @@ from runs.crash_scenes import (
     two_threads,
 )
 
+pytestmark = pytest.mark.faults
+
 PAIRS = rounds(10, 40)
 AGENTS: dict[str, Callable[..., Any]] = {"blocking": blocking_agent, "awaitable": awaitable_agent}
 
@@ -56,7 +58,6 @@ def torture(function: Callable[..., Any], *args: Any, pairs: int | None = PAIRS,
     return crash_everywhere(function, *args, answer=answer, before=outside.clear, pairs=pairs, **options)
 
 
-@pytest.mark.faults
 def test_an_agent_ends_the_same_wherever_it_is_killed(agent: Callable[..., Any]) -> None:
     report = torture(agent, "What holds kelp?", after=outside.check)
     assert len(report.points) > 100
@@ -66,27 +67,23 @@ def test_an_agent_ends_the_same_wherever_it_is_killed(agent: Callable[..., Any])
     assert any(point.startswith("after a sleep") for point in report.points)
 
 
-@pytest.mark.faults
 def test_a_block_with_keys_ends_the_same_wherever_it_is_killed() -> None:
     report = torture(block_with_keys)
     assert report.result[0] == [32, 40, "who please"]
     assert report.result[1] == {"messages": ["hello", "who please"], "paid": 40}
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("scene", [save_then_run, two_threads, task_group, steps_within_steps])
 def test_a_scene_ends_the_same_wherever_it_is_killed(scene: Callable[..., Any]) -> None:
     assert torture(scene, pairs=rounds(5, 20)).ok
 
 
-@pytest.mark.faults
 def test_every_pair_of_crashes_in_a_short_block() -> None:
     report = torture(short_block, pairs=None)
     assert report.result == [32, 40, {"messages": ["hello"]}]
     assert report.pair_count == report.possible_pair_count > 200
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("kind", ON_DISK)
 def test_a_block_on_disk_ends_the_same_wherever_it_is_killed(kind: str, tmp_path: Path) -> None:
     torture(short_block, pairs=rounds(0, 5), place=lambda: new_place(kind, tmp_path))
@@ -116,7 +113,6 @@ def test_who_is_asked_in_doubt_decides() -> None:
     assert not [failure for failure in report.failures if " ran " in failure.problem]
 
 
-@pytest.mark.faults
 def test_a_recovery_that_is_killed_is_recovered_from() -> None:
     def recovering(store: sync.Store) -> Any:
         durable = sync.durable(store=store)(_short)

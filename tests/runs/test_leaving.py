@@ -164,6 +164,7 @@ class Stage:
         return loop.struck
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize(("kind", "times"), [*((kind, 1) for kind in EVERY_KIND), ("memory", 3)])
 @pytest.mark.parametrize("name", SCENES)
 def test_a_run_cancelled_at_any_point_holds_nothing_and_keeps_what_leaving_decided(

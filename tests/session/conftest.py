@@ -4,14 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from kinds import new_place
+from kinds import new_place, worlds_and_kinds
 from runs.conftest import pytest_pyfunc_call
 from runs.worlds import EVERY_WORLD, World
 
 __all__ = ["pytest_pyfunc_call", "world"]
 
 
-@pytest.fixture(params=["awaitable-memory", "awaitable-sqlite", "blocking-memory", "blocking-file"])
+NAMES = ["awaitable-memory", "awaitable-sqlite", "blocking-memory", "blocking-file"]
+
+
+@pytest.fixture(params=worlds_and_kinds(*NAMES, quick={"awaitable-memory", "blocking-file"}))
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     """A world over a new place."""
     name, _, kind = request.param.partition("-")

@@ -78,6 +78,7 @@ class InObjects(Kit):
 class TestMemoryBackend(InMemory, BackendConformance): ...
 
 
+@pytest.mark.again
 class TestSQLiteMemoryBackend(InSQLiteMemory, BackendConformance): ...
 
 
@@ -106,13 +107,16 @@ class TestAwaitableMemoryStore(InMemory, StoreConformance):
     awaitable = True
 
 
+@pytest.mark.again
 class TestAwaitableSQLiteStore(InSQLite, StoreConformance):
     awaitable = True
 
 
+@pytest.mark.again
 class TestAwaitableFileStore(InFiles, StoreConformance):
     awaitable = True
 
 
+@pytest.mark.again
 class TestAwaitableObjectStore(InObjects, StoreConformance):
     awaitable = True

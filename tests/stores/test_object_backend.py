@@ -160,6 +160,7 @@ def sequences(random: Random) -> Iterator[Swap | tuple[str, bytes]]:
             now, last = new, last + count
 
 
+@pytest.mark.faults
 @pytest.mark.usefixtures("tails")
 @pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 25))])
 def test_two_processes_over_one_object_store_are_like_one_memory_store(seed: int) -> None:
