@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ SERVER_STORES = [Path(__file__).parent / "stores" / kind for kind in ON_SERVERS]
 
 settings.register_profile(
     "repeatable",
+    max_examples=int(os.environ.get("HOLDFAST_EXAMPLES", "100")),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -30,7 +30,7 @@ from holdfast.stores.s3.places import place_of
 from holdfast.sync import FileStore, MemoryStore
 from holdfast.sync import open as open_store
 
-quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 texts = st.text(st.characters(exclude_categories=[]), max_size=30)
 DEEP = 100_000
 LONG_HOSTS = [f"{scheme}://{'a' * 64}" for scheme in ("redis", "redis+cluster", "postgresql")]

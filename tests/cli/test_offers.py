@@ -88,6 +88,7 @@ def test_whoever_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPat
         released.set()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("line", "replies"),
     [

@@ -59,7 +59,7 @@ def test_an_object_counts_as_two_levels() -> None:
             encode(excess)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=settings().max_examples * 3 // 2, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([*WRAPPERS.values(), noted]), st.integers(1, 60)), max_size=6),
     st.sampled_from([None, (1, 2), [], {}, {1: 2}, frozenset({1})]),

@@ -11,7 +11,7 @@ from codec.strategies import clean_text, values
 from holdfast.codec import container, container_header, decode, encode, split
 from holdfast.records.errors import CodecError
 
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=settings().max_examples * 3 // 2, deadline=None)
 COUNTS = [0, 1, 15, 16, 17, 65_535, 65_536, 70_000]
 
 

@@ -28,7 +28,7 @@ SEALS = {
 
 @pytest.mark.parametrize("seal", SEALS.values(), ids=SEALS)
 @given(data=st.one_of(st.binary(), st.binary(min_size=1).map(lambda part: part * THRESHOLD)), identity=st.binary())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples * 2 // 5, deadline=None)
 def test_what_was_sealed_comes_back(seal: Seal, data: bytes, identity: bytes) -> None:
     assert seal.unseal(seal.seal(data, identity), identity, record="row 1") == data
 

@@ -16,7 +16,7 @@ from codec.strategies import text, values
 from holdfast.codec import DEFAULT, decode, encode
 from holdfast.codec.exact import encode_exactly
 
-thorough = settings(max_examples=300, deadline=None)
+thorough = settings(max_examples=settings().max_examples * 3, deadline=None)
 flat = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), text, st.binary())
 
 

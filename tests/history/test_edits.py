@@ -39,7 +39,7 @@ def applied(old: Cell, found: list[Operation]) -> bytes:
     return b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
 
-@settings(max_examples=300)
+@settings(max_examples=settings().max_examples * 3)
 @given(values, values)
 def test_the_operations_lead_from_the_old_body_to_the_new_one(old: Any, new: Any) -> None:
     cell, encoded = cell_of(old), encode(new)

@@ -36,7 +36,7 @@ class Loud:
 # The text
 
 
-@settings(max_examples=40)
+@settings(max_examples=settings().max_examples * 2 // 5)
 @given(st.dictionaries(st.text(), values) | st.lists(values))
 def test_a_preview_is_short_and_the_same_each_time(arguments: Any) -> None:
     text = preview(arguments)

@@ -106,6 +106,7 @@ class TestTornTail:
 
 
 class TestDamage:
+    @pytest.mark.faults
     def test_no_flipped_bit_goes_unnoticed(self, store: FileBackend, root: Path) -> None:
         fill(store)
         sound = log_of(root).read_bytes()

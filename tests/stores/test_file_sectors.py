@@ -84,6 +84,7 @@ class TestSectors:
 
     @pytest.mark.parametrize("content", [noise, sparse])
     @pytest.mark.parametrize("size", [20, 500, 1800])
+    @pytest.mark.faults
     def test_no_damage_to_a_byte_of_a_last_frame_makes_it_no_write(self, size: int, content: Content) -> None:
         for start in (1000, 1024 - HEADER_BYTES - 5, 1024 - HEADER_BYTES, 1024 - 5, 1024):
             data, (_, end) = log_with(start, content(size))

@@ -20,6 +20,8 @@ from kinds import open_store, url_of
 from patience import GIVE_UP_SECONDS
 from stores.test_file_processes import run_forked
 
+pytestmark = pytest.mark.processes
+
 PARENT_CLOSES = """
 import os, sys
 from holdfast import sync

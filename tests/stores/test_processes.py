@@ -11,6 +11,8 @@ import children
 from kinds import open_store, url_of
 from patience import GIVE_UP_SECONDS
 
+pytestmark = pytest.mark.processes
+
 PROCESSES = 3
 TURNS = 30
 

@@ -10,6 +10,8 @@ from holdfast.stores.sqlite_pages import LOCK_BYTE, is_cut_short, logged_pages
 from kinds import open_store
 from stores.damage_scenes import answers, files_of, fill, judge, restore_files
 
+pytestmark = pytest.mark.faults
+
 PAGE = 4096
 
 

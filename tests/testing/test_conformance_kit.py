@@ -16,6 +16,8 @@ from holdfast.testing.broken import FlipsBits, Lossy, NoFencing, SeqOnly
 from holdfast.testing.conformance import BackendConformance, StoreConformance, check, check_store, promises
 from holdfast.testing.faults import FaultyBackend
 
+pytestmark = pytest.mark.faults
+
 
 def test_a_sound_backend_keeps_every_promise() -> None:
     assert check(MemoryBackend) == len(promises(BackendConformance)) - 6, "all but those about opening again"

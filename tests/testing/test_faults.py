@@ -19,6 +19,8 @@ from holdfast.testing.faults import Crash, Fault, FaultyBackend, crash_points
 from holdfast.testing.handles import blocking_store
 from holdfast.testing.walk import TIGHT
 
+pytestmark = pytest.mark.faults
+
 
 def new_memory() -> MemoryBackend:
     backend = MemoryBackend()

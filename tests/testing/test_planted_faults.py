@@ -26,6 +26,8 @@ from holdfast.testing.handles import blocking_store
 from holdfast.testing.places import MemoryPlace, Place
 from holdfast.testing.walk import TIGHT, Walk
 
+pytestmark = pytest.mark.faults
+
 SEEDS = range(12)
 
 
