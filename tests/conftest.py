@@ -12,7 +12,7 @@ pytest.register_assert_rewrite(  # before their first import, hence the order; t
 )
 
 from holdfast import sync  # noqa: E402
-from kinds import EVERY_KIND, ON_DISK, ON_SERVERS, open_store  # noqa: E402
+from kinds import EVERY_KIND, ON_DISK, ON_SERVERS, open_store, worlds_and_kinds  # noqa: E402
 
 SERVER_STORES = [Path(__file__).parent / "stores" / kind for kind in ON_SERVERS]
 
@@ -42,13 +42,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.servers)
 
 
-@pytest.fixture(params=ON_DISK)
+@pytest.fixture(params=worlds_and_kinds(*ON_DISK, quick={"sqlite"}))
 def disk_kind(request: pytest.FixtureRequest) -> str:
     """The kinds of store that keep their threads on disk, one after the other."""
     return str(request.param)
 
 
-@pytest.fixture(params=EVERY_KIND)
+@pytest.fixture(params=worlds_and_kinds(*EVERY_KIND, quick={"memory", "sqlite"}))
 def kind(request: pytest.FixtureRequest) -> str:
     """Every embedded kind of store, one after the other."""
     return str(request.param)

@@ -18,6 +18,8 @@ from holdfast.runtimes.agent import attempts, rollback
 from holdfast.testing import crash_everywhere
 from rounds import rounds
 
+pytestmark = pytest.mark.faults
+
 CHILD = Path(__file__).with_name("mortal.py")
 
 
@@ -101,7 +103,6 @@ async def awaitable_trip(store: holdfast.Store) -> Any:
     return await made.run("kelp", thread_id="trip")
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("trip", [blocking_trip, awaitable_trip])
 def test_an_agent_ends_the_same_wherever_it_is_killed(trip: Callable[..., Any]) -> None:
     report = crash_everywhere(trip, before=outside.clear, after=outside.check, pairs=rounds(8, 30))

@@ -30,6 +30,8 @@ from rounds import TIMES
 from runs.processes import Slow
 from runs.worlds import EVERY_WORLD
 
+pytestmark = pytest.mark.processes
+
 RIVALRIES = 50
 ZOMBIES = 20
 
@@ -49,6 +51,7 @@ def test_of_two_processes_that_run_a_thread_exactly_one_proceeds(disk_kind: str,
     assert winners == [1] * RIVALRIES * TIMES
 
 
+@pytest.mark.faults
 def test_without_fencing_both_processes_proceed(disk_kind: str, tmp_path: Path) -> None:
     """The test above can fail."""
     assert 2 in play("rivals", url_of(disk_kind, tmp_path), RIVALRIES, "broken")
@@ -80,6 +83,7 @@ def test_of_two_threads_that_run_a_thread_exactly_one_proceeds() -> None:
     assert [rivals_in_memory(MemoryBackend()) for _ in range(RIVALRIES * TIMES)] == [1] * RIVALRIES * TIMES
 
 
+@pytest.mark.faults
 def test_without_fencing_both_threads_proceed() -> None:
     """The test above can fail."""
     assert 2 in [rivals_in_memory(NoFencing(MemoryBackend())) for _ in range(RIVALRIES)]
@@ -95,6 +99,7 @@ def test_a_process_that_was_stopped_past_its_lease_writes_nothing_more(disk_kind
         assert found["steps"] == [["before", "taken over"]] * ZOMBIES
 
 
+@pytest.mark.faults
 def test_without_fencing_the_stopped_process_writes(disk_kind: str, tmp_path: Path) -> None:
     """The test above can fail."""
     found = play("zombies", url_of(disk_kind, tmp_path), 3, "broken")
@@ -193,6 +198,7 @@ def test_where_nothing_is_certain_nobody_is_taken_for_dead(monkeypatch: pytest.M
     assert not processes.is_certainly_dead(dead)
 
 
+@pytest.mark.faults
 def test_the_heartbeat_keeps_leases_through_a_call_that_blocks(tmp_path: Path) -> None:
     """In both worlds, over every kind of store, at once; the event loop is blocked too."""
     backends = [new_place(kind, tmp_path).open() for kind in EVERY_KIND]

@@ -4,9 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kinds import open_store, url_of
 from patience import GIVE_UP_SECONDS
 from session.speakers import THREAD
+
+pytestmark = pytest.mark.processes
 
 SCRIPT = Path(__file__).with_name("speakers.py")
 

@@ -16,6 +16,8 @@ from holdfast.stores.file import FileBackend
 from rounds import TIMES
 from stores.file_scenes import THREAD, fail, opened, step
 
+pytestmark = pytest.mark.faults
+
 BROKEN = OSError(errno.EIO, "Input/output error")
 CALLS = (
     *("open", "stat", "readlink", "lseek", "pread", "pwrite"),
@@ -98,7 +100,6 @@ class TestEveryCall:
                 break
             assert outcome is OutcomeUnknown or outcome == ([True] if made else StoreUnavailable)
 
-    @pytest.mark.faults
     def test_a_death_before_any_call_leaves_the_old_or_the_new(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: Swap, warm: bool
     ) -> None:

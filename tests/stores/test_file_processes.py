@@ -20,6 +20,8 @@ from holdfast.stores.backend import Busy
 from holdfast.stores.file import FileBackend
 from stores.file_scenes import OTHER, SPACE, THREAD, head, lent, log_of, open_files, opened, row, step
 
+pytestmark = pytest.mark.processes
+
 APPENDER = """
 import os, sys
 from holdfast.records.head import Head, decode_head, encode_head

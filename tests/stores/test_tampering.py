@@ -15,6 +15,8 @@ from holdfast.testing.handles import blocking_store
 from holdfast.testing.walk import TIGHT
 from stores.damage_scenes import CHECKPOINTS, answers, fill, judge
 
+pytestmark = pytest.mark.faults
+
 ALPHA, BETA = b"\0alpha", b"\0beta"
 
 
