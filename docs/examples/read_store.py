@@ -129,7 +129,7 @@ class Thread:
         require(head != b"\0", f"thread {thread_id!r} {HIDDEN}")  # so far only messages were left for it
         require(head[-16:] == digest(self.key, head[:-16]), "the head is damaged")
         fields = unpack(head[:-16])
-        require(fields[0] == 1, "it was written by another version")
+        require(fields[0] in {1, 2}, "it was written by another version")
         self.incarnation, self.seq, self.last_digest = fields[1], fields[2], fields[5]
         self.deleted, (self.floor, pinned, self.hidden, kept) = fields[10], fields[15]
         self.spared = {*pinned, *kept}

@@ -16,6 +16,7 @@ from holdfast.stores.sqlite import SQLiteBackend
 HEAD = [
     *("format", "incarnation", "seq", "base", "checkpoint", "digest", "token", "owner", "expires_at", "status"),
     *("deleted", "created_at", "updated_at", "row_count", "stored_bytes", "marks", "labels", "summary", "data_key"),
+    "mac",
 ]
 HEADER = ["flags", "body_size", "meta", "since", "blobs", "blob_sizes", "parent"]
 SCRIPT = ["paths", "cells", "sizes"]

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from holdfast.codec.keys import KeyRing
 from holdfast.ports import run_blocking
 from holdfast.records.errors import KeyUnavailable
@@ -12,8 +10,9 @@ from holdfast.records.head import Head, decode_head
 from holdfast.records.thread import ThreadInfo
 from holdfast.runs.block import Tools
 from holdfast.runs.store import tools_of
-from holdfast.stores.listing import thread_info
+from holdfast.stores.listing import described, thread_info
 from holdfast.stores.reader import Reader, Seen
+from holdfast.stores.sealing import Summary
 
 if TYPE_CHECKING:
     from holdfast.sync import Store
@@ -73,7 +72,7 @@ def seen_thread(store: "Store", thread_id: str) -> Seen | None:
 
 def _listed(reader: Reader, thread: bytes, head: Head) -> ListedThread:
     missing = _missing_key(reader, thread, head)
-    info = thread_info(reader, thread, head if missing is None else replace(head, summary=b""))
+    info = thread_info(reader, thread, head) if missing is None else described(thread, head, Summary())
     return ListedThread(**{name: getattr(info, name) for name in info.__struct_fields__}, sealed_by=missing)
 
 

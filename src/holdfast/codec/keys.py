@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from os import urandom
 from typing import Any, Final, NoReturn
 
-from holdfast.codec.seal import KEY_SIZE, NONCE_SIZE, Entropy, cipher, decrypt
+from holdfast.codec.seal import KEY_SIZE, NONCE_SIZE, Entropy, cipher, decrypt, derived, keyed_digest
 from holdfast.records.errors import ConfigurationError, Corrupt, KeyUnavailable
 
 _LONGEST_ID: Final = 64
@@ -37,7 +37,7 @@ class KeyRing:
         chosen: Any = write
         if not isinstance(chosen, str) or chosen not in keys:
             raise ConfigurationError(f"the key ring has no key {write!r} to write with; it has {sorted(keys)}")
-        labels = {key_id: _derive(key, b"labels") for key_id, key in keys.items()}
+        labels = {key_id: derived(key, b"labels") for key_id, key in keys.items()}
         for name, value in (("_keys", dict(keys)), ("_labels", labels), ("write", write)):
             object.__setattr__(self, name, value)
 
@@ -100,7 +100,7 @@ class KeyRing:
         """The key with this check value, the one of that id first: the same key may have another id elsewhere."""
         named = self._keys.get(key_id)
         for key in (*filter(None, (named,)), *self._keys.values()):
-            if _derive(key, b"check")[:_CHECK_SIZE] == check:
+            if derived(key, b"check")[:_CHECK_SIZE] == check:
                 return key
         if named is None:
             return self.key(key_id)
@@ -109,7 +109,7 @@ class KeyRing:
     def _head(self) -> bytes:
         """What a data key begins with that was wrapped by the writing key: its id and check value."""
         name = self.write.encode()
-        return bytes((len(name),)) + name + _derive(self._keys[self.write], b"check")[:_CHECK_SIZE]
+        return bytes((len(name),)) + name + derived(self._keys[self.write], b"check")[:_CHECK_SIZE]
 
     def rewrap(self, wrapped: bytes, identity: bytes, entropy: Entropy) -> bytes:
         """The same data key, wrapped by the writing key; the very same bytes if it is so already."""
@@ -142,22 +142,11 @@ def _check(key_id: Any, key: Any) -> None:
         raise ConfigurationError(f"the key {key_id!r} must be {KEY_SIZE} bytes")
 
 
-def _digest(key: bytes, message: bytes) -> bytes:
-    import hmac
-
-    return hmac.digest(key, message, "sha256")
-
-
-def _derive(key: bytes, purpose: bytes) -> bytes:
-    """A key of its own for each purpose: HKDF-Expand (RFC 5869), one block; a ring key is uniform, so no extraction."""
-    return _digest(key, b"holdfast " + purpose + b"\x01")
-
-
 def _fingerprint(key: bytes) -> str:
-    return "key-" + _derive(key, b"fingerprint")[:4].hex()
+    return "key-" + derived(key, b"fingerprint")[:4].hex()
 
 
 def _token(key: bytes, name: str, value: str) -> bytes:
     name_bytes, value_bytes = name.encode("utf-8", "surrogatepass"), value.encode("utf-8", "surrogatepass")
     message = len(name_bytes).to_bytes(4, "big") + name_bytes + value_bytes
-    return _digest(key, message)[:_TOKEN_SIZE]
+    return keyed_digest(key, message)[:_TOKEN_SIZE]

@@ -1,7 +1,7 @@
 """The seal: bytes to bytes, compressed, then encrypted if there is a key. The first byte says which.
 
-Encryption binds the bytes to the identity of their record, so that no record can stand in for another. Nonces come from
-the caller's source of entropy.
+Encryption binds the bytes to the identity of their record, so that no record can stand in for another. What stays
+readable is authenticated by a MAC, under a key derived from the same one. Nonces come from the caller's entropy.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,7 @@ _DECRYPTED: Final = {_ENCRYPTED_RAW: RAW, _ENCRYPTED_ZSTD: _ZSTD}
 
 KEY_SIZE: Final = 32
 NONCE_SIZE: Final = 12
+MAC_SIZE: Final = 16
 
 # Records below this stay as they are. At 512 bytes zstd saves about a half, but takes 9 us to write and 18 us to read,
 # and a restore reads hundreds of small records; they are packed into larger ones, and compressed, at the next keyframe.
@@ -38,7 +39,7 @@ class Seal:
     encrypted are refused. Without `compress` nothing is compressed; compressed bytes are read all the same.
     """
 
-    __slots__ = ("_cipher", "_compress", "_entropy", "_limits")
+    __slots__ = ("_cipher", "_compress", "_entropy", "_limits", "_mac_key")
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Seal:
             raise ConfigurationError("an encrypting Seal needs a source of entropy")
         self._compress = compress
         self._cipher = None if key is None else cipher(key)
+        self._mac_key = b"" if key is None else derived(key, b"mac")
         self._entropy = entropy
         self._limits = limits
 
@@ -94,6 +96,10 @@ class Seal:
         plain: bytes = _compression().decompress(body, self._limits, record)
         return plain
 
+    def mac(self, data: bytes) -> bytes:
+        """The authentication code of bytes that are stored as they are. Only a seal with a key has one to give."""
+        return keyed_digest(self._mac_key, data)[:MAC_SIZE]
+
     def _packed(self, data: bytes, dense: bool) -> tuple[bytes, bytes]:
         """Compressed if that saves a sixteenth at least, and if it could be read back within the limits."""
         if self._compress and len(data) >= COMPRESS_FROM:
@@ -129,6 +135,18 @@ def cipher(key: bytes) -> Any:
     except ImportError as error:
         raise ConfigurationError("encryption needs the cryptography package: pip install 'holdfast[crypto]'") from error
     return AESGCM(key)
+
+
+def keyed_digest(key: bytes, message: bytes) -> bytes:
+    """HMAC-SHA-256."""
+    import hmac
+
+    return hmac.digest(key, message, "sha256")
+
+
+def derived(key: bytes, purpose: bytes) -> bytes:
+    """A separate key for each purpose: HKDF-Expand (RFC 5869), one block; our keys are uniform, so no extraction."""
+    return keyed_digest(key, b"holdfast " + purpose + b"\x01")
 
 
 def decrypt(aes: Any, data: bytes, associated: bytes) -> bytes | None:

@@ -1,15 +1,19 @@
 """What ties stored bytes to one life of one thread: digests, ids of blobs, and the seal's associated data."""
 
 from hashlib import sha256
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from zlib import crc32
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.codec.seal import COMPRESS_FROM, RAW
 from holdfast.records.errors import Corrupt
+from holdfast.records.head import Head, signed_part
 from holdfast.records.identity import life_of, thread_id_of
 
 DIGEST_BYTES = 8
-"""Enough against damage; against forgery there are keys. Every row carries one."""
+"""Enough against damage. With a key the digest is a MAC, and as long as those are."""
 BLOB_ID_BYTES = 16
 SEQ_BYTES = 5
 
@@ -18,6 +22,14 @@ BODY = b"b"
 BLOB = b"p"
 SUMMARY = b"s"
 ANSWER = b"a"
+ROW = b"r"
+HEAD = b"h"
+
+
+Fields: TypeAlias = tuple[int, int, int, bytes, tuple[int, ...], bytes]
+"""A row's header without the metadata: flags, body size, since, blob ids, blob sizes, parent."""
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Seal(Protocol):
@@ -34,6 +46,10 @@ class Seal(Protocol):
 
     def unseal(self, data: bytes, identity: bytes, *, record: str) -> bytes:
         """What was sealed under this identity, or `Corrupt` naming `record`."""
+        ...
+
+    def mac(self, data: bytes) -> bytes:
+        """The authentication code of those bytes, if there is a key."""
         ...
 
 
@@ -57,13 +73,28 @@ class Binding:
         self._is_plain = not seal.encrypted
 
     @property
+    def is_encrypted(self) -> bool:
+        """True if there is a key, which everything stored is authenticated with."""
+        return not self._is_plain
+
+    @property
     def life(self) -> str:
         """The part of the incarnation that checkpoint ids carry."""
         return life_of(self.incarnation)
 
     def digest(self, parent: bytes, place: bytes, header: bytes, body: bytes) -> bytes:
-        """The digest of a row: bound to its thread, to this life of it, to the row before it, and to its place."""
-        return sha256(b"".join((self.identity, parent, place, header, body))).digest()[:DIGEST_BYTES]
+        """The digest of a row: bound to its thread, to this life of it, to the row before it, and to its place.
+
+        With a key it is a MAC: nobody without the key can make one.
+        """
+        content = b"".join((self.identity, parent, place, header, body))
+        return sha256(content).digest()[:DIGEST_BYTES] if self._is_plain else self._seal.mac(ROW + content)
+
+    def signed(self, head: Head) -> Head:
+        """The head, authenticated if there is a key."""
+        if self._is_plain:
+            return head
+        return replace(head, mac=self._seal.mac(HEAD + signed_part(self.thread, head)))
 
     def seal(self, data: bytes, seq: int, kind: bytes) -> bytes:
         """A section of row `seq`, sealed."""
@@ -71,11 +102,17 @@ class Binding:
             return RAW + data
         return self._seal.seal(data, self._associated(seq, kind))
 
-    def seal_row(self, content: bytes, meta: bytes, seq: int) -> tuple[bytes, bytes]:
-        """The two sections of row `seq`, sealed."""
-        if self._is_plain and len(content) < COMPRESS_FROM and len(meta) < COMPRESS_FROM:
-            return RAW + content, RAW + meta
-        return self.seal(content, seq, BODY), self.seal(meta, seq, META)
+    def seal_meta(self, meta: bytes, place: bytes, fields: Fields) -> bytes:
+        """A row's metadata, sealed. With a key this authenticates the other fields of the header too."""
+        if self._is_plain and len(meta) < COMPRESS_FROM:
+            return RAW + meta
+        return self._seal.seal(meta, self._bound(place, fields))
+
+    def unseal_meta(self, sealed: bytes, place: bytes, fields: Fields, seq: int) -> bytes:
+        """The metadata of row `seq`."""
+        if self._is_plain and sealed.startswith(RAW):
+            return sealed[1:]
+        return self._seal.unseal(sealed, self._bound(place, fields), record=self.row_name(seq))
 
     def unseal(self, data: bytes, seq: int, kind: bytes) -> bytes:
         """What `seal` was given."""
@@ -106,6 +143,9 @@ class Binding:
 
     def _associated(self, seq: int, kind: bytes) -> bytes:
         return self.identity + seq.to_bytes(8, "big") + kind
+
+    def _bound(self, place: bytes, fields: Fields) -> bytes:
+        return self.identity + META + place + _encode(fields)
 
     def _blob_id(self, stored: bytes, seq: bytes) -> bytes:
         return seq + sha256(self.identity + stored).digest()[: BLOB_ID_BYTES - SEQ_BYTES]

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from holdfast.history.binding import BLOB_ID_BYTES, Binding, place_of
+from holdfast.history.binding import BLOB_ID_BYTES, Binding, Fields, place_of
 from holdfast.history.cells import Kind, Path, Piece, Ref
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 from holdfast.records.rows import Row
@@ -84,6 +84,16 @@ class Header(msgspec.Struct, array_like=True, gc=False):
         return self.since == 0
 
     @property
+    def place(self) -> bytes:
+        """Where the row stands, as part of its checks."""
+        return place_of(self.seq, self.back)
+
+    @property
+    def fields(self) -> Fields:
+        """All that is stored but the metadata, which is sealed under it."""
+        return (self.flags, self.body_size, self.since, self.blobs, self.blob_sizes, self.parent)
+
+    @property
     def blob_ids(self) -> list[bytes]:
         """The blobs the row refers to."""
         return [self.blobs[at : at + BLOB_ID_BYTES] for at in range(0, len(self.blobs), BLOB_ID_BYTES)]
@@ -139,8 +149,14 @@ def encode_plain_header(flags: int, body_size: int, meta: bytes, since: int, pla
 
 
 def decode_header(binding: Binding, row: Row) -> Header:
-    """The header of a row, checked by its CRC, of which the place the row was found at is a part."""
-    return read_header(row, binding.thread_id, binding.check_start)
+    """The header of a row, checked by its CRC, of which the place the row was found at is a part.
+
+    With a key it is authenticated too: only the header that the metadata was sealed under unseals it.
+    """
+    header = read_header(row, binding.thread_id, binding.check_start)
+    if binding.is_encrypted:
+        binding.unseal_meta(header.meta, header.place, header.fields, header.seq)
+    return header
 
 
 def read_header(row: Row, thread_id: str, check_start: int) -> Header:

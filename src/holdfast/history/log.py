@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from holdfast.codec.pieces import container
-from holdfast.history.binding import Binding, place_of
+from holdfast.history.binding import BODY, Binding, place_of
 from holdfast.history.cells import Cell, Document, Kind, Path, Piece, Ref, Rope, rope
 from holdfast.history.draft import Draft
 from holdfast.history.edits import edit
@@ -202,13 +202,14 @@ class Revision:
     def _row(self, script: Script, meta: bytes, base: int, newest: int) -> Written:
         log, seq, binding = self._log, self._log.seq + 1, self._log.binding
         content, refs = encode_script(script)
-        body, sealed = binding.seal_row(content, meta, seq)
-        fields = Header(DELTA_FLAGS, len(body), sealed, seq - newest)
+        body = binding.seal(content, seq, BODY)
+        fields = Header(DELTA_FLAGS, len(body), b"", seq - newest)
         if refs:
             fields.blobs, fields.blob_sizes = b"".join(refs), tuple([ref.stored for ref in refs.values()])
         if base == seq:
             fields.flags, fields.parent = KEYFRAME_FLAGS, log.digest
         place = place_of(seq, seq - base)
+        fields.meta = binding.seal_meta(meta, place, fields.fields)
         header = encode_header(fields, place, binding.check_start)
         digest, size = binding.digest(log.digest, place, header, body), len(header) + len(body)
         row_bytes, manifest = (0, size) if base == seq else (log.row_bytes + size, log.manifest)
@@ -233,8 +234,9 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int 
         if growth is None:
             return None
     since = 0 if checkpoint is None else seq - checkpoint
-    body, sealed = binding.seal_row(growth.start + item, meta, seq)
+    body = binding.seal(growth.start + item, seq, BODY)
     place = place_of(seq, back)
+    sealed = binding.seal_meta(meta, place, (APPEND_FLAGS, len(body), since, b"", (), b""))
     header = encode_plain_header(APPEND_FLAGS, len(body), sealed, since, place, binding.check_start)
     digest = binding.digest(log.digest, place, header, body)
     row_bytes += len(header) + len(body)

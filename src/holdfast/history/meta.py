@@ -3,7 +3,7 @@
 import msgspec
 
 from holdfast.codec import decode
-from holdfast.history.binding import META, Binding
+from holdfast.history.binding import Binding
 from holdfast.history.format import FORMAT, Header
 from holdfast.records.checkpoint import CheckpointInfo
 from holdfast.records.errors import Corrupt
@@ -43,7 +43,7 @@ def decode_meta(binding: Binding, header: Header) -> Meta:
     """The metadata of a row whose header was verified."""
     name = binding.row_name(header.seq)
     try:
-        return _decode(binding.unseal(header.meta, header.seq, META))
+        return _decode(binding.unseal_meta(header.meta, header.place, header.fields, header.seq))
     except msgspec.MsgspecError as error:
         raise Corrupt(f"{name} is damaged: {error}", record=name) from error
 

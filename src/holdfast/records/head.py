@@ -6,10 +6,13 @@ A backend keeps heads as opaque bytes and replaces them by comparing bytes; only
 from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 
-FORMAT = 1
+FORMAT = 2
+AUTHENTICATED_FROM = 2
+"""The first format in which a key authenticates a head, and the headers of rows."""
 DIGEST_BYTES = 16
 
 
@@ -49,6 +52,8 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
     labels: tuple[bytes, ...] = ()
     summary: bytes = b""
     data_key: bytes = b""
+    mac: bytes = b""
+    """With a key: the authentication code of `signed_part`."""
 
     @property
     def listed_as(self) -> str:
@@ -62,6 +67,11 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _decode = msgspec.msgpack.Decoder(Head).decode
 _encode = msgspec.msgpack.Encoder().encode
+
+
+def signed_part(thread: bytes, head: Head) -> bytes:
+    """What the MAC of a head covers: everything but the lease, which a copy without the key must be able to end."""
+    return thread + _encode(replace(head, token=0, owner="", expires_at=0, mac=b""))
 
 
 def encode_head(thread: bytes, head: Head) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from holdfast.codec import decode, encode
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.seal import Seal
-from holdfast.history.binding import BODY, META, Binding, place_of
+from holdfast.history.binding import BODY, Binding, place_of
 from holdfast.history.format import KEYFRAME, Header, all_blob_ids, encode_header, verify_row
 from holdfast.history.prune import needed_rows
 from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound, StoreUnavailable
@@ -149,7 +149,8 @@ def _describe(reader: Reader, binding: Binding, head: Head) -> dict[str, Any]:
 
 def _unsealed(binding: Binding, row: Row, parent: bytes) -> list[Any]:
     header = verify_row(binding, row, parent)
-    meta, body = binding.unseal(header.meta, row.seq, META), binding.unseal(row.body, row.seq, BODY)
+    meta = binding.unseal_meta(header.meta, header.place, header.fields, row.seq)
+    body = binding.unseal(row.body, row.seq, BODY)
     return [header.flags, header.seq, header.base, header.checkpoint, header.blob_ids, meta, body]
 
 
@@ -232,6 +233,7 @@ def _transcribe(
         else:
             rows.append(_resealed(binding, rest, names, blobs, rows[-1] if rows else None))
     head = _imported_head(reader, binding, about, rows, blobs, data_key, seen)
+    head = binding.signed(head)
     encoded = encode_head(thread, head)
     return Swap(thread, seen.encoded if seen else b"", encoded, head, tuple(rows), blobs)
 
@@ -244,10 +246,10 @@ def _resealed(
     sealed = binding.seal(body, seq, BODY)
     parent = before.digest if before is not None and before.seq == seq - 1 else b""
     sizes = tuple(len(blobs[blob]) for blob in renamed)
-    sealed_meta = binding.seal(meta, seq, META)
     stored_parent = parent if flags & KEYFRAME else b""
-    fields = Header(flags, len(sealed), sealed_meta, seq - checkpoint, b"".join(renamed), sizes, stored_parent)
+    fields = Header(flags, len(sealed), b"", seq - checkpoint, b"".join(renamed), sizes, stored_parent)
     place = place_of(seq, seq - base)
+    fields.meta = binding.seal_meta(meta, place, fields.fields)
     header = encode_header(fields, place, binding.check_start)
     return Row(seq, base, binding.digest(parent, place, header, sealed), header, sealed)
 

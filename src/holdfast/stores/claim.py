@@ -445,7 +445,8 @@ def take(
         old = seen.head
         dead = dead_owner(ports, old)
         status = old.status if old.status in FINISHED and not reopen else ""
-        head = _begun(reader, thread, claimed(old, name, owner, lease, ports.now(), dead_owner=dead, status=status))
+        head = claimed(old, name, owner, lease, ports.now(), dead_owner=dead, status=status)
+        head = _begun(reader, thread, old, head)
         mine, is_ours = Seen(head, encode_head(thread, head)), False
         try:
             is_ours = _swapped(reader, thread, seen, mine)
@@ -474,12 +475,12 @@ def _swapped(reader: Reader, thread: bytes, old: Seen, new: Seen) -> bool:
         return seen is not None and seen.head.owner == new.head.owner
 
 
-def _begun(reader: Reader, thread: bytes, head: Head) -> Head:
+def _begun(reader: Reader, thread: bytes, old: Head, head: Head) -> Head:
     """The head with the thread's life fixed: idempotency keys are made of it, and a first step may use its own."""
     if head.seq:
-        return head
-    binding, data_key = reader.sealing.beginning(thread, head)
-    return replace(head, incarnation=binding.incarnation, data_key=data_key)
+        return reader.binding(thread, old).signed(head)
+    binding, data_key = reader.sealing.beginning(thread, old)
+    return binding.signed(replace(head, incarnation=binding.incarnation, data_key=data_key))
 
 
 def _give_back(reader: Reader, thread: bytes, token: int, owner: str, now: int, found: Head | None = None) -> None:
@@ -489,6 +490,7 @@ def _give_back(reader: Reader, thread: bytes, token: int, owner: str, now: int, 
         return
     status, wake_at = (seen.head.status, 0) if found is None else as_found(found)
     head = released(seen.head, thread_id_of(thread), token, status, now, wake_at)
+    head = reader.binding(thread, seen.head).signed(head)
     reader.backend.swap([Swap(thread, seen.encoded, encode_head(thread, head), head)])
 
 

@@ -69,7 +69,7 @@ def _is_damaged(source: Reader, thread: bytes) -> bool:
 
 def _content(head: Head) -> Head:
     """What a head says of the thread, the lease and the time it was touched aside."""
-    return replace(head, token=0, owner="", expires_at=0, updated_at=0)
+    return replace(head, token=0, owner="", expires_at=0, updated_at=0, mac=b"")
 
 
 def _bytes(swap: Swap) -> int:

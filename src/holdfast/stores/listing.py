@@ -15,6 +15,7 @@ from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.stores.backend import counts
 from holdfast.stores.reader import Reader
+from holdfast.stores.sealing import Summary
 
 CHUNK = 256
 MAX_LIMIT = 10_000
@@ -22,19 +23,23 @@ MAX_LIMIT = 10_000
 
 def thread_info(reader: Reader, thread: bytes, head: Head) -> ThreadInfo:
     """What is shown of a thread."""
-    summary = reader.sealing.read_summary(reader.binding(thread, head), head) if head.summary else None
+    return described(thread, head, reader.summary(thread, head))
+
+
+def described(thread: bytes, head: Head, summary: Summary) -> ThreadInfo:
+    """What a head says of its thread, the summary unsealed."""
     lease = Lease(head.owner, head.token, from_microseconds(head.expires_at)) if head.owner else None
     return ThreadInfo(
         thread_id=thread_id_of(thread),
         status=Status(head.status),
         seq=head.checkpoint,
-        labels=dict(summary.labels) if summary else {},
+        labels=dict(summary.labels),
         created_at=from_microseconds(head.created_at),
         updated_at=from_microseconds(head.updated_at),
         row_count=head.row_count,
         stored_bytes=head.stored_bytes,
         lease=lease,
-        error=summary.error if summary else None,
+        error=summary.error,
         pinned=head.marks.pinned,
         wake_at=from_microseconds(head.expires_at) if head.expires_at and not head.owner else None,
     )
@@ -125,7 +130,7 @@ class Listings:
         while True:
             listing = self._reader.backend.threads(self._reader.sealing.prefix, (), (), cursor, 1000)
             for thread, encoded in listing.heads:
-                head = decode_head(thread, encoded)
+                head = self._reader.authentic(thread, decode_head(thread, encoded))
                 statuses[head.status] = statuses.get(head.status, 0) + 1
                 rows, size, threads = rows + head.row_count, size + head.stored_bytes, threads + 1
             cursor = listing.next

@@ -18,7 +18,7 @@ from holdfast.records.head import Head, Marks, decode_head
 from holdfast.records.identity import CheckpointId, life_of, thread_id_of
 from holdfast.records.rows import Row
 from holdfast.stores.backend import Backend
-from holdfast.stores.sealing import Sealing
+from holdfast.stores.sealing import Sealing, Summary
 
 ATTEMPTS = 8
 
@@ -67,6 +67,19 @@ class Reader:
     def binding(self, thread: bytes, head: Head) -> Binding:
         """What ties this thread's bytes together."""
         return self.sealing.binding(thread, head)
+
+    def authentic(self, thread: bytes, head: Head) -> Head:
+        """The head; with keys `Corrupt` if it was not written by a holder of them. Without keys nobody can tell."""
+        if self.sealing.ring is not None:
+            self.binding(thread, head)
+        return head
+
+    def summary(self, thread: bytes, head: Head) -> Summary:
+        """What the head says in words. The head is authentic if there are keys, also where it says nothing."""
+        if not head.summary:
+            self.authentic(thread, head)
+            return Summary()
+        return self.sealing.read_summary(self.binding(thread, head), head)
 
     def load_head(self, thread: bytes, seen: Seen | None = None) -> Loaded:
         """The thread as it is now, or was when its head was seen; `NotFound` if there is none."""

@@ -8,8 +8,8 @@ from holdfast.codec import decode, encode
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import SUMMARY, Binding
-from holdfast.records.errors import Corrupt, KeyUnavailable
-from holdfast.records.head import Head
+from holdfast.records.errors import Corrupt, IncompatibleCheckpoint, KeyUnavailable
+from holdfast.records.head import AUTHENTICATED_FROM, Head
 from holdfast.records.identity import namespace_prefix, thread_id_of, thread_key
 
 DATA_KEY_BYTES = 32
@@ -64,7 +64,7 @@ class Sealing:
         return Binding(thread, incarnation, self._encrypting(data_key)), wrapped
 
     def binding(self, thread: bytes, head: Head) -> Binding:
-        """The binding of a thread that exists."""
+        """The binding of a thread that exists. With a key this authenticates its head."""
         if self.ring is None:
             if head.data_key:
                 raise KeyUnavailable(f"thread {thread_id_of(thread)!r} is encrypted; open the store with keys=")
@@ -74,8 +74,13 @@ class Sealing:
             raise Corrupt(
                 f"thread {name!r} is stored in plain text, which a store opened with keys refuses", record=name
             )
+        if head.format < AUTHENTICATED_FROM:
+            raise IncompatibleCheckpoint(
+                f"thread {thread_id_of(thread)!r} was encrypted before keys authenticated heads and headers;"
+                " export it with the version that wrote it, and import the bundle"
+            )
         data_key = self.ring.unwrap(head.data_key, thread + head.incarnation)
-        return Binding(thread, head.incarnation, self._encrypting(data_key))
+        return _authenticated(Binding(thread, head.incarnation, self._encrypting(data_key)), head)
 
     def rewrapped(self, thread: bytes, head: Head) -> bytes:
         """The head's data key under the ring's writer key; unchanged if it is already."""
@@ -110,6 +115,16 @@ class Sealing:
 
     def _encrypting(self, data_key: bytes) -> Seal:
         return Seal(compress=self._compress, key=data_key, entropy=self._entropy)
+
+
+def _authenticated(binding: Binding, head: Head) -> Binding:
+    """The binding of that head; `Corrupt` if somebody without the key changed it."""
+    from hmac import compare_digest
+
+    if not compare_digest(binding.signed(head).mac, head.mac):
+        name = f"head of {binding.thread_id!r}"
+        raise Corrupt(f"{name} was not written by a holder of its key", record=name)
+    return binding
 
 
 def _plain_token(name: str, value: str) -> bytes:

@@ -35,6 +35,8 @@ class Upkeep:
 
     def _swap(self, thread: bytes, seen: Seen, head: Head, drop: Drop = KEEP_ALL) -> Seen | None:
         """The new head in place of the one seen, or None if somebody was faster."""
+        if head.data_key:
+            head = self._reader.binding(thread, seen.head).signed(head)
         encoded = encode_head(thread, head)
         try:
             swapped = self._backend.swap([Swap(thread, seen.encoded, encoded, head, drop=drop)])[0]

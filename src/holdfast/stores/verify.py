@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from holdfast.history.format import Header, all_blob_ids
+from holdfast.history.format import Header, all_blob_ids, damaged
 from holdfast.history.meta import decode_meta
 from holdfast.history.prune import needed_rows
 from holdfast.history.restore import fill, fold, read_state
@@ -67,21 +67,24 @@ class Verifier:
 
     def _check_all(self, thread: bytes, seen: Seen, headers: list[Header]) -> tuple[int, list[HoldfastError]]:
         """How many records were checked, and what was wrong; if the head has moved on meanwhile, look again."""
-        checked, found = 1, list[HoldfastError]()
+        checked, found, after = 1, list[HoldfastError](), None
         for group in _groups(headers):
             try:
-                checked += self._check_group(thread, seen, group)
+                checked += self._check_group(thread, seen, group, after)
             except (StoreError, CodecError) as error:
                 found.append(error)
+            after = group[-1]
         return checked, found
 
-    def _check_group(self, thread: bytes, seen: Seen, group: list[Header]) -> int:
-        """The rows of one keyframe, newest first; returns how many records they are."""
+    def _check_group(self, thread: bytes, seen: Seen, group: list[Header], after: Header | None) -> int:
+        """The rows of one keyframe, newest first; returns how many records they are. `after` is the keyframe above."""
         binding = self._reader.binding(thread, seen.head)
         seq = group[0].seq
         folded = fold(binding, self._reader.backend.rows(thread, seq), seq)
         if seq == seen.head.seq and folded.digest != seen.head.digest:
             raise Corrupt(f"{binding.row_name(seq)} is not what the head says", record=binding.row_name(seq))
+        if after is not None and after.seq == seq + 1 and after.parent not in {b"", folded.digest}:
+            raise damaged(seq, binding.thread_id, f"it is not the row that row {after.seq} followed")
         for header in group:
             decode_meta(binding, header)
         wanted = all_blob_ids(group)

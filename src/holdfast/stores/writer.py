@@ -214,7 +214,7 @@ class Writer:
             return None
         log, row = done.log, done.row
         size = len(row.header) + len(row.body)
-        head = appended(seen.head, log, meta.created_at, size, lease)
+        head = log.binding.signed(appended(seen.head, log, meta.created_at, size, lease))
         encoded = encode_head(thread, head)
         swap = Swap(thread, seen.encoded, encoded, head, (row,), NO_BLOBS, (), KEEP_ALL, True, size)
         self.log, self.seen = log, Seen(head, encoded)
@@ -252,6 +252,7 @@ class Writer:
         if intent.labels or intent.error is not None or intent.requests is not None:
             head = replace(head, **self._summarised(intent))
             is_plain = is_plain and head.labels == old.labels
+        head = done.log.binding.signed(head)
         encoded, expected = encode_head(thread, head), self.seen.encoded
         swap = Swap(thread, expected, encoded, head, (row,), blobs, consumed, KEEP_ALL, is_plain, size)
         return Proposal(self, self.epoch, done.log, Seen(head, encoded), swap, meta)
@@ -272,7 +273,7 @@ class Writer:
     def amend(self, change: Callable[[Head], Head], submit: Submit) -> Proposal:
         """Change the head and nothing else. `change` raises if it may not be."""
         with self._lock:
-            head = change(self.seen.head)
+            head = self.log.binding.signed(change(self.seen.head))
             encoded = encode_head(self.thread, head)
             swap = Swap(self.thread, self.seen.encoded, encoded, head)
             meta = Meta(head.updated_at, 0, head.status, "event", None, b"", "")
