@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import sync
+from holdfast.codec import encode
 from holdfast.records.errors import Corrupt, HoldfastError
 from holdfast.records.head import Head, Marks
 from holdfast.records.rows import Row
@@ -207,23 +208,42 @@ def test_without_a_key_a_forger_meets_no_raw_error() -> None:
             store.verify()
 
 
+def ask_both(store: sync.Store) -> None:
+    with store.run("alpha") as run:
+        for name in ("small", "large"):
+            run.ask(name, choices=("approve", "reject"))
+
+
 def test_an_approval_of_one_question_is_not_moved_to_another() -> None:
     for keys in (None, KEY):
-        memory, choices = MemoryBackend(), ("approve", "reject")
+        memory = MemoryBackend()
         store = blocking_store(memory, keys=keys, closes=False)
-        with pytest.raises(sync.Suspended), store.run("alpha") as run:
-            run.ask("small", choices=choices)
+        with pytest.raises(sync.Suspended):
+            ask_both(store)
         (request,) = store.requests()
         store.answer(request.id, "approve")
         (approval,) = memory.inbox(ALPHA).values()
-        with pytest.raises(sync.Suspended), store.run("alpha") as run:
-            run.ask("small", choices=choices)
-            run.ask("large", choices=choices)
+        with pytest.raises(sync.Suspended):
+            ask_both(store)
         memory.post(ALPHA, "answer:2", approval)
         forged = blocking_store(memory, keys=keys, closes=False)
         if keys is None:
             assert not forged.requests()  # without a key the forger decides
             continue
-        with pytest.raises(Corrupt), forged.run("alpha") as run:
-            run.ask("small", choices=choices)
-            run.ask("large", choices=choices)
+        with pytest.raises(Corrupt):
+            ask_both(forged)
+
+
+@pytest.mark.parametrize(
+    "content", [None, 7, "yes", [], ["yes"], [1, 2, 3, 4, 5, 6], ["yes", b"", "ana", "", "now", 0]]
+)
+def test_a_message_that_is_no_answer_is_damage(content: object) -> None:
+    memory = MemoryBackend()
+    store = blocking_store(memory, closes=False)
+    with pytest.raises(sync.Suspended):
+        ask_both(store)
+    memory.post(ALPHA, "answer:1", b"\x0f" + encode(content))
+    with pytest.raises(Corrupt):
+        store.requests()
+    with pytest.raises(Corrupt, match="answer 1 of 'alpha' is damaged"):
+        ask_both(store)

@@ -9,12 +9,22 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec import ValidationError, convert
+
 from holdfast.codec import decode, encode
 from holdfast.history.binding import ANSWER, Binding
 from holdfast.history.entries import Answered, Asked, told
 from holdfast.history.journal import Journal, answer_of
 from holdfast.history.log import Log
-from holdfast.records.errors import ConfigurationError, Conflict, InvalidAnswer, KeyReused, NotFound, RequestExpired
+from holdfast.records.errors import (
+    ConfigurationError,
+    Conflict,
+    Corrupt,
+    InvalidAnswer,
+    KeyReused,
+    NotFound,
+    RequestExpired,
+)
 from holdfast.records.head import Head
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
@@ -45,7 +55,11 @@ def pack_answer(binding: Binding, entry: Answered) -> bytes:
 
 def unpack_answer(binding: Binding, number: int, message: bytes) -> Answered:
     """The answer in a message."""
-    return Answered(number, *decode(binding.unseal(message, number, ANSWER)))
+    content, name = decode(binding.unseal(message, number, ANSWER)), f"answer {number} of {binding.thread_id!r}"
+    try:
+        return convert(["answer", number, *content], Answered)
+    except (TypeError, ValidationError) as error:
+        raise Corrupt(f"{name} is damaged: {error}", record=name) from error
 
 
 def take_in_answers(journal: Journal, binding: Binding, inbox: Mapping[str, bytes]) -> None:
