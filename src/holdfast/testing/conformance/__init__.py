@@ -25,6 +25,7 @@ from holdfast.testing.conformance.lives import Lives
 from holdfast.testing.conformance.posts import Posts
 from holdfast.testing.conformance.races import Races
 from holdfast.testing.conformance.reads import Indexes, Rows
+from holdfast.testing.conformance.store_hostility import Forgery, Hostility
 from holdfast.testing.conformance.store_privacy import Encryption, Isolation, Living
 from holdfast.testing.conformance.store_reading import Histories, Reading, Threads
 from holdfast.testing.conformance.store_saving import Appending, Expecting, Saving
@@ -52,6 +53,8 @@ class StoreConformance(
     Moving,
     Isolation,
     Encryption,
+    Forgery,
+    Hostility,
     Living,
 ):
     """Every promise of `Store` over a backend; with `awaitable = True` in the awaitable world."""
