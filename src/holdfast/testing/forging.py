@@ -19,7 +19,7 @@ FIELDS = ("flags", "body_size", "meta", "since", "blobs", "blob_sizes", "parent"
 """The fields of a row's header, in their order."""
 LEASE = frozenset({"token", "owner", "expires_at"})
 """The fields of a head that no key authenticates: they decide who may write, never what is loaded."""
-_DEFAULTS = (0, 0, b"", 0, b"", [], b"")
+_DEFAULTS: tuple[Any, ...] = (0, 0, b"", 0, b"", [], b"")
 _ARRAYS = 0x80
 
 Fields: TypeAlias = list[Any]
