@@ -202,12 +202,12 @@ def _transcribe(
     binding, data_key = reader.sealing.life(thread, incarnation)
     names: dict[bytes, bytes] = {}
     blobs: dict[bytes, bytes] = {}
-    for frame in content.blobs:
-        name, stored = binding.seal_blob(frame.data, int.from_bytes(frame.blob[:SEQ_BYTES], "big"))
-        names[frame.blob], blobs[name] = name, stored
+    for blob in content.blobs:
+        name, stored = binding.seal_blob(blob.data, int.from_bytes(blob.blob[:SEQ_BYTES], "big"))
+        names[blob.blob], blobs[name] = name, stored
     rows: list[Row] = []
-    for frame in content.rows:
-        rows.append(_resealed(binding, frame, names, blobs, rows[-1] if rows else None))
+    for row in content.rows:
+        rows.append(_resealed(binding, row, names, blobs, rows[-1] if rows else None))
     head = _imported_head(reader, binding, content.about, rows, blobs, data_key, seen)
     encoded = encode_head(thread, head)
     return Swap(thread, seen.encoded if seen else b"", encoded, head, tuple(rows), blobs)
