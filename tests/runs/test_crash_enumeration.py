@@ -121,7 +121,7 @@ def test_a_recovery_that_is_killed_is_recovered_from() -> None:
             for request in store.requests():
                 store.answer(request.id, "approve")
             store.recover()
-            status = store.thread("job").status
+            status = store.outcome("job").status
         return durable.resume("job")
 
     assert torture(recovering, pairs=rounds(15, 60)).result == [21, True]

@@ -11,6 +11,7 @@ from runs.worlds import World
 
 async def status(world: World, thread_id: str = "t") -> tuple[str, str | None, str | None]:
     info = await world.store.thread(thread_id)
+    assert info.status is not None
     return info.status.value, info.owner, info.error
 
 

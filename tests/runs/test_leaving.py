@@ -128,6 +128,7 @@ async def status_of(store: holdfast.Store) -> str | None:
     except holdfast.NotFound:
         return None
     assert info.owner is None
+    assert info.status is not None
     return info.status.value
 
 

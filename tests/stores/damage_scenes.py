@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import sync
-from holdfast.records.errors import HoldfastError, NotFound
+from holdfast.records.errors import Corrupt, HoldfastError, NotFound
 from holdfast.testing.exact import difference
 
 THREADS = ("alpha", "beta", "gamma/δ")
@@ -42,6 +42,20 @@ def _page(page: Any) -> list[Any]:
     return [*page]
 
 
+def _threads(page: Any) -> list[Any]:
+    """The threads of a page; as from a store that reports no damaged head among the others, but raises for it."""
+    for info in page:
+        if info.damaged is not None:
+            raise Corrupt(info.damaged, record=info.thread_id)
+    return [*page]
+
+
+def _stats(stats: Any) -> Any:
+    if "damaged" in stats.statuses:
+        raise Corrupt("a head is damaged", record="stats")
+    return stats
+
+
 def _checkpoint(checkpoint: Any) -> Any:
     return None if checkpoint is None else (checkpoint.id, checkpoint.seq, checkpoint.metadata, checkpoint.state)
 
@@ -57,10 +71,10 @@ def questions() -> Iterator[tuple[str, Question]]:
                 f"get {thread_id} {seq}",
                 lambda store, thread_id=thread_id, seq=seq: _checkpoint(store.get(thread_id, seq)),  # type: ignore[misc]
             )
-    yield "threads", lambda store: _page(store.threads())
-    yield "threads by label", lambda store: _page(store.threads(labels={"thread": "alpha"}))
-    yield "threads by status", lambda store: _page(store.threads(status="failed"))
-    yield "stats", lambda store: store.stats()
+    yield "threads", lambda store: _threads(store.threads())
+    yield "threads by label", lambda store: _threads(store.threads(labels={"thread": "alpha"}))
+    yield "threads by status", lambda store: _threads(store.threads(status="failed"))
+    yield "stats", lambda store: _stats(store.stats())
 
 
 def answers(store: sync.Store) -> dict[str, Answer]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.cli.heads import list_threads, seen_thread
+from holdfast.cli.heads import list_threads, presence_of
 from holdfast.cli.text import printable
 from holdfast.records.checkpoint import Checkpoint
 from holdfast.records.errors import ConfigurationError, Deleted, NotFound
@@ -68,20 +68,18 @@ def all_ids(store: "Store") -> Iterator[str]:
 
 def refuse_deleted(store: "Store", thread_id: str) -> None:
     """`Deleted` if a thread of exactly this id was deleted: then no other one is meant."""
-    seen = seen_thread(store, thread_id)
-    if seen is not None and seen.head.deleted:
+    if presence_of(store, thread_id) == "deleted":
         raise Deleted(f"thread {thread_id!r} was deleted; `holdfast revive` frees its id")
 
 
 def was_thread(store: "Store", thread_id: str) -> bool:
     """True if a thread of exactly this id is there, or was."""
-    return seen_thread(store, thread_id) is not None
+    return presence_of(store, thread_id) != "none"
 
 
 def is_thread(store: "Store", thread_id: str) -> bool:
     """True if there is a thread of exactly this id."""
-    seen = seen_thread(store, thread_id)
-    return seen is not None and bool(seen.head.listed_as)
+    return presence_of(store, thread_id) == "listed"
 
 
 def find_checkpoint(store: "Store", text: str) -> Checkpoint:
@@ -141,4 +139,4 @@ def listed(ids: list[str]) -> str:
 
 def standing(info: ThreadInfo) -> str:
     """The status of a thread, as people read it."""
-    return info.status.value.replace("_", " ")
+    return "damaged" if info.status is None else info.status.value.replace("_", " ")

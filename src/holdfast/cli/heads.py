@@ -1,7 +1,7 @@
 """What the heads of threads tell, also of threads whose key is missing: everything but their labels and error."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from holdfast.codec.keys import KeyRing
 from holdfast.ports import run_blocking
@@ -10,14 +10,15 @@ from holdfast.records.head import Head, decode_head
 from holdfast.records.thread import ThreadInfo
 from holdfast.runs.block import Tools
 from holdfast.runs.store import tools_of
-from holdfast.stores.listing import described, thread_info
-from holdfast.stores.reader import Reader, Seen
+from holdfast.stores.listing import UNREADABLE, damaged_info, described, thread_info
+from holdfast.stores.reader import Reader
 from holdfast.stores.sealing import Summary
 
 if TYPE_CHECKING:
     from holdfast.sync import Store
 
 PAGE = 1000
+Presence: TypeAlias = Literal["none", "empty", "listed", "deleted"]
 ADVICE = "give --key-file FILE, or set HOLDFAST_KEY"
 
 
@@ -50,7 +51,7 @@ def list_threads(
             tools.ports.perform(reader.backend.threads, reader.sealing.prefix, list(statuses), choices, cursor, page)
         )
         for thread, encoded in listing.heads:
-            yield _listed(reader, thread, decode_head(thread, encoded))
+            yield _listed_or_damaged(reader, thread, encoded)
         cursor = listing.next
         if cursor is None:
             return
@@ -60,19 +61,43 @@ def read_thread(store: "Store", thread_id: str) -> ListedThread:
     """One thread; `NotFound` if there is none."""
     tools = opened_tools(store)
     thread = tools.reader.sealing.key(thread_id)
-    seen = run_blocking(tools.ports.perform(tools.reader.listed, thread))
-    return _listed(tools.reader, thread, seen.head)
+    try:
+        seen = run_blocking(tools.ports.perform(tools.reader.listed, thread))
+        return _listed(tools.reader, thread, seen.head)
+    except UNREADABLE as error:
+        return _damaged(thread, error)
 
 
-def seen_thread(store: "Store", thread_id: str) -> Seen | None:
-    """The head of a thread, also of one that was deleted; None if there never was one."""
+def presence_of(store: "Store", thread_id: str) -> Presence:
+    """Whether there is a thread of this id. One whose head is damaged is listed."""
     tools = opened_tools(store)
-    return run_blocking(tools.ports.perform(tools.reader.seen, tools.reader.sealing.key(thread_id)))
+    try:
+        seen = run_blocking(tools.ports.perform(tools.reader.seen, tools.reader.sealing.key(thread_id)))
+    except UNREADABLE:
+        return "listed"
+    if seen is None:
+        return "none"
+    return "deleted" if seen.head.deleted else "listed" if seen.head.listed_as else "empty"
+
+
+def _listed_or_damaged(reader: Reader, thread: bytes, encoded: bytes) -> ListedThread:
+    try:
+        return _listed(reader, thread, decode_head(thread, encoded))
+    except UNREADABLE as error:
+        return _damaged(thread, error)
 
 
 def _listed(reader: Reader, thread: bytes, head: Head) -> ListedThread:
     missing = _missing_key(reader, thread, head)
     info = thread_info(reader, thread, head) if missing is None else described(thread, head, Summary())
+    return _as_listed(info, missing)
+
+
+def _damaged(thread: bytes, error: Exception) -> ListedThread:
+    return _as_listed(damaged_info(thread, error), None)
+
+
+def _as_listed(info: ThreadInfo, missing: str | None) -> ListedThread:
     return ListedThread(**{name: getattr(info, name) for name in info.__struct_fields__}, sealed_by=missing)
 
 

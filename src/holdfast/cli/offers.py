@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from holdfast.cli.find import every, is_thread
+from holdfast.cli.find import every, is_thread, standing
 from holdfast.cli.heads import PAGE, list_threads
 from holdfast.cli.session import Session
 from holdfast.cli.work import read_work
@@ -27,7 +27,7 @@ Find = Callable[["Store", str], Offers]
 
 
 def _threads(store: "Store", _start: str) -> Offers:
-    return ((info.thread_id, info.status.value) for info in list_threads(store))
+    return ((info.thread_id, standing(info)) for info in list_threads(store))
 
 
 def _checkpoints(store: "Store", start: str) -> Offers:

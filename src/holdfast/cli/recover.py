@@ -34,7 +34,7 @@ def recover(session: Session, apps: tuple[str, ...], max_attempts: int) -> Answe
     """Resume every thread that can be: abandoned by a dead process, answered, put back, or its timer is due.
 
     Without --store and HOLDFAST_STORE, the stores that your functions and agents were given are recovered, and the
-    default one if any of them uses that. Exit code 1 if a thread failed.
+    default one if any of them uses that. Exit code 1 if a thread failed, or is damaged.
     """
     agents = [agent for app in apps for agent in agents_in(load(app))]
     found = [_recovered(session, own, agents, max_attempts) for own in _stores(session, agents)]
@@ -46,7 +46,7 @@ def recover(session: Session, apps: tuple[str, ...], max_attempts: int) -> Answe
         "errors": {thread_id: remarks[thread_id] for thread_id in report.failed},
         "note": (note := _note(session, agents)),
     }
-    code = EXIT_ERROR if report.failed else 0
+    code = EXIT_ERROR if report.failed or report.damaged else 0
     return Answer(document, lambda screen: _lines(screen, report, remarks, note), code)
 
 
@@ -78,6 +78,7 @@ def _recovered(session: Session, own: "Store | None", agents: list[AnyAgent], ma
     report = merged([functions, *(recover_agent(session, agent, functions.skipped, max_attempts) for agent in mine)])
     remarks = {thread_id: _reason(session, thread_id, agents) for thread_id in report.skipped}
     remarks |= {thread_id: session.store.thread(thread_id).error or "" for thread_id in report.failed}
+    remarks |= dict.fromkeys(report.damaged, "its head cannot be read; `holdfast verify` says why")
     return _Recovered(report, remarks)
 
 

@@ -43,7 +43,7 @@ class Watch:
 
     def _threads(self) -> list[ThreadInfo]:
         if self._only is None:
-            return list(every(self._store.threads(limit=PAGE)))
+            return [info for info in every(self._store.threads(limit=PAGE)) if info.damaged is None]
         try:
             return [self._store.thread(self._only)]
         except NotFound:

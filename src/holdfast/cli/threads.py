@@ -88,6 +88,8 @@ def _thread_lines(screen: Screen, infos: list[ListedThread], *, more: bool, unse
 
 
 def _thread_row(screen: Screen, info: ListedThread) -> tuple[str, ...]:
+    if info.damaged is not None:
+        return info.thread_id, standing(info), "", "", "", info.damaged
     labels = " ".join(f"{name}={value}" for name, value in info.labels.items())
     return (
         info.thread_id,
@@ -205,7 +207,7 @@ def _facts(screen: Screen, info: ThreadInfo, work: Work) -> Iterable[tuple[str, 
     error = info.error if info.status in ENDED_BADLY else ""
     yield "thread", printable(info.thread_id)
     yield "started", screen.fit(_call(work), room) if work.function else ""
-    yield "status", screen.word(info.status.value)
+    yield "status", screen.word(standing(info))
     yield "result", screen.fit(inline(work.result), room) if work.result is not None else ""
     for number, line in enumerate(screen.wrapped(error or "", room)):
         yield "" if number else "error", screen.style(line, fg="red") if line else ""

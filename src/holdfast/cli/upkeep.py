@@ -53,13 +53,14 @@ def gc(
     app: str | None,
     yes: bool,
 ) -> Answer:
-    """Remove what need not be kept. A dry run unless --yes."""
+    """Remove what need not be kept. A dry run unless --yes. Exit code 1 if a thread is damaged."""
     given = Retention(keep_last=keep_last, ttl=ttl, max_age=max_age, delete_on=delete_on, keep_pinned=not pinned)
     retention = _retention(given, app)
     with progress_bar("gc", quiet=session.as_json) as progress:
         freed = session.store.prune(retention, dry_run=not yes, progress=progress)
     document = {"dry_run": not yes, "freed": freed, "retention": retention}
-    return Answer(document, lambda screen: _freed_lines(screen, freed, yes=yes))
+    code = EXIT_ERROR if freed.damaged else 0
+    return Answer(document, lambda screen: _freed_lines(screen, freed, yes=yes), code)
 
 
 def _retention(given: Retention, app: str | None) -> Retention:
@@ -76,7 +77,9 @@ def _retention(given: Retention, app: str | None) -> Retention:
 
 
 def _freed_lines(screen: Screen, freed: Freed, *, yes: bool) -> Iterator[str]:
-    if freed == Freed():
+    for thread_id in freed.damaged:
+        yield screen.style("damaged", fg="red") + f"   {printable(thread_id)} was left as it is; verify says more"
+    if not freed.threads and not freed.checkpoints and not freed.bytes:
         yield "nothing to remove"
         return
     counts = {"thread": freed.threads, "checkpoint": freed.checkpoints, "blob": freed.blobs}

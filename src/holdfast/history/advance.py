@@ -26,7 +26,7 @@ def advance(log: Log, rows: Sequence[Row], blobs: Mapping[bytes, bytes]) -> Log 
             else:
                 document = _apply(log, decode_script(log.binding, header, body), blobs)
             log = _after(log, header, row, document)
-        except (ValueError, IndexError, KeyError) as error:
+        except (ValueError, TypeError, IndexError, KeyError) as error:
             raise damaged(row.seq, log.binding.thread_id, repr(error)) from error
     return log
 

@@ -11,6 +11,7 @@ import msgspec
 
 from holdfast.codec import encode
 from holdfast.history.cells import Path
+from holdfast.records.ranges import Count, Moment, Seq
 
 JOURNAL: Path = ("journal",)
 NOTHING = encode(None)
@@ -26,7 +27,7 @@ class Started(Entry, frozen=True, tag="start"):
     function: str
     arguments: bytes
     fingerprint: bytes
-    at: int
+    at: Moment
 
 
 class Begun(Entry, frozen=True, tag="begin"):
@@ -34,8 +35,8 @@ class Begun(Entry, frozen=True, tag="begin"):
 
     key: str
     fingerprint: bytes
-    attempt: int
-    at: int
+    attempt: Count
+    at: Moment
     arguments: str = ""
     """A preview of what it was called with; empty if none is kept."""
     inputs: bytes = b""
@@ -47,11 +48,11 @@ class Attempted(Entry, frozen=True, tag="try"):
 
     key: str
     fingerprint: bytes
-    attempt: int
+    attempt: Count
     type: str
     message: str
-    due: int
-    at: int
+    due: Moment
+    at: Moment
     failed: tuple[str, ...] = ()
     """The steps within it whose errors ended the attempt; the next attempt executes them again."""
 
@@ -63,7 +64,7 @@ class StepDone(Entry, frozen=True, tag="done"):
     fingerprint: bytes
     name: str
     value: bytes
-    at: int
+    at: Moment
     took: int
     """Microseconds it took, attempts and waits included: what a replay saves."""
     arguments: str = ""
@@ -79,8 +80,8 @@ class StepError(Entry, frozen=True, tag="fail"):
     name: str
     type: str
     message: str
-    attempts: int
-    at: int
+    attempts: Count
+    at: Moment
     arguments: str = ""
     inputs: bytes = b""
     """As in `Begun`."""
@@ -93,7 +94,7 @@ class Recorded(Entry, frozen=True, tag="step"):
 
     key: str
     fields: bytes
-    at: int
+    at: Moment
 
 
 class Marked(Entry, frozen=True, tag="mark"):
@@ -110,21 +111,21 @@ class Asked(Entry, frozen=True, tag="ask"):
     name: str
     payload: bytes
     choices: tuple[str, ...]
-    deadline: int
+    deadline: Moment
     default: bytes
     """The encoded answer at the deadline; empty if there is none."""
-    at: int
+    at: Moment
 
 
 class Answered(Entry, frozen=True, tag="answer"):
     """The one answer to request `number`, consumed. `expired`: nobody answered, and there was no default."""
 
-    number: int
+    number: Count
     choice: str | None
     value: bytes
     by: str
     comment: str
-    at: int
+    at: Moment
     expired: bool = False
 
 
@@ -132,13 +133,13 @@ class Slept(Entry, frozen=True, tag="sleep"):
     """A durable sleep until `due`."""
 
     key: str
-    due: int
+    due: Moment
 
 
 class Retaken(Entry, frozen=True, tag="recover"):
     """A recovery claimed the thread because whoever ran it was gone."""
 
-    at: int
+    at: Moment
 
 
 class Ended(Entry, frozen=True, tag="end"):
@@ -150,7 +151,7 @@ class Ended(Entry, frozen=True, tag="end"):
     message: str
     failed: tuple[str, ...]
     """The failed steps whose errors left the run; they are executed again by the next run."""
-    at: int
+    at: Moment
 
 
 class Traced(Entry, frozen=True, tag="trace"):
@@ -168,7 +169,7 @@ class Noted(Entry, frozen=True, tag="note"):
 
     kind: str
     content: bytes
-    at: int
+    at: Moment
     key: str = ""
     """What it is looked up by, together with its kind; empty if nobody does."""
     value: bytes = b""
@@ -190,12 +191,12 @@ class Noted(Entry, frozen=True, tag="note"):
 class RolledBack(Entry, frozen=True, tag="rollback"):
     """The thread is again as it was when its journal had `length` entries; what was noted and answered stays known."""
 
-    length: int
-    kept: int
+    length: Seq
+    kept: Count
     """How many of the recorded steps are left."""
-    target: int
+    target: Seq
     """The checkpoint whose state this is; 0 for the beginning."""
-    at: int
+    at: Moment
 
 
 class Forked(Entry, frozen=True, tag="fork"):

@@ -20,6 +20,7 @@ import msgspec
 from holdfast.history.binding import BLOB_ID_BYTES, Binding, Fields, place_of
 from holdfast.history.cells import Kind, Path, Piece, Ref
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
+from holdfast.records.ranges import UNDECODABLE, Count, Seq
 from holdfast.records.rows import Row
 
 FORMAT = 1
@@ -30,6 +31,7 @@ APPEND = 2
 APPEND_FLAGS = DELTA_FLAGS | APPEND
 CRC_BYTES = 4
 MAX_SEQ = 1 << 40
+END_OF_COUNTS = 1 << 32
 KINDS: tuple[Kind, ...] = ("value", "list", "map")
 KIND_CODES = {kind: code for code, kind in enumerate(KINDS)}
 
@@ -42,14 +44,14 @@ class Header(msgspec.Struct, array_like=True, gc=False):
 
     flags: int
     """The format, times 16, plus 1 for a keyframe, plus 2 for the short form of an append."""
-    body_size: int
+    body_size: Count
     """Stored bytes of the body."""
     meta: bytes
-    since: int = 0
+    since: Seq = 0
     """How many rows before this one the newest checkpoint is: 0 if this row is one, and not just of the journal."""
     blobs: bytes = b""
     """The ids of the blobs it refers to."""
-    blob_sizes: tuple[int, ...] = ()
+    blob_sizes: tuple[Count, ...] = ()
     """Their stored bytes."""
     parent: bytes = b""
     """In a keyframe the digest of the row before it."""
@@ -181,8 +183,10 @@ def _parsed(row: Row, thread_id: str) -> Header:
             flags, body_size, time = _SHORT.unpack_from(stored)
             return Header(flags, body_size, _PLAIN_META + time, seq=row.seq, back=row.seq - row.base)
         header = _decode_header(stored[:-CRC_BYTES])
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise damaged(row.seq, thread_id, str(error)) from error
+    if header.since > row.seq or len(header.blobs) != len(header.blob_sizes) * BLOB_ID_BYTES:
+        raise damaged(row.seq, thread_id, "its header contradicts itself")
     header.seq, header.back = row.seq, row.seq - row.base
     return header
 
@@ -255,8 +259,22 @@ def _operation(stored: Any, header: Header, sizes: list[int]) -> Stored:
     if len(stored) == 2:
         return stored[0], stored[1]
     number, offset, length = stored
+    if not all(type(each) is int and each >= 0 for each in (*stored, sizes[number])):
+        raise ValueError(f"{stored} is not a part of a blob")
     at = number * BLOB_ID_BYTES
     return Ref(header.blobs[at : at + BLOB_ID_BYTES], offset, length, sizes[number], header.blob_sizes[number])
+
+
+def _count(stored: Any) -> int:
+    if type(stored) is int and 0 <= stored < END_OF_COUNTS:
+        return stored
+    raise ValueError(f"{stored!r} is not a count of items")
+
+
+def _path(stored: Any) -> Path:
+    if type(stored) is list and stored and all(type(key) is str for key in stored):
+        return tuple(stored)
+    raise ValueError(f"{stored!r} is not a path")
 
 
 def decode_script(binding: Binding, header: Header, body: bytes) -> Script:
@@ -264,11 +282,11 @@ def decode_script(binding: Binding, header: Header, body: bytes) -> Script:
     try:
         paths, cells, sizes = _decode_body(body)
         scripts: list[CellScript] = [
-            (cell[0], KINDS[cell[1]], cell[2], [_operation(stored, header, sizes) for stored in cell[3:]])
+            (cell[0], KINDS[cell[1]], _count(cell[2]), [_operation(stored, header, sizes) for stored in cell[3:]])
             for cell in cells
         ]
-        return Script(None if paths is None else [tuple(path) for path in paths], scripts)
-    except (msgspec.MsgspecError, ValueError, TypeError, IndexError) as error:
+        return Script(None if paths is None else [_path(path) for path in paths], scripts)
+    except (*UNDECODABLE, ValueError, TypeError, IndexError) as error:
         raise damaged(header.seq, binding.thread_id, str(error)) from error
 
 

@@ -35,7 +35,7 @@ from holdfast.history.entries import (
 )
 from holdfast.history.stored_entries import read_entries
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import NotFound
+from holdfast.records.errors import Corrupt, NotFound
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.records.times import from_microseconds
@@ -303,7 +303,7 @@ class Journal:
 
     def steps(self) -> list[Step]:
         """What was recorded, as users see it."""
-        return [_step(index, entry, self._effects) for index, entry in enumerate(self._shown)]
+        return [_read_step(index, entry, self._effects) for index, entry in enumerate(self._shown)]
 
     def request(self, binding: Binding, number: int) -> Request:
         """A request as users see it."""
@@ -335,6 +335,13 @@ def answer_of(entry: Answered) -> Answer:
         comment=entry.comment,
         at=from_microseconds(entry.at),
     )
+
+
+def _read_step(index: int, entry: Shown, effects: set[str]) -> Step:
+    try:
+        return _step(index, entry, effects)
+    except (AttributeError, TypeError) as error:
+        raise Corrupt(f"step {index} of the journal cannot be read: {error}", record="journal") from error
 
 
 def _step(index: int, entry: Shown, effects: set[str]) -> Step:

@@ -1,13 +1,16 @@
 """The metadata section of a row: what a listing shows, and nothing of the state."""
 
+from typing import Any
+
 import msgspec
 
 from holdfast.codec import decode
 from holdfast.history.binding import Binding
 from holdfast.history.format import FORMAT, Header
 from holdfast.records.checkpoint import CheckpointInfo
-from holdfast.records.errors import Corrupt
+from holdfast.records.errors import CodecError, Corrupt, UnknownType
 from holdfast.records.identity import checkpoint_id
+from holdfast.records.ranges import CAUSES, PHASES, STATUSES, UNDECODABLE, Moment, Seq
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Cause, Phase, Status
 
@@ -15,8 +18,8 @@ from holdfast.records.words import Cause, Phase, Status
 class Meta(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`parent_back`: how many rows back the checkpoint before is, 0 if there is none. `origin`: where a fork began."""
 
-    created_at: int
-    parent_back: int = 1
+    created_at: Moment
+    parent_back: Seq = 1
     status: str = "idle"
     cause: str = "manual"
     phase: str | None = None
@@ -41,11 +44,46 @@ _decode = msgspec.msgpack.Decoder(Meta).decode
 
 def decode_meta(binding: Binding, header: Header) -> Meta:
     """The metadata of a row whose header was verified."""
-    name = binding.row_name(header.seq)
     try:
-        return _decode(binding.unseal_meta(header.meta, header.place, header.fields, header.seq))
-    except msgspec.MsgspecError as error:
-        raise Corrupt(f"{name} is damaged: {error}", record=name) from error
+        meta = _decode(binding.unseal_meta(header.meta, header.place, header.fields, header.seq))
+    except UNDECODABLE as error:
+        raise _damaged(binding, header.seq, str(error)) from error
+    if problem := _problem_of(meta, header.seq):
+        raise _damaged(binding, header.seq, problem)
+    return meta
+
+
+def _problem_of(meta: Meta, seq: int) -> str:
+    """Say what is wrong with metadata whose types and ranges are right; empty if nothing is."""
+    if meta.status not in STATUSES:
+        return f"its status is {meta.status!r}"
+    if meta.cause not in CAUSES:
+        return f"its cause is {meta.cause!r}"
+    if meta.phase and meta.phase not in PHASES:
+        return f"its phase is {meta.phase!r}"
+    if meta.parent_back > seq:
+        return f"the checkpoint before it is {meta.parent_back} rows back"
+    return ""
+
+
+def _damaged(binding: Binding, seq: int, why: str) -> Corrupt:
+    name = binding.row_name(seq)
+    return Corrupt(f"{name} is damaged: {why}", record=name)
+
+
+def _metadata(binding: Binding, seq: int, meta: Meta) -> dict[str, Any]:
+    """What the saver noted, decoded."""
+    if not meta.metadata:
+        return {}
+    try:
+        metadata = decode(meta.metadata)
+    except UnknownType:
+        raise
+    except CodecError as error:
+        raise _damaged(binding, seq, f"its metadata cannot be decoded: {error}") from error
+    if type(metadata) is not dict:
+        raise _damaged(binding, seq, f"its metadata is not a dict but {type(metadata).__name__}")
+    return metadata
 
 
 def checkpoint_info(binding: Binding, header: Header, *, pinned: bool = False) -> CheckpointInfo:
@@ -69,7 +107,7 @@ def describe(
         status=Status(status),
         phase=Phase(meta.phase) if meta.phase else None,
         cause=Cause(meta.cause),
-        metadata=decode(meta.metadata) if meta.metadata else {},
+        metadata=_metadata(binding, seq, meta),
         version=FORMAT,
         journal=journal,
         pinned=pinned,

@@ -18,6 +18,7 @@ from holdfast.history.opening import close_state
 from holdfast.history.splice import splice
 from holdfast.history.tuning import Tuning
 from holdfast.records.errors import CodecError, Corrupt
+from holdfast.records.ranges import UNDECODABLE
 from holdfast.records.rows import Row
 
 Pieces: TypeAlias = tuple[Kind, int, list[Piece]]
@@ -87,7 +88,7 @@ def fold(binding: Binding, rows: Sequence[Row], seq: int) -> Folded:
                 state.append(*decode_append(body))
             else:
                 state.apply(decode_script(binding, header, body))
-        except (msgspec.MsgspecError, ValueError, TypeError, IndexError, KeyError) as error:
+        except (*UNDECODABLE, ValueError, TypeError, IndexError, KeyError) as error:
             raise damaged(row.seq, binding.thread_id, repr(error)) from error
         parent = row.digest
         total += len(row.header) + len(row.body)
@@ -128,15 +129,19 @@ def fill(folded: Folded, stored: Mapping[bytes, bytes], tuning: Tuning) -> Log:
 def read_state(binding: Binding, document: Document) -> Any:
     """The state in a document, decoded anew: the caller's own copy."""
     try:
-        return close_state(
-            ((path, decode(cell.encoded())) for path, cell in document.items() if path[0] == "state"), STATE
-        )
+        cells = [(path, decode(cell.encoded())) for path, cell in document.items() if path[0] == "state"]
     except CodecError as error:
         if type(error) is not CodecError:
             raise
-        raise Corrupt(
-            f"the state of {binding.thread_id!r} cannot be decoded: {error}", record=binding.thread_id
-        ) from error
+        raise _undecodable(binding, error) from error
+    try:
+        return close_state(cells, STATE)
+    except (AttributeError, TypeError) as error:  # one cell lies within another
+        raise _undecodable(binding, error) from error
+
+
+def _undecodable(binding: Binding, error: Exception) -> Corrupt:
+    return Corrupt(f"the state of {binding.thread_id!r} cannot be decoded: {error}", record=binding.thread_id)
 
 
 def read_list(document: Document, path: Path) -> list[Any]:

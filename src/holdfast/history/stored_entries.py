@@ -6,8 +6,9 @@ import msgspec
 
 from holdfast.codec import encode
 from holdfast.history.cells import Document
-from holdfast.history.entries import JOURNAL, AnyEntry, Entry, Noted
+from holdfast.history.entries import JOURNAL, Answered, AnyEntry, Asked, Entry, Noted
 from holdfast.records.errors import Corrupt
+from holdfast.records.ranges import UNDECODABLE, Count, Moment
 from holdfast.records.usage import PICODOLLARS, UsageSnapshot
 
 
@@ -20,9 +21,9 @@ class Turned(Entry, frozen=True, tag="turn"):
     role: str
     phase: str
     model: str
-    usage: tuple[int, int, int, int, int]
+    usage: tuple[Count, Count, Count, Count, Count]
     cost: int | None
-    at: int
+    at: Moment
     took: int
     type: str = ""
     message: str = ""
@@ -63,7 +64,7 @@ class HandedOver(Entry, frozen=True, tag="hand"):
     key: str
     role: str
     phase: str
-    at: int
+    at: Moment
 
     def renewed(self) -> Noted:
         """The same as a note."""
@@ -82,6 +83,20 @@ def read_entries(document: Document) -> list[AnyEntry]:
         return []
     try:
         stored = _decode(cell.encoded())
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise Corrupt(f"the journal cannot be read: {error}", record="journal") from error
+    _check_answers(stored)
     return [each.renewed() if isinstance(each, Turned | HandedOver) else each for each in stored]
+
+
+def _check_answers(entries: list[_Stored]) -> None:
+    """Refuse an answer to a request that was not asked before it."""
+    asked_count = 0
+    for entry in entries:
+        if isinstance(entry, Asked):
+            asked_count += 1
+        elif isinstance(entry, Answered) and not 1 <= entry.number <= asked_count:
+            raise Corrupt(
+                f"the journal cannot be read: it has {asked_count} requests, and an answer to request {entry.number}",
+                record="journal",
+            )

@@ -9,6 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
+from holdfast.records.head_checks import problem_of
+from holdfast.records.ranges import UNDECODABLE, Count, Moment, Seq
 
 FORMAT = 2
 AUTHENTICATED_FROM = 2
@@ -19,10 +21,10 @@ DIGEST_BYTES = 16
 class Marks(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Which checkpoints can be seen: none below `floor` except the pinned and the kept, and none of the hidden."""
 
-    floor: int = 0
-    pinned: tuple[int, ...] = ()
-    hidden: tuple[int, ...] = ()
-    kept: tuple[int, ...] = ()
+    floor: Seq = 0
+    pinned: tuple[Seq, ...] = ()
+    hidden: tuple[Seq, ...] = ()
+    kept: tuple[Seq, ...] = ()
     """Below the floor, not pinned any more, and not yet pruned."""
 
     def shows(self, seq: int) -> bool:
@@ -35,17 +37,17 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     format: int = FORMAT
     incarnation: bytes = b""
-    seq: int = 0
-    base: int = 0
-    checkpoint: int = 0
+    seq: Seq = 0
+    base: Seq = 0
+    checkpoint: Seq = 0
     digest: bytes = b""
-    token: int = 0
+    token: Count = 0
     owner: str = ""
-    expires_at: int = 0
+    expires_at: Moment = 0
     status: str = ""
     deleted: bool = False
-    created_at: int = 0
-    updated_at: int = 0
+    created_at: Moment = 0
+    updated_at: Moment = 0
     row_count: int = 0
     stored_bytes: int = 0
     marks: Marks = Marks()
@@ -87,12 +89,14 @@ def decode_head(thread: bytes, data: bytes) -> Head:
         raise _damaged(thread, "its digest does not match")
     try:
         head = _decode(content)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise _damaged(thread, str(error)) from error
     if head.format > FORMAT:
         raise IncompatibleCheckpoint(
             f"{_name(thread)} was written by a newer Holdfast (format {head.format}); upgrade holdfast"
         )
+    if problem := problem_of(head):
+        raise _damaged(thread, problem)
     return head
 
 

@@ -14,7 +14,7 @@ class Guarantee(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store holds."""
+    """What a store holds. Threads whose head cannot be read are among `statuses` as `damaged`, without their size."""
 
     threads: int
     rows: int

@@ -58,12 +58,13 @@ def microseconds(duration: timedelta | float) -> int:
 
 
 class Freed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a prune removed, or with `dry_run` would remove."""
+    """What a prune removed, or with `dry_run` would remove. `damaged` threads cannot be read, and stay as they are."""
 
     threads: int = 0
     checkpoints: int = 0
     blobs: int = 0
     bytes: int = 0
+    damaged: tuple[str, ...] = ()
 
     def __add__(self, other: "Freed") -> "Freed":
         return Freed(
@@ -71,4 +72,5 @@ class Freed(msgspec.Struct, frozen=True, kw_only=True):
             checkpoints=self.checkpoints + other.checkpoints,
             blobs=self.blobs + other.blobs,
             bytes=self.bytes + other.bytes,
+            damaged=self.damaged + other.damaged,
         )

@@ -16,10 +16,14 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A thread's standing. `seq` is its newest checkpoint, `row_count` and `stored_bytes` what it occupies."""
+    """A thread's standing. `seq` is its newest checkpoint, `row_count` and `stored_bytes` what it occupies.
+
+    Of a thread whose head cannot be read, only `thread_id` and `damaged` are known: `status` is None, the times are
+    those of 1970, and all else is empty or 0.
+    """
 
     thread_id: str
-    status: Status
+    status: Status | None
     seq: int
     labels: dict[str, str]
     created_at: datetime
@@ -31,6 +35,9 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     pinned: tuple[int, ...] = ()
     wake_at: datetime | None = None
     """When a thread that sleeps, or waits for an answer with a deadline, may go on by itself."""
+
+    damaged: str | None = None
+    """Why the thread's head cannot be read; None if it can. `delete` removes such a thread."""
 
     @property
     def owner(self) -> str | None:

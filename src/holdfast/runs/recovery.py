@@ -3,10 +3,20 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from holdfast.codec import encode
 from holdfast.history.entries import Ended, Retaken
 from holdfast.history.journal import Journal
-from holdfast.records.errors import Conflict, Deleted, LeaseHeld, NotFound, Suspended
+from holdfast.records.errors import (
+    Conflict,
+    Corrupt,
+    Deleted,
+    IncompatibleCheckpoint,
+    LeaseHeld,
+    NotFound,
+    Suspended,
+)
 from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.outcome import Recovery
@@ -37,7 +47,8 @@ class Recoverer:
     async def recover(self, labels: Mapping[str, str]) -> Recovery:
         """Resume all of them."""
         tools = self._store._tools
-        return await self.go_on_with(await tools.ports.perform(self._candidates, labels))
+        found, damaged = await tools.ports.perform(self._candidates, labels)
+        return replace(await self.go_on_with(found), damaged=tuple(damaged))
 
     async def go_on_with(self, found: list[str]) -> Recovery:
         """Resume those of these threads that still can be, several at once where the world allows it."""
@@ -48,19 +59,22 @@ class Recoverer:
             by_end.setdefault(end, []).append(thread_id)
         return Recovery(**{end: tuple(ids) for end, ids in by_end.items()})
 
-    def _candidates(self, labels: Mapping[str, str]) -> list[str]:
+    def _candidates(self, labels: Mapping[str, str]) -> tuple[list[str], list[str]]:
+        """The threads that can be resumed, and those whose head cannot be read."""
         reader, ports = self._store._tools.reader, self._store._tools.ports
-        choices, found, cursor = reader.sealing.label_choices(labels), list[str](), None
+        choices, cursor = reader.sealing.label_choices(labels), None
+        found, damaged = list[str](), list[str]()
         while True:
             listing = reader.backend.threads(reader.sealing.prefix, STATUSES, choices, cursor, PAGE)
-            found += [
-                thread_id_of(thread)
-                for thread, encoded in listing.heads
-                if self._can_go_on(thread, decode_head(thread, encoded), ports.now())
-            ]
+            for thread, encoded in listing.heads:
+                try:
+                    if self._can_go_on(thread, decode_head(thread, encoded), ports.now()):
+                        found.append(thread_id_of(thread))
+                except (Corrupt, IncompatibleCheckpoint):
+                    damaged.append(thread_id_of(thread))
             cursor = listing.next
             if cursor is None:
-                return found
+                return found, damaged
 
     def _can_go_on(self, thread: bytes, head: Head, now: int) -> bool:
         reader, ports = self._store._tools.reader, self._store._tools.ports

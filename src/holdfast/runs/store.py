@@ -187,6 +187,7 @@ class Store(Housekeeping):
         elif info.status in OPEN:
             requests = self._requests_of(info.thread_id, "open")
         error = info.error if info.status in FAILURES else None
+        assert info.status is not None  # noqa: S101  a damaged head was refused
         return Outcome(
             status=info.status, thread_id=info.thread_id, result=result, error=error, requests=tuple(requests)
         )
@@ -213,7 +214,8 @@ class Store(Housekeeping):
         while True:
             threads, cursor = self._listings.threads(statuses, {}, cursor, limit)
             for info in threads:
-                found += self._requests_of(info.thread_id, status)
+                if info.damaged is None:
+                    found += self._requests_of(info.thread_id, status)
             if cursor is None or len(found) >= limit:
                 return found, cursor
 

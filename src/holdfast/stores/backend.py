@@ -17,11 +17,14 @@ import msgspec
 
 from holdfast.history.tuning import Tuning
 from holdfast.ports import Ports
+from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 from holdfast.records.head import Head, decode_head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 
 PAGE = 1000
+DAMAGED = "damaged"
+"""In the place of a status, where threads are counted: the head cannot be read."""
 
 
 class Busy(Exception):
@@ -74,7 +77,7 @@ class Backend(Protocol):
         The swaps name different threads, in ascending order. One refused does not touch the others. An acknowledged
         swap has the store's durability. Rows and blobs of a swap may exist already (a repeated write): then they are
         written again or left, both are right, since they are equal. With `wait=False` raises `Busy` rather than wait
-        for another process.
+        for another process. A swap that expects no head and drops everything also replaces a head that was lost.
         """
         ...
 
@@ -101,7 +104,8 @@ class Backend(Protocol):
         """Threads whose key begins with `prefix` and whose head is listed (`Head.listed_as` is not empty).
 
         `statuses`: any of these, or all if empty. `labels`: for each collection, the head has one of its tokens.
-        The order is stable under paging: newest created first, or whatever fixed order the store has.
+        The order is stable under paging: newest created first, or whatever fixed order the store has. A head that
+        cannot be read is listed too, as it is stored: where there is no index, whatever is asked for.
         """
         ...
 
@@ -187,7 +191,7 @@ def count_listed(backend: Backend, prefix: bytes) -> dict[str, int]:
     cursor: str | None = None
     while True:
         listing = backend.threads(prefix, (), (), cursor, PAGE)
-        found.update(decode_head(*entry).listed_as for entry in listing.heads)
+        found.update(counted_as(*entry) for entry in listing.heads)
         cursor = listing.next
         if cursor is None:
             return dict(found)
@@ -198,6 +202,26 @@ def inboxes(backend: Backend, threads: Sequence[bytes]) -> list[dict[str, bytes]
     if len(threads) > 1 and isinstance(backend, Overlooking):
         return backend.inboxes(threads)
     return [backend.inbox(thread) for thread in threads]
+
+
+def readable_head(thread: bytes, encoded: bytes) -> Head | None:
+    """The head in these bytes; None if it is damaged, or a newer version wrote it."""
+    try:
+        return decode_head(thread, encoded)
+    except (Corrupt, IncompatibleCheckpoint):
+        return None
+
+
+def counted_as(thread: bytes, encoded: bytes) -> str:
+    """The status to count a thread under; empty for one that is not listed."""
+    head = readable_head(thread, encoded)
+    return DAMAGED if head is None else head.listed_as
+
+
+def belongs(thread: bytes, encoded: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]]) -> bool:
+    """True if a stored head belongs into a listing. One that cannot be read belongs into each: it may be any."""
+    head = readable_head(thread, encoded)
+    return head is None or matches(head, statuses, labels)
 
 
 def matches(head: Head, statuses: Collection[str], labels: Sequence[Collection[bytes]]) -> bool:

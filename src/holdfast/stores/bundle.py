@@ -13,15 +13,17 @@ from typing import Any, BinaryIO
 from holdfast.codec import decode, encode
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.seal import Seal
-from holdfast.history.binding import BODY, Binding, place_of
+from holdfast.history.binding import BODY, SEQ_BYTES, Binding, place_of
 from holdfast.history.format import KEYFRAME, Header, all_blob_ids, encode_header, verify_row
 from holdfast.history.prune import needed_rows
 from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound, StoreUnavailable
 from holdfast.records.head import Head, Marks, encode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Row, Swap
+from holdfast.stores.bundle_checks import check_import
+from holdfast.stores.bundle_frames import About, Content, RowFrame, read_content
 from holdfast.stores.reader import Reader, Seen
-from holdfast.stores.sealing import DATA_KEY_BYTES, Summary
+from holdfast.stores.sealing import DATA_KEY_BYTES, INCARNATION_BYTES, Summary
 
 MAGIC = b"holdfast bundle 1\n"
 LENGTH_BYTES = 8
@@ -161,36 +163,19 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
             frames = list(_read_frames(file, path, ring))
     except (OSError, ValueError) as error:
         raise NotFound(f"cannot read {path}: {error}") from error
-    try:
-        about = _checked(frames, path)
-        source = about["thread_id"]
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise Corrupt(f"{path} is not a bundle that export wrote: {error!r}", record="bundle") from error
+    content = read_content(frames, path)
+    source = content.about.thread_id
     thread = reader.sealing.key(source if to is None else to)
     seen = reader.seen(thread)
     if seen is not None and (seen.head.seq or seen.head.deleted):
         raise Conflict(
             f"thread {thread_id_of(thread)!r} exists already (or was deleted); import it under another id: to=, or --to"
         )
-    try:
-        swap = _transcribe(reader, thread, seen, about, frames[1:-1], entropy, same_life=to in {None, source})
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-        raise Corrupt(f"{path} is not a bundle that export wrote: {error!r}", record="bundle") from error
+    swap = _transcribe(reader, thread, seen, content, entropy, same_life=to in {None, source})
+    check_import(reader, swap, path)
     if not reader.backend.swap([swap])[0]:
         raise Conflict(f"thread {thread_id_of(thread)!r} came into being meanwhile")
     return thread_id_of(thread)
-
-
-def _checked(frames: list[Any], path: str) -> dict[str, Any]:
-    """What the first frame tells, if the last one agrees with all between: nothing may have been taken out."""
-    kinds = [frame[0] for frame in frames[1:-1] if isinstance(frame, list)]
-    if not isinstance(frames[0], dict) or frames[-1] != ["end", kinds.count("row"), kinds.count("blob")]:
-        raise Corrupt(f"{path} is damaged: frames are missing", record="bundle")
-    if not all(type(name) is type(value) is str for name, value in dict(frames[0]["labels"]).items()):
-        raise TypeError("labels that are not text")
-    if not all(type(number) is str for number in frames[0].get("requests", ())):
-        raise TypeError("numbers of requests that are not text")
-    return frames[0]
 
 
 def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[Any]:
@@ -211,75 +196,65 @@ def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[An
 
 
 def _transcribe(
-    reader: Reader,
-    thread: bytes,
-    seen: Seen | None,
-    about: dict[str, Any],
-    frames: list[Any],
-    entropy: Entropy,
-    *,
-    same_life: bool,
+    reader: Reader, thread: bytes, seen: Seen | None, content: Content, entropy: Entropy, *, same_life: bool
 ) -> Swap:
     """The same rows, sealed for this store. A copy under another id is another life."""
-    incarnation = about["incarnation"] if same_life else entropy(len(about["incarnation"]))
+    incarnation = content.about.incarnation if same_life else entropy(INCARNATION_BYTES)
     binding, data_key = reader.sealing.life(thread, incarnation)
     names: dict[bytes, bytes] = {}
     blobs: dict[bytes, bytes] = {}
+    for blob in content.blobs:
+        name, stored = binding.seal_blob(blob.data, int.from_bytes(blob.blob[:SEQ_BYTES], "big"))
+        names[blob.blob], blobs[name] = name, stored
     rows: list[Row] = []
-    for kind, *rest in frames:
-        if kind == "blob":
-            name, stored = binding.seal_blob(rest[1], int.from_bytes(rest[0][:5], "big"))
-            names[rest[0]], blobs[name] = name, stored
-        else:
-            rows.append(_resealed(binding, rest, names, blobs, rows[-1] if rows else None))
-    head = _imported_head(reader, binding, about, rows, blobs, data_key, seen)
-    head = binding.signed(head)
+    for row in content.rows:
+        rows.append(_resealed(binding, row, names, blobs, rows[-1] if rows else None))
+    head = binding.signed(_imported_head(reader, binding, content.about, rows, blobs, data_key, seen))
     encoded = encode_head(thread, head)
     return Swap(thread, seen.encoded if seen else b"", encoded, head, tuple(rows), blobs)
 
 
 def _resealed(
-    binding: Binding, frame: list[Any], names: dict[bytes, bytes], blobs: dict[bytes, bytes], before: Row | None
+    binding: Binding, frame: RowFrame, names: dict[bytes, bytes], blobs: dict[bytes, bytes], before: Row | None
 ) -> Row:
-    flags, seq, base, checkpoint, blob_ids, meta, body = frame
-    renamed = [names[blob] for blob in blob_ids]
-    sealed = binding.seal(body, seq, BODY)
+    seq = frame.seq
+    renamed = [names[blob] for blob in frame.blobs]
+    sealed = binding.seal(frame.body, seq, BODY)
     parent = before.digest if before is not None and before.seq == seq - 1 else b""
     sizes = tuple(len(blobs[blob]) for blob in renamed)
-    stored_parent = parent if flags & KEYFRAME else b""
-    fields = Header(flags, len(sealed), b"", seq - checkpoint, b"".join(renamed), sizes, stored_parent)
-    place = place_of(seq, seq - base)
-    fields.meta = binding.seal_meta(meta, place, fields.fields)
+    stored_parent = parent if frame.flags & KEYFRAME else b""
+    since = seq - frame.checkpoint
+    fields = Header(frame.flags, len(sealed), b"", since, b"".join(renamed), sizes, stored_parent)
+    place = place_of(seq, seq - frame.base)
+    fields.meta = binding.seal_meta(frame.meta, place, fields.fields)
     header = encode_header(fields, place, binding.check_start)
-    return Row(seq, base, binding.digest(parent, place, header, sealed), header, sealed)
+    return Row(seq, frame.base, binding.digest(parent, place, header, sealed), header, sealed)
 
 
 def _imported_head(
     reader: Reader,
     binding: Binding,
-    about: dict[str, Any],
+    about: About,
     rows: list[Row],
     blobs: dict[bytes, bytes],
     data_key: bytes,
     seen: Seen | None,
 ) -> Head:
     sealing = reader.sealing
-    floor, *lists = about["marks"]
-    summary = Summary(about["labels"], about["error"], tuple(about.get("requests", ())))
     return Head(
         incarnation=binding.incarnation,
-        seq=about["seq"],
-        base=about["base"],
-        checkpoint=about["checkpoint"],
+        seq=about.seq,
+        base=about.base,
+        checkpoint=about.checkpoint,
         digest=rows[-1].digest,
         token=seen.head.token + 1 if seen else 0,
-        status=about["status"],
-        created_at=about["created_at"],
-        updated_at=about["updated_at"],
+        status=about.status.value,
+        created_at=about.created_at,
+        updated_at=about.updated_at,
         row_count=len(rows),
         stored_bytes=sum(len(row.header) + len(row.body) for row in rows) + sum(map(len, blobs.values())),
-        marks=Marks(floor, *map(tuple, lists)),
-        labels=sealing.label_tokens(about["labels"]),
-        summary=sealing.seal_summary(binding, summary),
+        marks=Marks(*about.marks),
+        labels=sealing.label_tokens(about.labels),
+        summary=sealing.seal_summary(binding, Summary(about.labels, about.error, about.requests)),
         data_key=data_key,
     )

@@ -127,6 +127,14 @@ def deleted(head: Head, now: int) -> Head:
     return Head(token=head.token, deleted=True, created_at=head.created_at, updated_at=now)
 
 
+def buried(now: int) -> Head:
+    """The tombstone of a thread whose head cannot be read, and with it its token.
+
+    Tokens grow by one with each claim, so none that was ever given is as large as the time in microseconds.
+    """
+    return Head(token=now, deleted=True, created_at=now, updated_at=now)
+
+
 def revived(head: Head) -> Head:
     """An empty head that continues the tokens."""
     return Head(token=head.token + 1)

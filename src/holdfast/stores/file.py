@@ -22,11 +22,10 @@ from holdfast.records.errors import (
     StoreError,
     StoreUnavailable,
 )
-from holdfast.records.head import decode_head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing, matches
+from holdfast.stores.backend import Listing, belongs, counted_as
 from holdfast.stores.file_log import Envelope, Index, change_of, end_of_data, last_frame
 from holdfast.stores.file_pool import (
     OPEN_FLAGS,
@@ -189,7 +188,7 @@ class FileBackend:
             heads = [entry for entry in self._all_heads() if entry[0].startswith(prefix) and entry[0] > after]
         except OSError as error:
             raise unavailable(error) from error
-        found = sorted(entry for entry in heads if matches(decode_head(*entry), statuses, labels))
+        found = sorted(entry for entry in heads if belongs(*entry, statuses, labels))
         page = found[:limit]
         return Listing(page, page[-1][0].hex() if len(found) > limit else None)
 
@@ -197,10 +196,10 @@ class FileBackend:
         """See `Counting.counts`: reads the last frame of every log, once."""
         self._pool.check_usable()
         try:
-            heads = [decode_head(*entry) for entry in self._all_heads() if entry[0].startswith(prefix)]
+            words = [counted_as(*entry) for entry in self._all_heads() if entry[0].startswith(prefix)]
         except OSError as error:
             raise unavailable(error) from error
-        return dict(Counter(head.listed_as for head in heads if head.listed_as))
+        return dict(Counter(filter(None, words)))
 
     def _all_heads(self) -> Iterator[tuple[bytes, bytes]]:
         for log in self._all_logs():

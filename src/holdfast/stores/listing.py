@@ -6,17 +6,19 @@ from typing import Any
 from holdfast.history.meta import checkpoint_info
 from holdfast.records.arguments import mapping_or_none, text_or_none, whole_number
 from holdfast.records.checkpoint import CheckpointInfo
-from holdfast.records.errors import ConfigurationError
+from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleCheckpoint
 from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.reports import Stats
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.stores.backend import counts
+from holdfast.stores.backend import DAMAGED, counts, readable_head
 from holdfast.stores.reader import Reader
 from holdfast.stores.sealing import Summary
 
+UNREADABLE = (Corrupt, IncompatibleCheckpoint)
+"""What says that a head cannot be read."""
 CHUNK = 256
 MAX_LIMIT = 10_000
 
@@ -43,6 +45,29 @@ def described(thread: bytes, head: Head, summary: Summary) -> ThreadInfo:
         pinned=head.marks.pinned,
         wake_at=from_microseconds(head.expires_at) if head.expires_at and not head.owner else None,
     )
+
+
+def damaged_info(thread: bytes, why: Exception) -> ThreadInfo:
+    """What is shown of a thread whose head cannot be read."""
+    unknown = from_microseconds(0)
+    return ThreadInfo(
+        thread_id=thread_id_of(thread),
+        status=None,
+        seq=0,
+        labels={},
+        created_at=unknown,
+        updated_at=unknown,
+        row_count=0,
+        stored_bytes=0,
+        damaged=str(why),
+    )
+
+
+def _info_or_damage(reader: Reader, thread: bytes, encoded: bytes) -> ThreadInfo:
+    try:
+        return thread_info(reader, thread, decode_head(thread, encoded))
+    except UNREADABLE as error:
+        return damaged_info(thread, error)
 
 
 def check_limit(limit: int) -> int:
@@ -103,8 +128,7 @@ class Listings:
             listing = self._reader.backend.threads(sealing.prefix, statuses, choices, place, check_limit(limit))
         except ValueError as error:
             raise ConfigurationError(f"cursor {cursor!r} is not one that threads() gave") from error
-        infos = [thread_info(self._reader, thread, decode_head(thread, head)) for thread, head in listing.heads]
-        return infos, listing.next
+        return [_info_or_damage(self._reader, thread, head) for thread, head in listing.heads], listing.next
 
     def all_threads(self) -> list[bytes]:
         """The key of every listed thread of this namespace."""
@@ -118,9 +142,18 @@ class Listings:
                 return keys
 
     def counts(self) -> dict[str, int]:
-        """How many threads of this namespace there are of each status that any has."""
+        """How many threads of this namespace there are of each status that any has, and how many are `damaged`."""
         found = counts(self._reader.backend, self._reader.sealing.prefix)
-        return {status.value: found[status.value] for status in Status if status.value in found}
+        known = {status.value: found.pop(status.value) for status in Status if status.value in found}
+        return known | ({DAMAGED: sum(found.values())} if found else {})
+
+    def _readable(self, thread: bytes, encoded: bytes) -> Head | None:
+        """The head, or None if it is damaged or forged."""
+        head = readable_head(thread, encoded)
+        try:
+            return head and self._reader.authentic(thread, head)
+        except UNREADABLE:
+            return None
 
     def stats(self) -> Stats:
         """Totals over the heads of all threads."""
@@ -130,9 +163,12 @@ class Listings:
         while True:
             listing = self._reader.backend.threads(self._reader.sealing.prefix, (), (), cursor, 1000)
             for thread, encoded in listing.heads:
-                head = self._reader.authentic(thread, decode_head(thread, encoded))
-                statuses[head.status] = statuses.get(head.status, 0) + 1
-                rows, size, threads = rows + head.row_count, size + head.stored_bytes, threads + 1
+                head = self._readable(thread, encoded)
+                word = DAMAGED if head is None else head.status
+                statuses[word] = statuses.get(word, 0) + 1
+                threads += 1
+                if head is not None:
+                    rows, size = rows + head.row_count, size + head.stored_bytes
             cursor = listing.next
             if cursor is None:
                 return Stats(threads=threads, rows=rows, bytes=size, statuses=statuses)

@@ -13,7 +13,7 @@ from holdfast.records.head import Head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Drop, Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing, matches
+from holdfast.stores.backend import Listing, belongs, counted_as
 
 
 class _Thread:
@@ -135,7 +135,7 @@ class MemoryBackend:
             found = [
                 (kept.born, thread, kept.encoded)
                 for thread, kept in self._threads.items()
-                if thread.startswith(prefix) and matches(kept.head, statuses, labels)
+                if thread.startswith(prefix) and kept.encoded and belongs(thread, kept.encoded, statuses, labels)
             ]
         found.sort(reverse=True)
         found = [entry for entry in found if before is None or entry[0] < before]
@@ -146,8 +146,8 @@ class MemoryBackend:
         """See `Counting.counts`."""
         with self._lock:
             self._check_open()
-            heads = [kept.head for thread, kept in self._threads.items() if thread.startswith(prefix)]
-        return dict(Counter(head.listed_as for head in heads if head.listed_as))
+            heads = [(thread, kept.encoded) for thread, kept in self._threads.items() if thread.startswith(prefix)]
+        return dict(Counter(filter(None, (counted_as(*entry) for entry in heads if entry[1]))))
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""

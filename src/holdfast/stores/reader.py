@@ -5,6 +5,7 @@ the answer is NotFound; under an unchanged head it is damage.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
@@ -13,7 +14,7 @@ from holdfast.history.binding import Binding
 from holdfast.history.format import Header, all_blob_ids, damaged, decode_header
 from holdfast.history.log import Log
 from holdfast.history.restore import fill, fold
-from holdfast.records.errors import Conflict, Corrupt, NotFound
+from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound
 from holdfast.records.head import Head, Marks, decode_head
 from holdfast.records.identity import CheckpointId, life_of, thread_id_of
 from holdfast.records.rows import Row
@@ -69,9 +70,10 @@ class Reader:
         return self.sealing.binding(thread, head)
 
     def authentic(self, thread: bytes, head: Head) -> Head:
-        """The head; with keys `Corrupt` if it was not written by a holder of them. Without keys nobody can tell."""
+        """The head; `Corrupt` if it was not written by a holder of its key. Without the key that cannot be told."""
         if self.sealing.ring is not None:
-            self.binding(thread, head)
+            with suppress(KeyUnavailable):
+                self.binding(thread, head)
         return head
 
     def summary(self, thread: bytes, head: Head) -> Summary:

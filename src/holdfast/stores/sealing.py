@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from holdfast.codec import decode, encode
+from holdfast.codec import encode
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import SUMMARY, Binding
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint, KeyUnavailable
 from holdfast.records.head import AUTHENTICATED_FROM, Head
 from holdfast.records.identity import namespace_prefix, thread_id_of, thread_key
+from holdfast.stores.summary_checks import read_fields
 
 DATA_KEY_BYTES = 32
 INCARNATION_BYTES = 16
@@ -98,8 +99,8 @@ class Sealing:
         """The summary in a head."""
         if not head.summary:
             return Summary()
-        labels, error, requests = decode(binding.unseal(head.summary, 0, SUMMARY))
-        return Summary(labels, error, tuple(requests))
+        fields = read_fields(binding.thread_id, binding.unseal(head.summary, 0, SUMMARY))
+        return Summary(fields.labels, fields.error, fields.requests)
 
     def label_tokens(self, labels: Mapping[str, str]) -> tuple[bytes, ...]:
         """What a head carries for its labels to be found by."""

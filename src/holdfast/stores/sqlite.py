@@ -11,11 +11,11 @@ import msgspec
 from holdfast.history.tuning import Tuning
 from holdfast.ports import logger
 from holdfast.records.errors import ConfigurationError, Corrupt, StoreError, StoreUnavailable
-from holdfast.records.head import Head, decode_head
+from holdfast.records.head import Head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing
+from holdfast.stores.backend import Listing, readable_head
 from holdfast.stores.sql import statements
 from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, roll_back, translated
 
@@ -383,9 +383,9 @@ def _listing_query(
 
 
 def _check_columns(thread: bytes, encoded: bytes | None, status: str, packed: bytes) -> None:
-    """A thread is found by its columns: they must say what its head says."""
-    head = decode_head(thread, encoded) if encoded not in {None, NO_HEAD_YET} else Head()
-    if encoded is None or head.listed_as != status or _packed(head.labels) != packed:
+    """A thread is found by its columns: they must say what its head says, if that can be read."""
+    head = readable_head(thread, encoded) if encoded not in {None, NO_HEAD_YET} else Head()
+    if encoded is None or (head and (head.listed_as, _packed(head.labels)) != (status, packed)):
         raise Corrupt(
             "the SQLite file is damaged: a head is missing, or differs from its index", record=f"head of {thread!r}"
         )

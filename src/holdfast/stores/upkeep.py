@@ -12,13 +12,20 @@ from msgspec.structs import replace
 from holdfast.history.format import Header, all_blob_ids, encode_header
 from holdfast.history.meta import decode_meta
 from holdfast.history.prune import Dated, Plan, new_marks, plan, thread_expires
-from holdfast.records.errors import Conflict, NotFound, OutcomeUnknown, StoreUnavailable
+from holdfast.records.errors import (
+    Conflict,
+    Corrupt,
+    IncompatibleCheckpoint,
+    NotFound,
+    OutcomeUnknown,
+    StoreUnavailable,
+)
 from holdfast.records.head import Head, Marks, encode_head
 from holdfast.records.identity import CheckpointId, life_of, thread_id_of
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.rows import KEEP_ALL, Drop, Swap
-from holdfast.stores.backend import Backend, Littering
-from holdfast.stores.decisions import deleted, marked, revived
+from holdfast.stores.backend import Backend, Littering, readable_head
+from holdfast.stores.decisions import buried, deleted, marked, revived
 from holdfast.stores.reader import Reader, Seen
 
 ATTEMPTS = 64
@@ -77,8 +84,11 @@ class Upkeep:
     # Prune
 
     def prune(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed:
-        """Apply a retention to one thread."""
-        return self._until_swapped(thread, lambda: self._prune_once(thread, retention, now, dry_run=dry_run))
+        """Apply a retention to one thread, unless it is damaged."""
+        try:
+            return self._until_swapped(thread, lambda: self._prune_once(thread, retention, now, dry_run=dry_run))
+        except (Corrupt, IncompatibleCheckpoint):
+            return Freed(damaged=(thread_id_of(thread),))
 
     def _prune_once(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed | None:
         seen = self._reader.seen(thread)
@@ -135,15 +145,30 @@ class Upkeep:
     # Whole threads
 
     def delete(self, thread: bytes, now: int) -> None:
-        """A tombstone in place of the thread. Deleting what is not there, or twice, changes nothing."""
+        """Put a tombstone in place of the thread, also if its head is damaged. Doing so twice changes nothing."""
 
         def attempt() -> bool | None:
-            seen = self._reader.seen(thread)
-            if seen is None or seen.head.deleted:
+            encoded = self._backend.heads([thread])[0]
+            if encoded is None:
                 return True
-            return self._swap(thread, seen, deleted(seen.head, now), Drop(everything=True)) is not None or None
+            head = readable_head(thread, encoded)
+            if head is not None and head.deleted:
+                return True
+            tombstone = deleted(head, now) if head is not None else buried(now)
+            return self._swap(thread, Seen(tombstone, encoded), tombstone, Drop(everything=True)) is not None or None
 
-        self._until_swapped(thread, attempt)
+        try:
+            self._until_swapped(thread, attempt)
+        except Corrupt:
+            if not self._bury(thread, now):
+                raise
+
+    def _bury(self, thread: bytes, now: int) -> bool:
+        """Put a tombstone where a head was lost. False if the store cannot tell that from other damage."""
+        tombstone = buried(now)
+        with suppress(Corrupt):
+            return self._swap(thread, Seen(tombstone, b""), tombstone, Drop(everything=True)) is not None
+        return False
 
     def revive(self, thread: bytes) -> None:
         """The id of a deleted thread, empty again; `NotFound` if it was not deleted."""

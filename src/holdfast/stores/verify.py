@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 
+from holdfast.history.binding import Binding
+from holdfast.history.cells import Document
 from holdfast.history.format import Header, all_blob_ids, damaged
-from holdfast.history.meta import decode_meta
+from holdfast.history.journal import Journal
+from holdfast.history.meta import checkpoint_info
 from holdfast.history.prune import needed_rows
 from holdfast.history.restore import fill, fold, read_state
 from holdfast.records.errors import CodecError, Corrupt, HoldfastError, NotFound, StoreError
 from holdfast.records.identity import thread_id_of
 from holdfast.records.reports import Problem
-from holdfast.stores.listing import Listings
+from holdfast.stores.listing import Listings, thread_info
 from holdfast.stores.reader import Reader, Seen
 
 ATTEMPTS = 4
@@ -37,7 +40,7 @@ class Verifier:
             return []
 
     def check_thread(self, thread: bytes) -> None:
-        """One thread: its head, every row and blob, and that each keyframe's last state decodes."""
+        """Check one thread: its head, every row and blob, its journal, and that each keyframe's last state decodes."""
         try:
             self._walk(thread)
         except (StoreError, CodecError) as error:
@@ -55,6 +58,7 @@ class Verifier:
                 seen, headers = self._reader.survey(thread)
             except NotFound:
                 return
+            thread_info(self._reader, thread, seen.head)
             # A prune cut short may leave rows that nothing needs, without those they are built on.
             needed = needed_rows(headers, seen.head, seen.head.marks)
             checked, found = self._check_all(thread, seen, [header for header in headers if header.seq in needed])
@@ -86,13 +90,24 @@ class Verifier:
         if after is not None and after.seq == seq + 1 and after.parent not in {b"", folded.digest}:
             raise damaged(seq, binding.thread_id, f"it is not the row that row {after.seq} followed")
         for header in group:
-            decode_meta(binding, header)
+            checkpoint_info(binding, header)
         wanted = all_blob_ids(group)
         stored = self._reader.backend.blobs(thread, wanted)
         for blob in sorted(wanted):
             binding.unseal_blob(blob, stored.get(blob))
-        read_state(binding, fill(folded, stored, self._reader.backend.tuning).document)
+        document = fill(folded, stored, self._reader.backend.tuning).document
+        read_state(binding, document)
+        if seq == seen.head.seq:
+            _read_journal(binding, document)
         return len(group) + len(wanted)
+
+
+def _read_journal(binding: Binding, document: Document) -> None:
+    """Decode every step and request; the journal at the head has all of them."""
+    journal = Journal.of(document)
+    journal.steps()
+    for number in journal.numbers():
+        journal.request(binding, number)
 
 
 def _groups(headers: list[Header]) -> Iterator[list[Header]]:

@@ -232,9 +232,9 @@ class CaseRunner:
         case.problems += [f"verify: {problem}" for problem in store.verify().problems]
         case.problems += [f"{name} took {count} answers" for name, count in self._answers.items() if count > 1]
         for info in store.threads(limit=1000):
-            latest = store.latest(info.thread_id)
+            latest = store.latest(info.thread_id) if info.damaged is None else None
             case.threads[info.thread_id] = ThreadView(
-                info.status.value,
+                "damaged" if info.status is None else info.status.value,
                 None if latest is None else latest.state,
                 [] if latest is None else sorted(map(_timeless, latest.steps), key=repr),
             )

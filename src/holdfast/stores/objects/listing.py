@@ -7,8 +7,7 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from holdfast.records.errors import StoreError
-from holdfast.records.head import decode_head
-from holdfast.stores.backend import Listing, matches
+from holdfast.stores.backend import Listing, belongs
 from holdfast.stores.objects.calls import PAGE, Calls
 from holdfast.stores.objects.heads import Heads
 from holdfast.stores.objects.marks import is_dead, sought
@@ -47,7 +46,7 @@ class Finder:
         found: list[tuple[str, bytes, bytes]] = []
         for place, record in self._records(sought(prefix, statuses, labels), prefix, cursor or "", limit):
             thread, head = record.thread, record.head
-            if head and thread.startswith(prefix) and matches(decode_head(thread, head), statuses, labels):
+            if head and thread.startswith(prefix) and belongs(thread, head, statuses, labels):
                 found.append((place, thread, head))
             if len(found) > limit:
                 break

@@ -11,6 +11,7 @@ from secrets import token_bytes
 
 import msgspec
 
+from holdfast.records.ranges import UNDECODABLE
 from holdfast.records.rows import KEEP_ALL, Swap
 from holdfast.stores.objects.marks import mark_name, remarked
 from holdfast.stores.objects.names import head_name
@@ -97,7 +98,7 @@ def decode_record(name: str, data: bytes) -> Record:
     content = unbind(name, data)
     try:
         record = _decode_record(content)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise damaged(name, error) from error
     if head_name(record.thread) != name:
         raise damaged(name, "it is the head of another thread")

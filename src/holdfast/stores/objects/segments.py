@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast.records.errors import Corrupt
+from holdfast.records.ranges import UNDECODABLE
 from holdfast.records.rows import Row
 from holdfast.stores.objects.names import SegmentName
 
@@ -75,7 +76,7 @@ def rows_in(folder: str, name: SegmentName, content: bytes) -> list[StoredRow]:
         raise damaged(f"{folder}{name}", "its digest does not match")
     try:
         rows = _decode(content)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise damaged(f"{folder}{name}", error) from error
     is_whole = len(rows) == name.last - name.first + 1
     if not is_whole or any(row.seq != seq for seq, row in enumerate(rows, name.first)):

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from holdfast.records.errors import Corrupt
-from holdfast.records.head import decode_head
+from holdfast.stores.backend import readable_head
 from holdfast.stores.postgres.arrays import KEY_BYTES, key_of
 
 LAST = (1 << 63) - 1
@@ -37,9 +37,9 @@ def listing_query(
 
 
 def check_columns(key: bytes, thread: bytes, encoded: bytes, status: str, labels: list[bytes]) -> None:
-    """A thread is found by its columns: they must say what its head says."""
-    head = decode_head(thread, encoded)
-    if key != key_of(thread) or head.listed_as != status or list(head.labels) != labels:
+    """A thread is found by its columns: they must say what its head says, if that can be read."""
+    head = readable_head(thread, encoded)
+    if key != key_of(thread) or (head and (head.listed_as, list(head.labels)) != (status, labels)):
         raise Corrupt(
             "the PostgreSQL tables are damaged: a thread differs from its index", record=f"head of {thread!r}"
         )

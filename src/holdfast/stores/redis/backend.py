@@ -11,11 +11,18 @@ from redis.exceptions import ResponseError
 from holdfast.history.tuning import Tuning
 from holdfast.ports import reset_after_fork
 from holdfast.records.arguments import duration_us, whole_number
-from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, OutcomeUnknown, StoreUnavailable
+from holdfast.records.errors import (
+    ConfigurationError,
+    Corrupt,
+    IncompatibleCheckpoint,
+    OutcomeUnknown,
+    StoreUnavailable,
+)
+from holdfast.records.identity import thread_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing, count_listed
+from holdfast.stores.backend import Listing, count_listed, readable_head
 from holdfast.stores.redis.checking import problems
 from holdfast.stores.redis.durability import SETTINGS, Said, check_server
 from holdfast.stores.redis.errors import translated
@@ -25,6 +32,7 @@ from holdfast.stores.redis.scripts import script
 from holdfast.stores.redis.servers import servers_of
 from holdfast.stores.redis.settings import Source, from_client, from_url, options_in
 from holdfast.stores.redis.swapping import Swaps
+from holdfast.stores.redis.unlisting import unlist
 from holdfast.stores.redis.wire import Request, Wire
 
 FORMAT = 1
@@ -154,6 +162,9 @@ class RedisBackend:
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`. One round trip for all, or one to each node of a cluster at the same time."""
+        for swap in swaps:
+            if swap.drop.everything and (not swap.expected or readable_head(swap.thread, swap.expected) is None):
+                unlist(self.wire, self.keys, swap.thread)
         replies = self.wire.attempt([self._swaps.request(swap) for swap in swaps], writing=True)
         again = [at for at, reply in enumerate(replies) if reply == NEEDS_WHOLE]
         if again:
@@ -194,7 +205,8 @@ class RedisBackend:
         """See `Backend.heads`."""
         if self._is_doubtful:
             self._confirm()
-        return self.wire.read([self._get(thread, b"HGET", b"h") for thread in threads]) if threads else []
+        found = self.wire.read([self._get(thread, b"HMGET", b"h", b"t") for thread in threads]) if threads else []
+        return [_head(*each) for each in zip(threads, found, strict=True)]
 
     def _confirm(self) -> None:
         """After a write that too few replicas had: nothing is read as acknowledged until they have caught up."""
@@ -260,6 +272,15 @@ class RedisBackend:
     def _get(self, thread: bytes, command: bytes, *fields: bytes) -> Request:
         shard = shard_of(thread)
         return Request(shard, (command, self.keys.thread(shard, thread), *fields))
+
+
+def _head(thread: bytes, found: tuple[bytes | None, bytes | None]) -> bytes | None:
+    """The head of a thread, given what is stored of it: its head and its newest seq. Rows without a head are damage."""
+    head, last = found
+    if head == b"" or (head is None and last is not None):
+        record = f"head of {thread_id_of(thread)!r}"
+        raise Corrupt(f"{record} is damaged: it is empty, or missing while there are rows", record=record)
+    return head
 
 
 def _settings(replies: list[Any]) -> dict[str, str] | None:

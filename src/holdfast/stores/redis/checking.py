@@ -16,10 +16,10 @@ def problems(wire: Wire, keys: Keys) -> list[str]:
     """What is wrong, a sentence each. Between its steps others may write: then a thread may be named that is sound."""
     counted: Counter[bytes] = Counter()
     found: list[str] = []
-    for threads in _chunks(_scan(wire, keys, b"t")):
+    for threads in _chunks(scan(wire, keys, b"t")):
         found += _of_threads(wire, keys, threads, counted)
     expiring = wire.read([Request(shard, (b"EXISTS", keys.expiring(shard))) for shard in range(SHARDS)])
-    for names in _chunks(_scan(wire, keys, b"i")):
+    for names in _chunks(scan(wire, keys, b"i")):
         sizes = wire.read([Request(_shard_in(name, keys), (b"ZCARD", name)) for name in names])
         for name, size in zip(names, sizes, strict=True):
             # Where threads expire, what is left of them in listings goes when they are met.
@@ -50,7 +50,7 @@ def _of_threads(wire: Wire, keys: Keys, names: list[bytes], counted: Counter[byt
     return found
 
 
-def _scan(wire: Wire, keys: Keys, what: bytes) -> Iterator[bytes]:
+def scan(wire: Wire, keys: Keys, what: bytes) -> Iterator[bytes]:
     """All keys of one sort, from every server."""
     wire.read([Request(0, (b"PING",))])
     shards = {wire.servers.of_shard(shard): shard for shard in range(SHARDS)}

@@ -11,9 +11,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from holdfast.records.errors import Corrupt
-from holdfast.records.head import Head, decode_head
 from holdfast.records.words import Status
-from holdfast.stores.backend import Listing, matches
+from holdfast.stores.backend import Listing, belongs, readable_head
 from holdfast.stores.redis.keys import EVERY, SHARDS, Keys, born, label_word, shard_of, status_word, words_of
 from holdfast.stores.redis.wire import Request
 
@@ -95,8 +94,8 @@ class Pages:
             some = list(islice(entries, limit + 1 - len(found)))
             if not some:
                 break
-            for entry, encoded, head in self._heads(some):
-                if entry.thread.startswith(prefix) and matches(head, statuses, labels):
+            for entry, encoded in self._heads(some):
+                if entry.thread.startswith(prefix) and belongs(entry.thread, encoded, statuses, labels):
                     found.append((entry, encoded))
         heads = [(entry.thread, encoded) for entry, encoded in found[:limit]]
         return Listing(heads, found[limit - 1][0].member.hex() if len(found) > limit else None)
@@ -152,27 +151,26 @@ class Pages:
         for shard, spaces in enumerate(self._read(asked)):
             yield from ((shard, space) for space in sorted(spaces))
 
-    def _heads(self, entries: list[Entry]) -> Iterator[tuple[Entry, bytes, Head]]:
+    def _heads(self, entries: list[Entry]) -> Iterator[tuple[Entry, bytes]]:
         """The heads of what is listed, in order. What is not listed any more is left out."""
         asked = [
             Request(entry.shard, (b"HGET", self._keys.thread(entry.shard, entry.thread), b"h")) for entry in entries
         ]
         for entry, encoded in zip(entries, self._read(asked), strict=True):
-            head = _head(entry, encoded)
-            found = (encoded, head) if head is not None else self._again(entry)
+            found = encoded if _agrees(entry, encoded) else self._again(entry)
             if found is not None:
-                yield entry, *found
+                yield entry, found
 
-    def _again(self, entry: Entry) -> tuple[bytes, Head] | None:
+    def _again(self, entry: Entry) -> bytes | None:
         """A thread that is not as its listing says: it has changed between the two, or expired, or is damaged."""
         key, expiring = self._keys.thread(entry.shard, entry.thread), self._keys.expiring(entry.shard)
         for _ in range(ATTEMPTS):
             listed = Request(entry.shard, (b"ZSCORE", entry.listing, entry.member))
             expires = Request(entry.shard, (b"EXISTS", expiring))
-            score, is_expiring, encoded = self._read([listed, expires, Request(entry.shard, (b"HGET", key, b"h"))])
-            head = _head(entry, encoded)
-            if head is not None:
-                return encoded, head
+            request = Request(entry.shard, (b"HGET", key, b"h"))
+            score, is_expiring, encoded = self._read([listed, expires, request])
+            if _agrees(entry, encoded):
+                return bytes(encoded)
             if score is None:
                 return None
             if is_expiring and _has_outlived(entry, encoded):
@@ -184,7 +182,8 @@ class Pages:
 
 def _has_outlived(entry: Entry, encoded: bytes | None) -> bool:
     """True if the thread that was listed is gone for ever: its key is free, or another life has it."""
-    return encoded is None or born(decode_head(entry.thread, encoded)) != entry.member[:8]
+    head = None if encoded is None else readable_head(entry.thread, encoded)
+    return head is None or born(head) != entry.member[:8]
 
 
 def _words(statuses: Collection[str], labels: Sequence[Collection[bytes]]) -> list[bytes]:
@@ -194,9 +193,9 @@ def _words(statuses: Collection[str], labels: Sequence[Collection[bytes]]) -> li
     return [status_word(status) for status in statuses] if statuses else [EVERY]
 
 
-def _head(entry: Entry, encoded: bytes | None) -> Head | None:
-    """The head of a listed thread, if it says the same as the listing."""
+def _agrees(entry: Entry, encoded: bytes | None) -> bool:
+    """True if the head of a listed thread says the same as the listing, or cannot be read."""
     if encoded is None or shard_of(entry.thread) != entry.shard:
-        return None
-    head = decode_head(entry.thread, encoded)
-    return head if born(head) == entry.member[:8] and entry.word in words_of(head) else None
+        return False
+    head = readable_head(entry.thread, encoded)
+    return head is None or (born(head) == entry.member[:8] and entry.word in words_of(head))

@@ -4,9 +4,9 @@ A script names every key that it uses. While a cluster moves a slot, one that us
 are on the same side; so each names as few as it can.
 """
 
-from holdfast.records.errors import Corrupt
-from holdfast.records.head import Head, decode_head
+from holdfast.records.head import Head
 from holdfast.records.rows import KEEP_ALL, Swap
+from holdfast.stores.backend import readable_head
 from holdfast.stores.redis.keys import Keys, born, pack_row, pack_words, shard_of, space_of, words_of
 from holdfast.stores.redis.scripts import script
 from holdfast.stores.redis.wire import Request
@@ -93,11 +93,8 @@ class Swaps:
 
 
 def _before(swap: Swap) -> Head:
-    """The head that is expected. What is none is not stored either: then the swap is refused, whatever it says."""
-    try:
-        return decode_head(swap.thread, swap.expected) if swap.expected else Head()
-    except Corrupt:
-        return Head()
+    """The head that is expected; an empty one if it cannot be read: such a thread is in no listing any more."""
+    return (readable_head(swap.thread, swap.expected) if swap.expected else None) or Head()
 
 
 def _place(head: Head) -> Place:

@@ -2,10 +2,12 @@
 -- KEYS: the thread, its posts, the namespaces of the shard, the sign that threads expire, then the listings that it
 -- leaves, and those that it enters. ARGV: expected head, life in ms ('' for ever), drop, its namespace ('' if it is known),
 -- how many listings it leaves, its member there, its member in the new ones, then fields and values as in `append`.
+-- A head that was emptied, or is gone while there are rows, is replaced only where everything is dropped.
 -- Returns 2 if it needs the posts: the thread has a time to live, which both are to lose.
 local thread, posts = KEYS[1], KEYS[2]
 local old = redis.call('HMGET', thread, 'h', 't', 'e')
-if (old[1] or '') ~= ARGV[1] then
+local is_lost = old[1] == '' or (old[2] and not old[1])
+if (old[1] or '') ~= ARGV[1] or (is_lost and string.sub(ARGV[3], 5, 14) ~= 'everything') then
   return 0
 elseif old[3] and ARGV[2] == '' and posts == thread then
   return 2

@@ -1,0 +1,22 @@
+"""Checking a thread that is to be imported, as `verify` checks a stored one, before anything of it is stored."""
+
+from msgspec.structs import replace
+
+from holdfast.codec.opaque import unknown_as_opaque
+from holdfast.records.errors import Corrupt
+from holdfast.records.rows import Swap
+from holdfast.stores.memory import MemoryBackend
+from holdfast.stores.reader import Reader
+from holdfast.stores.verify import Verifier
+
+
+def check_import(reader: Reader, swap: Swap, path: str) -> None:
+    """Read every record of the thread that `swap` makes; `Corrupt` if any cannot be read."""
+    backend = MemoryBackend()
+    backend.swap([replace(swap, expected=b"")])
+    verifier = Verifier(Reader(backend, reader.sealing))
+    with unknown_as_opaque():  # an import needs no class of what it brings
+        verifier.check_thread(swap.thread)
+    if verifier.problems:
+        why = verifier.problems[0].message
+        raise Corrupt(f"{path} is not a bundle that export wrote, and nothing was imported: {why}", record="bundle")
