@@ -60,8 +60,11 @@ def _migrated(connection: Connection, schema: str, sql: dict[str, str]) -> bytes
     """All steps in one transaction, under a lock of this schema: who comes second finds it done."""
     name, lock = quoted(schema), int.from_bytes(sha256(f"holdfast {schema}".encode()).digest()[:8], "big", signed=True)
     with connection.transaction():
+        _execute(connection, sql["set_search_path"])
         _execute(connection, sql["lock"], (lock,))
-        connection.execute(sql["create_store"].encode(), prepare=False)
+        if not _execute(connection, sql["has_schema"], (name,))[0][0]:
+            _execute(connection, sql["create_schema"])
+        _execute(connection, sql["create_store"])
         found = _execute(connection, sql["read_version"])
         if not found:
             _execute(connection, sql["insert_version"], (token_bytes(16),))
