@@ -41,7 +41,8 @@ def listing_query(
         conditions.append(f"status {UNEQUAL} ''")
     # Labels that overlap are not empty: to say so lets PostgreSQL use the index, which has only threads with labels.
     conditions += [
-        f"labels {OVERLAPS} {given(list(choices))}::pg_catalog.bytea[] AND labels {UNEQUAL} '{{}}'" for choices in labels
+        f"labels {OVERLAPS} {given(list(choices))}::pg_catalog.bytea[] AND labels {UNEQUAL} '{{}}'"
+        for choices in labels
     ]
     return f"{select} {' AND '.join(conditions)} ORDER BY born DESC LIMIT {given(limit + 1)}", parameters
 
