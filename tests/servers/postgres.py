@@ -20,6 +20,7 @@ import psycopg
 from patience import GIVE_UP_SECONDS
 from servers import check_allowed
 from servers.ports import free_port
+from servers.tls import Files
 
 USER = "postgres"
 
@@ -114,6 +115,22 @@ class PostgresServer:
                 time.sleep(0.02)
             else:
                 return
+
+    def listen_with_tls(self, files: Files) -> None:
+        """Take connections over TLS too, with this certificate."""
+        for place, name in ((files.certificate, "certificate.pem"), (files.key, "key.pem")):
+            kept = self.directory / name
+            shutil.copy(place, kept)
+            kept.chmod(0o600)
+            if not os.geteuid():
+                shutil.chown(kept, USER, USER)
+        self.execute(f"ALTER SYSTEM SET ssl_cert_file = '{self.directory}/certificate.pem'")
+        self.execute(f"ALTER SYSTEM SET ssl_key_file = '{self.directory}/key.pem'")
+        self.execute("ALTER SYSTEM SET ssl = on")
+        self.execute("SELECT pg_reload_conf()")
+        ends_at = time.monotonic() + GIVE_UP_SECONDS
+        while self.execute("SHOW ssl") != [("on",)] and time.monotonic() < ends_at:
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """SIGKILL to the server and every process of it, as if the machine had failed."""

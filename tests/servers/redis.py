@@ -44,11 +44,11 @@ class RedisServer:
         self.start()
 
     @classmethod
-    def sentinel(cls, directory: Path, service: str, port: int) -> "RedisServer":
-        """A sentinel that watches a server on its own."""
+    def sentinel(cls, directory: Path, service: str, port: int, *more: str) -> "RedisServer":
+        """A sentinel that watches a server on its own, with more lines for its settings."""
         settings = directory / "sentinel.conf"
         watched = f"sentinel monitor {service} 127.0.0.1 {port} 1\nsentinel down-after-milliseconds {service} 500\n"
-        settings.write_text(watched)
+        settings.write_text(watched + "".join(f"{line}\n" for line in more))
         return cls(str(settings), "--sentinel")
 
     def url(self, prefix: str, port: int | None = None) -> str:

@@ -18,8 +18,8 @@ class Files(NamedTuple):
     authority: str
 
 
-def certificates(directory: Path) -> Files:
-    """A server's certificate, which is its own authority."""
+def certificates(directory: Path, address: str = "127.0.0.1") -> Files:
+    """The certificate of a server at an address; it is its own authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
     now = datetime.now(UTC)
@@ -31,7 +31,7 @@ def certificates(directory: Path) -> Files:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -50,10 +50,21 @@ def well_formed(url: str) -> str:
     """
     scheme, _, rest = url.partition(":")
     parts = _PLACE.fullmatch(rest)
-    if parts is None:
+    if parts is None or not _can_be_split(url):
         raise ConfigurationError(
             f"{redacted(url)!r} is not a well-formed URL: percent-encode / ? # [ ] and % in its user name and password"
             " (%2F for /), and write the port as a number"
         )
     user = parts["user"] or ""
     return f"{scheme}://{user[:-1].replace('@', '%40')}{user[-1:]}{rest[2 + len(user) :]}"
+
+
+def _can_be_split(url: str) -> bool:
+    """False if `urlsplit` refuses it, as with a character that normalizes to a / or @. Its error shows the password."""
+    from urllib.parse import urlsplit
+
+    try:
+        urlsplit(url)
+    except ValueError:
+        return False
+    return True

@@ -1,6 +1,7 @@
 """From a URL to a store: which backend it names, shared by all handles of one process on the same place."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from threading import Lock
@@ -314,6 +315,10 @@ def _path_of(scheme: str, rest: str) -> str:
     if rest.startswith("//"):
         from urllib.parse import unquote
 
+        if re.match(r"//[^/]*:[^/]*@", rest):
+            raise ConfigurationError(
+                f"{redacted(f'{scheme}:{rest}')!r}: {scheme}: takes the path of a file, and no user, password or host"
+            )
         path = unquote(rest.removeprefix("//"))
     if not path:
         raise ConfigurationError(

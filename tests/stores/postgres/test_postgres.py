@@ -154,7 +154,7 @@ def test_many_may_open_a_new_schema_at_once() -> None:
     for backend in backends:
         assert backend.heads([b"\0t"]) == [None]
         backend.close()
-    assert shared_server().execute(f"SELECT count(*), min(version) FROM {schema}.store") == [(1, 1)]
+    assert shared_server().execute(f"SELECT count(*), min(version) FROM {schema}.store") == [(1, 2)]
 
 
 def test_a_role_that_may_only_use_the_tables_is_enough() -> None:

@@ -1,4 +1,4 @@
-"""A cluster whose slots move while it is written to, and a server behind TLS."""
+"""A cluster whose slots move while it is written to."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +9,7 @@ from redis.crc import key_slot
 from holdfast import sync
 from holdfast.stores.redis.keys import shard_of
 from holdfast.testing.conformance.samples import key
-from servers.redis import RedisCluster, RedisServer
-from servers.tls import certificates
+from servers.redis import RedisCluster
 
 
 @pytest.fixture(scope="module")
@@ -96,18 +95,3 @@ def test_a_cluster_bears_the_death_of_a_node(cluster: RedisCluster) -> None:
             store.append(f"t{number}", "numbers", 1)
         assert {info.seq for info in store.threads()} == {2}
         assert store.verify().ok
-
-
-def test_a_server_behind_tls(tmp_path: Any) -> None:
-    files = certificates(tmp_path)
-    server = RedisServer(
-        tls_cert_file=files.certificate, tls_key_file=files.key, tls_ca_cert_file=files.authority,
-        tls_port="0", tls_auth_clients="no",
-    )  # fmt: skip
-    port = server.listen_with_tls()
-    url = f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={files.authority}"
-    with sync.open(url) as store:
-        assert store.save("t", 1).seq == 1
-    with pytest.raises(sync.StoreUnavailable, match="certificate"):
-        sync.RedisStore(f"rediss://127.0.0.1:{port}/0", patience=0.1).latest("t")
-    server.remove()

@@ -68,7 +68,7 @@ def is_direct(connection: Connection) -> bool:
 
     Only there may statements be prepared: behind a pooler the next one may meet another session.
     """
-    found = connection.execute("SELECT pg_backend_pid()").fetchone()
+    found = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
     return found is not None and found[0] == connection.info.backend_pid
 
 

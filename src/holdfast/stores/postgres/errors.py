@@ -14,7 +14,7 @@ MISSING = {"3F000", "42P01", "42883", "42703"}
 
 ADVICE = {
     "25006": "the server takes no writes: it is a standby, or a failover is under way",
-    "42501": "the role may not do this: grant it USAGE on the schema, and all rights on its tables and functions",
+    "42501": "the role may not do this: grant it the rights that docs/postgres.md lists",
     "53100": "the server's disk is full",
     "53200": "the server is out of memory",
     "53300": "the server has no free connection: raise max_connections, or lower connections=",

@@ -8,6 +8,7 @@ from holdfast.stores.backend import readable_head
 from holdfast.stores.postgres.arrays import KEY_BYTES, key_of
 
 LAST = (1 << 63) - 1
+LESS, EQUAL, UNEQUAL, OVERLAPS = (f"OPERATOR(pg_catalog.{sign})" for sign in ("<", "=", "<>", "&&"))
 
 
 def listing_query(
@@ -18,21 +19,31 @@ def listing_query(
     cursor: str | None,
     limit: int,
 ) -> tuple[str, list[Any]]:
-    """Newest created first; one more than `limit` is asked for, to know whether there is a next page."""
+    """Newest created first; one more than `limit` is asked for, to know whether there is a next page.
+
+    Every name is qualified: see sql/postgres.sql.
+    """
     parameters: list[Any] = []
 
     def given(value: object) -> str:
         parameters.append(value)
         return f"${len(parameters)}"
 
-    conditions = [f"born < {given(LAST if cursor is None else min(int(cursor), LAST))}"]
+    conditions = [f"born {LESS} {given(LAST if cursor is None else min(int(cursor), LAST))}"]
     if prefix:
         # A thread whose name was damaged must not be passed over as one of another namespace.
-        begins = f"substring(thread FROM 1 FOR {given(len(prefix))}::integer) = {given(prefix)}"
-        conditions.append(f"({begins} OR key <> substring(sha256(thread) FROM 1 FOR {KEY_BYTES}))")
-    conditions.append(f"status = ANY({given(list(statuses))}::text[])" if statuses else "status <> ''")
-    # `labels <> '{}'` follows from the other, and lets PostgreSQL use the index that leaves out threads without labels.
-    conditions += [f"labels && {given(list(choices))}::bytea[] AND labels <> '{{}}'" for choices in labels]
+        begins = f"substring(thread FROM 1 FOR {given(len(prefix))}::integer) {EQUAL} {given(prefix)}"
+        hashed = f"substring(pg_catalog.sha256(thread) FROM 1 FOR {KEY_BYTES})"
+        conditions.append(f"({begins} OR key {UNEQUAL} {hashed})")
+    if statuses:
+        conditions.append(f"status {EQUAL} ANY({given(list(statuses))}::pg_catalog.text[])")
+    else:
+        conditions.append(f"status {UNEQUAL} ''")
+    # Labels that overlap are not empty: to say so lets PostgreSQL use the index, which has only threads with labels.
+    conditions += [
+        f"labels {OVERLAPS} {given(list(choices))}::pg_catalog.bytea[] AND labels {UNEQUAL} '{{}}'"
+        for choices in labels
+    ]
     return f"{select} {' AND '.join(conditions)} ORDER BY born DESC LIMIT {given(limit + 1)}", parameters
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import RawCursor, errors
 from psycopg.rows import tuple_row
 
-from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint
+from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, StoreUnavailable
 from holdfast.stores.postgres.connections import Connection
 from holdfast.stores.sql import migrations, statements
 
@@ -35,7 +35,10 @@ def migrate(connection: Connection, schema: str) -> bytes:
     sql = statements_in(schema)
     version, store = _version(connection, sql)
     if version < len(migrations("postgres")):
-        store = _migrated(connection, schema, sql)
+        try:
+            store = _migrated(connection, schema, sql)
+        except errors.InsufficientPrivilege as error:
+            raise StoreUnavailable(_no_rights(schema, version, error)) from error
     _refuse_newer(schema, version)
     return store
 
@@ -46,6 +49,14 @@ def _version(connection: Connection, sql: dict[str, str]) -> tuple[int, bytes]:
     except (errors.UndefinedTable, errors.InvalidSchemaName):
         return 0, b""
     return (found[0][0], found[0][1]) if found else (0, b"")
+
+
+def _no_rights(schema: str, version: int, error: errors.InsufficientPrivilege) -> str:
+    found = f"has version {version}" if version else "is not there yet"
+    return (
+        f"schema {schema!r} {found}, this Holdfast needs version {len(migrations('postgres'))}, and this role may not"
+        f" change it ({error.diag.message_primary}): open the store once as the role that owns the schema"
+    )
 
 
 def _refuse_newer(schema: str, version: int) -> None:
@@ -60,8 +71,11 @@ def _migrated(connection: Connection, schema: str, sql: dict[str, str]) -> bytes
     """All steps in one transaction, under a lock of this schema: who comes second finds it done."""
     name, lock = quoted(schema), int.from_bytes(sha256(f"holdfast {schema}".encode()).digest()[:8], "big", signed=True)
     with connection.transaction():
+        _execute(connection, sql["set_search_path"])
         _execute(connection, sql["lock"], (lock,))
-        connection.execute(sql["create_store"].encode(), prepare=False)
+        if not _execute(connection, sql["has_schema"], (name,))[0][0]:
+            _execute(connection, sql["create_schema"])
+        _execute(connection, sql["create_store"])
         found = _execute(connection, sql["read_version"])
         if not found:
             _execute(connection, sql["insert_version"], (token_bytes(16),))

@@ -4,7 +4,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from redis.crc import key_slot
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from holdfast.ports import reset_after_fork
 from holdfast.stores.redis.connections import Connection, Connections, Lost, NotSent, connected
@@ -60,39 +60,50 @@ class Sentinels:
     is_cluster = False
 
     def __init__(self, settings: Settings) -> None:
-        from redis.sentinel import Sentinel
-
         self._settings = settings
-        timeouts = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
-        self._sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
-            settings.nodes, sentinel_kwargs={**timeouts, **settings.sentinel_options}
-        )
 
     def of_shard(self, shard: int) -> Address | None:
         """See `Servers.of_shard`: whichever is the primary when it is connected to."""
         return None
 
     def connect(self, address: Address | None) -> Connection:
-        """See `Servers.connect`. It is asked what it is: sentinels may not know yet of a failover."""
-        service = self._settings.service
-        try:
-            host, port = self._sentinel.discover_master(service)
-        except RedisError as error:
-            raise NotSent(f"no sentinel names a primary of {service!r}: {error}") from error
-        connection = connected(self._settings.make((str(host), int(port))))
-        try:
-            connection.send_command("ROLE")
-            role = connection.read_response(disable_decoding=True)[0]
-        except RedisError as error:
+        """See `Servers.connect`. A sentinel that names no primary, or one that is none any more, is passed over."""
+        failures = []
+        for sentinel in self._settings.nodes:
+            try:
+                return self._primary_of(sentinel)
+            except (NotSent, RedisError) as error:
+                if isinstance(error.__cause__, (AuthenticationError, NoPermissionError)):
+                    raise
+                failures.append(f"{sentinel[0]}:{sentinel[1]}: {error}")
+        raise NotSent(f"no sentinel names a primary of {self._settings.service!r} ({'; '.join(failures)})")
+
+    def _primary_of(self, sentinel: Address) -> Connection:
+        """The primary that a sentinel names, connected. It is asked what it is: the sentinel may be out of date."""
+        asked = connected(self._settings.make_to_sentinel(sentinel))
+        named = _reply(asked, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._settings.service)
+        asked.disconnect()
+        if not named:
+            raise NotSent("it does not watch this service")
+        host, port = named[0].decode(), int(named[1])
+        connection = connected(self._settings.make((host, port)))
+        if _reply(connection, "ROLE")[0] != b"master":
             connection.disconnect()
-            raise NotSent(str(error)) from error
-        if role != b"master":
-            connection.disconnect()
-            raise NotSent(f"{host}:{port} is not the primary of {service!r} any more")
+            raise NotSent(f"{host}:{port} is not the primary any more")
         return connection
 
     def refresh(self) -> None:
         """Nothing is kept that could be out of date but connections."""
+
+
+def _reply(connection: Connection, *command: str) -> Any:
+    """The reply to a command, or `NotSent`: a connection on which it failed is not used."""
+    try:
+        connection.send_command(*command)
+        return connection.read_response(disable_decoding=True)
+    except RedisError as error:
+        connection.disconnect()
+        raise NotSent(str(error)) from error
 
 
 class Cluster:

@@ -2,7 +2,8 @@
 
     redis://user:password@host:6379/0                       one server; rediss:// with TLS
     unix://user:password@/run/redis.sock?db=0               one server, on a Unix socket
-    redis+sentinel://host:26379,host:26379/service/0        whichever server Sentinel says is the primary
+    redis+sentinel://host:26379,host:26379/service/0        whichever server Sentinel says is the primary; with
+                                                            rediss+sentinel:// TLS to the sentinels too
     redis+cluster://host:6379,host:6379                     a cluster, found from any of its nodes
 
 A client's own connections are not used: it would repeat commands whose outcome is unknown. An awaitable one will do as
@@ -16,6 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection, parse_url
+from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from holdfast.records.errors import ConfigurationError
@@ -35,6 +37,9 @@ NOT_OF_UNIX_SOCKETS = frozenset({
     "host", "port", "socket_type", "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options",
 })  # fmt: skip
 """What a connection on a Unix socket does not take."""
+NEVER_REPEAT: dict[str, Any] = {"protocol": 2, "retry": Retry(NoBackoff(), 0)}
+OBJECTS = frozenset({"credential_provider", "socket_type", "socket_keepalive_options"})
+"""Settings that a client has and a URL cannot."""
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 
 Source = Union[str, "redis.Redis", "redis.asyncio.Redis", "redis.RedisCluster", "redis.asyncio.RedisCluster"]
@@ -52,8 +57,12 @@ class Settings(NamedTuple):
     options: dict[str, Any]
     nodes: tuple[Address, ...] = ()
     service: str = ""
+    sentinel_connection: type[AbstractConnection] = Connection
     sentinel_options: Mapping[str, Any] = MappingProxyType({})
     remap: Callable[[Address], Address] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.connection.__name__} settings>"  # the options hold passwords
 
     @property
     def identity(self) -> object:
@@ -67,7 +76,12 @@ class Settings(NamedTuple):
         options = {**DEFAULTS, **self.options, **where}
         if self.connection is UnixDomainSocketConnection:
             options = {name: value for name, value in options.items() if name not in NOT_OF_UNIX_SOCKETS}
-        return self.connection(**options, protocol=2, retry=Retry(NoBackoff(), 0))
+        return self.connection(**options, **NEVER_REPEAT)
+
+    def make_to_sentinel(self, address: Address) -> AbstractConnection:
+        """A connection to a sentinel, not yet connected."""
+        options = {**DEFAULTS, "socket_timeout": 5.0, **self.sentinel_options, "host": address[0], "port": address[1]}
+        return self.sentinel_connection(**options, **NEVER_REPEAT)
 
 
 def options_in(url: str) -> tuple[str, dict[str, Any]]:
@@ -77,8 +91,8 @@ def options_in(url: str) -> tuple[str, dict[str, Any]]:
         words = parse_qsl(query, keep_blank_values=True)
         ours = {name: OURS[name](value) for name, value in words if name in OURS}
         rest = urlencode([word for word in words if word[0] not in OURS])
-    except ValueError as error:
-        raise ConfigurationError(f"{redacted(url)!r} has an option that cannot be read: {error}") from error
+    except ValueError:  # its text shows the value
+        raise ConfigurationError(f"{redacted(url)!r} has an option that cannot be read: replicas is a number") from None
     return f"{place}?{rest}" if rest else place, ours
 
 
@@ -90,9 +104,14 @@ def from_url(url: str) -> Settings:
         found = _single(f"{scheme}://{rest}") if not kind else _several(tls, kind, rest)
         for host in (found.options.get("host", ""), *(host for host, _ in found.nodes)):
             host.encode("idna")  # what the resolver will do: a name that it cannot encode is a ValueError
+        found.make()
         return found  # noqa: TRY300
     except ValueError as error:
         raise ConfigurationError(f"{redacted(url)!r} is not a URL of Redis: {error}") from error
+    except (TypeError, RedisError):
+        raise ConfigurationError(
+            f"{redacted(url)!r} has an option of TLS that redis-py does not know, or one without rediss://"
+        ) from None
 
 
 def _checked(url: str) -> str:
@@ -105,9 +124,14 @@ def _checked(url: str) -> str:
 
 def _single(url: str) -> Settings:
     options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+    if objects := sorted(options.keys() & OBJECTS):
+        raise ValueError(f"{', '.join(objects)} cannot be written in a URL; give RedisStore a client instead")
     if url.startswith("unix:") and (urlsplit(url).hostname or not options.get("path")):
         raise ValueError("the absolute path of the socket follows the slashes: unix:///run/redis.sock")
-    return Settings(options.pop("connection_class", Connection), _copied(options))
+    connection = options.pop("connection_class", Connection)
+    if connection is SSLConnection and options.get("ssl_cert_reqs") != "none":
+        options.setdefault("ssl_check_hostname", True)  # versions of redis-py before 6 accept any name
+    return Settings(connection, _copied(options))
 
 
 def _several(tls: str, kind: str, rest: str) -> Settings:
@@ -125,7 +149,13 @@ def _several(tls: str, kind: str, rest: str) -> Settings:
         raise ValueError("the name of the service is missing: redis+sentinel://host:26379/service")
     port = 26379 if kind == "sentinel" else 6379
     nodes = tuple(_address(host, port) for host in hosts.split(","))
-    return Settings(one.connection, options, nodes, unquote(service), of_sentinel)
+    of_sentinel |= _tls(options)
+    return Settings(one.connection, options, nodes, unquote(service), one.connection, of_sentinel)
+
+
+def _tls(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of TLS, which are for the sentinels too."""
+    return {name: value for name, value in options.items() if name.startswith("ssl_")}
 
 
 def _address(text: str, port: int) -> Address:
@@ -150,10 +180,12 @@ def from_client(client: Any) -> Settings:
     connection = _class_of(pool.connection_class.__name__)
     if not hasattr(pool, "sentinel_manager"):
         return Settings(connection, options)
-    sentinels = [sentinel.connection_pool.connection_kwargs for sentinel in pool.sentinel_manager.sentinels]
-    nodes = tuple((sentinel["host"], int(sentinel["port"])) for sentinel in sentinels)
-    of_sentinel = {name: sentinels[0][name] for name in ("username", "password") if sentinels[0].get(name)}
-    return Settings(connection, options, nodes, pool.service_name, of_sentinel)
+    pools = [sentinel.connection_pool for sentinel in pool.sentinel_manager.sentinels]
+    nodes = tuple((each.connection_kwargs["host"], int(each.connection_kwargs["port"])) for each in pools)
+    given = _copied(pools[0].connection_kwargs)
+    of_sentinel = {name: given[name] for name in ("username", "password") if given.get(name)} | _tls(given)
+    guard = _class_of(pools[0].connection_class.__name__)
+    return Settings(connection, options, nodes, pool.service_name, guard, of_sentinel)
 
 
 def _of_cluster(client: Any) -> Settings:

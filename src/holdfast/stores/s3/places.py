@@ -85,8 +85,8 @@ def place_of(
 
 def _options(url: str, query: str) -> dict[str, str]:
     options = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
-    if unknown := options.keys() - OPTIONS:
-        raise ConfigurationError(f"{redacted(url)!r}: unknown {sorted(unknown)}; there are {sorted(OPTIONS)}")
+    if options.keys() - OPTIONS:  # not named: where a password has an &, the rest of it looks like an option
+        raise ConfigurationError(f"{redacted(url)!r} has an unknown option; there are {', '.join(sorted(OPTIONS))}")
     return options
 
 
