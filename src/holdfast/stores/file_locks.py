@@ -13,6 +13,8 @@ SHORTEST_PAUSE = 0.0002
 LONGEST_PAUSE = 0.005
 """Pauses stay short: a waiting writer has to meet the moment at which another one releases the lock."""
 
+_LOCKS = "/proc/locks"
+
 
 def lock_file(fd: int, path: str, kind: int = fcntl.LOCK_EX) -> None:
     """Lock a file that is open; `StoreUnavailable` if another process keeps the lock for `LOCK_SECONDS`.
@@ -48,7 +50,7 @@ def _holder(fd: int) -> str:
     """The process that has the lock, where Linux tells it."""
     status = os.fstat(fd)
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    with suppress(OSError), open("/proc/locks") as locks:
+    with suppress(OSError), open(_LOCKS) as locks:
         for line in locks:
             _, kind, *_, pid, where, _, _ = line.split()
             if kind == "FLOCK" and where == place:
