@@ -32,6 +32,10 @@ class Hooked(FaultyBackend):
             return
         happen()
 
+    def check(self) -> list[str]:
+        self._reach("check")
+        return self.inner.check()
+
     def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
         self._reach("heads")
         return self.inner.heads(threads)

@@ -232,7 +232,7 @@ class TestDisk:
             with pytest.raises(StoreUnavailable):
                 store.rows(THREAD, 3)
         with monkeypatch.context() as patch:
-            patch.setattr(os, "scandir", fail(PermissionError("no")))
+            patch.setattr(os, "listdir", fail(PermissionError("no")))
             with pytest.raises(StoreUnavailable):
                 store.threads(b"", (), (), None, 9)
             with pytest.raises(StoreUnavailable):

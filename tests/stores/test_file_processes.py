@@ -15,10 +15,10 @@ from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import thread_key
 from holdfast.records.rows import Drop, Swap
 from holdfast.records.words import Durability
-from holdfast.stores import file_pool
+from holdfast.stores import file_locks, file_pool
 from holdfast.stores.backend import Busy
 from holdfast.stores.file import FileBackend
-from stores.file_scenes import OTHER, SPACE, THREAD, head, lent, log_of, open_files, opened, row, step
+from stores.file_scenes import OTHER, SPACE, THREAD, fail, head, lent, log_of, open_files, opened, row, step
 
 pytestmark = pytest.mark.processes
 
@@ -111,17 +111,11 @@ class TestProcesses:
         self, store: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store.swap([step(1), step(1, OTHER)])
-        real, waiting = fcntl.flock, Event()
-
-        def flock(fd: int, operation: int) -> None:
-            if operation == fcntl.LOCK_EX:
-                waiting.set()
-            real(fd, operation)
-
-        monkeypatch.setattr(fcntl, "flock", flock)
+        waiting = Event()
+        monkeypatch.setattr(file_locks, "sleep", lambda _: waiting.set())
         outcomes: list[list[bool]] = []
         with log_of(root, OTHER).open("rb") as other:
-            real(other.fileno(), fcntl.LOCK_EX)
+            fcntl.flock(other.fileno(), fcntl.LOCK_EX)
             with pytest.raises(Busy):
                 store.swap([step(2, OTHER)], wait=False)
             # The second of a batch is waited for, since the first is made.
@@ -138,16 +132,9 @@ class TestProcesses:
         self, store: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store.swap([step(1)])
-        real = fcntl.flock
-
-        def flock(fd: int, operation: int) -> None:
-            if operation == fcntl.LOCK_EX:
-                raise KeyboardInterrupt
-            real(fd, operation)
-
         with log_of(root).open("rb") as other, monkeypatch.context() as patch:
-            real(other.fileno(), fcntl.LOCK_EX)
-            patch.setattr(fcntl, "flock", flock)
+            fcntl.flock(other.fileno(), fcntl.LOCK_EX)
+            patch.setattr(file_locks, "sleep", fail(KeyboardInterrupt()))
             with pytest.raises(KeyboardInterrupt):
                 store.swap([step(2)])
         assert store.swap([step(2)]) == [True]

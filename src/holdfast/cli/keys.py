@@ -7,10 +7,10 @@ import os
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterator
-from pathlib import Path
 
 from holdfast.codec.keys import KeyRing
 from holdfast.records.errors import ConfigurationError
+from holdfast.stores.private_files import open_to_read
 
 VARIABLE = "HOLDFAST_KEY"
 KEY_BYTES = 32
@@ -23,7 +23,8 @@ def find_keys(path: str | None) -> KeyRing | None:
         text = os.environ.get(VARIABLE)
         return parse_keys(text.encode(), f"${VARIABLE}") if text else None
     try:
-        return parse_keys(Path(path).read_bytes(), path)
+        with open_to_read(path) as file:
+            return parse_keys(file.read(), path)
     except OSError as error:
         raise ConfigurationError(f"cannot read the key file {path}: {error.strerror}") from error
 

@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from holdfast.cli.find import every, is_thread, standing
 from holdfast.cli.heads import PAGE, list_threads
 from holdfast.cli.session import Session
+from holdfast.cli.text import printable
 from holdfast.cli.work import read_work
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _look(find: Find, session: Session, start: str, found: list[CompletionItem])
     try:
         fitting = ((name, word) for name, word in find(session.store, start) if _fits(name, start))
         for name, word in islice(fitting, OFFERED):
-            found.append(CompletionItem(name, help=word))
+            found.append(CompletionItem(name, help=printable(word)))  # zsh reads an item as three lines
     except Exception:  # noqa: BLE001  no store, no key, no connection: there is nothing to offer
         found.clear()
     finally:

@@ -1,5 +1,6 @@
 """Threads from one place to another: bundles, backups, copies between stores of any kind."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def export(session: Session, thread: str, file: str, plain: bool, force: bool) -
     It is encrypted if the store is, unless --plain.
     """
     thread_id = find_thread(session.store, thread)
-    if Path(file).exists() and not force:
+    if os.path.lexists(file) and not force:
         raise Conflict(f"{file} exists already; --force replaces it")
     session.store.export(thread_id, file, keys=None if plain else session.keys)
     written = Path(file).stat().st_size

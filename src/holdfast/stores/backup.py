@@ -9,12 +9,13 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from holdfast.history.format import all_blob_ids, read_header
-from holdfast.records.errors import ConfigurationError, Conflict, Corrupt
+from holdfast.records.errors import ConfigurationError, Conflict, Corrupt, StoreUnavailable
 from holdfast.records.head import Head, decode_head, encode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Backend
+from holdfast.stores.private_files import create
 
 ATTEMPTS = 8
 
@@ -26,15 +27,30 @@ def back_up(source: Backend, path: str) -> None:
     if "\0" in path:
         raise ConfigurationError(f"{path!r} is not a path")
     if os.path.lexists(path):
-        raise Conflict(f"{path} exists already; a backup needs a new file")
+        raise _taken(path)
     if problems := source.check():
         raise Corrupt(f"the store is damaged, and a backup of it would lack something: {problems[0]}", record="store")
+    _make(path)
     target = SQLiteBackend(path, Durability.DURABLE)
     target.open()
     try:
         copy_all(source, target)
     finally:
         target.close()
+
+
+def _make(path: str) -> None:
+    """Make the file under this very name: a link that others put there meanwhile is not followed."""
+    try:
+        is_new = create(path)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot write {path}: {error}") from error
+    if not is_new:
+        raise _taken(path)
+
+
+def _taken(path: str) -> Conflict:
+    return Conflict(f"{path} exists already; a backup needs a new file")
 
 
 def copy_all(source: Backend, target: Backend) -> None:

@@ -22,6 +22,7 @@ from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Row, Swap
 from holdfast.stores.bundle_checks import check_import
 from holdfast.stores.bundle_frames import About, Content, RowFrame, read_content
+from holdfast.stores.private_files import open_to_read, replacing
 from holdfast.stores.reader import Reader, Seen
 from holdfast.stores.sealing import DATA_KEY_BYTES, INCARNATION_BYTES, Summary
 
@@ -70,14 +71,10 @@ def _digest(identity: bytes, payload: bytes) -> bytes:
 def export_thread(reader: Reader, thread: bytes, path: str, ring: KeyRing | None, entropy: Entropy) -> None:
     """Write one thread to a new file, complete or not at all."""
     frames = list(_thread_frames(reader, thread))
-    temporary = f"{path}.part"
     try:
-        with open(temporary, "wb") as file:  # noqa: PTH123  a plain name is what the user gave
+        with replacing(path) as file:
             file.write(MAGIC)
             _write_frames(file, frames, ring, entropy)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)  # noqa: PTH105
     except (OSError, ValueError) as error:
         raise StoreUnavailable(f"cannot write {path}: {error}") from error
 
@@ -159,7 +156,7 @@ def _unsealed(binding: Binding, row: Row, parent: bytes) -> list[Any]:
 def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | None, entropy: Entropy) -> str:
     """Read a bundle into a thread that does not exist yet, complete or not at all; returns its id."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open_to_read(path) as file:
             frames = list(_read_frames(file, path, ring))
     except (OSError, ValueError) as error:
         raise NotFound(f"cannot read {path}: {error}") from error

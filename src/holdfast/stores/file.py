@@ -2,14 +2,16 @@
 
 A swap is one frame (stores/file_log.py), one write and one fdatasync. A swap that drops something writes a new log and
 renames it over the old one. Writers lock the log's file, then check that it still has its name; readers lock nothing.
+Files and directories are made for their owner alone. No symbolic link below the root is followed.
 """
 
-import fcntl
 import json
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -26,25 +28,27 @@ from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing, belongs, counted_as
+from holdfast.stores.file_locks import lock_file
 from holdfast.stores.file_log import Envelope, Index, change_of, end_of_data, last_frame
 from holdfast.stores.file_pool import (
-    OPEN_FLAGS,
     RESERVE_AFTER,
     SYNC,
     LogPool,
     OpenLog,
     make_directory,
     sync_data,
-    sync_directory,
     unavailable,
     write_all,
 )
+from holdfast.stores.private_files import PRIVATE_DIRECTORY, directory_below, open_regular
 
 FORMAT = 1
 MARKER = "holdfast.json"
+NEW_MARKER = "holdfast.new"
 MARKER_BYTES = 4096  # far more than one has
 THREADS = "threads"
 
+_SHARD_NAME = re.compile("[0-9a-f]{2}")
 _LOG_NAME = re.compile("[0-9a-f]{64}[.]log")
 
 
@@ -82,23 +86,22 @@ class FileBackend:
         self._pool.unusable = ""
 
     def _claim_root(self) -> None:
-        root = os.open(self._root, os.O_RDONLY)
-        try:
-            _lock_or_refuse(root)  # one process at a time writes the marker
-            self._check_marker()
-            (self._root / THREADS).mkdir(exist_ok=True)
+        with directory_below(str(self._root)) as root:
+            _lock_or_refuse(root, str(self._root))  # one process at a time writes the marker
+            self._check_marker(root)
+            with suppress(FileExistsError):
+                os.mkdir(THREADS, PRIVATE_DIRECTORY, dir_fd=root)
+            self._pool.names_in()
             if self._durable:
                 os.fsync(root)
-        finally:
-            os.close(root)
 
-    def _check_marker(self) -> None:
-        marker = self._root / MARKER
+    def _check_marker(self, root: int) -> None:
+        marker = f"{self._root}/{MARKER}"
         try:
-            with marker.open("rb") as file:
+            with os.fdopen(open_regular(marker, os.O_RDONLY, directory=root), "rb") as file:
                 version = json.loads(file.read(MARKER_BYTES))["format"]
         except FileNotFoundError:
-            self._write_marker(marker)
+            self._write_marker(root)
             return
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Corrupt(f"{marker} is damaged: {error}", record=MARKER) from error
@@ -107,17 +110,19 @@ class FileBackend:
         if version > FORMAT:
             raise IncompatibleCheckpoint(f"{self._root} is of a newer Holdfast (format {version}); upgrade holdfast")
 
-    def _write_marker(self, marker: Path) -> None:
-        temporary = marker.with_suffix(".new")
-        if foreign := sorted({entry.name for entry in self._root.iterdir()} - {temporary.name}):
+    def _write_marker(self, root: int) -> None:
+        if foreign := sorted({*os.listdir(root)} - {NEW_MARKER}):
             raise ConfigurationError(
                 f"{self._root} is not a file store and is not empty (it holds {foreign[0]!r}); give an empty directory"
             )
-        with temporary.open("wb") as file:
+        with suppress(FileNotFoundError):
+            os.unlink(NEW_MARKER, dir_fd=root)
+        fd = open_regular(f"{self._root}/{NEW_MARKER}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, directory=root)
+        with os.fdopen(fd, "wb") as file:
             file.write(json.dumps({"store": "holdfast", "format": FORMAT}).encode())
             file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(marker)
+            os.fsync(fd)
+        os.rename(NEW_MARKER, MARKER, src_dir_fd=root, dst_dir_fd=root)
 
     def close(self) -> None:
         """See `Backend.close`."""
@@ -209,9 +214,10 @@ class FileBackend:
 
     def _all_logs(self) -> Iterator[OpenLog]:
         """Every log there is, apart from the pool, and with its file not yet open."""
-        for directory, _, names in os.walk(self._root / THREADS, onerror=_raise):
-            for name in filter(_LOG_NAME.fullmatch, names):
-                yield OpenLog(self._pool, bytes.fromhex(name[:-4]), f"{directory}/{name}")
+        for shard in filter(_SHARD_NAME.fullmatch, self._pool.names_in()):
+            for name in filter(_LOG_NAME.fullmatch, self._pool.names_in(shard)):
+                if name.startswith(shard):
+                    yield OpenLog(self._pool, bytes.fromhex(name[:-4]))
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`. Each swap is synced by itself; only the first can be `Busy`, the others wait.
@@ -289,15 +295,16 @@ class FileBackend:
 
     def _replace(self, log: OpenLog, left: Index, swap: Swap) -> None:
         """Write a log of what is left, with the swap as its last frame, and give it the name of the old one."""
-        fd = os.open(log.temporary, OPEN_FLAGS | os.O_CREAT | os.O_TRUNC, 0o666)
+        fd = log.new_file()
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # nobody may append to the new file before its name is on disk
+            os.fchmod(fd, stat.S_IMODE(os.fstat(log.fd).st_mode))
+            lock_file(fd, log.path)  # nobody may append to the new file before its name is on disk
             index = _written(fd, log, left, swap)
             os.fsync(fd)  # at every level: else a power loss could leave an empty file where a log was
-            log.temporary.rename(log.path)
+            log.rename_new_file()
         except BaseException:
             os.close(fd)
-            log.temporary.unlink(missing_ok=True)
+            log.remove_new_file()
             raise
         try:
             log.adopt(fd)
@@ -310,11 +317,12 @@ class FileBackend:
         """Bring a new file's name to disk. Done before a frame is appended, so a log with such a frame has its name."""
         if not self._durable or log.index.named:
             return
-        shard = os.path.dirname(log.path)  # noqa: PTH120  paths of logs are plain strings
-        sync_directory(shard)
-        if shard not in self._settled_shards:
-            sync_directory(self._root / THREADS)
-            self._settled_shards.add(shard)
+        with self._pool.folder(log.shard) as folder:
+            os.fsync(folder)
+        if log.shard not in self._settled_shards:
+            with self._pool.folder() as folder:
+                os.fsync(folder)
+            self._settled_shards.add(log.shard)
         log.index.named = True
 
 
@@ -328,13 +336,9 @@ def _written(fd: int, log: OpenLog, left: Index, swap: Swap) -> Index:
     return index
 
 
-def _raise(error: OSError) -> None:
-    raise error
-
-
 def _glance(log: OpenLog) -> Index:
     """The index of the last frame alone, or of everything if the file does not end with a whole frame."""
-    log.adopt(os.open(log.path, os.O_RDONLY))
+    log.adopt(log.open_file(os.O_RDONLY))
     try:
         size = log.file_size()
         if not any(last_frame(log.index, log.read, end) for end in (size, end_of_data(log.read, size))):
@@ -347,7 +351,7 @@ def _glance(log: OpenLog) -> Index:
 
 def _problem(log: OpenLog) -> str:
     """What is wrong with a log; empty if nothing is."""
-    log.adopt(os.open(log.path, os.O_RDONLY))
+    log.adopt(log.open_file(os.O_RDONLY))
     try:
         log.catch_up()
     except (Corrupt, IncompatibleCheckpoint) as error:
@@ -357,8 +361,8 @@ def _problem(log: OpenLog) -> str:
     return ""
 
 
-def _lock_or_refuse(root: int) -> None:
+def _lock_or_refuse(root: int, path: str) -> None:
     try:
-        fcntl.flock(root, fcntl.LOCK_EX)
+        lock_file(root, path)
     except OSError as error:
         raise ConfigurationError(f"no locks on this file system ({error}); put a file store on a local one") from error

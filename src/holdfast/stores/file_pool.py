@@ -8,7 +8,7 @@ import fcntl
 import os
 import sys
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from errno import EIO
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,9 @@ from weakref import WeakSet
 
 from holdfast.records.errors import Corrupt, StoreClosed, StoreError, StoreUnavailable
 from holdfast.stores.backend import Busy
+from holdfast.stores.file_locks import lock_file, try_to_lock, unlock
 from holdfast.stores.file_log import DIGEST_BYTES, HEADER_BYTES, Index
+from holdfast.stores.private_files import PRIVATE_DIRECTORY, directory_below, open_regular, sync_directory
 
 MAX_OPEN = 128
 """Files kept open. Far below the usual limits of a process: 1,024 on Linux, 256 on macOS."""
@@ -33,8 +35,6 @@ RESERVE_AFTER = 16
 RESERVE = bytes(1 << 16)
 """Zeros that are written ahead of such a log: about as many as cost nothing beside the sync they come with."""
 
-OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
-
 
 class OpenLog:
     """One thread's file and the index over it, for one caller at a time: taken from the pool, given back by `with`.
@@ -42,10 +42,12 @@ class OpenLog:
     That is no `contextmanager`, since three of those cost a swap as much as all its other work.
     """
 
-    def __init__(self, pool: "LogPool", owner: bytes, path: str, thread: bytes = b"") -> None:
+    def __init__(self, pool: "LogPool", owner: bytes, thread: bytes = b"") -> None:
+        name = owner.hex()
         self.pool = pool
         self.owner = owner
-        self.path = path
+        self.shard = name[:2]
+        self.path = f"{pool.directory}/{self.shard}/{name}.log"
         self.thread = thread
         self.lock = Lock()
         self.users = 0
@@ -58,18 +60,13 @@ class OpenLog:
         self._name = ""
         self.forget()
 
-    @property
-    def temporary(self) -> Path:
-        """Where a log that shall replace this one is written: only ever by the holder of the file's lock."""
-        return Path(self.path).with_suffix(".new")
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         if self.locked:
             self.locked = False
-            fcntl.flock(self.fd, fcntl.LOCK_UN)
+            unlock(self.fd)
         self.lock.release()
         self.pool.give_back(self)
         if isinstance(error, OSError):
@@ -105,9 +102,8 @@ class OpenLog:
         """Close the file, and give back what was reserved, unless somebody else is writing."""
         if self.fd >= 0 and self.size > self.index.end:
             with suppress(OSError, StoreError):
-                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self.locked = True
-                if self._size() >= 0:
+                self.locked = try_to_lock(self.fd)
+                if self.locked and self._size() >= 0:
                     self._clean()
                     os.ftruncate(self.fd, self.index.end)
             self.locked = False
@@ -179,33 +175,56 @@ class OpenLog:
     def _open(self, *, create: bool) -> bool:
         """Open the file that has the log's name; False if there is none, and none shall be made."""
         try:
-            fd = os.open(self.path, OPEN_FLAGS | os.O_CREAT if create else OPEN_FLAGS, 0o666)
+            fd = self.open_file(os.O_RDWR | os.O_CREAT if create else os.O_RDWR)
         except FileNotFoundError:
             self.forget()
             if not create:
                 return False
-            Path(self.path).parent.mkdir(exist_ok=True)
+            self.pool.make_shard(self.shard)
             return self._open(create=create)
         self.adopt(fd)
         self.pool.note_open(self)
         return True
 
+    def open_file(self, flags: int) -> int:
+        """Open the file that has the log's name; no symbolic link is followed on the way to it."""
+        with self.pool.folder(self.shard) as folder:
+            return open_regular(self.path, flags, directory=folder)
+
+    def new_file(self) -> int:
+        """Make a file beside the log that shall replace it; call only with the log locked."""
+        with self.pool.folder(self.shard) as folder:
+            _remove(self._new_name, folder)
+            return open_regular(f"{self.path[:-4]}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, directory=folder)
+
+    def rename_new_file(self) -> None:
+        """Give the new file the name of the log."""
+        with self.pool.folder(self.shard) as folder:
+            os.rename(self._new_name, f"{self.owner.hex()}.log", src_dir_fd=folder, dst_dir_fd=folder)
+
+    def remove_new_file(self) -> None:
+        """Remove the new file, if there is one."""
+        with self.pool.folder(self.shard) as folder:
+            _remove(self._new_name, folder)
+
+    @property
+    def _new_name(self) -> str:
+        return f"{self.owner.hex()}.new"
+
     def _lock_file(self, *, wait: bool) -> None:
-        try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_to_lock(self.fd):
             if not wait:
-                raise Busy from None
+                raise Busy
             self._wait_for_lock()
         self.locked = True
 
     def _wait_for_lock(self) -> None:
-        """Wait on a file of one's own, so that readers in this process can go on with the other."""
-        fd = os.open(self.path, OPEN_FLAGS)
+        """Wait with a descriptor apart, so that readers in this process can use the other meanwhile."""
+        fd = self.open_file(os.O_RDWR)
         try:
             self.lock.release()
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX)
+                lock_file(fd, self.path)
             finally:
                 self.lock.acquire()
             self.adopt(fd)
@@ -217,7 +236,7 @@ class OpenLog:
         """Remove what a writer that died left behind; a living one would have the lock."""
         if self.fd < 0:
             return
-        self.temporary.unlink(missing_ok=True)
+        self.remove_new_file()
         self.swept = True
         self.catch_up()
         end, self.size = self.index.end, self.file_size()
@@ -244,11 +263,11 @@ class OpenLog:
     def _catch_up_alone(self) -> None:
         if self.locked:
             return self._catch_up()
-        fcntl.flock(self.fd, fcntl.LOCK_SH)
+        lock_file(self.fd, self.path, fcntl.LOCK_SH)
         try:
             return self._catch_up()
         finally:
-            fcntl.flock(self.fd, fcntl.LOCK_UN)
+            unlock(self.fd)
 
 
 class LogPool:
@@ -256,7 +275,7 @@ class LogPool:
 
     def __init__(self, directory: Path) -> None:
         self.unusable = "is not open yet"
-        self._directory = directory
+        self.directory = directory
         self._opened: OrderedDict[OpenLog, None] = OrderedDict()
         self.drop()
         _POOLS.add(self)
@@ -292,12 +311,24 @@ class LogPool:
     def check_usable(self) -> None:
         """Raise unless the store is open."""
         if self.unusable:
-            raise StoreClosed(f"the file store at {self._directory.parent} {self.unusable}")
+            raise StoreClosed(f"the file store at {self.directory.parent} {self.unusable}")
+
+    def folder(self, *names: str) -> AbstractContextManager[int]:
+        """A descriptor of the directory of logs, or of one below it; a symbolic link in its place is refused."""
+        return directory_below(str(self.directory.parent), self.directory.name, *names)
+
+    def make_shard(self, name: str) -> None:
+        """Make a directory for logs, unless it is there."""
+        with self.folder() as folder, suppress(FileExistsError):
+            os.mkdir(name, PRIVATE_DIRECTORY, dir_fd=folder)
+
+    def names_in(self, *names: str) -> list[str]:
+        """What the directory of logs, or one below it, holds."""
+        with self.folder(*names) as folder:
+            return os.listdir(folder)  # noqa: PTH208  a descriptor, not a path
 
     def _add(self, thread: bytes) -> OpenLog:
-        owner = sha256(thread)
-        name = owner.hexdigest()
-        log = self._logs[thread] = OpenLog(self, owner.digest(), f"{self._directory}/{name[:2]}/{name}.log", thread)
+        log = self._logs[thread] = OpenLog(self, sha256(thread).digest(), thread)
         return log
 
     def give_back(self, log: OpenLog) -> None:
@@ -355,6 +386,11 @@ def _name_of(fd: int) -> str:
         return ""
 
 
+def _remove(name: str, folder: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
 def write_all(fd: int, data: bytes | bytearray, offset: int) -> None:
     """Write all of it there: in one call, unless the disk is full or it is more than 2 GB."""
     written = os.pwrite(fd, data, offset)
@@ -376,20 +412,11 @@ def sync_data(fd: int) -> None:
         os.fdatasync(fd)
 
 
-def sync_directory(path: str | Path) -> None:
-    """Bring the names in a directory to disk."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def make_directory(path: Path, *, durable: bool) -> None:
     """Make a directory, private to this user, and those above it, each known to its parent on disk."""
     if path.is_dir():
         return
     make_directory(path.parent, durable=durable)
-    path.mkdir(mode=0o700, exist_ok=True)
+    path.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
     if durable:
-        sync_directory(path.parent)
+        sync_directory(str(path.parent))

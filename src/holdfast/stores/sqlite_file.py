@@ -2,15 +2,13 @@
 
 SQLite 3.7.0 to 3.51.2 can lose the write-ahead log when two connections write or checkpoint at one moment (fixed in
 3.51.3, 3.50.7 and 3.44.6). So, whatever the version linked here or in another process on the same file, every write,
-checkpoint and close happens under our own flock, and SQLite's automatic checkpoints are off. That costs a microsecond,
-and makes waiting fair instead of a poll.
+checkpoint and close happens under our own flock, and SQLite's automatic checkpoints are off. That costs a microsecond.
 """
 
 import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from threading import RLock
 
 from holdfast.ports import hold_during_fork, logger, reset_after_fork
@@ -25,6 +23,8 @@ from holdfast.records.errors import (
 )
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Busy
+from holdfast.stores.file_locks import lock_file, try_to_lock, unlock
+from holdfast.stores.private_files import create, open_regular, refuse_irregular, sync_directory
 from holdfast.stores.resting import Pool
 from holdfast.stores.sql import migrations
 from holdfast.stores.sqlite_pages import has_log, is_cut_short, size_of
@@ -43,7 +43,8 @@ _inherited: list[object] = []
 _not_ours: set[str] = set()
 """Files that a parent process was using while it forked: this one cannot lock them."""
 REST_SECONDS = 10
-MAGIC = b"SQLite format 3\0"
+SUFFIXES = ("", "-lock", "-wal", "-shm", "-journal")
+"""The files of a database."""
 NOT_OURS = "name another, or restore a backup"
 ODDITIES = (UnicodeDecodeError, MemoryError, OverflowError, TypeError, ValueError)
 """What a damaged file can make Python's sqlite3 raise beside its own errors: text, types and lengths that cannot be."""
@@ -105,7 +106,7 @@ class SQLiteFile:
         try:
             with self._passing():
                 self._close_all()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, StoreUnavailable) as error:
             logger().warning("SQLite could not close %s: %s", self.path, error)
             return False
         self._close_gate()
@@ -155,38 +156,56 @@ class SQLiteFile:
             self._is_open = True
 
     def _create(self) -> None:
-        self._check_place()
-        is_new = not self.in_memory and not os.path.exists(self.path)
         if not self.in_memory:
-            self._gate = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._check_place()
+            self._gate = _open_gate(self.path)
         try:
             with self._passing():
-                self._writer = self._prepare(is_new=is_new)
+                self._writer = self._prepare()
                 self._cursor = self._writer.cursor()
         except BaseException:
             self._close_gate()
             raise
-        if is_new:
-            _sync_directory(os.path.dirname(self.path) or os.curdir)
 
     def _check_place(self) -> None:
-        """Refuse, before anything is made beside it, a path at which there can never be a database."""
-        if self.in_memory:
-            return
+        """Refuse, before anything is made beside it, a path at which there can never be a database.
+
+        SQLite would follow a symbolic link in the place of a file of its own, and wait for a named pipe.
+        """
         if os.path.isdir(self.path):
             raise ConfigurationError(f"{self.path} is a directory; file:{self.path} keeps a store in one")
         directory = os.path.dirname(self.path)
         if not os.path.isdir(directory):
             raise ConfigurationError(f"{self.path}: there is no directory {directory}; make it first")
-        if os.path.isfile(self.path):
-            with open(self.path, "rb") as file:
-                start = file.read(len(MAGIC))
-            if start not in {b"", MAGIC}:
-                raise Corrupt(f"{self.path} is no SQLite file, or a damaged one; {NOT_OURS}", record="sqlite")
+        for suffix in SUFFIXES:
+            refuse_irregular(self.path + suffix)
+        if size_of(self.path):
+            self._check_start()
 
-    def _prepare(self, *, is_new: bool) -> sqlite3.Connection:
-        if not is_new and not self.in_memory:
-            self._look()
+    def _check_start(self) -> None:
+        """Refuse a file that does not begin as a database does.
+
+        SQLite has to look at it, without locks and without files beside it. Opened and closed by us, the file would
+        lose the locks that other connections of this process have on it. Other problems are found under the gate: what
+        is read here may be in the middle of a checkpoint.
+        """
+        connection = sqlite3.connect(f"file://{_quoted(self.path)}?mode=ro&immutable=1", uri=True)
+        try:
+            _ask(connection, "schema_version")
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+                raise Corrupt(
+                    f"{self.path} is no SQLite file, or a damaged one; {NOT_OURS}", record="sqlite"
+                ) from error
+        finally:
+            connection.close()
+
+    def _prepare(self) -> sqlite3.Connection:
+        if not self.in_memory:
+            if create(self.path):  # SQLite would make it readable for everyone
+                sync_directory(os.path.dirname(self.path))
+            else:
+                self._look()
         connection = self._connect()
         try:
             migrate(connection, migrations("sqlite"), self.path)
@@ -257,10 +276,7 @@ class SQLiteFile:
         try:
             if not self._is_open or self._closed:
                 self.open()
-            if wait and self._gate >= 0:
-                flock(self._gate, LOCK_EX)
-            else:
-                self._pass(wait=wait)
+            self._pass(wait=wait)
             self._writing += 1
         except BaseException:
             self._lock.release()
@@ -286,7 +302,7 @@ class SQLiteFile:
         finally:
             self._writing -= 1
             if self._gate >= 0:
-                flock(self._gate, LOCK_UN)
+                unlock(self._gate)
             self._lock.release()
 
     @contextmanager
@@ -299,12 +315,11 @@ class SQLiteFile:
             self.leave(0)
 
     def _pass(self, *, wait: bool) -> None:
-        if self._gate < 0:
+        if self._gate < 0 or try_to_lock(self._gate):
             return
-        try:
-            flock(self._gate, LOCK_EX if wait else LOCK_EX | LOCK_NB)
-        except BlockingIOError:
-            raise Busy from None
+        if not wait:
+            raise Busy
+        lock_file(self._gate, f"{self.path}-lock")
 
     @contextmanager
     def _passing(self) -> Iterator[None]:
@@ -313,7 +328,7 @@ class SQLiteFile:
             yield
         finally:
             if self._gate >= 0:
-                flock(self._gate, LOCK_UN)
+                unlock(self._gate)
 
     def checkpoint(self, mode: str) -> bool:
         """Move the write-ahead log into the database; True if nothing was in the way. Call only while `writing`."""
@@ -406,9 +421,12 @@ def _quoted(path: str) -> str:
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def _open_gate(path: str) -> int:
+    """The lock file of a database, open. A new one can be locked by those who may write the database."""
+    gate = f"{path}-lock"
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        writable = os.stat(path).st_mode & 0o222
+    except FileNotFoundError:
+        writable = 0o200
+    create(gate, writable | writable << 1)
+    return open_regular(gate, os.O_RDWR)

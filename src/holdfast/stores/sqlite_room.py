@@ -8,6 +8,7 @@ import os
 import sqlite3
 from contextlib import suppress
 
+from holdfast.stores.private_files import open_regular
 from holdfast.stores.sqlite_pages import FRAME_HEADER_BYTES, LOG_HEADER_BYTES
 
 STEP_BYTES = 256 << 10
@@ -29,7 +30,7 @@ class LogRoom:
         """
         with suppress(OSError, sqlite3.Error):
             if self._file < 0:
-                self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+                self._file = open_regular(self._path, os.O_RDWR)
             if self._is_full(self._end()):
                 self._lengthen(connection)
 

@@ -1,0 +1,64 @@
+"""Locks on files among processes: flock with a bounded wait, so that a foreign process cannot stop a store for good."""
+
+import fcntl
+import os
+from contextlib import suppress
+from time import monotonic, sleep
+
+from holdfast.records.errors import StoreUnavailable
+
+LOCK_SECONDS = 30.0
+"""As long as SQLite waits for a lock of its own. A writer of ours has the lock for the time of one commit."""
+SHORTEST_PAUSE = 0.0002
+LONGEST_PAUSE = 0.005
+"""Pauses stay short: a waiting writer has to meet the moment at which another one releases the lock."""
+
+_LOCKS = "/proc/locks"
+
+
+def lock_file(fd: int, path: str, kind: int = fcntl.LOCK_EX) -> None:
+    """Lock a file that is open; `StoreUnavailable` if another process keeps the lock for `LOCK_SECONDS`.
+
+    flock itself cannot give up: only a signal would end its wait.
+    """
+    give_up_at, pause = monotonic() + LOCK_SECONDS, SHORTEST_PAUSE
+    while not try_to_lock(fd, kind):
+        if monotonic() >= give_up_at:
+            raise StoreUnavailable(
+                f"{path} was locked by {_holder(fd)} for {LOCK_SECONDS:g} s, and nothing can be written meanwhile;"
+                " stop that process or let it finish, then retry"
+            )
+        sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def try_to_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Lock a file that is open; False if another process has the lock."""
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unlock(fd: int) -> None:
+    """Release the lock."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def _holder(fd: int) -> str:
+    """The process that has the lock, where Linux tells it."""
+    status = os.fstat(fd)
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    with suppress(OSError), open(_LOCKS) as locks:
+        for line in locks:
+            _, kind, *_, pid, where, _, _ = line.split()
+            if kind == "FLOCK" and where == place:
+                return f"process {pid}{_command(pid)}"
+    return "another process"
+
+
+def _command(pid: str) -> str:
+    with suppress(OSError), open(f"/proc/{pid}/comm", errors="replace") as file:
+        return f" ({file.read().strip()})"
+    return ""

@@ -1,0 +1,154 @@
+"""Files and directories that Holdfast makes and opens: private to their owner, and nothing but regular files.
+
+A name that others may plant is never followed as a symbolic link. Nothing is waited for: a named pipe, a socket or a
+device in the place of a file is refused at once. What cannot be opened raises `OSError`, which stores translate.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from errno import EINVAL
+from typing import BinaryIO
+
+PRIVATE_FILE = 0o600
+PRIVATE_DIRECTORY = 0o700
+
+_GUARDED = os.O_CLOEXEC | os.O_NONBLOCK
+_DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(path: str, flags: int, *, directory: int | None = None, follow: bool = False) -> int:
+    """Open a regular file, or make one with mode 0600.
+
+    With `directory`, the last part of the path is looked up there. `follow` allows links: only for a path that the
+    caller of Holdfast chose, and that nothing is written to.
+    """
+    name = path if directory is None else os.path.basename(path)
+    guarded = flags | _GUARDED | (0 if follow else os.O_NOFOLLOW)
+    try:
+        fd = os.open(name, guarded, PRIVATE_FILE, dir_fd=directory)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        refuse_irregular(path, directory=directory)
+        raise
+    try:
+        _require_regular(os.fstat(fd), path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def refuse_irregular(path: str, *, directory: int | None = None) -> None:
+    """Raise `OSError` if something other than a regular file has this name; nothing is opened."""
+    name = path if directory is None else os.path.basename(path)
+    with suppress(FileNotFoundError):
+        _require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), path)
+
+
+def _require_regular(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(EINVAL, f"{_kind(status)} is in the place of a regular file; remove it, or name another", path)
+
+
+def _kind(status: os.stat_result) -> str:
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+
+
+def open_to_read(path: str) -> BinaryIO:
+    """Open a file that the caller of Holdfast named; links are followed."""
+    return os.fdopen(open_regular(path, os.O_RDONLY, follow=True), "rb")
+
+
+def create(path: str, mode: int = PRIVATE_FILE) -> bool:
+    """Make an empty file with this mode, whatever the umask is; False if the name is taken."""
+    try:
+        fd = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        return False
+    try:
+        os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
+    return True
+
+
+@contextmanager
+def replacing(path: str) -> Iterator[BinaryIO]:
+    """Write a file that gets the name `path` once it is complete and on disk; after an error nothing has changed.
+
+    The file is made under a random name beside it. It has mode 0600, or that of the file of ours that it replaces.
+    """
+    mode = _mode_to_keep(path)
+    directory = os.path.dirname(path) or os.curdir
+    temporary = os.path.join(directory, f".holdfast-{os.urandom(8).hex()}.part")
+    fd = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            yield file
+            file.flush()
+            os.fchmod(fd, mode)
+            os.fsync(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    sync_directory(directory)
+
+
+def _mode_to_keep(path: str) -> int:
+    """The mode of the file of this user at `path`, else 0600. A symbolic link there is replaced, not followed."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return PRIVATE_FILE
+    if stat.S_ISLNK(status.st_mode):
+        return PRIVATE_FILE
+    _require_regular(status, path)
+    return stat.S_IMODE(status.st_mode) if status.st_uid == os.geteuid() else PRIVATE_FILE
+
+
+@contextmanager
+def directory_below(root: str, *names: str) -> Iterator[int]:
+    """A descriptor of a directory below `root`. The root may be a link, as its owner named it; nothing below it."""
+    with ExitStack() as opened:
+        fd, path = os.open(root, _DIRECTORY), root
+        opened.callback(os.close, fd)
+        for name in names:
+            path = f"{path}/{name}"
+            fd = _enter(fd, name, path)
+            opened.callback(os.close, fd)
+        yield fd
+
+
+def _enter(parent: int, name: str, path: str) -> int:
+    try:
+        return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            raise
+        problem = f"{_kind(status)} is in the place of a directory; remove it"
+        raise OSError(EINVAL, problem, path) from error
+
+
+def sync_directory(path: str) -> None:
+    """Bring the names in a directory to disk."""
+    fd = os.open(path, _DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
