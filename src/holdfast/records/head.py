@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 from holdfast.records.head_checks import problem_of
+from holdfast.records.identity import shown_id_of
 from holdfast.records.ranges import UNDECODABLE, Count, Moment, Seq
 
 FORMAT = 2
@@ -101,7 +102,7 @@ def decode_head(thread: bytes, data: bytes) -> Head:
 
 
 def _name(thread: bytes) -> str:
-    return f"head of {thread[1 + sum(thread[:1]) :].decode(errors='replace')!r}"
+    return f"head of {shown_id_of(thread)!r}"
 
 
 def _damaged(thread: bytes, why: str) -> Corrupt:

@@ -50,6 +50,11 @@ def thread_id_of(key: bytes) -> str:
     return key[1 + key[0] :].decode()
 
 
+def shown_id_of(key: bytes) -> str:
+    """The id within a key that may be damaged, as far as it can be shown."""
+    return key[1 + sum(key[:1]) :].decode(errors="replace")
+
+
 def checkpoint_id(thread_id: str, seq: int, life: str) -> str:
     """The id of a checkpoint as text."""
     return f"{thread_id}@{seq}.{life}"

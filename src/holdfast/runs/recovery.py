@@ -18,7 +18,7 @@ from holdfast.records.errors import (
     Suspended,
 )
 from holdfast.records.head import Head, decode_head
-from holdfast.records.identity import thread_id_of
+from holdfast.records.identity import shown_id_of, thread_id_of
 from holdfast.records.outcome import Recovery
 from holdfast.records.words import Status
 from holdfast.runs.asking import message_key
@@ -71,7 +71,7 @@ class Recoverer:
                     if self._can_go_on(thread, decode_head(thread, encoded), ports.now()):
                         found.append(thread_id_of(thread))
                 except (Corrupt, IncompatibleCheckpoint):
-                    damaged.append(thread_id_of(thread))
+                    damaged.append(shown_id_of(thread))
             cursor = listing.next
             if cursor is None:
                 return found, damaged

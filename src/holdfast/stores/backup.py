@@ -29,7 +29,11 @@ def back_up(source: Backend, path: str) -> None:
     if os.path.lexists(path):
         raise _taken(path)
     if problems := source.check():
-        raise Corrupt(f"the store is damaged, and a backup of it would lack something: {problems[0]}", record="store")
+        raise Corrupt(
+            f"the store is damaged, and a backup of it would lack something: {problems[0]};"
+            " delete what is damaged, or copy_to another store, which leaves it out",
+            record="store",
+        )
     _make(path)
     target = SQLiteBackend(path, Durability.DURABLE)
     target.open()

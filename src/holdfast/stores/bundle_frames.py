@@ -73,7 +73,7 @@ def read_content(frames: list[Any], path: str) -> Content:
     try:
         about = msgspec.convert(frames[0], About, builtin_types=[bytes])
         between = msgspec.convert(frames[1:-1], list[BlobFrame | RowFrame], builtin_types=[bytes])
-    except (msgspec.ValidationError, IndexError) as error:
+    except (msgspec.MsgspecError, ValueError, IndexError) as error:
         raise _refusal(path, str(error)) from error
     blobs = [frame for frame in between if isinstance(frame, BlobFrame)]
     rows = [frame for frame in between if isinstance(frame, RowFrame)]

@@ -10,11 +10,12 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from holdfast.codec.opaque import unknown_as_opaque
-from holdfast.records.errors import Corrupt
-from holdfast.records.head import Head, decode_head
-from holdfast.records.identity import thread_id_of
+from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
+from holdfast.records.head import Head
+from holdfast.records.identity import shown_id_of, thread_id_of
 from holdfast.records.reports import Copied
 from holdfast.records.rows import Swap
+from holdfast.stores.backend import readable_head
 from holdfast.stores.backup import all_threads, snapshot
 from holdfast.stores.reader import Reader
 from holdfast.stores.verify import Verifier
@@ -36,10 +37,10 @@ def copy_store(source: Reader, target: Reader, progress: Progress) -> Copied:
 
 def _copy(source: Reader, target: Reader, thread: bytes) -> Copied:
     """One thread, if it is whole and nothing else is in its place."""
-    name = thread_id_of(thread)
+    name = shown_id_of(thread)
     try:
         wanted = snapshot(source.backend, thread)
-    except Corrupt:
+    except (Corrupt, IncompatibleCheckpoint):
         return Copied(damaged=(name,))
     if wanted is None:
         return Copied()
@@ -48,7 +49,7 @@ def _copy(source: Reader, target: Reader, thread: bytes) -> Copied:
     there = target.backend.heads([thread])[0]
     if there is None and target.backend.swap([wanted])[0]:
         copied = Copied(threads=1, rows=len(wanted.rows), bytes=_bytes(wanted))
-    elif there is not None and _content(decode_head(thread, there)) == _content(wanted.head):
+    elif (head := readable_head(thread, there or b"")) and _content(head) == _content(wanted.head):
         copied = Copied(skipped=1)
     else:
         return Copied(conflicts=(name,))

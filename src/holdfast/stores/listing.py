@@ -8,7 +8,7 @@ from holdfast.records.arguments import mapping_or_none, text_or_none, whole_numb
 from holdfast.records.checkpoint import CheckpointInfo
 from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleCheckpoint
 from holdfast.records.head import Head, decode_head
-from holdfast.records.identity import thread_id_of
+from holdfast.records.identity import shown_id_of, thread_id_of
 from holdfast.records.reports import Stats
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.times import from_microseconds
@@ -51,7 +51,7 @@ def damaged_info(thread: bytes, why: Exception) -> ThreadInfo:
     """What is shown of a thread whose head cannot be read."""
     unknown = from_microseconds(0)
     return ThreadInfo(
-        thread_id=thread_id_of(thread),
+        thread_id=shown_id_of(thread),
         status=None,
         seq=0,
         labels={},

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.history.tuning import Tuning
 from holdfast.ports import logger
 from holdfast.records.errors import ConfigurationError, Corrupt, StoreError, StoreUnavailable
-from holdfast.records.head import Head
+from holdfast.records.head import Head, decode_head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
@@ -82,6 +82,8 @@ class SQLiteBackend:
                 self._file.check_length()
                 found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
                 for thread, head, status, packed in connection.execute(self._sql["read_all_heads"]):
+                    if head not in {None, NO_HEAD_YET}:
+                        decode_head(thread, head)
                     _check_columns(thread, head, status, packed)
         except StoreError as error:
             return [str(error)]

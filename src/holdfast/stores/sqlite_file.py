@@ -29,6 +29,7 @@ from holdfast.stores.resting import Pool
 from holdfast.stores.sql import migrations
 from holdfast.stores.sqlite_pages import has_log, is_cut_short, size_of
 from holdfast.stores.sqlite_room import LogRoom
+from holdfast.stores.sqlite_schema import check_kinds, check_schema
 
 APPLICATION_ID = 0x484F4C44
 SYNCHRONOUS = {Durability.NONE: 0, Durability.PROCESS: 1, Durability.DURABLE: 2}
@@ -409,11 +410,13 @@ def migrate(connection: sqlite3.Connection, scripts: list[str], path: str) -> No
         raise IncompatibleCheckpoint(
             f"{path} was written by a newer Holdfast (schema {version}, here it is {len(scripts)}): upgrade holdfast"
         )
+    check_kinds(connection, scripts[:version], path)
     for number, script in enumerate(scripts[version:], version + 1):
         connection.executescript(
             f"BEGIN IMMEDIATE;\n{script}\nPRAGMA application_id = {APPLICATION_ID};\n"
             f"PRAGMA user_version = {number};\nCOMMIT;"
         )
+    check_schema(connection, scripts, path)
 
 
 def _quoted(path: str) -> str:

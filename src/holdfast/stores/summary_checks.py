@@ -19,6 +19,6 @@ def read_fields(thread_id: str, data: bytes) -> SummaryFields:
     """The fields in an unsealed summary, or `Corrupt`."""
     try:
         return msgspec.convert(decode(data), SummaryFields)
-    except (CodecError, msgspec.ValidationError) as error:
+    except (CodecError, msgspec.MsgspecError, ValueError) as error:
         name = f"head of {thread_id!r}"
         raise Corrupt(f"{name} is damaged: its summary cannot be read: {error}", record=name) from error

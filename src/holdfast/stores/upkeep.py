@@ -21,7 +21,7 @@ from holdfast.records.errors import (
     StoreUnavailable,
 )
 from holdfast.records.head import Head, Marks, encode_head
-from holdfast.records.identity import CheckpointId, life_of, thread_id_of
+from holdfast.records.identity import CheckpointId, life_of, shown_id_of, thread_id_of
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.rows import KEEP_ALL, Drop, Swap
 from holdfast.stores.backend import Backend, Littering, readable_head
@@ -88,7 +88,7 @@ class Upkeep:
         try:
             return self._until_swapped(thread, lambda: self._prune_once(thread, retention, now, dry_run=dry_run))
         except (Corrupt, IncompatibleCheckpoint):
-            return Freed(damaged=(thread_id_of(thread),))
+            return Freed(damaged=(shown_id_of(thread),))
 
     def _prune_once(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed | None:
         seen = self._reader.seen(thread)

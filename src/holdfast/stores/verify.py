@@ -10,7 +10,7 @@ from holdfast.history.meta import checkpoint_info
 from holdfast.history.prune import needed_rows
 from holdfast.history.restore import fill, fold, read_state
 from holdfast.records.errors import CodecError, Corrupt, HoldfastError, NotFound, StoreError
-from holdfast.records.identity import thread_id_of
+from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Problem
 from holdfast.stores.listing import Listings, thread_info
 from holdfast.stores.reader import Reader, Seen
@@ -48,7 +48,7 @@ class Verifier:
 
     def _note(self, thread: bytes, error: HoldfastError) -> None:
         record = error.record if isinstance(error, Corrupt) else ""
-        problem = Problem(thread_id=thread_id_of(thread), record=record, message=str(error))
+        problem = Problem(thread_id=shown_id_of(thread), record=record, message=str(error))
         if problem not in self.problems:
             self.problems.append(problem)
 

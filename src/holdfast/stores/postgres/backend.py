@@ -10,6 +10,7 @@ from threading import Lock
 from holdfast.history.tuning import Tuning
 from holdfast.ports import Ports, reset_after_fork
 from holdfast.records.errors import Corrupt, StoreError
+from holdfast.records.head import decode_head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
@@ -87,6 +88,8 @@ class PostgresBackend:
             orphan = self._statements.read(self._sql["read_orphan"])
             page = self._statements.read(self._sql["read_all_threads"], LAST, PAGE)
             while page:
+                for _, _, thread, head, *_ in page:
+                    decode_head(thread, head)
                 _check(page)
                 page = self._statements.read(self._sql["read_all_threads"], page[-1][0], PAGE)
         except StoreError as error:

@@ -24,7 +24,7 @@ def key(thread_id: str = "thread", namespace: str = "") -> bytes:
 
 def head(seq: int = 1, **fields: Any) -> Head:
     """A head at `seq`; `fields` replace what it has otherwise."""
-    return replace(_FIRST, seq=seq, checkpoint=seq, **fields)
+    return replace(_FIRST, **{"seq": seq, "base": min(seq, 1), "checkpoint": seq, **fields})
 
 
 def row(seq: int, base: int = 1, body: bytes | None = None) -> Row:

@@ -1,0 +1,59 @@
+"""Comparing the schema of a SQLite file with the one that Holdfast makes.
+
+A file from elsewhere can have a view in the place of a table, or triggers that run with every write.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TypeAlias
+
+from holdfast.records.errors import Corrupt
+
+Schema: TypeAlias = dict[str, tuple[str, str, str]]
+"""By name: the type of an object, the table it belongs to, and the SQL of a view or trigger."""
+
+READ = """
+SELECT name, CASE WHEN type = 'table' AND rootpage = 0 THEN 'virtual table' ELSE type END, tbl_name,
+       CASE WHEN type IN ('view', 'trigger') THEN sql ELSE '' END
+  FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+"""
+
+
+def check_schema(connection: sqlite3.Connection, scripts: Sequence[str], path: str) -> None:
+    """Refuse a file whose tables, views and triggers are not those that these scripts make."""
+    _compare(_read(connection), _made_by(tuple(scripts)), path)
+
+
+def check_kinds(connection: sqlite3.Connection, scripts: Sequence[str], path: str) -> None:
+    """Refuse a file in which something has another type, or is a trigger too many: a migration would run it."""
+    _compare(_without_sql(_read(connection)), _without_sql(_made_by(tuple(scripts))), path)
+
+
+def _without_sql(schema: Schema) -> Schema:
+    return {name: (kind, table, "") for name, (kind, table, _) in schema.items()}
+
+
+def _compare(found: Schema, wanted: Schema, path: str) -> None:
+    wrong = [name for name, made in wanted.items() if found.get(name) != made]
+    wrong += [name for name, (kind, *_) in found.items() if kind == "trigger" and name not in wanted]
+    if wrong:
+        kind = found[wrong[0]][0] if wrong[0] in found else "missing"
+        raise Corrupt(
+            f"{path} has another schema than Holdfast makes: {wrong[0]!r} is {kind}; restore a backup", record="sqlite"
+        )
+
+
+def _read(connection: sqlite3.Connection) -> Schema:
+    return {name: (kind, table, sql) for name, kind, table, sql in connection.execute(READ)}
+
+
+@lru_cache(8)
+def _made_by(scripts: tuple[str, ...]) -> Schema:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        for script in scripts:
+            connection.executescript(script)
+        return _read(connection)
+    finally:
+        connection.close()
