@@ -72,6 +72,7 @@ class RedisBackend:
         connections = whole_number(named.get("connections", 32), "connections", 1)
         patience = duration_us(named.get("patience", 10.0), "patience") / 1e6
         self.wire = Wire(servers_of(settings, self.keys), self._replicas, connections, patience)
+        self._transport = settings.transport
         self.identity = (settings.identity, self._durability, repr(sorted(named.items())))
         self._swaps = Swaps(self.keys, self._life, keep_pinned=named.get("keep_pinned", True))
         self._pages = Pages(self.wire.read, self.keys)
@@ -126,6 +127,7 @@ class RedisBackend:
         said = servers[0]
         details = {
             "server": self.wire.servers.kind,
+            "transport": self._transport,
             "version": said.info.get("valkey_version") or said.info.get("redis_version", ""),
             **(said.settings or {"settings": "not readable; the level is as assumed"}),
             **({"replicas": f"{self._replicas} before an acknowledgement (WAIT)"} if self._replicas else {}),
