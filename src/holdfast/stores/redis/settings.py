@@ -127,7 +127,7 @@ def from_url(url: str) -> Settings:
         found.make()
         return found  # noqa: TRY300
     except ValueError as error:
-        raise ConfigurationError(f"{redacted(url)!r} is not a URL of Redis: {error}") from error
+        raise ConfigurationError(f"{redacted(url)!r} is not a URL of Redis: {error}") from None
     except (TypeError, RedisError):
         raise ConfigurationError(
             f"{redacted(url)!r} has an option of TLS that redis-py does not know, or one without rediss://"
