@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import holdfast
 from holdfast import sync
 from holdfast.cli import main
+from holdfast.stores.redis.settings import from_url
 from servers import s3
 from servers.ports import free_port
 from servers.postgres import PostgresServer
@@ -47,15 +48,33 @@ SCHEMES = [
     "redis",
     "rediss",
     "valkey",
+    "valkeys",
     "unix",
+    "redis+sentinel",
+    "rediss+sentinel",
+    "valkey+sentinel",
     "redis+cluster",
+    "rediss+cluster",
     "postgresql",
     "postgres",
     "s3",
     "gs",
     "az",
 ]
-MISTYPED = ["rediz", "reds", "postgre", "postgresq", "mysql", "http", "ftp+x", "s4", "sqlit"]
+MISTYPED = [
+    "REDIS",
+    "redis+unheard",
+    "postgresql+psycopg",
+    "rediz",
+    "reds",
+    "postgre",
+    "postgresq",
+    "mysql",
+    "http",
+    "ftp+x",
+    "s4",
+    "sqlit",
+]
 PLACES = [
     "://ana:{}@",
     "://ana:{}",
@@ -70,7 +89,27 @@ PLACES = [
     "://ana:x@{}@127.0.0.1:1/0",
     "://ana:{}%zz@127.0.0.1:1/0",
     "://ana:{}%00@127.0.0.1:1/0",
+    "://ana:{}\u2100@127.0.0.1:1/0",
+    "://ana:{}\ud800@127.0.0.1:1/0",
+    "://ana:{}\n@127.0.0.1:1/0",
+    "://ana:{}@127.0.0.1:1,127.0.0.1:x/0",
+    "://ana:{}@,/0",
+    "://ana:{}@[::1]:1/0",
+    "://ana:{}]@127.0.0.1:1/0",
+    "://:{}@127.0.0.1:1/0",
+    "://{}@127.0.0.1:1/0",
     "://127.0.0.1:1/0?password={}",
+    "://127.0.0.1:1/0?password=before&{}",
+    "://127.0.0.1:1/0?password=before&{}=behind",
+    "://127.0.0.1:1/0?password=before#{}",
+    "://127.0.0.1:1/0?sentinel_username={}&sentinel_password={}",
+    "://127.0.0.1:1/0?ssl_password={}&ssl_keyfile=x&ssl_certfile=y",
+    "://127.0.0.1:1/0?sslpassword={}&sslkey=x&sslmode=verify-full",
+    "://127.0.0.1:1/0?ssl_unheard_of={}",
+    "://127.0.0.1:1/0?socket_timeout={}",
+    "://127.0.0.1:1/0?replicas={}",
+    "://127.0.0.1:1/0?credential_provider={}",
+    "://127.0.0.1:1/0?schema=a$&password={}",
     "://127.0.0.1:1/0?password={}%zz",
     "://127.0.0.1:1/0?password={}&port=x&socket_timeout=x&replicas=x&connect_timeout=x",
     "://127.0.0.1:1/0?unheard_of&password={}&secret_access_key={}",
@@ -93,6 +132,30 @@ def test_a_wrong_url_does_not_show_its_credentials(scheme: str, tmp_path: Any, m
             assert SECRET not in printed("threads", "--store", url)
 
 
+@pytest.mark.parametrize("scheme", ["sqlite", "file", "memory"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "://ana:{}@host/a/b",
+        "://ana:{}@[::1/a/b",
+        "://ana:{}@host:port/a",
+        "://{}@host/a/b",
+        ":///a/b?password={}",
+        "://a.db?key=1&{}=2",
+    ],
+)
+def test_a_path_that_is_written_as_a_url_with_credentials_does_not_show_them(
+    scheme: str, place: str, tmp_path: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = (scheme + place).format(SECRET)
+    text = said(url)
+    assert ("ConfigurationError" in text) == (scheme != "memory")
+    assert SECRET not in text
+    assert SECRET not in printed("threads", "--store", url)
+    assert not any(tmp_path.iterdir())
+
+
 def printed(*words: str) -> str:
     """What a command prints, on both its streams, and the traceback if it fails with one."""
     result = CliRunner().invoke(main, words)
@@ -109,6 +172,15 @@ def test_no_command_shows_the_credentials_of_its_store(
     for url in (f"redis://ana:{SECRET}@127.0.0.1:{free_port()}", f"rediz://ana:{SECRET}@h", f"redis//ana:{SECRET}@h"):
         words = (*command, url) if command[0] == "copy" else (*command, "--store", url)
         assert SECRET not in printed(*words)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+sentinel", "rediss+sentinel", "rediss+cluster", "unix"])
+def test_what_is_kept_of_a_url_does_not_show_its_credentials(scheme: str) -> None:
+    secrets = f"ssl_password={SECRET}&" if scheme.startswith("rediss") else ""
+    host = "" if scheme == "unix" else "127.0.0.1"
+    settings = from_url(f"{scheme}://ana:{SECRET}@{host}/service?{secrets}sentinel_password={SECRET}")
+    assert SECRET in str(settings.options)
+    assert SECRET not in repr(settings) + str(settings)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from holdfast.records.thread import ThreadInfo
 from holdfast.records.urls import redacted
 from holdfast.records.words import Durability, Status
 from holdfast.stores.opening import locate
+from holdfast.stores.transport import LOCAL, VERIFIED
 
 if TYPE_CHECKING:
     from holdfast.cli.session import Session
@@ -86,7 +87,9 @@ def reachable(patient: Patient) -> Findings:
 def durability(patient: Patient) -> Findings:
     """What an acknowledged save survives."""
     guarantee = patient.store.guarantee()
-    details = ", ".join(f"{name} {value}" for name, value in guarantee.details.items() if name != "writers")
+    details = ", ".join(
+        f"{name} {value}" for name, value in guarantee.details.items() if name not in {"writers", "transport"}
+    )
     survives = {
         Durability.NONE: "nothing",
         Durability.PROCESS: "the death of a process, not power loss",
@@ -95,6 +98,22 @@ def durability(patient: Patient) -> Findings:
     }[guarantee.level]
     verdict = Verdict.WARN if guarantee.level is Durability.NONE else Verdict.OK
     yield verdict, f"{guarantee.level}: a save survives {survives} ({details})", ""
+
+
+def transport(patient: Patient) -> Findings:
+    """Whether someone between here and the server could read or change what is sent."""
+    guarantee = patient.store.guarantee()
+    found = guarantee.details.get("transport")
+    if found is None:
+        return
+    if found in {LOCAL, VERIFIED}:
+        yield Verdict.OK, f"the way to the server: {found}", ""
+        return
+    advice = {
+        "postgres": "set sslmode=verify-full and sslrootcert= in the URL",
+        "redis": "use rediss:// with ssl_ca_certs=, and leave its checks on",
+    }.get(guarantee.store, "use an endpoint with https:")
+    yield Verdict.WARN, f"{found}: someone on the way can read and change data, or pretend to be the server", advice
 
 
 def versions(patient: Patient) -> Findings:
@@ -269,6 +288,7 @@ def _named(ids: list[str]) -> str:
 EXAMINATIONS: Final[tuple[tuple[str, Callable[[Patient], Findings]], ...]] = (
     ("reachable", reachable),
     ("durability", durability),
+    ("transport", transport),
     ("versions", versions),
     ("permissions", permissions),
     ("clock", clock),

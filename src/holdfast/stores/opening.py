@@ -315,9 +315,9 @@ def _path_of(scheme: str, rest: str) -> str:
     if rest.startswith("//"):
         from urllib.parse import unquote
 
-        if re.match(r"//[^/]*:[^/]*@", rest):
+        if re.match(r"//[^/]*@|//.*\?[^/]*=", rest):
             raise ConfigurationError(
-                f"{redacted(f'{scheme}:{rest}')!r}: {scheme}: takes the path of a file, and no user, password or host"
+                f"{redacted(f'{scheme}:{rest}')!r}: {scheme}: takes a path, and no user, password, host or options"
             )
         path = unquote(rest.removeprefix("//"))
     if not path:

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Thread
@@ -117,61 +117,6 @@ def test_settings_that_cannot_be_read_are_refused_unless_asserted(server: RedisS
         assert store.save("t", 2).seq == 2
     with pytest.raises(sync.ConfigurationError, match="ACL"):
         sync.RedisStore(url, prefix="other", assume="durable").latest("t")
-
-
-FAMILIES = ["+@hash", "+@sortedset", "+@set", "+@string"]
-COMMANDS = [
-    "+del", "+exists", "+pexpire", "+persist", "+pttl", "+eval", "+evalsha", "+script|load", "+multi", "+exec",
-    "+info", "+ping", "+scan", "+config|get",
-]  # fmt: skip
-"""What docs/redis.md says that a user needs."""
-
-
-def acl_url(server: RedisServer, commands: list[str]) -> str:
-    """The store of a user that may do this and no more."""
-    with server.client() as client:
-        client.acl_setuser(
-            "least", enabled=True, reset=True, passwords=["+pw"], keys=["least:*"], categories=FAMILIES,
-            commands=commands,
-        )  # fmt: skip
-    return f"redis://least:pw@127.0.0.1:{server.port}/0?prefix=least"
-
-
-@pytest.mark.parametrize("expire", [False, True])
-def test_a_user_may_do_everything_with_the_commands_of_the_guide(
-    server: RedisServer, set_to: Any, expire: bool
-) -> None:
-    set_to()
-    url, retention = acl_url(server, COMMANDS), sync.Retention(ttl=3600, keep_last=1)
-    with sync.RedisStore(url, retention=retention, expire=expire) as store:
-        with store.run("t") as run:
-            assert run.step("s", lambda: 1) == 1
-        store.save("t", {"a": 1}, labels={"a": "b"})
-        store.cancel("t")
-        store.prune()
-        store.erase("t")
-        assert [info.thread_id for info in store.threads(labels={"a": "b"})] == ["t"]
-        assert store.verify().ok
-        store.delete("t")
-        store.revive("t")
-
-
-@pytest.mark.parametrize("missing", ["+del", "+exists", "+pexpire", "+persist", "+pttl"])
-def test_what_a_script_needs_at_its_end_is_missed_at_open(server: RedisServer, set_to: Any, missing: str) -> None:
-    set_to()
-    url = acl_url(server, [word for word in COMMANDS if word != missing])
-    with closing(sync.open(url)) as store, pytest.raises(sync.ConfigurationError, match=missing[1:]):
-        store.latest("t")
-
-
-def test_a_command_that_a_script_may_not_use_is_no_damage(server: RedisServer, set_to: Any) -> None:
-    set_to()
-    with sync.open(acl_url(server, COMMANDS)) as store:
-        store.save("t", 1)
-        acl_url(server, [word for word in COMMANDS if word != "+del"])
-        with pytest.raises(sync.ConfigurationError, match="ACL"):
-            store.delete("t")
-        assert store.append("u", "list", 1).seq == 1
 
 
 def test_an_assertion_does_not_outweigh_what_is_read(server: RedisServer, set_to: Any) -> None:

@@ -17,7 +17,7 @@ from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing
 from holdfast.stores.postgres.arrays import call_for, key_of, name_of
 from holdfast.stores.postgres.binary import ByteaArray
-from holdfast.stores.postgres.connections import CONNECTIONS, OwnConnections, Source, connections_of
+from holdfast.stores.postgres.connections import CONNECTIONS, OwnConnections, Source, connections_of, transport_of
 from holdfast.stores.postgres.durability import Settings
 from holdfast.stores.postgres.listing import LAST, check_columns, listing_query
 from holdfast.stores.postgres.schema import migrate, quoted, statements_in
@@ -80,7 +80,7 @@ class PostgresBackend:
 
     def guarantee(self) -> Guarantee:
         """See `Backend.guarantee`: the level that the server's settings give."""
-        return self._settings().guarantee(self.kind)
+        return self._settings().guarantee(self.kind, self._statements.run(transport_of))
 
     def check(self) -> list[str]:
         """See `Backend.check`: every head against its columns, and no row without a thread."""

@@ -15,6 +15,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 from holdfast.ports import reset_after_fork
 from holdfast.records.errors import ConfigurationError, StoreUnavailable
 from holdfast.records.urls import redacted
+from holdfast.stores.transport import transport
 
 Connection: TypeAlias = psycopg.Connection[Any]
 Pool: TypeAlias = ConnectionPool[Any] | AsyncConnectionPool[Any]
@@ -70,6 +71,14 @@ def is_direct(connection: Connection) -> bool:
     """
     found = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
     return found is not None and found[0] == connection.info.backend_pid
+
+
+def transport_of(connection: Connection) -> str:
+    """How statements travel to the server, by the settings in effect: the environment may have given some of them."""
+    given = connection.info.get_parameters()
+    hosts = given.get("hostaddr") or given.get("host") or ""
+    mode = given.get("sslmode", "prefer")
+    return transport(hosts.split(","), "" if mode == "verify-full" else f"sslmode={mode}")
 
 
 class OwnConnections:

@@ -57,7 +57,8 @@ class Settings(NamedTuple):
             f" or open the store with durability={self.level.value!r}"
         )
 
-    def guarantee(self, store: str) -> Guarantee:
-        """The report of it."""
+    def guarantee(self, store: str, transport: str) -> Guarantee:
+        """The report of it, and of how commits travel to the server."""
         details = {name: str(value) for name, value in self._asdict().items() if name != "logged"}
+        details["transport"] = transport
         return Guarantee(level=self.level, store=store, details=details)

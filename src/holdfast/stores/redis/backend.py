@@ -80,6 +80,7 @@ class RedisBackend:
         connections = whole_number(named.get("connections", 32), "connections", 1)
         patience = duration_us(named.get("patience", 10.0), "patience") / 1e6
         self.wire = Wire(servers_of(settings, self.keys), self._replicas, connections, patience)
+        self._transport = settings.transport
         self.identity = (settings.identity, self._durability, repr(sorted(named.items())))
         self._swaps = Swaps(self.keys, self._life, keep_pinned=named.get("keep_pinned", True))
         self._pages = Pages(self.wire.read, self.keys)
@@ -112,10 +113,26 @@ class RedisBackend:
             )
 
     def _trials(self) -> list[Request]:
-        """What scripts do late, done to a key that says nothing: a script that an ACL stops there is not undone."""
-        scratch = self.keys.base(0) + b"w"
-        words = [(b"PEXPIRE", scratch, 1), *((word, scratch) for word in (b"PERSIST", b"PTTL", b"EXISTS", b"DEL"))]
-        return [Request(0, word) for word in words]
+        """What scripts do late, done to keys that say nothing: a script that an ACL stops there is not undone.
+
+        A key for each type: another process may try the same at this moment.
+        """
+        text, fields, members, ranked = (self.keys.base(0) + name for name in (b"w", b"wh", b"ws", b"wz"))
+        commands: list[tuple[bytes | int, ...]] = [
+            (b"SETNX", text, 1),
+            (b"PEXPIRE", text, 1),
+            *((command, text) for command in (b"PERSIST", b"PTTL", b"EXISTS", b"DEL")),
+            (b"HSETNX", fields, b"w", 1),
+            (b"HSET", fields, b"w", 1),
+            (b"HDEL", fields, b"w"),
+            (b"SADD", members, b"w"),
+            (b"DEL", members),
+            (b"ZADD", ranked, b"XX", 0, b"w"),
+            (b"ZREM", ranked, b"w"),
+            (b"MULTI",),  # were it refused, the commands of a batch would be made one by one
+            (b"EXEC",),
+        ]
+        return [Request(0, command) for command in commands]
 
     def _teach(self) -> None:
         """Tell the servers the scripts, so that the first use of each is one round trip too, if that is permitted."""
@@ -134,6 +151,7 @@ class RedisBackend:
         said = servers[0]
         details = {
             "server": self.wire.servers.kind,
+            "transport": self._transport,
             "version": said.info.get("valkey_version") or said.info.get("redis_version", ""),
             **(said.settings or {"settings": "not readable; the level is as assumed"}),
             **({"replicas": f"{self._replicas} before an acknowledgement (WAIT)"} if self._replicas else {}),

@@ -23,7 +23,8 @@ from holdfast.stores.redis.connections import Lost, NotSent
 
 PASSING = ("LOADING", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY ", "NOREPLICAS", "UNBLOCKED")
 """Refusals that pass: the server starts, fails over, moves slots, is busy. Nothing was done."""
-FORBIDDEN_TO_SCRIPTS = "The user executing the script can't run"
+FORBIDDEN = ("The user executing the script can't run", "NOPERM")
+"""What an ACL's refusal says within a script, and within a transaction."""
 REFUSALS = {
     "OOM": "Redis is out of memory (maxmemory): raise it, or prune; nothing was written",
     "MISCONF": "Redis refuses writes because it cannot write to its disk; see its log; nothing was written",
@@ -75,7 +76,7 @@ def translated(error: Exception, *, writing: bool) -> HoldfastError:
     if isinstance(error, Lost):
         return _about_loss(error, writing=writing)
     cause = error.__cause__ or error
-    if isinstance(cause, (AuthenticationError, NoPermissionError)) or FORBIDDEN_TO_SCRIPTS in str(cause):
+    if isinstance(cause, (AuthenticationError, NoPermissionError)) or any(words in str(cause) for words in FORBIDDEN):
         return ConfigurationError(f"Redis does not let this user in, or do this: {cause}; see its ACL")
     if isinstance(error, NotSent):
         return StoreUnavailable(f"Redis cannot be reached: {error}")

@@ -11,6 +11,7 @@ well, since only its settings are copied.
 """
 
 from collections.abc import Callable, Mapping
+from ssl import CERT_REQUIRED
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -22,6 +23,7 @@ from redis.retry import Retry
 
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.urls import redacted, well_formed
+from holdfast.stores.transport import transport
 
 if TYPE_CHECKING:
     import redis
@@ -70,6 +72,15 @@ class Settings(NamedTuple):
         options = {**self.options, "credential_provider": id(self.options.get("credential_provider"))}
         return (self.connection, repr(sorted(options.items())), self.nodes, self.service)
 
+    @property
+    def transport(self) -> str:
+        """How commands travel to the servers, and to the sentinels."""
+        hosts = [host for host, _ in self.nodes] or [self.options.get("host", "localhost")]
+        if self.connection is UnixDomainSocketConnection:
+            return transport([], "")
+        guard = _weakness(self.make_to_sentinel(self.nodes[0])) if self.service else ""
+        return transport(hosts, _weakness(self.make()) or guard)
+
     def make(self, address: Address | None = None) -> AbstractConnection:
         """A connection, not yet connected. Bytes come back as they are, and nothing is ever repeated."""
         where = {} if address is None else {"host": address[0], "port": address[1]}
@@ -82,6 +93,15 @@ class Settings(NamedTuple):
         """A connection to a sentinel, not yet connected."""
         options = {**DEFAULTS, "socket_timeout": 5.0, **self.sentinel_options, "host": address[0], "port": address[1]}
         return self.sentinel_connection(**options, **NEVER_REPEAT)
+
+
+def _weakness(connection: AbstractConnection) -> str:
+    """What TLS does not do for this connection; empty if it checks the certificate and the host's name."""
+    if not isinstance(connection, SSLConnection):
+        return "no TLS (redis:)"
+    if connection.cert_reqs != CERT_REQUIRED:
+        return "TLS that accepts any certificate (ssl_cert_reqs)"
+    return "" if connection.check_hostname else "TLS that accepts the certificate of any host (ssl_check_hostname)"
 
 
 def options_in(url: str) -> tuple[str, dict[str, Any]]:
@@ -107,7 +127,7 @@ def from_url(url: str) -> Settings:
         found.make()
         return found  # noqa: TRY300
     except ValueError as error:
-        raise ConfigurationError(f"{redacted(url)!r} is not a URL of Redis: {error}") from error
+        raise ConfigurationError(f"{redacted(url)!r} is not a URL of Redis: {error}") from None
     except (TypeError, RedisError):
         raise ConfigurationError(
             f"{redacted(url)!r} has an option of TLS that redis-py does not know, or one without rediss://"

@@ -41,9 +41,8 @@ class S3Backend(ObjectBackend):
         """
         known = super().guarantee()
         said = "written to several places by the service" if self._place.is_cloud else "as far as the server promises"
-        return Guarantee(
-            level=known.level, store=self.kind, details={"place": str(self._place), "acknowledged put": said}
-        )
+        details = {"place": str(self._place), "acknowledged put": said, "transport": self._place.transport}
+        return Guarantee(level=known.level, store=self.kind, details=details)
 
 
 def _level(place: Place, asked: Durability | None) -> Durability:

@@ -4,8 +4,8 @@ Credentials are never in a URL: they come from the environment, as for every cli
 """
 
 import os
+import re
 from datetime import timedelta
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -14,6 +14,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.urls import redacted, well_formed
+from holdfast.stores.transport import LOCAL, VERIFIED, is_local, transport
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Config
@@ -31,6 +32,7 @@ ENDPOINT_VARIABLES = {
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 KINDS: dict[type, str] = {S3Store: "s3", GCSStore: "gs", AzureStore: "az"}
 MALFORMED = "a bracket or a character in it is malformed; a bucket is named as s3://bucket/prefix"
+_PLAIN = re.compile(r"http://(?:[^/@]*@)?(\[[^\]]*\]|[^/:]*)")
 OPTIONS = {"endpoint", "region", "allow_http"}
 
 
@@ -47,6 +49,14 @@ class Place(NamedTuple):
     def is_cloud(self) -> bool:
         """True if it is at one of the three clouds themselves."""
         return not self.endpoint and self.kind in KINDS.values()
+
+    @property
+    def transport(self) -> str:
+        """How objects travel there: by HTTPS, which always checks the server, unless the endpoint says http."""
+        plain = _PLAIN.match(self.endpoint)
+        if self.kind not in KINDS.values():
+            return LOCAL
+        return transport([plain[1].strip("[]")], "no TLS (http:)") if plain else VERIFIED
 
     def __str__(self) -> str:
         return f"{self.kind}://{self.name}" + (f" at {redacted(self.endpoint)}" if self.endpoint else "")
@@ -141,17 +151,10 @@ def _check_endpoint(endpoint: str, *, allow_http: bool) -> None:
         raise ConfigurationError(f"endpoint={redacted(endpoint)!r}: credentials come from the environment")
     if not parts.hostname:
         raise ConfigurationError(f"endpoint={redacted(endpoint)!r}: a URL such as https://s3.example.org")
-    if parts.scheme == "http" and not (allow_http or _is_loopback(parts.hostname)):
+    if parts.scheme == "http" and not (allow_http or is_local(parts.hostname)):
         raise ConfigurationError(
             f"endpoint={redacted(endpoint)!r} is not encrypted, and not on this machine: use https, or allow_http=True"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _first_line(error: Exception) -> str:
