@@ -39,7 +39,7 @@ class Seal:
     encrypted are refused. Without `compress` nothing is compressed; compressed bytes are read all the same.
     """
 
-    __slots__ = ("_cipher", "_compress", "_entropy", "_limits", "_mac_key")
+    __slots__ = ("_cipher", "_compress", "_entropy", "_mac_key", "limits")
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Seal:
         self._cipher = None if key is None else cipher(key)
         self._mac_key = b"" if key is None else derived(key, b"mac")
         self._entropy = entropy
-        self._limits = limits
+        self.limits = limits
 
     def __repr__(self) -> str:
         return f"Seal(compress={self._compress}, encrypted={self._cipher is not None})"
@@ -93,7 +93,7 @@ class Seal:
             return body
         if tag != _ZSTD:
             raise Corrupt(f"{record}: sealed bytes begin with an unknown tag", record=record)
-        plain: bytes = _compression().decompress(body, self._limits, record)
+        plain: bytes = _compression().decompress(body, self.limits, record)
         return plain
 
     def mac(self, data: bytes) -> bytes:
@@ -106,7 +106,7 @@ class Seal:
             compression = _compression()
             frame = compression.compress(data, dense=dense)
             is_worth_it = len(frame) <= len(data) - len(data) // 16
-            if is_worth_it and compression.may_expand(len(frame), len(data), self._limits):
+            if is_worth_it and compression.may_expand(len(frame), len(data), self.limits):
                 return _ZSTD, frame
         return RAW, data
 

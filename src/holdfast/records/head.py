@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 from holdfast.records.head_checks import problem_of
 from holdfast.records.identity import shown_id_of
+from holdfast.records.packed import bounded
 from holdfast.records.ranges import UNDECODABLE, Count, Moment, Seq
 
 FORMAT = 2
@@ -68,7 +69,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return bool(self.owner) and self.expires_at > now
 
 
-_decode = msgspec.msgpack.Decoder(Head).decode
+_decode = bounded(msgspec.msgpack.Decoder(Head).decode)
 _encode = msgspec.msgpack.Encoder().encode
 
 
