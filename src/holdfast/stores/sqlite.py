@@ -225,7 +225,7 @@ class SQLiteBackend:
         for number, key, head_id, head in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
             if key == thread and head is not None:
                 self._remember(thread, number)
-                return number, head_id, b"" if head == NO_HEAD_YET else _whole(head, number)
+                return number, head_id, _whole(head, number, head_id & LARGEST_SEQ)
             if key == thread or not 0 <= number - _first_number(key) < WINDOW:
                 raise Corrupt(
                     "the SQLite file is damaged: a thread without a head, or under a wrong number",
@@ -393,9 +393,11 @@ def _check_columns(thread: bytes, encoded: bytes | None, status: str, packed: by
         )
 
 
-def _whole(head: bytes, number: int) -> bytes:
-    """The head, if there is anything in it."""
-    if not head:
+def _whole(head: bytes, number: int, place: int) -> bytes:
+    """The head, if there is anything in it; empty where there is none yet, and so no row before its place."""
+    if head == NO_HEAD_YET and place == 1:
+        return b""
+    if not head.strip(NO_HEAD_YET):
         raise Corrupt("the SQLite file is damaged: a head is empty", record=f"head {number}")
     return head
 
