@@ -153,7 +153,7 @@ class SQLiteBackend:
     def _swap_in(self, connection: sqlite3.Connection, swap: Swap) -> bool:
         if self._swap_lone_row(connection.cursor(), swap):
             return True
-        number, head_id, head = self._locate(connection, swap.thread)
+        number, head_id, head = self._locate(connection, swap.thread, also_lost=_replaces_lost_head(swap))
         if head != swap.expected:
             return False
         if number is None:
@@ -220,9 +220,16 @@ class SQLiteBackend:
 
     # Threads and their numbers
 
-    def _locate(self, connection: sqlite3.Connection, thread: bytes) -> tuple[int | None, int, bytes]:
-        """The number of a thread, the place of its head, and the head; None and nothing if it is not there."""
+    def _locate(
+        self, connection: sqlite3.Connection, thread: bytes, *, also_lost: bool = False
+    ) -> tuple[int | None, int, bytes]:
+        """The number of a thread, the place of its head, and the head; None and nothing if it is not there.
+
+        A head that was lost is `Corrupt`, or nothing if it is sought too.
+        """
         for number, key, head_id, head in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
+            if also_lost and key == thread and not head:
+                return number, head_id or 0, b""
             if key == thread and head is not None:
                 self._remember(thread, number)
                 return number, head_id, b"" if head == NO_HEAD_YET else _whole(head, number)
@@ -391,6 +398,11 @@ def _check_columns(thread: bytes, encoded: bytes | None, status: str, packed: by
         raise Corrupt(
             "the SQLite file is damaged: a head is missing, or differs from its index", record=f"head of {thread!r}"
         )
+
+
+def _replaces_lost_head(swap: Swap) -> bool:
+    """True if a swap puts a tombstone where no head is expected: also where one was lost."""
+    return swap.drop.everything and not swap.expected
 
 
 def _whole(head: bytes, number: int) -> bytes:
