@@ -7,13 +7,14 @@ boot and the namespace in the name of the owner tell apart.
 """
 
 import os
+import re
 
 import msgspec
 
 _PROC = "/proc"
 _START_FIELD = 22
 _ZOMBIE = "Z"
-_PID_DIGITS = 9  # no kernel has longer ones
+_PID = re.compile("[1-9][0-9]{0,8}")  # as it is written; no kernel has longer ones
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ class Identity(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> "Identity | None":
         """The identity in an owner's name, which is followed by what tells its runs apart; None if it is not one."""
         parts = text.rsplit(":", 5)
-        if len(parts) < 6 or not (parts[1].isascii() and parts[1].isdigit() and len(parts[1]) <= _PID_DIGITS):
+        if len(parts) < 6 or not _PID.fullmatch(parts[1]):
             return None
         return cls(parts[0], int(parts[1]), *parts[2:5])
 
@@ -71,7 +72,7 @@ def named(owner: str) -> str:
 def is_certainly_dead(owner: str) -> bool:
     """True if the process that an owner's name tells of surely does not run any more."""
     other, here = Identity.parse(owner), identity()
-    if other is None or not other.pid or not here.boot or not here.space:
+    if other is None or not here.boot or not here.space:
         return False
     if (other.host, other.boot, other.space) != (here.host, here.boot, here.space):
         return False

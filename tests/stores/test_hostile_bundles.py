@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast import sync
 from holdfast.history.entries import Answered, Asked, Recorded, encode_entry
-from holdfast.stores import bundle
+from holdfast.stores.bundle_frames import read_content
 from kinds import ON_SERVERS, open_store, shared_kinds
 from stores.test_bundles import frames_of, write_frames
 
@@ -20,6 +20,8 @@ WRONG: tuple[Any, ...] = (
     *(None, True, -1, 0, 2**28, 2**31, 2**40, 2**63, 2**64 - 1, 2**70, 1.5, float("nan")),
     *("", "x", "9" * 20, "\ud800", b"", b"x", b"\xff" * 16, [], {}, (), [5], [b"x"], [None], {"a": 5}, {5: "a"}),
 )
+META_VALUES: tuple[Any, ...] = (None, True, -(2**62), 2**62, 2**63, 1.5, "x", b"x", [], {})
+PATHS: tuple[Any, ...] = ([["state"]], [["state", "a"], ["state", "a", "b"]], [[]], [[5]], 5)
 FIRST = {"thread_id", "incarnation", "seq", "base", "checkpoint", "status", "created_at", "updated_at"}
 FIRST |= {"marks", "labels", "error", "requests"}
 FLAGS, SEQ, BASE, CHECKPOINT, BLOBS, META, BODY = range(1, 8)
@@ -128,7 +130,7 @@ def wrong_metas() -> Iterator[Any]:
 
     right: list[Any] = [1_700_000_000_000_000, 1, "idle", "manual", None, b"", ""]
     for field in range(len(right)):
-        for value in (None, True, -(2**62), 2**62, 2**63, 1.5, "x", b"x", [], {}):
+        for value in META_VALUES:
             if value != right[field] and not (field == 6 and value == "x"):
                 yield encode([*right[:field], value, *right[field + 1 :]])
     yield encode([right[0], 2**39])
@@ -192,7 +194,7 @@ def test_a_body_that_cannot_be_folded_is_refused(frames: list[Any], tmp_path: Pa
     from msgspec.msgpack import encode
 
     first = {**frames[0], "seq": 1, "base": 1, "checkpoint": 1, "marks": [0, [], [], []], "requests": []}
-    for paths in ([["state"]], [["state", "a"], ["state", "a", "b"]], [[]], [[5]], 5):
+    for paths in PATHS:
         row = ["row", 17, 1, 1, 1, [], encode([1]), encode([paths, cells, []])]
         with sync.MemoryStore() as store:
             assert is_refused_or_harmless(store, tmp_path / "b", [first, row, ["end", 1, 0]])
@@ -227,4 +229,4 @@ def test_a_bundle_with_many_rows_on_one_keyframe_is_refused_in_linear_time(frame
     rows = [["row", 16, seq, 1, seq, [], b"", b""] for seq in range(2, 200_000, 2)]
     first = {**frames[0], "seq": rows[-1][2], "base": 1, "checkpoint": rows[-1][2]}
     with pytest.raises(sync.Corrupt, match="not all rows"):
-        bundle.read_content([first, *rows, ["end", len(rows), 0]], "b")
+        read_content([first, *rows, ["end", len(rows), 0]], "b")

@@ -277,3 +277,21 @@ def test_no_flipped_bit_in_sqlites_own_structure_hides_a_row(tmp_path: Path) -> 
         except AssertionError as error:
             raise AssertionError(f"bit {bit} of byte {at}: {error}") from error
     assert refused > len(chosen) // 2
+
+
+@pytest.mark.parametrize(
+    "loss", ["UPDATE rows SET header = x'' WHERE digest = x''", "DELETE FROM rows WHERE digest = x''"]
+)
+def test_a_thread_whose_head_was_lost_can_be_deleted_and_begun_again(path: Path, loss: str) -> None:
+    with sync.open(path) as store:
+        for number in range(3):
+            store.save("t", {"n": number})
+    ask(path, loss)
+    with sync.open(path) as store:
+        with pytest.raises(sync.Corrupt):
+            store.save("t", 1)
+        store.delete("t")
+        assert [*store.threads()] == []
+        store.revive("t")
+        assert store.save("t", {"n": 9}).seq == 1
+        assert store.verify().ok

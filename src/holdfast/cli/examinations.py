@@ -232,6 +232,13 @@ def undone(patient: Patient) -> Findings:
     late_ones = late_requests(patient.store, patient.now)
     late, late_threads = [each.id for each in late_ones], [each.thread_id for each in late_ones]
     answered = _answered(patient)
+    damaged = [info.thread_id for info in patient.threads if info.damaged is not None]
+    if damaged:
+        yield (
+            Verdict.FAIL,
+            f"damaged: {_named(damaged)}",
+            "`holdfast verify` says how; `holdfast delete ID` removes one",
+        )
     if answered:
         yield (
             Verdict.WARN,
@@ -256,7 +263,7 @@ def undone(patient: Patient) -> Findings:
             f"failed: {_named(failed)}",
             "`holdfast show ID` says why; `holdfast retry ID` puts one back",
         )
-    if not abandoned and not late and not failed and not answered:
+    if not abandoned and not late and not failed and not answered and not damaged:
         yield Verdict.OK, "nothing is left undone", ""
 
 

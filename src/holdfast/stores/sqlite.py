@@ -153,7 +153,7 @@ class SQLiteBackend:
     def _swap_in(self, connection: sqlite3.Connection, swap: Swap) -> bool:
         if self._swap_lone_row(connection.cursor(), swap):
             return True
-        number, head_id, head = self._locate(connection, swap.thread)
+        number, head_id, head = self._locate(connection, swap.thread, also_lost=_replaces_lost_head(swap))
         if head != swap.expected:
             return False
         if number is None:
@@ -220,9 +220,16 @@ class SQLiteBackend:
 
     # Threads and their numbers
 
-    def _locate(self, connection: sqlite3.Connection, thread: bytes) -> tuple[int | None, int, bytes]:
-        """The number of a thread, the place of its head, and the head; None and nothing if it is not there."""
+    def _locate(
+        self, connection: sqlite3.Connection, thread: bytes, *, also_lost: bool = False
+    ) -> tuple[int | None, int, bytes]:
+        """The number of a thread, the place of its head, and the head; None and nothing if it is not there.
+
+        A head that was lost is `Corrupt`, or nothing if it is sought too.
+        """
         for number, key, head_id, head in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
+            if also_lost and key == thread and _is_empty(head):
+                return number, head_id or 0, b""
             if key == thread and head is not None:
                 self._remember(thread, number)
                 return number, head_id, _whole(head, number, head_id & LARGEST_SEQ)
@@ -393,11 +400,21 @@ def _check_columns(thread: bytes, encoded: bytes | None, status: str, packed: by
         )
 
 
+def _replaces_lost_head(swap: Swap) -> bool:
+    """True if a swap puts a tombstone where no head is expected: also where one was lost."""
+    return swap.drop.everything and not swap.expected
+
+
+def _is_empty(head: bytes | None) -> bool:
+    """True if there is nothing in the place of a head, or only the byte that says that there is none yet."""
+    return head is None or not head.strip(NO_HEAD_YET)
+
+
 def _whole(head: bytes, number: int, place: int) -> bytes:
-    """The head, if there is anything in it; empty where there is none yet, and so no row before its place."""
+    """The head; empty if there is none yet, and so no row before its place."""
     if head == NO_HEAD_YET and place == 1:
         return b""
-    if not head.strip(NO_HEAD_YET):
+    if _is_empty(head):
         raise Corrupt("the SQLite file is damaged: a head is empty", record=f"head {number}")
     return head
 
