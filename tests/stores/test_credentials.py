@@ -5,6 +5,8 @@ import io
 import logging
 import traceback
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -140,7 +142,7 @@ def test_a_wrong_url_does_not_show_its_credentials(scheme: str, tmp_path: Any, m
         "://ana:{}@[::1/a/b",
         "://ana:{}@host:port/a",
         "://{}@host/a/b",
-        ":///a/b?password={}",
+        "://a/b?password={}",
         "://a.db?key=1&{}=2",
     ],
 )
@@ -280,6 +282,41 @@ def test_a_bucket_that_refuses_its_credentials_does_not_show_them(monkeypatch: p
     server = s3.shared(s3.SeaweedServer)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", WRONG)
     assert SECRET not in said(server.url("refused"))
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Refuses every request with one that holds the request itself, as S3 does for a wrong signature."""
+
+    status = 403
+
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        code = "<Code>SignatureDoesNotMatch</Code><Message>The signature is wrong.</Message>"
+        body = f"<Error>{code}<CanonicalRequest>{self.headers}</CanonicalRequest></Error>".encode()
+        self.send_response(self.status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_PUT(self) -> None:
+        self.do_GET()
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 412, 500, 503])
+def test_a_session_token_that_a_bucket_sends_back_is_not_shown(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, SECRET)
+    monkeypatch.setattr(Echo, "status", status)
+    with HTTPServer(("127.0.0.1", 0), Echo) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        text = said(f"s3://bucket/x?endpoint=http://127.0.0.1:{server.server_port}", sync.S3Store, patience=0.1)
+        server.shutdown()
+    assert f"status code: {status}" in text
+    assert "SignatureDoesNotMatch: The signature is wrong." in text
+    assert SECRET not in text
 
 
 def test_awaitable_stores_show_no_password_either() -> None:

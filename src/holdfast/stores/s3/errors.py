@@ -14,6 +14,8 @@ REFUSED = (AlreadyExistsError, PreconditionError)
 
 BUSY = 429
 _STATUS = re.compile(r"status code: (\d{3})")
+_REPLY = re.compile(r"(status code: \d{3}[^:]*|error response): .*", re.DOTALL)
+_SAID = re.compile(r"<(?:Code|Message)>([^<]*)<")
 _NOT_REPEATED = re.compile(r"\bretries: 0\b")
 
 
@@ -50,8 +52,17 @@ def was_repeated(error: Exception) -> bool:
 
 
 def translated(error: Exception, place: object, *, in_doubt: bool = False) -> StoreError:
-    """The error to raise; `in_doubt` if a put was sent and nobody knows what became of it."""
-    text = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    """The error to raise; `in_doubt` if a put was sent and its outcome is unknown.
+
+    Its cause, obstore's error, loses the body of the reply: S3 sends back the request there, session token included.
+    """
+    text = _without_reply(" ".join(str(error).partition("\n\nDebug source")[0].split()))
+    found = _described(error, f"{place}", text, in_doubt=in_doubt)
+    error.args = (text,)
+    return found
+
+
+def _described(error: Exception, place: str, text: str, *, in_doubt: bool) -> StoreError:
     if in_doubt:
         return OutcomeUnknown(f"{place}: a put was sent, and its outcome is not known: {text}")
     if _is_bucket_missing(error):
@@ -64,3 +75,9 @@ def translated(error: Exception, place: object, *, in_doubt: bool = False) -> St
     if is_unsent(error):
         return StoreUnavailable(f"{place}: no connection: is the endpoint right, and up? ({text})")
     return StoreUnavailable(f"{place}: {text}")
+
+
+def _without_reply(text: str) -> str:
+    """The text with no more of the reply's body than the code and the message that it names."""
+    said = _SAID.findall(text)
+    return ": ".join([_REPLY.sub(r"\1", text), *said])
