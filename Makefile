@@ -8,53 +8,78 @@ INSTALLED := $(VENV)/.installed
 STAMP := $(VENV)/.current
 BENCH_STAMP := $(BENCH)/.current
 JOBS ?= 4
+# Packages come from requirements/*.txt alone, with hashes: nothing is resolved or built in isolation at install time.
+PIP := -m pip install --quiet --disable-pip-version-check
+LOCKED := $(PIP) --require-hashes -r
+EDITABLE := $(PIP) --no-deps --no-build-isolation -e .
+EXTRAS := --extra crypto --extra redis --extra postgres --extra s3
+COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --annotation-style line \
+	--no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml requirements/package.in
+# SERVERS=none: run only the tests that need no server and no strace, and ask nothing of the system.
+ifeq ($(SERVERS),none)
+SYSTEM := left-out
+RUN := HOLDFAST_SERVERS=none $(BIN)/python
+MARKS := -m "not slow and not servers"
+else
+SYSTEM := servers
+RUN := $(BIN)/python
+MARKS :=
+endif
 # The tests start many processes: with compiled modules each of them starts several times faster.
 export PYTHONDONTWRITEBYTECODE :=
+POSTGRES := /usr/lib/postgresql/*/bin/postgres
 CORE := src/holdfast/records/*,src/holdfast/codec/*,src/holdfast/history/*,src/holdfast/stores/*,src/holdfast/runs/*
 
-.PHONY: help strace redis postgres demo test test-quick lint format cover faults soak bench bench-quick clean
+.PHONY: help servers left-out demo test test-quick lint format cover faults soak bench bench-quick lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
 
-$(INSTALLED): pyproject.toml
-	@echo "setting up $(VENV), once"
+$(INSTALLED): pyproject.toml requirements/package.txt
+	@echo "setting up $(VENV), once: installs the packages of requirements/package.txt there"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python $(LOCKED) requirements/package.txt
+	@$(BIN)/python $(EDITABLE)
 	@touch $@
 
 $(STAMP): $(INSTALLED) requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt -e '.[crypto,redis,postgres,s3,yaml]'
+	@echo "installing the packages of requirements/dev.txt into $(VENV)"
+	@$(BIN)/python $(LOCKED) requirements/dev.txt
 	@touch $@
 
 $(BENCH_STAMP): pyproject.toml requirements/bench.txt
+	@echo "setting up $(BENCH), once: installs the packages of requirements/bench.txt there"
 	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
-	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/bench.txt -e '.[crypto,redis,postgres,s3]'
+	@$(BENCH)/bin/python $(LOCKED) requirements/bench.txt
+	@$(BENCH)/bin/python $(EDITABLE)
 	@touch $@
 
-strace:
-	@command -v strace >/dev/null || { echo "installing strace"; apt-get -qq update && apt-get -qq install -y strace; } \
-		|| { echo "the tests that interrupt a save at its system calls need strace: install it, then run make test"; exit 1; }
+servers:
+	@missing=; \
+	command -v strace >/dev/null || missing="$$missing strace"; \
+	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
+	command -v pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
+	ls $(POSTGRES) >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	test -z "$$missing" && exit; \
+	echo "going to install with apt-get, for the tests of the server stores:$$missing"; \
+	echo "(SERVERS=none installs nothing, and leaves those tests out)"; \
+	apt-get -qq update && apt-get -qq install -y $$missing \
+		|| { echo "could not install$$missing: install them, or run make test SERVERS=none"; exit 1; }
 
-redis:
-	@command -v redis-server >/dev/null || { echo "installing redis-server"; apt-get -qq update && apt-get -qq install -y redis-server; } \
-		|| { echo "the tests of the Redis store need redis-server: install it, then run make test"; exit 1; }
-
-postgres:
-	@{ ls /usr/lib/postgresql/*/bin/postgres && command -v pgbouncer; } >/dev/null 2>&1 \
-		|| { echo "installing PostgreSQL"; apt-get -qq update && apt-get -qq install -y postgresql pgbouncer; } \
-		|| { echo "the tests of the PostgreSQL store need postgresql and pgbouncer: install them, then run make test"; exit 1; }
+left-out: $(STAMP)
+	@echo "SERVERS=none leaves out these tests, which need a server or strace:"
+	@$(BIN)/python -m pytest --collect-only -qq -m "servers and not slow"
 
 demo: $(INSTALLED)  ## kill an agent after its payment and resume it: one refund (holdfast demo crash)
 	@$(BIN)/holdfast demo crash
 
-test: $(STAMP) strace redis postgres  ## run the whole test suite
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+test: $(STAMP) $(SYSTEM)  ## run the whole test suite; with SERVERS=none, what needs no server
+	$(RUN) -m pytest -n $(JOBS) --dist worksteal $(MARKS)
 
 test-quick: $(STAMP)  ## run the quick tests, which need no server: for the inner loop
 	HOLDFAST_SERVERS=none HOLDFAST_EXAMPLES=10 $(BIN)/python -m pytest -n 3 --dist worksteal -m "not (again or faults or processes or servers or slow)" --ignore=tests/codec/test_sdk_objects.py
 
-cover: $(STAMP) strace redis postgres  ## run the test suite under coverage: at least 95 % of the branches of the core
+cover: $(STAMP) servers  ## run the test suite under coverage: at least 95 % of the branches of the core
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m coverage run -m pytest -n $(JOBS) --dist worksteal
 	@$(BIN)/python -m coverage combine --quiet
@@ -70,7 +95,7 @@ format: $(STAMP)  ## format the code and apply the safe fixes of ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-faults: $(STAMP) strace redis postgres  ## run the fault tests and the slow tests with 20 times the rounds
+faults: $(STAMP) servers  ## run the fault tests and the slow tests with 20 times the rounds
 	HOLDFAST_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) -m "faults or slow" --timeout=14400
 
 soak: $(STAMP)  ## let many processes write to one file for ten minutes, and kill them
@@ -81,6 +106,11 @@ bench: $(BENCH_STAMP)  ## measure all figures, against other libraries and the r
 
 bench-quick: $(BENCH_STAMP)  ## measure with fewer samples, in a few minutes
 	$(BENCH)/bin/python -m benchmarks --quick
+
+lock: $(STAMP)  ## renew requirements/*.txt: the newest versions that requirements/*.in and pyproject.toml allow
+	$(COMPILE) --upgrade --output-file requirements/package.txt
+	$(COMPILE) --upgrade $(EXTRAS) --extra yaml requirements/dev.in --output-file requirements/dev.txt
+	$(COMPILE) --upgrade $(EXTRAS) requirements/bench.in --output-file requirements/bench.txt
 
 clean:  ## remove the virtual environments and all caches
 	rm -rf $(VENV) $(BENCH) .venv-alone .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,5 +1,6 @@
 """Keys on the command line: one or a ring, from a file or the environment; and what is shown without them."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,21 @@ def test_ids_are_completed_without_a_key(sealed: Path) -> None:
     from cli.test_offers import offered
 
     assert list(offered("show", "us")) == ["user-1"]
+
+
+@pytest.mark.parametrize("kind", ["named pipe", "directory"])
+def test_a_key_file_that_is_no_file_is_refused_at_once(kind: str, sealed: Path, call: Call) -> None:
+    path = sealed / "keys"
+    if kind == "directory":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
+    said = call("threads", "--key-file", str(path), code=2).output
+    assert f"cannot read the key file {path}: a {kind} is in the place of a regular file" in said
+
+
+def test_a_key_file_may_be_a_link(sealed: Path, call: Call) -> None:
+    """Secrets are mounted that way."""
+    (sealed / "mounted").write_text(OLD.hex())
+    (sealed / "keys").symlink_to("mounted")
+    assert call("threads", "--key-file", "keys").exit_code == 0

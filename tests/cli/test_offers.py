@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from click.shell_completion import BashComplete
+from click.shell_completion import BashComplete, ZshComplete
 
 from cli.conftest import Call
 from holdfast import sync
@@ -54,6 +54,20 @@ def test_ids_that_a_shell_would_read_as_something_else_are_not_offered() -> None
     assert list(offered("show", "a")) == ["a-b"]
     assert list(offered("show", "evil")) == []
     assert not {"~root", "#lead", "-x"} & set(offered("show", ""))
+
+
+def test_a_newline_in_a_name_adds_no_offer_in_zsh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """zsh reads three lines for each offer: its type, its value, and the word about it."""
+    with sync.open("holdfast.db") as opened, pytest.raises(sync.Suspended), opened.run("asking") as run:
+        run.ask("ok?\nplain\n$(reboot)", "payload")
+    monkeypatch.setenv("COMP_WORDS", "holdfast answer ")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    lines = ZshComplete(main, {}, "holdfast", "_HOLDFAST_COMPLETE").complete().splitlines()
+    with sync.open("holdfast.db") as opened:
+        requests = [request.id for request in opened.requests()]
+    assert lines[::3] == ["plain"] * len(requests)
+    assert sorted(lines[1::3]) == sorted(requests)
+    assert "ok?\\nplain\\n$(reboot)" in lines[2::3]
 
 
 def test_the_store_on_the_line_is_asked(place: Path) -> None:

@@ -36,7 +36,7 @@ def open_regular(path: str, flags: int, *, directory: int | None = None, follow:
     guarded = flags | _GUARDED | (0 if follow else os.O_NOFOLLOW)
     try:
         fd = os.open(name, guarded, PRIVATE_FILE, dir_fd=directory)
-    except FileNotFoundError:
+    except (FileExistsError, FileNotFoundError):
         raise
     except OSError:
         refuse_irregular(path, directory=directory)
