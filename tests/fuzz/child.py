@@ -50,8 +50,9 @@ WRONG: dict[str, Callable[[bytes], object]] = {
 class Run:
     """What is heard and counted while the inputs are parsed."""
 
-    def __init__(self, allowed: str) -> None:
-        self.allowed = allowed
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        """Where files may be opened; nowhere if that is empty."""
         self.listens = False
         self.failures: list[str] = []
         self.heard: list[str] = []
@@ -62,8 +63,13 @@ class Run:
             self.heard.append(f"{event} {str(arguments)[:80]}")
 
     def _is_allowed(self, arguments: tuple[Any, ...]) -> bool:
-        """Time zones of the system, and the folder of the parsers that read files."""
-        return any(str(argument).startswith((self.allowed, *zoneinfo.TZPATH)) for argument in arguments)
+        """Time zones of the system; for a parser of files its folder, and names relative to an open one."""
+        first = arguments[0] if arguments else ""
+        if str(first).startswith(zoneinfo.TZPATH):
+            return True
+        return bool(self.folder) and (
+            isinstance(first, int) or str(first).startswith(self.folder) or "/" not in str(first)
+        )
 
     def parse(self, number: int, target: Target) -> None:
         data = mutated(number, target.seeds)
@@ -111,7 +117,7 @@ def fuzzed(target: Target, numbers: range) -> Run:
     """A run over these inputs, which ends early if enough is wrong."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, _too_slow)
-    run = Run(f"{gettempdir()}/{FOLDER}")
+    run = Run(f"{gettempdir()}/{FOLDER}" if target.reads_files else "")
     sys.addaudithook(run.hear)
     for number in numbers:
         run.parse(number, target)

@@ -39,11 +39,12 @@ POLICY = b"timeout: {strategy: backoff_and_retry}\nwrong_tool_called: {strategy:
 
 
 class Target(NamedTuple):
-    """A parser: right inputs, what is done with any, and how many of a thousand inputs it is given."""
+    """A parser: right inputs, what is done with any, its share of all inputs, and whether it reads files of its own."""
 
     seeds: list[bytes]
     parse: Callable[[bytes], object]
     share: int
+    reads_files: bool = False
 
 
 def _filled(backend: Any) -> None:
@@ -161,7 +162,7 @@ class Bundles:
         self.frames = list(_payloads(self.path.read_bytes()))
 
     def target(self) -> Target:
-        return Target([bytes((at,)) + frame for at, frame in enumerate(self.frames)], self.parse, 20)
+        return Target([bytes((at,)) + frame for at, frame in enumerate(self.frames)], self.parse, 20, reads_files=True)
 
     def parse(self, data: bytes) -> None:
         at = data[0] % len(self.frames)
@@ -243,7 +244,7 @@ class Logs:
         self.right = self.log.read_bytes()
 
     def target(self) -> Target:
-        return Target([self.right], self.parse, 10)
+        return Target([self.right], self.parse, 10, reads_files=True)
 
     def parse(self, data: bytes) -> None:
         self.log.write_bytes(data)
