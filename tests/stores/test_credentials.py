@@ -268,7 +268,8 @@ def test_a_store_that_works_shows_no_password_either(
 
 @pytest.mark.parametrize("place", ["127.0.0.1:{port}", "host.invalid"])
 @pytest.mark.parametrize(
-    "scheme", ["redis", pytest.param("redis+sentinel", marks=pytest.mark.faults), "redis+cluster", "postgresql"]
+    "scheme",
+    ["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster", "postgresql"],
 )
 def test_a_server_that_cannot_be_reached_is_named_without_the_password(scheme: str, place: str) -> None:
     at = place.format(port=free_port())

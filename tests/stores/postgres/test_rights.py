@@ -19,7 +19,7 @@ EACH_RIGHT = [(line, right) for line in EACH_GRANT for right in re.findall(r"USA
 
 
 class TwoRoles:
-    """A database of its own, with the roles of the document under names of their own."""
+    """A new database, with the roles of the document under new names."""
 
     def __init__(self) -> None:
         self.name = new_schema()

@@ -211,6 +211,36 @@ def has_replica(sentinel: Any) -> bool:
     return any("slave" in each["flags"] for each in sentinel.sentinel_slaves("agents"))
 
 
+def test_a_sentinel_that_cannot_name_the_primary_is_passed_over(tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("idle", "stale", "right")]
+    for place in places:
+        place.mkdir()
+    primary, replica = RedisServer(), RedisServer()
+    with replica.client() as client:
+        client.replicaof("127.0.0.1", primary.port)
+    idle = RedisServer.sentinel(places[0], "other", primary.port)
+    stale = RedisServer.sentinel(places[1], "agents", replica.port)
+    right = RedisServer.sentinel(places[2], "agents", primary.port)
+    sentinels = ",".join(f"127.0.0.1:{each.port}" for each in (idle, stale, right))
+    with sync.open(f"redis+sentinel://{sentinels}/agents?prefix=passed") as store:
+        assert store.save("t", 1).seq == 1
+    with pytest.raises(
+        sync.StoreUnavailable, match=f"no sentinel names a primary of 'unknown' .*:{right.port}: it does"
+    ):
+        sync.RedisStore(f"redis+sentinel://{sentinels}/unknown", patience=0.1).latest("t")
+    for server in (idle, stale, right, replica, primary):
+        server.remove()
+
+
+def test_a_wrong_password_for_the_sentinels_is_named(tmp_path: Path) -> None:
+    sentinel = RedisServer.sentinel(tmp_path, "agents", 1, "requirepass right")
+    url = f"redis+sentinel://127.0.0.1:{sentinel.port}/agents"
+    for given in ("", "?sentinel_password=wrong"):
+        with pytest.raises(sync.ConfigurationError, match="see its ACL"), sync.open(url + given) as store:
+            store.latest("t")
+    sentinel.remove()
+
+
 def test_sentinel_names_the_primary_also_after_a_failover(tmp_path: Path) -> None:
     first = RedisServer(repl_diskless_sync_delay="0")
     second = RedisServer(replicaof=f"127.0.0.1 {first.port}")

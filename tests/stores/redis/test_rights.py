@@ -28,7 +28,7 @@ WRITING = [
 
 
 def let_in(server: RedisServer, prefix: str, commands: list[str]) -> str:
-    """Give the user of the document these commands, for a prefix of its own; returns the URL."""
+    """Give the user of the document these commands, for one prefix; returns the URL."""
     with server.client() as client:
         client.execute_command("ACL", "SETUSER", "app", "reset", "on", ">password", f"~{prefix}:*", *commands)
     return f"redis://app:password@127.0.0.1:{server.port}/0?prefix={prefix}"

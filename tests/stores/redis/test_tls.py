@@ -31,7 +31,7 @@ class Guarded(NamedTuple):
 
 
 def behind_tls(files: Files) -> RedisServer:
-    """A server with this certificate, and a password; it listens with TLS when it is told to."""
+    """A server with this certificate, which does not listen with TLS yet."""
     return RedisServer(
         tls_cert_file=files.certificate, tls_key_file=files.key, tls_ca_cert_file=files.authority,
         tls_port="0", tls_auth_clients="no",

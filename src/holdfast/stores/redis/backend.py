@@ -28,6 +28,7 @@ from holdfast.stores.redis.durability import SETTINGS, Said, check_server
 from holdfast.stores.redis.errors import translated
 from holdfast.stores.redis.keys import SHARDS, Keys, shard_of, unpack_row
 from holdfast.stores.redis.listing import Pages
+from holdfast.stores.redis.permissions import trials
 from holdfast.stores.redis.scripts import script
 from holdfast.stores.redis.servers import servers_of
 from holdfast.stores.redis.settings import Source, from_client, from_url, options_in
@@ -105,34 +106,12 @@ class RedisBackend:
 
     def _check_format(self) -> None:
         place = Request(0, (b"SET", self.keys.format, FORMAT, b"NX")), Request(0, (b"GET", self.keys.format))
-        _, found, *_ = self.wire.read([*place, *self._trials()])
+        _, found, *_ = self.wire.read([*place, *trials(self.keys)])
         if found is None or not found.isdigit() or len(found) > 9 or int(found) > FORMAT:
             raise IncompatibleCheckpoint(
                 f"what is in Redis under {self.keys.prefix!r} is of format {found!r}, which this version of Holdfast"
                 " does not know; upgrade holdfast, or give another prefix"
             )
-
-    def _trials(self) -> list[Request]:
-        """What scripts do late, done to keys that say nothing: a script that an ACL stops there is not undone.
-
-        A key for each type: another process may try the same at this moment.
-        """
-        text, fields, members, ranked = (self.keys.base(0) + name for name in (b"w", b"wh", b"ws", b"wz"))
-        commands: list[tuple[bytes | int, ...]] = [
-            (b"SETNX", text, 1),
-            (b"PEXPIRE", text, 1),
-            *((command, text) for command in (b"PERSIST", b"PTTL", b"EXISTS", b"DEL")),
-            (b"HSETNX", fields, b"w", 1),
-            (b"HSET", fields, b"w", 1),
-            (b"HDEL", fields, b"w"),
-            (b"SADD", members, b"w"),
-            (b"DEL", members),
-            (b"ZADD", ranked, b"XX", 0, b"w"),
-            (b"ZREM", ranked, b"w"),
-            (b"MULTI",),  # were it refused, the commands of a batch would be made one by one
-            (b"EXEC",),
-        ]
-        return [Request(0, command) for command in commands]
 
     def _teach(self) -> None:
         """Tell the servers the scripts, so that the first use of each is one round trip too, if that is permitted."""
