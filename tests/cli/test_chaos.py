@@ -23,6 +23,7 @@ PROGRAM = """
 import asyncio
 import os
 import random
+import sys
 import time
 from pathlib import Path
 
@@ -108,6 +109,11 @@ def wayward(number):
 
 
 @holdfast.sync.durable
+def listed(number):
+    return " ".join(sys.orig_argv[1:])
+
+
+@holdfast.sync.durable
 def failing(number):
     raise ValueError("always")
 
@@ -165,6 +171,12 @@ def test_an_async_function_that_asks_survives_on_a_store_of_choice(program: Path
     assert document["ok"], problems_of(document)
     assert document["result"] == "[12, 15, 'all']"
     assert len(document["rows"]) == 5 < document["points"]
+
+
+def test_the_url_of_a_store_is_in_no_argument_of_a_child(program: Path, tmp_path: Path) -> None:
+    """Every user of a machine can list arguments, and a URL may have a password."""
+    document = verdict(program, "app:listed", "4", "--max-points", "2", "--store", url_of("file", tmp_path))
+    assert document["result"] == "'-m holdfast.chaos.child'"
 
 
 def test_the_default_store_of_what_is_within_it_is_not_your_own(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ def test_the_service_books_once_for_a_key_and_each_time_without(
 def test_a_process_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
     place = tmp_path / "missing" / "agents.db"
     with (
-        Child("holdfast.demo.worker", "run", f"sqlite:{place}", "", "t") as worker,
+        Child("holdfast.demo.worker", "run", "", "t", HOLDFAST_STORE=f"sqlite:{place}") as worker,
         pytest.raises(ChildFailed, match=r"exit code 1: .*there is no directory"),
     ):
         worker.wait_for("ended")

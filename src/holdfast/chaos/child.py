@@ -1,5 +1,6 @@
-"""One life of the user's function: `python -m holdfast.chaos.child ORDER`. It dies where that says, or ends."""
+"""One life of the user's function: `python -m holdfast.chaos.child`. It dies where its order says, or ends."""
 
+import os
 import sys
 from inspect import unwrap
 from typing import Any
@@ -8,7 +9,7 @@ import msgspec
 
 from holdfast.chaos.killing import KillingAsyncPorts, KillingBackend, KillingBlockingPorts, Life
 from holdfast.chaos.named import find_named
-from holdfast.chaos.order import REPLAY, THREAD, Order, as_value
+from holdfast.chaos.order import ORDER, REPLAY, THREAD, Order, as_value
 from holdfast.chaos.outside import watch
 from holdfast.codec import encode
 from holdfast.ports import Ports, run_blocking
@@ -124,7 +125,7 @@ class Child:
 
 def main() -> None:
     """Live, or write down why there is nothing to live for."""
-    order = msgspec.json.decode(sys.argv[1], type=Order)
+    order = msgspec.json.decode(os.environ.pop(ORDER), type=Order)
     sys.path.insert(0, order.directory)
     life = Life(order.report, order.kill_at)
     try:

@@ -8,6 +8,8 @@ import msgspec
 THREAD = "chaos"
 REPLAY = "chaos-replay"
 HANDED = "handed"
+ORDER = "HOLDFAST_CHAOS_ORDER"
+"""The variable that a child finds its order in."""
 
 
 class Order(msgspec.Struct, kw_only=True, frozen=True):

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.chaos.order import HANDED, Note, Order
+from holdfast.chaos.order import HANDED, ORDER, Note, Order
 from holdfast.records.errors import ConfigurationError, HoldfastError
 from holdfast.stores.opening import VARIABLE
 
@@ -111,9 +111,11 @@ class Laboratory:
 
     def _run(self, order: Order) -> tuple[int, str]:
         """The exit code, and the last line of what it said; what the function prints is nobody's concern."""
-        command = [sys.executable, "-m", "holdfast.chaos.child", msgspec.json.encode(order).decode()]
+        command = [sys.executable, "-m", "holdfast.chaos.child"]
         own = self._directory / f"{order.namespace}.db"  # for agents and sessions within it that name no store
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", VARIABLE: str(own)}
+        # In a variable, not an argument: the store's URL may have a password, and every user can list arguments.
+        ordered = {ORDER: msgspec.json.encode(order).decode(), VARIABLE: str(own)}
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **ordered}
         try:
             done = subprocess.run(  # noqa: S603  our own module, by the interpreter that runs this
                 command,

@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.demo.payments import VARIABLE
 from holdfast.records.errors import HoldfastError
+from holdfast.stores.opening import VARIABLE as STORE
 
 PATIENCE_SECONDS = 60
 KILLED = -9
@@ -133,7 +134,8 @@ class World(msgspec.Struct, frozen=True):
 
     def worker(self, task: str, *arguments: str) -> Child:
         """A new process of the agent."""
-        return Child("holdfast.demo.worker", task, self.store, self.namespace, *arguments, **self.environment)
+        environment = {**self.environment, STORE: self.store}  # no argument: a URL may have a password
+        return Child("holdfast.demo.worker", task, self.namespace, *arguments, **environment)
 
     def done(self, task: str, *arguments: str) -> Child:
         """A process of the agent that does its task to the end."""

@@ -1,4 +1,4 @@
-"""The process that the agent lives in, until it is killed: `python -m holdfast.demo.worker TASK STORE NAMESPACE ...`.
+"""The process that the agent lives in, until it is killed: `python -m holdfast.demo.worker TASK NAMESPACE ...`.
 
 It says on standard output what happens in its store, a line of JSON for each event, before it does anything else.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 import holdfast.sync as holdfast
 from holdfast.demo import agent
+from holdfast.stores.opening import VARIABLE as STORE
 
 AT_ONCE = 4
 """How many tickets one process works on at the same time."""
@@ -135,8 +136,8 @@ def end_with_parent() -> None:
 def main() -> None:
     """Do one task on one store."""
     Thread(target=end_with_parent, daemon=True).start()
-    task, url, namespace, *arguments = sys.argv[1:]
-    with holdfast.open(url, namespace=namespace) as store:
+    task, namespace, *arguments = sys.argv[1:]
+    with holdfast.open(os.environ[STORE], namespace=namespace) as store:
         store.on_event(say_event)
         TASKS[task](Desk(store), *arguments)
 
