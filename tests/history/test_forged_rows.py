@@ -41,7 +41,8 @@ class Forger:
         changed = change(found)
         data = encode([getattr(changed, name) for name in FIELDS])
         header = data + crc32(data, crc32(place, binding.check_start)).to_bytes(CRC_BYTES, "big")
-        parent = changed.parent if isinstance(changed.parent, bytes) else found.parent
+        given: object = changed.parent
+        parent = given if isinstance(given, bytes) else found.parent
         digest = binding.digest(parent, place, header, row.body)
         forged = Row(row.seq, row.base, digest, header, row.body)
         after = replace(head, digest=digest)

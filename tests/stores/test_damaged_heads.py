@@ -11,6 +11,7 @@ from holdfast import sync
 from holdfast.records.head import Head, Marks, decode_head, encode_head
 from holdfast.records.rows import Swap
 from holdfast.stores.backend import Backend
+from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects.map import ObjectMap
 from holdfast.testing.handles import blocking_store
@@ -158,6 +159,40 @@ def test_a_copy_leaves_out_a_damaged_thread_and_a_backup_says_which_it_is(store:
         store.backup(tmp_path / "backup.db")
     store.delete(BAD)
     store.backup(tmp_path / "second.db")
+
+
+def test_keys_are_rotated_in_all_other_threads_before_a_damaged_one_is_named() -> None:
+    keys = sync.KeyRing({"old": b"o" * 32}, write="old")
+    both = sync.KeyRing({"old": b"o" * 32, "new": b"n" * 32}, write="new")
+    memory = MemoryBackend()
+    with blocking_store(memory, keys=keys, closes=False) as store:
+        filled(store)
+        store.save("last", 1)
+        plant(store, b"?")
+    with blocking_store(memory, keys=both, closes=False) as store:
+        with pytest.raises(sync.Corrupt, match="'bad'"):
+            store.rotate()
+        store.delete(BAD)
+        assert store.rotate() == 0
+
+
+@pytest.mark.servers
+def test_postgres_does_not_begin_a_thread_again_whose_head_was_emptied() -> None:
+    from servers.postgres import new_schema, shared_server
+    from stores.postgres.scenes import store_in
+
+    schema = new_schema()
+    with store_in(schema) as store:
+        filled(store)
+        shared_server().execute(f"UPDATE {schema}.threads SET head = '' WHERE thread = '\\x00626164'")
+    with store_in(schema) as store:
+        with pytest.raises(sync.Corrupt):
+            store.save(BAD, 1)
+        with pytest.raises(sync.Corrupt):
+            store.latest(BAD)
+        with pytest.raises(sync.Corrupt):
+            store.delete(BAD)
+        assert {info.thread_id: info.damaged is None for info in store.threads()} == {GOOD: True, BAD: False}
 
 
 def wrong_heads() -> Iterator[tuple[str, Any]]:

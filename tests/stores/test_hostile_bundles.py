@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from holdfast import sync
 from holdfast.history.entries import Answered, Asked, Recorded, encode_entry
-from holdfast.stores.bundle_frames import read_content
 from kinds import ON_SERVERS, open_store, shared_kinds
 from stores.test_bundles import frames_of, write_frames
 
@@ -226,6 +225,8 @@ def test_every_kind_of_store_stays_as_it_was(frames: list[Any], tmp_path: Path, 
 
 def test_a_bundle_with_many_rows_on_one_keyframe_is_refused_in_linear_time(frames: list[Any]) -> None:
     """Rows that name a far keyframe are not searched for all between."""
+    from holdfast.stores.bundle_frames import read_content
+
     rows = [["row", 16, seq, 1, seq, [], b"", b""] for seq in range(2, 200_000, 2)]
     first = {**frames[0], "seq": rows[-1][2], "base": 1, "checkpoint": rows[-1][2]}
     with pytest.raises(sync.Corrupt, match="not all rows"):

@@ -43,12 +43,13 @@ class Recoverer:
         self._handler = handler
         self._terms = terms
         self._max_attempts = max_attempts
+        self._damaged: list[str] = []
 
     async def recover(self, labels: Mapping[str, str]) -> Recovery:
         """Resume all of them."""
         tools = self._store._tools
-        found, damaged = await tools.ports.perform(self._candidates, labels)
-        return replace(await self.go_on_with(found), damaged=tuple(damaged))
+        report = await self.go_on_with(await tools.ports.perform(self._candidates, labels))
+        return replace(report, damaged=tuple(self._damaged))
 
     async def go_on_with(self, found: list[str]) -> Recovery:
         """Resume those of these threads that still can be, several at once where the world allows it."""
@@ -59,11 +60,10 @@ class Recoverer:
             by_end.setdefault(end, []).append(thread_id)
         return Recovery(**{end: tuple(ids) for end, ids in by_end.items()})
 
-    def _candidates(self, labels: Mapping[str, str]) -> tuple[list[str], list[str]]:
-        """The threads that can be resumed, and those whose head cannot be read."""
+    def _candidates(self, labels: Mapping[str, str]) -> list[str]:
+        """The threads that can be resumed. Those whose head cannot be read are noted."""
         reader, ports = self._store._tools.reader, self._store._tools.ports
-        choices, cursor = reader.sealing.label_choices(labels), None
-        found, damaged = list[str](), list[str]()
+        choices, found, cursor = reader.sealing.label_choices(labels), list[str](), None
         while True:
             listing = reader.backend.threads(reader.sealing.prefix, STATUSES, choices, cursor, PAGE)
             for thread, encoded in listing.heads:
@@ -71,10 +71,10 @@ class Recoverer:
                     if self._can_go_on(thread, decode_head(thread, encoded), ports.now()):
                         found.append(thread_id_of(thread))
                 except (Corrupt, IncompatibleCheckpoint):
-                    damaged.append(shown_id_of(thread))
+                    self._damaged.append(shown_id_of(thread))
             cursor = listing.next
             if cursor is None:
-                return found, damaged
+                return found
 
     def _can_go_on(self, thread: bytes, head: Head, now: int) -> bool:
         reader, ports = self._store._tools.reader, self._store._tools.ports

@@ -14,6 +14,8 @@ from holdfast.records.arguments import function_or_none, path_text
 from holdfast.records.errors import (
     ConfigurationError,
     Conflict,
+    Corrupt,
+    IncompatibleCheckpoint,
 )
 from holdfast.records.event import Event
 from holdfast.records.identity import CheckpointId
@@ -230,13 +232,21 @@ class Housekeeping(Archive):
         return self._reader
 
     async def rotate(self) -> int:
-        """Re-wrap every thread's data key under the ring's writer key. Returns how many threads changed."""
+        """Re-wrap every thread's data key under the ring's writer key. Returns how many threads changed.
+
+        Raises `Corrupt` for a damaged thread, after all others were done.
+        """
         await self._open()
         if self._reader.sealing.ring is None:
             raise ConfigurationError("rotate needs a store opened with keys=")
-        changed = 0
+        changed, failures = 0, list[Corrupt | IncompatibleCheckpoint]()
         for thread in await self._ports.perform(self._listings.all_threads):
-            changed += await self._ports.perform(self._upkeep.rotate, thread)
+            try:
+                changed += await self._ports.perform(self._upkeep.rotate, thread)
+            except (Corrupt, IncompatibleCheckpoint) as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
         return changed
 
     def on_event(self, callback: Callable[[Event], Any], *, content: bool = False) -> Callable[[], None]:

@@ -48,5 +48,7 @@ class Sweeper:
         freed = Freed()
         for thread in self._listings.all_threads():
             freed += self._upkeep.prune(thread, self._retention, time.time_ns() // 1000, dry_run=False)
+        if freed.damaged:
+            logger().warning("a sweep left damaged threads as they are: %s", ", ".join(freed.damaged))
         log_event("pruned", "", 0, pruned_details(freed, dry_run=False))
         return freed

@@ -151,6 +151,8 @@ class Upkeep:
             encoded = self._backend.heads([thread])[0]
             if encoded is None:
                 return True
+            if not encoded:
+                raise Corrupt(f"the head of {thread_id_of(thread)!r} is empty", record=thread_id_of(thread))
             head = readable_head(thread, encoded)
             if head is not None and head.deleted:
                 return True
