@@ -9,9 +9,11 @@ from holdfast.records.errors import StoreUnavailable
 
 LOCK_SECONDS = 30.0
 """As long as SQLite waits for a lock of its own. A writer of ours has the lock for the time of one commit."""
-SHORTEST_PAUSE = 0.0002
-LONGEST_PAUSE = 0.005
-"""Pauses stay short: a waiting writer has to meet the moment at which another one releases the lock."""
+SHORTEST_PAUSE = 0.0001
+LONGEST_PAUSE = 0.002
+"""A writer that has waited for long still has to meet the moment at which another one releases the lock."""
+PAUSE_SHARE = 0.05
+"""Of the time waited so far: writers that take turns leave the lock free for a twentieth of a commit."""
 
 _LOCKS = "/proc/locks"
 
@@ -21,15 +23,15 @@ def lock_file(fd: int, path: str, kind: int = fcntl.LOCK_EX) -> None:
 
     flock itself cannot give up: only a signal would end its wait.
     """
-    give_up_at, pause = monotonic() + LOCK_SECONDS, SHORTEST_PAUSE
+    started_at = monotonic()
     while not try_to_lock(fd, kind):
-        if monotonic() >= give_up_at:
+        waited = monotonic() - started_at
+        if waited >= LOCK_SECONDS:
             raise StoreUnavailable(
                 f"{path} was locked by {_holder(fd)} for {LOCK_SECONDS:g} s, and nothing can be written meanwhile;"
                 " stop that process or let it finish, then retry"
             )
-        sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+        sleep(min(max(waited * PAUSE_SHARE, SHORTEST_PAUSE), LONGEST_PAUSE))
 
 
 def try_to_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
