@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast import codec
 from holdfast.codec.keys import KeyRing
+from holdfast.codec.limits import Limits
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Step
 from holdfast.records.errors import (
     Aborted,
@@ -210,6 +211,7 @@ __all__ = [
     "Lease",
     "LeaseHeld",
     "LimitExceeded",
+    "Limits",
     "MemoryStore",
     "ModelPricing",
     "NotDone",

@@ -7,9 +7,12 @@ import sys
 import textwrap
 import tracemalloc
 import zoneinfo
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from threading import get_ident
 from time import process_time
@@ -325,3 +328,50 @@ def test_timestamps_are_read_as_msgpack_defines_them() -> None:
 def test_a_lie_about_depth_costs_no_stack() -> None:
     with pytest.raises(LimitExceeded):
         decode(b"\x91" * 1_000_000)
+
+
+MODULUS = 2**61 - 1
+EQUAL: dict[str, Callable[[int], Any]] = {
+    "int": lambda number: number * MODULUS,
+    "negative": lambda number: -number * MODULUS,
+    "Decimal": lambda number: Decimal(number * MODULUS),
+    "Fraction": lambda number: Fraction(2 * number * MODULUS + MODULUS, 2),
+    "tuple": lambda number: (number * MODULUS, 1),
+    "deep": lambda number: (1, (number * MODULUS,)),
+    "frozenset": lambda number: frozenset({number * MODULUS}),
+}
+HOLDERS: dict[str, tuple[int, Callable[[list[Any]], Any]]] = {
+    "set": (2, lambda keys: keys),
+    "frozenset": (3, lambda keys: keys),
+    "dict": (4, lambda keys: [part for key in keys for part in (key, None)]),
+    "defaultdict": (7, lambda keys: [None, [part for key in keys for part in (key, None)]]),
+    "OrderedDict": (8, lambda keys: [part for key in keys for part in (key, None)]),
+    "Counter": (9, lambda keys: [part for key in keys for part in (key, 1)]),
+}
+
+
+@pytest.mark.parametrize("make", EQUAL.values(), ids=EQUAL)
+@pytest.mark.parametrize(("code", "hold"), HOLDERS.values(), ids=HOLDERS)
+def test_equal_hashes_are_refused_before_they_cost_anything(
+    code: int, hold: Callable[[list[Any]], Any], make: Callable[[int], Any]
+) -> None:
+    data = extension(code, encode(hold([make(number) for number in range(1, 3001)])))
+    before = process_time()
+    with pytest.raises(LimitExceeded, match="same hash"):
+        decode(data)
+    assert process_time() - before < 2
+
+
+@pytest.mark.parametrize("make", [set, frozenset, dict.fromkeys, OrderedDict.fromkeys, Counter])
+def test_equal_hashes_are_refused_at_save_too_and_a_few_are_accepted(make: Callable[[list[Any]], Any]) -> None:
+    few = make([number * MODULUS for number in range(32)])
+    assert decode(encode(few)) == few
+    with pytest.raises(LimitExceeded, match="33 members with the same hash"):
+        encode([make([number * MODULUS for number in range(33)])])
+
+
+def test_many_small_groups_of_equal_hashes_are_accepted() -> None:
+    """-1 and -2 have the same hash, so the points of a grid have, in pairs."""
+    grid = {(x, y, z) for x in range(-20, 20) for y in range(-20, 20) for z in range(-3, 3)}
+    assert len(set(map(hash, grid))) < len(grid)
+    assert decode(encode(grid)) == grid

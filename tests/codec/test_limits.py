@@ -1,5 +1,7 @@
 """Limits hold at save and at load, and whatever was saved can be loaded."""
 
+import tracemalloc
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -7,8 +9,10 @@ import ormsgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import msgpack
 
 from codec.samples import EVERYTHING, Note, Pair
+from codec.strategies import values
 from holdfast.codec import DEFAULT, Limits, decode, encode, packing, scan
 from holdfast.records.errors import CodecError, ConfigurationError, LimitExceeded
 
@@ -104,9 +108,9 @@ def test_a_stack_that_is_nearly_full_is_an_error_of_ours() -> None:
     def at_depth(depth: int, call: Callable[[], object]) -> object:
         return call() if depth == 0 else at_depth(depth - 1, call)
 
-    for call in (lambda: encode(value), lambda: decode(data)):
-        with pytest.raises(LimitExceeded, match="nests too deep"):
-            at_depth(800, call)
+    with pytest.raises(LimitExceeded, match="nests too deep"):
+        at_depth(800, lambda: encode(value))
+    assert at_depth(800, lambda: decode(data)) == value
 
 
 @pytest.mark.parametrize("head", [b"\x91", b"\x81\xa1k", b"\xdc\x00\x01", b"\xdf\x00\x00\x00\x01\xa1k", b"\x92\x01"])
@@ -121,18 +125,36 @@ def test_stored_bytes_that_nest_too_deep_are_refused(head: bytes, depth: int) ->
 def test_extensions_in_extensions_are_refused_too(code: int, depth: int) -> None:
     data = b"\x90"
     for _ in range(depth):
-        data = b"\xc9" + len(data).to_bytes(4, "big") + bytes((code,)) + data
+        data = b"\x91\xc9" + len(data).to_bytes(4, "big") + bytes((code,)) + data
     with pytest.raises(LimitExceeded):
         decode(data)
 
 
-def test_longer_bytes_may_nest_deeper_than_the_default_but_not_than_asked_for() -> None:
-    data = b"\x92" + b"\xc4\xff" + b"x" * 255 + b"\x91" * 300 + b"\xc0"
-    padded = b"\x92" + encode(b"x" * 5000) + b"\x91" * 300 + b"\xc0"
-    assert len(decode(padded)) == 2
-    for given_data, limits in ((data, DEFAULT), (padded, Limits(depth=100))):
-        with pytest.raises(LimitExceeded):
-            decode(given_data, limits=limits)
+@pytest.mark.parametrize("padding", [0, 255, 5000, 100_000, 2_000_000])
+@pytest.mark.parametrize(("depth", "limits"), [(300, DEFAULT), (900, DEFAULT), (110, Limits(depth=100))])
+def test_depth_is_bounded_in_bytes_of_any_length(padding: int, depth: int, limits: Limits) -> None:
+    data = b"\x92" + encode(b"x" * padding) + b"\x91" * depth + b"\xc0"
+    with pytest.raises(LimitExceeded, match="deep"):
+        decode(data, limits=limits)
+    inside = b"\x91" + msgpack.encode(msgpack.Ext(1, data))
+    with pytest.raises(LimitExceeded, match="deep"):
+        decode(inside, limits=limits)
+
+
+@pytest.mark.parametrize("between", [0, 3, 70_000])
+def test_levels_of_lists_and_of_boxes_add_up(between: int) -> None:
+    """Neither the lists nor the boxes alone are too many."""
+    data = b"\xc0"
+    for _ in range(30):
+        data = b"\x91" * 8 + b"\x92" + encode(b"x" * between) + data
+        data = msgpack.encode(msgpack.Ext(1, data))
+    with pytest.raises(LimitExceeded, match="deep"):
+        decode(data)
+
+
+def test_the_deepest_value_between_many_others_comes_back() -> None:
+    value = [{"k": [(1, 2), "x" * 50]} for _ in range(3000)] + [nested(199, WRAPPERS["tuple"])]
+    assert decode(encode(value)) == value
 
 
 def test_an_item_of_full_depth_can_be_appended_to_a_list_in_a_list() -> None:
@@ -154,43 +176,99 @@ def test_size_is_limited_at_save_and_at_load() -> None:
     data = encode(b"x" * 98, limits=limits)
     assert len(data) == 100
     assert decode(data, limits=limits) == b"x" * 98
-    with pytest.raises(LimitExceeded, match="state takes 101 bytes; the limit is 100"):
+    with pytest.raises(LimitExceeded, match="state takes 101 bytes, more than the limit of 100 bytes"):
         encode(b"x" * 99, path="state", limits=limits)
     with pytest.raises(LimitExceeded):
         decode(encode(b"x" * 99), limits=limits)
 
 
-@pytest.mark.parametrize(
-    ("value", "count"),
-    [
-        ([1, 2, 3], 4),
-        ({"a": [1, "x" * 500], "b": b"y" * 500}, 7),
-        ([(1, 2), {3: 4}, "\ud800" * 5], 8),
-        ([2**80, 1.5, 2**40, -5, -500, "z" * 70_000, b"z" * 70_000], 8),
-        (Note("x" * 40), 10),
-        ([[None] * 20, {str(i): i for i in range(20)}], 63),
-    ],
-)
-def test_items_are_counted_exactly(value: Any, count: int) -> None:
+COSTS: list[tuple[Any, int]] = [
+    (None, 16),
+    ([1, 2, 3], 88 + 3 * 16),
+    ({}, 96),
+    ({"a": [1, "x" * 500], "b": b"y" * 500}, 216 + 2 * 64 + 88 + 16 + 2 * 64),
+    ([(1, 2), "\ud800" * 5], 88 + (64 + 88 + 2 * 16) + 256),
+    ([2**80, 1.5, 2**40, -5, -500, "z" * 70_000, b"z" * 70_000], 88 + 256 + 64 + 64 + 16 + 3 * 64),
+    ("a" * 99 + "\U0001f600", 64 + 3 * 103),
+    (set(), 256 + 88),
+    (deque(), 656 + 88 + 16 + 88),
+]
+
+
+@pytest.mark.parametrize(("value", "cost"), COSTS, ids=lambda part: repr(part)[:20])
+def test_memory_is_charged_exactly_at_save_and_at_load(value: Any, cost: int) -> None:
     data = encode(value)
-    assert scan.count_items(data, 10**9, 300) == count
-    assert encode(value, limits=Limits(items=count)) == data
-    assert len([decode(data, limits=Limits(items=count))]) == 1
-    for call in (lambda limits: encode(value, limits=limits), lambda limits: decode(data, limits=limits)):
-        with pytest.raises(LimitExceeded, match="items"):
-            call(Limits(items=count - 1))
+    assert scan.exact_memory(data, DEFAULT) == cost
+    limits, less = Limits(memory=cost), Limits(memory=cost - 1)
+    assert encode(value, limits=limits) == data
+    assert decode(data, limits=limits) == value
+    for call in (lambda: encode(value, limits=less), lambda: decode(data, limits=less)):
+        with pytest.raises(LimitExceeded, match=rf"more memory than the limit of {cost - 1} bytes; .*Limits\(memory"):
+            call()
+
+
+@pytest.mark.parametrize("value", [[[]] * 5000, [{}] * 5000, [{"a": 1}] * 5000, ["ab"] * 5000, [1.5] * 5000], ids=repr)
+def test_what_is_charged_is_about_what_is_taken(value: list[Any]) -> None:
+    data = encode(value)
+    tracemalloc.start()
+    made = decode(data)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert made == value
+    assert taken / 2 < scan.exact_memory(data, DEFAULT) < taken * 3
+
+
+@given(values)
+def test_the_cheap_bounds_are_never_below_the_exact_count(value: Any) -> None:
+    data = encode(value)
+    exact = scan.exact_memory(data, DEFAULT)
+    assert exact <= scan.most_memory(data)
+    assert exact <= scan.MOST_PER_BYTE * len(data)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[], {}, (), set(), deque(), [deque()] * 99, [set()] * 99, Counter(), OrderedDict(), range(1), nested(90, noted)],
+    ids=lambda value: repr(value)[:20],
+)
+def test_the_bounds_hold_where_they_are_tight(value: Any) -> None:
+    data = encode(value)
+    assert scan.exact_memory(data, DEFAULT) <= min(scan.most_memory(data), scan.MOST_PER_BYTE * len(data))
+
+
+@pytest.mark.parametrize("filler", [b"\x90", b"\x81\xa1a\x01", b"\xc7\x01\x02\x90"])
+def test_forty_megabytes_of_tiny_values_are_refused_before_any_is_made(filler: bytes) -> None:
+    count = 40_000_000 // len(filler)
+    data = b"\xdd" + count.to_bytes(4, "big") + filler * count
+    with pytest.raises(LimitExceeded, match="memory"):
+        decode(data)
+
+
+def test_a_state_of_tens_of_megabytes_is_within_the_default_limits() -> None:
+    messages = [{"role": "user", "content": "word " * 50, "tokens": 1000 + i, "score": i / 7} for i in range(120_000)]
+    data = encode(messages)
+    assert len(data) > 30_000_000
+    assert len(decode(data)) == len(messages)
 
 
 def test_the_scan_walks_through_every_kind_of_value() -> None:
     data = encode(EVERYTHING)
-    assert scan.count_items(data, 10**9, 300) > len(EVERYTHING)
-    assert decode(data, limits=Limits(items=200_000, depth=50)) is not None
+    assert scan.exact_memory(data, DEFAULT) > 16 * len(EVERYTHING)
+    assert decode(data, limits=Limits(depth=50)) is not None
     assert len(decode(encode([[]] * 400))) == 400
 
 
 @pytest.mark.parametrize(
     "limits",
-    [{"depth": 0}, {"depth": 201}, {"size": 0}, {"items": 0}, {"expansion": 0}, {"expansion_floor": 0}],
+    [
+        {"depth": 0},
+        {"depth": 201},
+        {"size": 0},
+        {"memory": 0},
+        {"memory": 1.5},
+        {"expansion": 0},
+        {"expansion_floor": 0},
+    ],
 )
 def test_limits_that_cannot_be_kept_are_refused(limits: dict[str, int]) -> None:
     with pytest.raises(ConfigurationError):
@@ -208,9 +286,9 @@ def test_depth_is_exact_in_short_and_in_long_values(padding: int) -> None:
 @pytest.mark.parametrize("data", [b"\x92\x01", b"\x92\x01\xc1\x00\x00", b"\x93\xd9\xff\x01", b"\x91\xc7\x05"])
 def test_bytes_that_are_no_encoding_are_refused_while_counting(data: bytes) -> None:
     with pytest.raises(CodecError):
-        decode(data, limits=Limits(items=1 + len(data) // 2, depth=1))
+        decode(data, limits=Limits(memory=100, depth=1))
     with pytest.raises(CodecError):
-        decode(data, limits=Limits(items=1))
+        decode(data, limits=Limits(memory=1))
 
 
 def test_depth_is_that_of_what_is_stored_whatever_another_thread_does(monkeypatch: pytest.MonkeyPatch) -> None:

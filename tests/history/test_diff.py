@@ -1,6 +1,8 @@
 """What differs between two states: everything that does, and nothing that does not."""
 
 import copy
+from collections.abc import Callable
+from time import process_time
 from typing import Any
 
 import pytest
@@ -22,6 +24,31 @@ states = st.recursive(
     ),
     max_leaves=10,
 )
+
+
+@pytest.mark.parametrize("wrap", [lambda value: (value,), lambda value: [1, value], lambda value: {"k": value}])
+def test_a_diff_takes_time_linear_in_depth(wrap: Callable[[Any], Any]) -> None:
+    old: Any = 1
+    new: Any = 2
+    for _ in range(190):
+        old, new = wrap(old), wrap(new)
+    before = process_time()
+    (change,) = diff(old, new)
+    assert process_time() - before < 2  # 5 ms, on a machine that is not busy; it was half a minute
+    assert (len(change.path), change.old, change.new) == (190, 1, 2)
+
+
+def test_values_deeper_than_the_stack_do_not_end_a_diff() -> None:
+    old: Any = []
+    for _ in range(5000):
+        old = [old]
+    (change,) = diff(old, [])
+    assert (change.path, change.kind) == ((0,), "removed")
+    assert change.old is old[0]
+
+
+def test_a_dict_in_another_order_is_the_same_wherever_it_is() -> None:
+    assert diff([{"a": 1, "b": 2}, 3], [{"b": 2, "a": 1}, 3]) == []
 
 
 @given(states)

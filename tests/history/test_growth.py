@@ -2,19 +2,22 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from history.scenes import Thread
-from holdfast.codec import encode
+from holdfast.codec import Limits, Seal, encode
 from holdfast.history import growth
+from holdfast.history.binding import Binding
 from holdfast.history.cells import Path
 from holdfast.history.entries import JOURNAL
 from holdfast.history.log import Log, Revision, append_flat
 from holdfast.history.meta import Meta, encode_meta
 from holdfast.history.restore import read_state
 from holdfast.history.tuning import Tuning
+from holdfast.records.errors import LimitExceeded
 
 WIDE = Tuning()
 META = encode_meta(Meta(1_000, 1))
@@ -67,17 +70,41 @@ def test_a_document_that_is_asked_for_again_is_the_same(log: Log) -> None:
     assert log.document is log.document
 
 
-def test_near_the_limits_each_append_is_looked_at(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    size = log.cells[ONE].size + WIDE.keyframe_rows_max * WIDE.inline_max
-    monkeypatch.setattr(growth, "MOST_BYTES", size)
-    assert append_flat(log, ONE, encode(1), META) is not None
-    monkeypatch.setattr(growth, "MOST_BYTES", size - 1)
-    assert append_flat(log, ONE, encode(1), META) is None
-    monkeypatch.undo()
-    monkeypatch.setattr(growth, "MOST_ITEMS", 1 + WIDE.keyframe_rows_max)
-    assert append_flat(log, ONE, encode(1), META) is not None
-    monkeypatch.setattr(growth, "MOST_ITEMS", WIDE.keyframe_rows_max)
-    assert append_flat(log, ONE, encode(1), META) is None
+def with_limits(log: Log, **limits: int) -> Log:
+    binding = Binding(log.binding.thread, log.binding.incarnation, Seal(limits=Limits(**limits)))
+    return msgspec.structs.replace(log, binding=binding)
+
+
+@pytest.mark.parametrize("name", ["memory", "size"])
+def test_near_the_limits_each_append_is_looked_at(name: str, log: Log) -> None:
+    near = with_limits(log, **{name: 4000})
+    count = 0
+    while (written := append_flat(near, ONE, encode(b"x"), META)) is not None:
+        near, count = written.log, count + 1
+    assert 0 < count < 4000
+    assert len(state(near)["one"]) == 1 + count
+
+
+def append_anyhow(log: Log, item: bytes) -> Log:
+    written = append_flat(log, ONE, item, META)
+    if written is None:
+        revision = Revision(log)
+        revision.append(ONE, item)
+        written = revision.write(META)
+    return written.log
+
+
+@pytest.mark.parametrize("name", ["memory", "size"])
+def test_whatever_was_appended_can_be_read_again(name: str, log: Log) -> None:
+    near, count, refused = with_limits(log, **{name: 4000}), 0, ""
+    while not refused:
+        try:
+            near, count = append_anyhow(near, encode(b"x")), count + 1
+        except LimitExceeded as error:
+            refused = str(error)
+        assert len(state(near)["one"]) == 1 + count
+    assert f"limits=holdfast.Limits({name}=" in refused
+    assert count > 4000 // 200
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.sampled_from([ONE, OTHER]), st.integers(0, 9)), max_size=25))

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from history.scenes import TIGHT, Thread, binding
+from holdfast.codec import Limits
 from holdfast.history.binding import BODY, place_of
 from holdfast.history.cells import rope
 from holdfast.history.format import APPEND_FLAGS, DELTA_FLAGS, Header, Script, encode_header, encode_script
@@ -210,12 +211,12 @@ def test_a_type_that_is_not_registered_is_not_damage(monkeypatch: pytest.MonkeyP
     """The bytes are good; the program lacks the class, and is told which."""
     from holdfast.history import restore
 
-    def unknown(data: bytes) -> Any:
+    def unknown(_data: bytes, _limits: Limits) -> Any:
         raise UnknownType("stored by a class that is not registered here", name="Plan")
 
     thread = Thread()
     thread.save({"n": 1})
-    monkeypatch.setattr(restore, "decode", unknown)
+    monkeypatch.setattr(restore, "decode_weighed", unknown)
     with pytest.raises(UnknownType):
         read_state(thread.log.binding, thread.log.document)
 

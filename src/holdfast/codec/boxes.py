@@ -43,10 +43,8 @@ def _fill_object(items: list[Any]) -> Any:
     return registry.restore(name, version, content)
 
 
-def fill_box(code: int, items: Any) -> Any:
+def fill_box(code: int, items: list[Any]) -> Any:
     """The value of a box, from the decoded list it holds."""
-    if type(items) is not list:
-        raise CodecError("an extension holds something else than a list")
     return _fill_object(items) if code == tags.OBJECT else FILLERS[code](items)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import msgpack
 
 from holdfast.codec import tags
+from holdfast.codec.hashes import refuse_equal_hashes
 from holdfast.codec.refusal import Refused
 from holdfast.records.errors import CodecError
 
@@ -25,8 +26,18 @@ _FACTORIES: Final[dict[str | None, Any]] = {
 """What a defaultdict may call for a missing key, by the name that is stored. Nothing else is ever called."""
 
 
+def _members(value: Any) -> list[Any]:
+    """The members of a set. Refuses what would take too long to make again."""
+    members = list(value)
+    refuse_equal_hashes(members)
+    return members
+
+
 def _pairs(value: Mapping[Any, Any]) -> list[Any]:
-    return list(chain.from_iterable(value.items()))
+    """The keys and values of a dict, alternating. Refuses what would take too long to make again."""
+    pairs = list(chain.from_iterable(value.items()))
+    refuse_equal_hashes(pairs[::2])
+    return pairs
 
 
 def _bare_pairs(value: Any) -> list[Any]:
@@ -50,8 +61,8 @@ def _open_defaultdict(value: defaultdict[Any, Any]) -> Opened:
 
 OPENERS: Final[dict[type, Callable[[Any], Opened]]] = {
     tuple: lambda value: (tags.TUPLE, b"", list(value)),
-    set: lambda value: (tags.SET, b"", list(value)),
-    frozenset: lambda value: (tags.FROZENSET, b"", list(value)),
+    set: lambda value: (tags.SET, b"", _members(value)),
+    frozenset: lambda value: (tags.FROZENSET, b"", _members(value)),
     dict: lambda value: (tags.MAPPING, b"", _pairs(value)),
     deque: lambda value: (tags.DEQUE, _head(value.maxlen), list(value)),
     defaultdict: _open_defaultdict,
@@ -61,12 +72,19 @@ OPENERS: Final[dict[type, Callable[[Any], Opened]]] = {
 }
 
 
+def _fill_set(kind: type, items: list[Any]) -> Any:
+    refuse_equal_hashes(items)
+    return _all_kept(kind(items), items)
+
+
 def _fill_pairs(empty: Any, items: list[Any]) -> Any:
+    refuse_equal_hashes(items[::2])
     dict.update(empty, zip(items[::2], items[1::2], strict=True))
     return _all_kept(empty, items[::2])
 
 
 def _fill_ordered(items: list[Any]) -> Any:
+    refuse_equal_hashes(items[::2])
     filled = OrderedDict(zip(items[::2], items[1::2], strict=True))
     return _all_kept(filled, items[::2])
 
@@ -95,8 +113,8 @@ def _all_kept(filled: Any, items: Iterable[Any]) -> Any:
 
 FILLERS: Final[dict[int, Callable[[list[Any]], Any]]] = {
     tags.TUPLE: tuple,
-    tags.SET: lambda items: _all_kept(set(items), items),
-    tags.FROZENSET: lambda items: _all_kept(frozenset(items), items),
+    tags.SET: lambda items: _fill_set(set, items),
+    tags.FROZENSET: lambda items: _fill_set(frozenset, items),
     tags.MAPPING: lambda items: _fill_pairs({}, items),
     tags.DEQUE: _fill_deque,
     tags.DEFAULTDICT: _fill_defaultdict,

@@ -1,20 +1,23 @@
 """Bytes to values. Stored bytes are data: nothing named in them is imported, called or opened.
 
-The C decoder checks lengths, utf-8 and trailing bytes itself. Extensions come here; the only classes made are the
-standard value types and those that the program registered.
+The C decoder checks lengths and utf-8, and how deep lists and dicts nest. Extensions come here; the only classes made
+are the standard value types and those that the program registered. Nothing recurses: boxes are opened from the
+outermost to the innermost, and then filled the other way round.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
-from msgspec import msgpack
+from msgspec import Struct
 
 from holdfast.codec import tags
 from holdfast.codec.limits import DEFAULT, Limits
-from holdfast.codec.scan import SLACK, refuse_depth, refuse_excess
+from holdfast.codec.scan import SLACK, refuse_excess
+from holdfast.codec.unpacking import unpack
 from holdfast.records.errors import CodecError, HoldfastError, LimitExceeded
 from holdfast.records.loading import loading
+from holdfast.records.packed import TooDeep
 
 
 def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT) -> Any:
@@ -23,48 +26,109 @@ def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT) ->
     Raises UnknownType for an object of a class that is not registered, IncompatibleCheckpoint for one stored by a newer
     version of its class, LimitExceeded beyond the limits, and CodecError for bytes that are no encoding of a value.
     """
-    refuse_excess(data, limits, "the stored value")
-    refuse_depth(data, limits)
+    refuse_excess([data], limits, "the stored value")
+    return decode_weighed(data, limits)
+
+
+def decode_weighed(data: bytes | bytearray | memoryview, limits: Limits) -> Any:
+    """As `decode`, for bytes whose size and memory were found to be within the limits."""
     try:
-        return _Decoder(limits.depth + SLACK).decode(data)
-    except RecursionError as error:
-        raise LimitExceeded("the stored value nests too deep") from error
+        return _Decoder().decode(data, limits.depth + SLACK)
+    except (TooDeep, RecursionError) as error:
+        raise LimitExceeded(f"the stored value nests too deep: {error}") from error
     except (HoldfastError, MemoryError):
         raise
     except Exception as error:
         raise CodecError(f"not a Holdfast encoding: {error}") from error
 
 
+class _Box(Struct, gc=False):
+    """An extension that holds an encoding, before that is decoded."""
+
+    code: int
+    data: bytes
+
+
+_HOLDS: Final = frozenset({list, dict, _Box})
+
+
 class _Decoder:
-    """One call of `decode`. `room` is how many extensions may still nest."""
+    """One call of `decode`. `room` is how many lists and dicts may nest in a value."""
 
-    __slots__ = ("_room",)
+    __slots__ = ("_error", "_found")
 
-    def __init__(self, room: int) -> None:
-        self._room = room
+    def __init__(self) -> None:
+        self._found = False
+        self._error: BaseException | None = None
 
-    def decode(self, data: bytes | bytearray | memoryview) -> Any:
-        """The value of an encoding."""
-        return msgpack.decode(data, ext_hook=self._extension)
+    def decode(self, data: bytes | bytearray | memoryview, room: int) -> Any:
+        root = [self._unpack(data, room)]
+        opened: list[tuple[Any, Any, int, list[Any]]] = []
+        waiting: list[tuple[Any, int]] = [(root, room)] if self._found else []
+        while waiting:
+            values, room = waiting.pop()
+            for place, part in _places(values):
+                if type(part) is not _Box:
+                    waiting.append((part, room - 1))
+                    continue
+                content = self._open(part, room)
+                opened.append((values, place, part.code, content))
+                values[place] = None  # the bytes of the box are not needed any more
+                if self._found:
+                    waiting.append((content, room - 1))
+        _fill(opened)
+        return root[0]
 
-    def _extension(self, code: int, data: memoryview) -> Any:
-        readers, fill_box = _special_values()
-        read = readers.get(code)
-        if read is not None:
-            return read(bytes(data))
-        if code not in tags.NESTED:
-            raise CodecError(f"unknown extension code {code}; written by a newer version of Holdfast?")
-        if self._room < 1:
-            raise LimitExceeded("the stored value nests too deep")
-        self._room -= 1
+    def _open(self, box: _Box, room: int) -> list[Any]:
+        """The list that a box holds."""
+        content = self._unpack(box.data, room)
+        if type(content) is not list:
+            raise CodecError("an extension holds something else than a list")
+        return content
+
+    def _unpack(self, data: bytes | bytearray | memoryview, room: int) -> Any:
+        """Plain values, with a `_Box` for each box among them; `_found` says whether there is one."""
+        self._found = False
         try:
-            return fill_box(code, self.decode(data))
-        finally:
-            self._room += 1
+            return unpack(data, room, self._extension)
+        except ValueError:
+            if self._error is None:
+                raise
+        raise self._error
+
+    def _extension(self, code: int, data: bytes) -> Any:
+        """The value of an extension. The C decoder would hide its error."""
+        try:
+            read = _special_values()[0].get(code)
+            if read is not None:
+                return read(data)
+            if code not in tags.NESTED:
+                raise CodecError(f"unknown extension code {code}; written by a newer version of Holdfast?")
+            self._found = True
+            return _Box(code, data)
+        except BaseException as error:
+            self._error = error
+            raise
+
+
+def _places(values: Any) -> Iterable[tuple[Any, Any]]:
+    """The values that are boxes or may hold some, each with its index or key; the last one first."""
+    is_dict = type(values) is dict
+    if _HOLDS.isdisjoint(map(type, values.values() if is_dict else values)):
+        return ()
+    pairs = values.items() if is_dict else enumerate(values)
+    return [pair for pair in pairs if type(pair[1]) in _HOLDS][::-1]
+
+
+def _fill(opened: list[tuple[Any, Any, int, list[Any]]]) -> None:
+    """Put the values of boxes in their places, the innermost first."""
+    fill_box = _special_values()[1]
+    for values, place, code, content in reversed(opened):
+        values[place] = fill_box(code, content)
 
 
 @cache
-def _special_values() -> tuple[dict[int, Callable[[bytes], Any]], Callable[[int, Any], Any]]:
+def _special_values() -> tuple[dict[int, Callable[[bytes], Any]], Callable[[int, list[Any]], Any]]:
     """How extensions are read, loaded with the first one."""
     with loading():
         from holdfast.codec.boxes import fill_box

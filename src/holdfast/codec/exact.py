@@ -34,7 +34,7 @@ def encode_exactly(value: Any, path: str, limits: Limits) -> bytes:
         data = _Encoder(is_suspicious).encode(value, limits.depth, path)
     except RecursionError as error:
         raise LimitExceeded(f"{path} nests too deep for the stack that is left") from error
-    refuse_excess(data, limits, path)
+    refuse_excess([data], limits, path)
     return data
 
 

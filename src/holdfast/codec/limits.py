@@ -6,31 +6,42 @@ from holdfast.records.errors import ConfigurationError
 
 DEEPEST = 200
 """No value may nest deeper than this, whatever the limits say: ormsgpack ends at 255 levels."""
+EQUAL_HASHES = 32
+"""A set or dict takes time quadratic in the number of members whose hashes are equal; more of them are refused."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Bounds that keep a hostile or a runaway value from taking the process down.
+    """Bounds that keep a hostile or a runaway value from taking the process down: `holdfast.open(..., limits=)`.
 
-    `size` is in bytes of the encoding, `depth` in containers within containers (a registered object counts twice:
-    itself and its fields), `items` counts every value in it, keys too. Compressed bytes may expand to at most
-    `expansion` times their length, or to `expansion_floor` bytes if that is more.
-
-    At save the depth is exact. At load it is exact for bytes up to 4 KB and for limits other than the default; longer
-    bytes may nest deeper, up to the interpreter's own recursion limit, which ends in the same error.
+    `size` is in bytes of one encoding, `depth` in containers within containers (a registered object counts twice:
+    itself and its fields). `memory` is what the objects of a state take in bytes, beside the bytes of their text:
+    docs/limits.md says what is charged. Compressed bytes may expand to at most `expansion` times their length, or to
+    `expansion_floor` bytes if that is more.
     """
 
     size: int = 256 * 2**20
     depth: int = DEEPEST
-    items: int = 50_000_000
+    memory: int = 96 * 2**20
     expansion: int = 200
     expansion_floor: int = 2**20
 
     def __post_init__(self) -> None:
         """Refuse limits that nothing could meet, or that the encoder could not keep."""
-        if not 1 <= self.depth <= DEEPEST:
-            raise ConfigurationError(f"Limits(depth={self.depth}): the depth must be between 1 and {DEEPEST}")
-        if min(self.size, self.items, self.expansion, self.expansion_floor) < 1:
-            raise ConfigurationError("Limits: size, items, expansion and expansion_floor must be at least 1")
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ConfigurationError(f"Limits: `{name}` must be an int of at least 1, got {value!r:.60}")
+        if self.depth > DEEPEST:
+            raise ConfigurationError(f"Limits: `depth` must be at most {DEEPEST}, got {self.depth:.6g}")
 
 
 DEFAULT = Limits()
+
+
+def checked_limits(given: Limits | None) -> Limits:
+    """The limits given to a store; the defaults without any."""
+    if given is None:
+        return DEFAULT
+    if not isinstance(given, Limits):
+        raise ConfigurationError(f"`limits` must be a holdfast.Limits, got a {type(given).__name__}")
+    return given

@@ -10,10 +10,13 @@ import msgspec
 from msgspec import msgpack
 
 from holdfast.records.errors import CodecError
+from holdfast.records.packed import measure, opening_count
 
 Kind = Literal["list", "map", "value"]
 """What an encoding is: a plain list, a plain dict with str keys, or any other value."""
 
+_LEVELS: Final = 255
+"""More than any value of ours nests."""
 _ITEMS: Final = msgpack.Decoder(list[msgspec.Raw])
 # kind -> header bytes for up to 15 items (added to the first), up to 2**16 - 1, and up to 2**32 - 1 items
 _OPENERS: Final = {"list": (0x90, b"\xdc", b"\xdd"), "map": (0x80, b"\xde", b"\xdf")}
@@ -62,6 +65,8 @@ def split(kind: Literal["list", "map"], count: int, body: bytes) -> list[bytes]:
     """
     header = container_header("list", count if kind == "list" else 2 * count)
     try:
+        if opening_count(body) > _LEVELS:
+            measure(header + body, _LEVELS)  # the C decoder recurses
         return list(map(bytes, _ITEMS.decode(header + body)))
     except (msgspec.DecodeError, RecursionError) as error:
         raise CodecError(f"not the body of an encoded {kind} of {count} items: {error}") from error

@@ -1,108 +1,69 @@
-"""Counting what encoded bytes hold, before anything of it is made.
+"""The limits, kept before anything of an encoding is made.
 
-The C decoder refuses headers that promise more than there is, and the interpreter's recursion guard bounds its depth.
-This scan is for the rest: it counts levels and items exactly, in Python, so it runs only where the length of the bytes
-does not already prove that they are within the limits.
+An exact count takes longer than decoding, in Python. So cheaper bounds come first: what the number of bytes allows at
+most, then what the bytes of each kind allow at most. Only what these cannot clear is counted exactly.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from holdfast.codec import tags
-from holdfast.codec.limits import DEFAULT, Limits
-from holdfast.records.errors import CodecError, LimitExceeded
-
-Buffer = bytes | bytearray | memoryview
+from holdfast.codec.limits import DEEPEST, Limits
+from holdfast.records.errors import LimitExceeded
+from holdfast.records.packed import BOXED, LEAF, PLACE, WIDE, Buffer, TooDeep, measure, opening_count
 
 # The engine appends items, each encoded alone with the full depth, to containers a few levels down in a state.
 SLACK: Final = 8
-# Up to here the scan for depth costs microseconds. Beyond, the default depth is left to the interpreter's guard.
-_SHORT: Final = 4096
 
-_CONTAINERS: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
-# first byte -> bytes of the token, for all tokens of fixed length
-_FIXED: Final = (
-    dict.fromkeys([*range(0x80), 0xC0, 0xC2, 0xC3, *range(0xE0, 0x100)], 1)
-    | {0xA0 + length: 1 + length for length in range(32)}
-    | {0xCA: 5, 0xCB: 9, 0xCC: 2, 0xCD: 3, 0xCE: 5, 0xCF: 9, 0xD0: 2, 0xD1: 3, 0xD2: 5, 0xD3: 9}
-)
-# first byte -> bytes of the length that follows, for str and bin
-_SIZED: Final = {0xD9: 1, 0xDA: 2, 0xDB: 4, 0xC4: 1, 0xC5: 2, 0xC6: 4}
-# first byte -> bytes of the count that follows, and items per count, for containers
-_COUNTED: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
-# first byte -> bytes of the length that follows, or the length itself, for extensions
-_EXTENDED: Final = {0xC7: 1, 0xC8: 2, 0xC9: 4}
-_FIXED_EXTENSIONS: Final = {0xD4: 1, 0xD5: 2, 0xD6: 4, 0xD7: 8, 0xD8: 16}
+BOXES: Final = dict.fromkeys(tags.NESTED, 256) | {tags.TUPLE: 64, tags.OBJECT: 80, tags.RANGE: 64, tags.DEQUE: 656}
+"""What the containers of the standard library and objects take beside the list they are stored as."""
+_COPIES: Final = -(-(DEEPEST + SLACK) // BOXED)
+MOST_PER_BYTE: Final = 142 + _COPIES
+"""No byte of an encoding takes more: an empty deque takes 848 with six, and each may be copied with all its boxes."""
+_OPENING: Final = 280
+_STARTS_LEAF: Final = bytes([*range(0xA0, 0xC0), *range(0xC4, 0xC7), *range(0xCA, 0xD4), *range(0xD9, 0xDC)])
+_STARTS_CONTAINER: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0), *range(0xC7, 0xCA), *range(0xD4, 0xD9)])
 
 
-def refuse_excess(data: Buffer, limits: Limits, what: str) -> None:
-    """Raise LimitExceeded if an encoding is longer, or has more items, than the limits allow."""
-    if len(data) > limits.size:
-        raise LimitExceeded(f"{what} takes {len(data)} bytes; the limit is {limits.size}")
-    if len(data) > limits.items:  # every item takes a byte at least
-        count_items(data, limits.items, limits.depth + SLACK)
+def refuse_excess(encodings: Sequence[Buffer], limits: Limits, what: str) -> None:
+    """Raise LimitExceeded if an encoding is longer, or all together take more memory, than the limits allow."""
+    longest = max(map(len, encodings), default=0)
+    if longest > limits.size:
+        raise LimitExceeded(_text(what, f"takes {longest} bytes, more", limits.size, "size"))
+    if sum(map(len, encodings)) * MOST_PER_BYTE <= limits.memory or sum(map(most_memory, encodings)) <= limits.memory:
+        return
+    memory = 0
+    for each in encodings:
+        memory += exact_memory(each, limits)
+        if memory > limits.memory:
+            raise LimitExceeded(_text(what, "would take more memory", limits.memory, "memory"))
 
 
 def refuse_depth(data: Buffer, limits: Limits) -> None:
-    """Raise LimitExceeded if stored bytes nest too deep, where that can be told at little cost or was asked for."""
-    deepest = limits.depth + SLACK
-    if len(data) <= deepest or (limits is DEFAULT and len(data) > _SHORT):
-        return
-    if len(data) - len(bytes(data).translate(None, _CONTAINERS)) > deepest:
-        count_items(data, limits.items, deepest)
+    """Raise LimitExceeded if an encoding nests too deep, without recursion."""
+    if len(data) > limits.depth and opening_count(data) > limits.depth + SLACK:
+        exact_memory(data, limits)
 
 
-def count_items(data: Buffer, most: int, deepest: int) -> int:
-    """The number of values in an encoding; raises LimitExceeded when there are more than `most`, or deeper ones.
+def most_memory(data: Buffer) -> int:
+    """At least what an encoding takes in memory: each byte is taken for the first of the costliest it could begin."""
+    data = bytes(data)
+    containers = len(data) - len(data.translate(None, _STARTS_CONTAINER))
+    leaves = len(data) - len(data.translate(None, _STARTS_LEAF))
+    return containers * _OPENING + leaves * LEAF + len(data) * (PLACE + WIDE + _COPIES)
 
-    Bytes that are not msgpack end the count early: the decoder will say what is wrong with them.
+
+def exact_memory(data: Buffer, limits: Limits) -> int:
+    """What an encoding takes in memory, beside the bytes of its text, counted until it is more than the limit.
+
+    Raises LimitExceeded if it nests too deep.
     """
-    position, total, left = 0, 0, [1]
     try:
-        while left:
-            if left[-1] == 0:
-                left.pop()
-                continue
-            position, inside = _token(data, position)
-            if inside is None:
-                continue
-            left[-1] -= 1
-            total += 1
-            if inside:
-                left.append(inside)
-            if total > most or len(left) > deepest + 1:
-                raise LimitExceeded(f"the bytes hold more than {most} items, or nest deeper than {deepest} levels")
-    except IndexError:
-        pass
-    return total
+        return measure(data, limits.depth + SLACK, BOXES, limits.memory)
+    except TooDeep as error:
+        raise LimitExceeded(f"the stored value {error}") from error
 
 
-def _token(data: Buffer, position: int) -> tuple[int, int | None]:
-    """Where the token at a position ends, and how many items follow inside it; None if the next one takes its place."""
-    first = data[position]
-    fixed = _FIXED.get(first)
-    if fixed is not None:
-        return position + fixed, 0
-    if 0x80 <= first <= 0x9F:
-        return position + 1, (first & 0x0F) << (first < 0x90)
-    if first in _COUNTED:
-        width, each = _COUNTED[first]
-        return position + 1 + width, _number(data, position, width) * each
-    if first in _SIZED:
-        width = _SIZED[first]
-        return position + 1 + width + _number(data, position, width), 0
-    return _extension(data, position, first)
-
-
-def _extension(data: Buffer, position: int, first: int) -> tuple[int, int | None]:
-    """The list inside a nested extension counts in its place; any other extension is one item."""
-    if first in _FIXED_EXTENSIONS:
-        start, length = position + 2, _FIXED_EXTENSIONS[first]
-    elif first in _EXTENDED:
-        start, length = position + 2 + _EXTENDED[first], _number(data, position, _EXTENDED[first])
-    else:
-        raise CodecError(f"not a Holdfast encoding: byte {first:#04x} at {position}")
-    return (start, None) if data[start - 1] in tags.NESTED else (start + length, 0)
-
-
-def _number(data: Buffer, position: int, width: int) -> int:
-    return int.from_bytes(data[position + 1 : position + 1 + width], "big")
+def _text(what: str, taken: str, limit: int, name: str) -> str:
+    hint = f"store less, or open the store with limits=holdfast.Limits({name}=...)"
+    return f"{what} {taken} than the limit of {limit} bytes; {hint}"

@@ -38,7 +38,7 @@ class Seal:
     encrypted are refused. Without `compress` nothing is compressed; compressed bytes are read all the same.
     """
 
-    __slots__ = ("_cipher", "_compress", "_entropy", "_limits")
+    __slots__ = ("_cipher", "_compress", "_entropy", "limits")
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Seal:
         self._compress = compress
         self._cipher = None if key is None else cipher(key)
         self._entropy = entropy
-        self._limits = limits
+        self.limits = limits
 
     def __repr__(self) -> str:
         return f"Seal(compress={self._compress}, encrypted={self._cipher is not None})"
@@ -91,7 +91,7 @@ class Seal:
             return body
         if tag != _ZSTD:
             raise Corrupt(f"{record}: sealed bytes begin with an unknown tag", record=record)
-        plain: bytes = _compression().decompress(body, self._limits, record)
+        plain: bytes = _compression().decompress(body, self.limits, record)
         return plain
 
     def _packed(self, data: bytes, dense: bool) -> tuple[bytes, bytes]:
@@ -100,7 +100,7 @@ class Seal:
             compression = _compression()
             frame = compression.compress(data, dense=dense)
             is_worth_it = len(frame) <= len(data) - len(data) // 16
-            if is_worth_it and compression.may_expand(len(frame), len(data), self._limits):
+            if is_worth_it and compression.may_expand(len(frame), len(data), self.limits):
                 return _ZSTD, frame
         return RAW, data
 

@@ -21,6 +21,7 @@ NESTED = frozenset({TUPLE, SET, FROZENSET, MAPPING, OBJECT, DEQUE, DEFAULTDICT, 
 HEADED = frozenset({OBJECT, DEQUE, DEFAULTDICT})  # what they hold is inside the array, one level deeper
 
 # Extensions that hold bytes of their own.
+TIMESTAMP = -1  # msgpack's own
 BIG_INT = 16
 SURROGATES = 17
 DATETIME = 18

@@ -89,9 +89,13 @@ def _read_clock(data: bytes) -> time:
 
 def _write_datetime(value: datetime) -> bytes:
     if value.tzinfo is timezone.utc and not value.fold:  # noqa: UP017  `datetime.UTC` is the same object
-        return msgpack.encode(value)  # the timestamp extension, which the C decoder reads by itself
+        return msgpack.encode(value)  # the timestamp extension
     payload = _DATE.pack(value.year, value.month, value.day) + _pack_clock(value) + _pack_zone(value.tzinfo)
     return extension(tags.DATETIME, payload)
+
+
+def _read_timestamp(data: bytes) -> Any:
+    return msgpack.decode(extension(tags.TIMESTAMP, data))
 
 
 def _read_datetime(data: bytes) -> datetime:
@@ -169,6 +173,7 @@ def _read_path(data: bytes) -> Any:
 
 
 LEAF_READERS: Final[dict[int, Callable[[bytes], Any]]] = {
+    tags.TIMESTAMP: _read_timestamp,
     tags.BIG_INT: _read_int,
     tags.SURROGATES: _read_text,
     tags.DATETIME: _read_datetime,

@@ -4,6 +4,7 @@ from hashlib import sha256
 from typing import Protocol
 from zlib import crc32
 
+from holdfast.codec.limits import Limits
 from holdfast.codec.seal import COMPRESS_FROM, RAW
 from holdfast.records.errors import Corrupt
 from holdfast.records.identity import life_of, thread_id_of
@@ -28,6 +29,11 @@ class Seal(Protocol):
         """True if unsealed bytes are refused."""
         ...
 
+    @property
+    def limits(self) -> Limits:
+        """The limits of what is sealed."""
+        ...
+
     def seal(self, data: bytes, identity: bytes, *, dense: bool = False) -> bytes:
         """The sealed bytes; `dense` takes more time for less room."""
         ...
@@ -45,7 +51,7 @@ def place_of(seq: int, back: int) -> bytes:
 class Binding:
     """One thread (by its key), one life of it (its incarnation), and the seal in force."""
 
-    __slots__ = ("_is_plain", "_seal", "check_start", "identity", "incarnation", "thread", "thread_id")
+    __slots__ = ("_is_plain", "_seal", "check_start", "identity", "incarnation", "limits", "thread", "thread_id")
 
     def __init__(self, thread: bytes, incarnation: bytes, seal: Seal) -> None:
         self.thread = thread
@@ -53,6 +59,7 @@ class Binding:
         self.thread_id = thread_id_of(thread)
         self.identity = thread + incarnation
         self.check_start = crc32(self.identity)
+        self.limits = seal.limits
         self._seal = seal
         self._is_plain = not seal.encrypted
 

@@ -8,15 +8,12 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from holdfast.codec.limits import DEFAULT
 from holdfast.codec.pieces import container_header
-from holdfast.records.errors import LimitExceeded
+from holdfast.codec.scan import most_memory
 
 Path: TypeAlias = tuple[str, ...]
 Kind: TypeAlias = Literal["value", "list", "map"]
 T = TypeVar("T")
-
-MOST_BYTES, MOST_ITEMS = DEFAULT.size, DEFAULT.items
 
 
 class Ref(msgspec.Struct, frozen=True, gc=False):
@@ -87,6 +84,8 @@ class Cell(msgspec.Struct, eq=False, gc=False):
     chunks: Rope[Chunk]
     leaf: object = None
     """The very object it was made of, if that cannot change."""
+    memory: int | None = None
+    """At least what its value takes in memory, once `most_memory` was asked."""
 
     def body(self) -> Chunk:
         """The body in one piece, joined at most once."""
@@ -102,21 +101,30 @@ class Cell(msgspec.Struct, eq=False, gc=False):
         chunks = self.chunks.all()
         return b"".join(chunks if self.kind == "value" else (container_header(self.kind, self.count), *chunks))
 
+    def most_memory(self) -> int:
+        """At least what its value takes in memory. Counted once; appended items add to it."""
+        if self.memory is None:
+            self.memory = most_memory(self.encoded())
+        return self.memory
+
     def with_appended(self, item: bytes, stored: Piece) -> "Cell":
-        """This list with one more encoded item, at flat cost. Refuses what a load would refuse."""
-        count, size = self.count + 1, self.size + len(item)
-        if size > MOST_BYTES or count > MOST_ITEMS:
-            raise LimitExceeded(f"a list of {self.count} items and {self.size} bytes cannot take another {len(item)}")
-        return Cell(self.kind, count, size, self.pieces.plus(stored), self.chunks.plus(item))
+        """This list with one more encoded item, at flat cost."""
+        pieces, chunks = self.pieces.plus(stored), self.chunks.plus(item)
+        return Cell(self.kind, self.count + 1, self.size + len(item), pieces, chunks, None, self._memory_with([item]))
 
     def with_all(self, items: list[bytes]) -> "Cell":
         """This list with more encoded items, which lie inline, at the cost of these."""
         pieces, chunks = self.pieces.plus_all([*items]), self.chunks.plus_all([*items])
-        return Cell(self.kind, self.count + len(items), self.size + sum(map(len, items)), pieces, chunks)
+        count, size = self.count + len(items), self.size + sum(map(len, items))
+        return Cell(self.kind, count, size, pieces, chunks, None, self._memory_with(items))
+
+    def _memory_with(self, items: list[bytes]) -> int | None:
+        return None if self.memory is None else self.memory + sum(map(most_memory, items))
 
     def copy(self) -> "Cell":
         """The same on lists of its own, which may grow whatever others do meanwhile."""
-        return Cell(self.kind, self.count, self.size, rope(self.pieces.all()), rope(self.chunks.all()), self.leaf)
+        pieces, chunks = rope(self.pieces.all()), rope(self.chunks.all())
+        return Cell(self.kind, self.count, self.size, pieces, chunks, self.leaf, self.memory)
 
 
 Document: TypeAlias = dict[Path, Cell]

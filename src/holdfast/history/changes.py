@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.codec import decode
+from holdfast.codec import DEFAULT, Limits, decode
 from holdfast.history.cells import Cell, Path
 from holdfast.history.draft import STATE, Draft, draft_state
 from holdfast.history.opening import TOP_KEYS, close_state
@@ -15,17 +15,18 @@ class Changes:
     Values are encoded when they are given, so that what is done to them later changes nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = DEFAULT) -> None:
+        self._limits = limits
         self._replacement: Draft | None = None
         self._merged: dict[Any, Draft] = {}
 
     def merge(self, values: Mapping[Any, Any]) -> None:
         """Replace the values of these top-level keys. Refuses with `UnstorableValue` what cannot be stored exactly."""
-        self._merged |= {key: draft_state({key: value})[0] for key, value in values.items()}
+        self._merged |= {key: draft_state({key: value}, limits=self._limits)[0] for key, value in values.items()}
 
     def replace(self, state: dict[Any, Any]) -> None:
         """Replace the whole state."""
-        self._replacement, self._merged = draft_state(state)[0], {}
+        self._replacement, self._merged = draft_state(state, limits=self._limits)[0], {}
 
     def applied(self, cells: Mapping[Path, bytes | Cell]) -> Draft:
         """The draft of the state in these cells with the changes made. Cells that did not change are kept as they are.
@@ -42,7 +43,7 @@ class Changes:
 
         It takes the place of an earlier replacement. One that is not a dict stays as it is.
         """
-        is_dict = STATE not in draft or type(state_of(draft)) is dict
+        is_dict = STATE not in draft or type(state_of(draft, self._limits)) is dict
         return self._merged_into(draft) if is_dict else draft
 
     def _merged_into(self, draft: Draft) -> Draft:
@@ -57,13 +58,13 @@ class Changes:
         return {path: cell for each in keys.values() for path, cell in each.items()}
 
     def _rebuilt(self, draft: Draft) -> Draft:
-        state = state_of(draft)
+        state = state_of(draft, self._limits)
         for each in self._merged.values():
-            state |= state_of(each)
-        return draft_state(state)[0]
+            state |= state_of(each, self._limits)
+        return draft_state(state, limits=self._limits)[0]
 
 
-def state_of(draft: Draft) -> Any:
+def state_of(draft: Draft, limits: Limits = DEFAULT) -> Any:
     """The state in a draft."""
-    cells = ((path, decode(cell.encoded() if isinstance(cell, Cell) else cell)) for path, cell in draft.items())
-    return close_state(cells, STATE)
+    encodings = ((path, cell.encoded() if isinstance(cell, Cell) else cell) for path, cell in draft.items())
+    return close_state(((path, decode(encoded, limits=limits)) for path, encoded in encodings), STATE)

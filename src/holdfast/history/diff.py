@@ -1,20 +1,88 @@
-"""What differs between two states, by path: old and new, exactly (1, True and 1.0 are three values)."""
+"""What differs between two states, by path: old and new, exactly (1, True and 1.0 are three values).
+
+Nothing recurses, and each part of the two states is looked at once, however deep it lies.
+"""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final, TypeAlias
 
-from holdfast.codec import encode
+from holdfast.codec import Limits, encode
 from holdfast.records.checkpoint import Change
 
+Place: TypeAlias = tuple[Any, ...]
+Pair: TypeAlias = tuple[Any, Any, Place]
+"""An old and a new value, and where they are."""
 
-def _same(old: Any, new: Any) -> bool:
-    return old is new or (type(old) is type(new) and encode(old) == encode(new))
+_OPENED: Final = frozenset({dict, list, tuple})
+_LIMITS: Final = Limits(size=2**40, memory=2**40)
+"""The states were read within the limits of their store."""
 
 
-def _dicts(old: dict[Any, Any], new: dict[Any, Any], path: tuple[Any, ...]) -> Iterator[Change]:
+class _Numbers:
+    """Numbers for values: two values have the same number if, and only if, they are exactly the same."""
+
+    def __init__(self) -> None:
+        self._by_content: dict[Any, int] = {}
+        self._by_id: dict[int, int] = {}
+
+    def of(self, value: Any) -> int:
+        """The number of a value; of a container as `add` gave it."""
+        if type(value) in _OPENED:
+            return self._by_id[id(value)]
+        return self._numbered((type(value), encode(value, limits=_LIMITS)))
+
+    def add(self, value: Any) -> None:
+        """Number the containers in a value, the innermost first."""
+        found = [value] if type(value) in _OPENED else []
+        for container in found:
+            found += [part for part in _parts(container) if type(part) in _OPENED]
+        for container in reversed(found):
+            self._by_id[id(container)] = self._numbered(self._content(container))
+
+    def _content(self, container: Any) -> tuple[Any, ...]:
+        """What a container holds itself, and the numbers of the containers in it."""
+        parts = list(_parts(container))
+        inner = tuple((index, self.of(part)) for index, part in enumerate(parts) if type(part) in _OPENED)
+        held = [None if type(part) in _OPENED else part for part in parts]
+        keys = list(container) if type(container) is dict else None
+        return type(container), encode([keys, held], limits=_LIMITS), inner
+
+    def _numbered(self, content: Any) -> int:
+        return self._by_content.setdefault(content, len(self._by_content))
+
+
+def diff(old: Any, new: Any) -> list[Change]:
+    """Every difference, outermost first. Dicts that differ only in the order of their keys do not differ here."""
+    numbers = _Numbers()
+    numbers.add(old)
+    numbers.add(new)
+    changes: list[Change] = []
+    waiting: list[Iterator[Pair | Change]] = [iter([(old, new, ())])]
+    while waiting:
+        found = next(waiting[-1], None)
+        if found is None:
+            waiting.pop()
+        elif isinstance(found, Change):
+            changes.append(found)
+        else:
+            waiting.append(_compared(numbers, *found))
+    return changes
+
+
+def _compared(numbers: _Numbers, old: Any, new: Any, path: Place) -> Iterator[Pair | Change]:
+    """The differences of two values, and the pairs of values in them to compare next."""
+    if type(old) is type(new) is dict:
+        return _dicts(old, new, path)
+    if type(old) is type(new) and type(old) in _OPENED:
+        return _sequences(numbers, old, new, path)
+    is_same = old is new or (type(old) is type(new) and numbers.of(old) == numbers.of(new))
+    return iter(() if is_same else (Change(path, "changed", old, new),))
+
+
+def _dicts(old: dict[Any, Any], new: dict[Any, Any], path: Place) -> Iterator[Pair | Change]:
     for key, value in old.items():
         if key in new:
-            yield from _compare(value, new[key], (*path, key))
+            yield value, new[key], (*path, key)
         else:
             yield Change((*path, key), "removed", value, None)
     for key, value in new.items():
@@ -22,39 +90,29 @@ def _dicts(old: dict[Any, Any], new: dict[Any, Any], path: tuple[Any, ...]) -> I
             yield Change((*path, key), "added", None, value)
 
 
-def _common_ends(old: Sequence[Any], new: Sequence[Any]) -> tuple[int, int]:
-    shorter = min(len(old), len(new))
-    start = 0
-    while start < shorter and _same(old[start], new[start]):
-        start += 1
-    end = 0
-    while end < shorter - start and _same(old[-1 - end], new[-1 - end]):
-        end += 1
-    return start, end
-
-
-def _sequences(old: Sequence[Any], new: Sequence[Any], path: tuple[Any, ...]) -> Iterator[Change]:
+def _sequences(numbers: _Numbers, old: Sequence[Any], new: Sequence[Any], path: Place) -> Iterator[Pair | Change]:
     """Items are paired between what the two have in common at both ends; the surplus was added or removed."""
-    start, end = _common_ends(old, new)
+    start, end = _common_ends(list(map(numbers.of, old)), list(map(numbers.of, new)))
     old_stop, new_stop = len(old) - end, len(new) - end
     both = min(old_stop, new_stop)
     for index in range(start, both):
-        yield from _compare(old[index], new[index], (*path, index))
+        yield old[index], new[index], (*path, index)
     for index in range(both, old_stop):
         yield Change((*path, index), "removed", old[index], None)
     for index in range(both, new_stop):
         yield Change((*path, index), "added", None, new[index])
 
 
-def _compare(old: Any, new: Any, path: tuple[Any, ...]) -> Iterator[Change]:
-    if type(old) is type(new) is dict:
-        yield from _dicts(old, new, path)
-    elif type(old) is type(new) and type(old) in {list, tuple}:
-        yield from _sequences(old, new, path)
-    elif not _same(old, new):
-        yield Change(path, "changed", old, new)
+def _common_ends(old: list[int], new: list[int]) -> tuple[int, int]:
+    shorter = min(len(old), len(new))
+    start = 0
+    while start < shorter and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    return start, end
 
 
-def diff(old: Any, new: Any) -> list[Change]:
-    """Every difference, outermost first. Dicts that differ only in the order of their keys do not differ here."""
-    return list(_compare(old, new, ()))
+def _parts(container: Any) -> Any:
+    return container.values() if type(container) is dict else container

@@ -3,7 +3,7 @@
 from hashlib import sha256
 from typing import Any, TypeAlias
 
-from holdfast.codec import encode
+from holdfast.codec import DEFAULT, Limits, encode
 from holdfast.history.cells import Cell, Document, Path
 from holdfast.history.opening import open_state
 from holdfast.records.errors import CodecError
@@ -19,7 +19,9 @@ def _root_name(path: Path) -> str:
     return path[0] + "".join(f'["{key}"]' for key in path[1:])
 
 
-def draft_state(state: Any, against: Document | None = None) -> tuple[Draft, dict[Path, object]]:
+def draft_state(
+    state: Any, against: Document | None = None, limits: Limits = DEFAULT
+) -> tuple[Draft, dict[Path, object]]:
     """The draft of a state, and the leaves in it, by which the next draft can tell what is the same object.
 
     Refuses with `UnstorableValue` what cannot be stored exactly.
@@ -35,9 +37,9 @@ def draft_state(state: Any, against: Document | None = None) -> tuple[Draft, dic
                 draft[path] = cell
                 continue
         try:
-            draft[path] = encode(value)
+            draft[path] = encode(value, limits=limits)
         except CodecError:
-            encode(value, path=_root_name(path))
+            encode(value, path=_root_name(path), limits=limits)
             raise
     return draft, leaves
 

@@ -16,7 +16,7 @@ JOURNAL: Path = ("journal",)
 NOTHING = encode(None)
 
 
-class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="entry"):
+class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False, tag_field="entry", forbid_unknown_fields=True):
     """One line of the journal. Times are microseconds since 1970."""
 
 

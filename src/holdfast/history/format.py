@@ -20,6 +20,7 @@ import msgspec
 from holdfast.history.binding import BLOB_ID_BYTES, Binding, place_of
 from holdfast.history.cells import Kind, Path, Piece, Ref
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
+from holdfast.records.packed import bounded
 from holdfast.records.rows import Row
 
 FORMAT = 1
@@ -103,14 +104,14 @@ class Script(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_header = msgspec.msgpack.Decoder(Header).decode
+_decode_header = bounded(msgspec.msgpack.Decoder(Header).decode)
 _SHORT = Struct(">BH7s")  # flags, body size, time; arrays begin with a larger byte than any flags
 _MAX_SHORT = 0xFFFF
 _ARRAYS = 0x80
 _PLAIN_META = bytes.fromhex("0f91cf00")
 """What the metadata of a plain append begins with: neither compressed nor encrypted, an array of the time alone."""
 _PLAIN_META_BYTES = len(_PLAIN_META) + 7
-_decode_body = msgspec.msgpack.Decoder().decode
+_decode_body = bounded(msgspec.msgpack.Decoder().decode)
 
 
 def encode_header(header: Header, place: bytes, check_start: int) -> bytes:

@@ -5,9 +5,10 @@ The items are kept beside the cells, and become part of them with the next row o
 
 import msgspec
 
-from holdfast.history.cells import MOST_BYTES, MOST_ITEMS, Document, Path
+from holdfast.codec.limits import Limits
+from holdfast.history.cells import Document, Path
 from holdfast.history.format import encode_append
-from holdfast.history.tuning import Tuning
+from holdfast.history.weight import bytes_to_spare
 
 MAX_INDEX = 255
 """Cells beyond this position cannot use the short form of an append."""
@@ -22,6 +23,8 @@ class Growth(msgspec.Struct, eq=False, gc=False):
     cells: Document
     """The document without any of them."""
     items: list[bytes]
+    spare: int
+    """How many bytes more the state can surely take."""
     _asked: tuple[int, Document]
     """The document that was asked for last, and how many of the items it has. One value: any thread may ask."""
 
@@ -29,8 +32,10 @@ class Growth(msgspec.Struct, eq=False, gc=False):
         """With one more after the first `length`. Only the longest of the logs may let it grow in place."""
         if len(self.items) == length:
             self.items.append(item)
+            self.spare -= len(item)
             return self
-        return Growth(self.path, self.start, self.cells, [*self.items[:length], item], (0, self.cells))
+        items, spare = [*self.items[:length], item], self.spare - len(item)
+        return Growth(self.path, self.start, self.cells, items, spare, (0, self.cells))
 
     def document(self, length: int) -> Document:
         """The document with the first `length` items in their place, for a reader on any thread."""
@@ -46,12 +51,10 @@ class Growth(msgspec.Struct, eq=False, gc=False):
         return {**self.cells, self.path: self.cells[self.path].with_all(self.items[:length])}
 
 
-def growth_of(document: Document, index: dict[Path, int], path: Path, tuning: Tuning) -> Growth | None:
+def growth_of(document: Document, index: dict[Path, int], path: Path, limits: Limits) -> Growth | None:
     """For the list at this path; None if it is not there, or an item cannot be appended without another look at it."""
     cell = document.get(path)
     if cell is None or not cell.count or cell.kind != "list" or index[path] > MAX_INDEX:
         return None
-    most = tuning.keyframe_rows_max
-    if cell.size + most * tuning.inline_max > MOST_BYTES or cell.count + most > MOST_ITEMS:
-        return None
-    return Growth(path, encode_append(index[path], b""), document, [], (0, document))
+    spare = bytes_to_spare(document, path[0], limits)
+    return Growth(path, encode_append(index[path], b""), document, [], spare, (0, document))

@@ -77,7 +77,7 @@ class _Packer:
 
     @staticmethod
     def _with_pieces(cell: Cell, pieces: list[Piece]) -> Cell:
-        return Cell(cell.kind, cell.count, cell.size, rope(pieces), cell.chunks, cell.leaf)
+        return Cell(cell.kind, cell.count, cell.size, rope(pieces), cell.chunks, cell.leaf, cell.memory)
 
 
 def inline_bytes(document: Document) -> int:

@@ -26,6 +26,7 @@ from holdfast.history.keyframes import is_due, repack
 from holdfast.history.opening import make_room
 from holdfast.history.splice import splice
 from holdfast.history.tuning import Tuning
+from holdfast.history.weight import refuse_heavy
 from holdfast.records.rows import Row
 
 NO_BLOBS: dict[bytes, bytes] = {}
@@ -83,6 +84,7 @@ class Revision:
         self._scripts: list[tuple[Path, Cell, list[Stored]]] = []
         self._inserted = 0
         self._index: dict[Path, int] | None = log.index
+        self._grown: set[str] = set()
         self.blobs: dict[bytes, bytes] = {}
         self.document = log.folded()
         self._before = self.document
@@ -92,6 +94,7 @@ class Revision:
         known = self._before
         document: Document = {}
         self._index = None
+        self._grown.add("state")
         for path, value in draft.items():
             old = known.get(path)
             document[path] = old if old is value else self._drafted(path, old, value, leaves.get(path))
@@ -105,10 +108,12 @@ class Revision:
         adopted = {path: self._drafted(path, None, cell, None) for path, cell in document.items()}
         self.document = {**self.document, **adopted}
         self._index = None
+        self._grown.add("state")
 
     def append(self, path: Path, item: bytes) -> None:
         """One more encoded item for the list at `path`, which is made if it is not there."""
         cell = self.document.get(path)
+        self._grown.add(path[0])
         if cell is None:
             cell = Cell("list", 0, 0, rope([]), rope([]))
             self.document = make_room(self.document, path, cell)
@@ -125,7 +130,7 @@ class Revision:
             return self._rewritten(path, kind, count, encoded[header:], leaf)
         operations = edit(old, kind, count, encoded, header)
         if operations is None:
-            return old if old.leaf is leaf else Cell(kind, count, old.size, old.pieces, old.chunks, leaf)
+            return old if old.leaf is leaf else Cell(kind, count, old.size, old.pieces, old.chunks, leaf, old.memory)
         if len(operations) == 1 and type(operations[0]) is bytes:
             return self._rewritten(path, kind, count, operations[0], leaf)
         stored: list[Stored] = [self._place(each) if type(each) is bytes else each for each in operations]
@@ -157,8 +162,11 @@ class Revision:
     def write(self, meta: bytes, *, checkpoint: int | None = None, fresh: bool = False) -> Written:
         """The row that carries all of this: a checkpoint of its own, or a journal row whose state is `checkpoint`'s.
 
-        `fresh` makes a keyframe that shares no blob with any older row.
+        `fresh` makes a keyframe that shares no blob with any older row. Raises LimitExceeded if what was changed could
+        not be read again within the limits.
         """
+        for root in self._grown:
+            refuse_heavy(self.document, root, self._log.binding.limits)
         newest = self._log.seq + 1 if checkpoint is None else checkpoint
         if fresh:
             self.blobs.clear()
@@ -229,9 +237,11 @@ def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int 
     growth, cells, grown = log.growth, log.cells, log.grown
     if growth is None or growth.path != path:
         cells, grown = log.folded(), 0
-        growth = growth_of(cells, log.index, path, tuning)
+        growth = growth_of(cells, log.index, path, binding.limits)
         if growth is None:
             return None
+    if len(item) > growth.spare:
+        return None
     since = 0 if checkpoint is None else seq - checkpoint
     body, sealed = binding.seal_row(growth.start + item, meta, seq)
     place = place_of(seq, back)

@@ -8,6 +8,7 @@ from holdfast.history.format import FORMAT, Header
 from holdfast.records.checkpoint import CheckpointInfo
 from holdfast.records.errors import Corrupt
 from holdfast.records.identity import checkpoint_id
+from holdfast.records.packed import bounded
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Cause, Phase, Status
 
@@ -36,7 +37,7 @@ def encode_meta(meta: Meta) -> bytes:
     return _encode((meta.created_at,) if meta.parent_back == 1 else (meta.created_at, meta.parent_back))
 
 
-_decode = msgspec.msgpack.Decoder(Meta).decode
+_decode = bounded(msgspec.msgpack.Decoder(Meta).decode)
 
 
 def decode_meta(binding: Binding, header: Header) -> Meta:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from holdfast.codec import decode
+from holdfast.codec.decoding import decode, decode_weighed
 from holdfast.history.binding import BODY, Binding
 from holdfast.history.cells import Cell, Chunk, Document, Kind, Path, Piece, Ref, rope
 from holdfast.history.draft import STATE
@@ -17,6 +17,7 @@ from holdfast.history.log import Log
 from holdfast.history.opening import close_state
 from holdfast.history.splice import splice
 from holdfast.history.tuning import Tuning
+from holdfast.history.weight import KEYS, refuse_heavy
 from holdfast.records.errors import CodecError, Corrupt
 from holdfast.records.rows import Row
 
@@ -126,11 +127,12 @@ def fill(folded: Folded, stored: Mapping[bytes, bytes], tuning: Tuning) -> Log:
 
 
 def read_state(binding: Binding, document: Document) -> Any:
-    """The state in a document, decoded anew: the caller's own copy."""
+    """The state in a document, decoded anew: the caller's own copy. All of it together is within the limits."""
+    limits = binding.limits
+    refuse_heavy(document, "state", limits)
+    cells = [(path, cell) for path, cell in document.items() if path[0] == "state"]
     try:
-        return close_state(
-            ((path, decode(cell.encoded())) for path, cell in document.items() if path[0] == "state"), STATE
-        )
+        return close_state(((path, decode_weighed(cell.encoded(), limits)) for path, cell in cells), STATE)
     except CodecError as error:
         if type(error) is not CodecError:
             raise
@@ -142,4 +144,4 @@ def read_state(binding: Binding, document: Document) -> Any:
 def read_list(document: Document, path: Path) -> list[Any]:
     """An internal list, decoded; empty if it is not there."""
     cell = document.get(path)
-    return [] if cell is None else decode(cell.encoded())
+    return [] if cell is None else decode(cell.encoded(), limits=KEYS)

@@ -8,6 +8,7 @@ from hashlib import sha256
 import msgspec
 
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
+from holdfast.records.packed import bounded
 
 FORMAT = 1
 DIGEST_BYTES = 16
@@ -60,7 +61,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return bool(self.owner) and self.expires_at > now
 
 
-_decode = msgspec.msgpack.Decoder(Head).decode
+_decode = bounded(msgspec.msgpack.Decoder(Head).decode)
 _encode = msgspec.msgpack.Encoder().encode
 
 

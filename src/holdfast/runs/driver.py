@@ -395,7 +395,7 @@ class Driver:
 
         Changes to the state that wait for a row are dropped.
         """
-        draft, leaves = draft_state(then.state)
+        draft, leaves = draft_state(then.state, limits=self._ledger.claim.log.binding.limits)
         answers = self._ledger.journal.answers
         waiting = tuple(str(number) for number in then.journal.numbers() if number not in answers)
         intent = Intent(draft=draft, leaves=leaves, cause="error", requests=waiting)

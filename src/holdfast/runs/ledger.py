@@ -256,7 +256,7 @@ class Ledger:
         with self.claim.lock:
             log = self.claim.log
             if self._changes is not None:
-                return state_of(self._changes.applied(log.state_cells))
+                return state_of(self._changes.applied(log.state_cells), log.binding.limits)
         return read_state(log.binding, log.state_cells)
 
     @property
@@ -272,14 +272,14 @@ class Ledger:
                     f"the state of thread {self.claim.thread_id!r} is a {type(self.state).__name__}, and only a dict"
                     " has keys to update; replace the whole state instead"
                 )
-            changes = self._changes or Changes()
+            changes = self._changes or Changes(self.claim.log.binding.limits)
             changes.merge(values)
             self._changes = changes if values else self._changes
 
     def replace_state(self, state: dict[Any, Any]) -> None:
         """Replace the whole state; written with the next row."""
         with self.claim.lock:
-            changes = Changes()
+            changes = Changes(self.claim.log.binding.limits)
             changes.replace(state)
             self._changes = changes
 

@@ -8,7 +8,8 @@ from typing import Any, TypeVar, Unpack, overload
 import msgspec
 
 from holdfast.codec import decode, encode
-from holdfast.history.draft import STATE, draft_state
+from holdfast.history.cells import Document, Path
+from holdfast.history.draft import STATE, Draft, draft_state
 from holdfast.history.draft import fingerprint as draft_fingerprint
 from holdfast.history.entries import Begun, Ended, Marked, Recorded, Slept, StepDone, StepError
 from holdfast.history.opening import is_key, with_appended
@@ -259,7 +260,7 @@ class Run:
     ) -> None:
         """Save the state as the thread's next checkpoint."""
         await self._ledger.ready(self._ports)
-        draft, leaves = draft_state(state, self._ledger.claim.log.state_cells)
+        draft, leaves = self._draft(state, self._ledger.claim.log.state_cells)
         name = self._key_for("checkpoint", key, draft_fingerprint(draft) if self._keyed else b"")
         if name in self._ledger.journal.marks:
             return
@@ -293,8 +294,11 @@ class Run:
             if self._ledger.has_changes:
                 await self._ledger.commit(self._ports, Intent(cause="event"))
             state = with_appended(self.state, where[1:], item)
-            draft, leaves = draft_state(state)
+            draft, leaves = self._draft(state)
             await self._mark(Intent(draft=draft, leaves=leaves, cause="event"), name)
+
+    def _draft(self, state: Any, against: Document | None = None) -> tuple[Draft, dict[Path, object]]:
+        return draft_state(state, against, self._ledger.claim.log.binding.limits)
 
     def _key_for(self, kind: str, key: str | None, content: bytes) -> str:
         """The key under which something is recorded; empty if it is to be done each time."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.codec import encode
 from holdfast.codec.keys import KeyRing
+from holdfast.codec.limits import Limits, checked_limits
 from holdfast.history.cells import Document, Path
 from holdfast.history.draft import STATE, Draft, draft_state, fingerprint
 from holdfast.history.entries import JOURNAL, encode_entry
@@ -70,13 +71,16 @@ class Archive:
         retention: Retention | None = None,
         namespace: str = "",
         inline: bool = True,
+        limits: Limits | None = None,
         on_close: Callable[[], None] | None = None,
     ) -> None:
         self._ports = ports or _awaitable()
         ring = None if keys is None else KeyRing.of(keys)
         self._backend = backend
         self._committer = committer or Committer(backend, inline=inline)
-        self._reader = Reader(backend, Sealing(namespace, ring, self._ports.entropy, compress=compress))
+        self._limits = checked_limits(limits)
+        sealing = Sealing(namespace, ring, self._ports.entropy, compress=compress, limits=self._limits)
+        self._reader = Reader(backend, sealing)
         self._saver = Saver(self._reader, self._committer, self._ports)
         self._events = Events(self._ports)
         self._on_close = on_close or backend.close
@@ -148,7 +152,7 @@ class Archive:
         """
         thread = self._reader.sealing.key(thread_id)
         writer = self._saver.writers.get(thread)
-        draft, leaves = draft_state(state, writer.log.state_cells if writer else None)
+        draft, leaves = draft_state(state, writer.log.state_cells if writer else None, self._limits)
         packed = encode(check_metadata(metadata), path="metadata") if metadata else b""
         intent = Intent(
             draft=draft,
@@ -191,7 +195,7 @@ class Archive:
             self._saver.writers.discard(stale)
         log = (await self._ports.perform(self._saver.writers.open, thread)).log
         state = with_appended(read_state(log.binding, log.document), where[1:], item)
-        draft, leaves = draft_state(state)
+        draft, leaves = draft_state(state, limits=self._limits)
         return Intent(draft=draft, leaves=leaves, expect_seq=log.checkpoint)
 
     async def _write(self, thread: bytes, intent: Intent) -> Checkpoint:
@@ -319,7 +323,8 @@ class Archive:
         """
         await self._open()
         loaded = await self._ports.perform(self._load, CheckpointId.parse(checkpoint_id))
-        draft, leaves = draft_state(state) if state is not None else (redraft(loaded.log.document), {})
+        given = state is not None
+        draft, leaves = draft_state(state, limits=self._limits) if given else (redraft(loaded.log.document), {})
         source = CheckpointId.parse(checkpoint_id).thread_id
         target = to if to is not None else f"{_start_of(source)}-fork-{self._ports.entropy(4).hex()}"
         intent = self._fork_intent(loaded, draft, leaves, checkpoint_id)

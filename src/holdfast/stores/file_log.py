@@ -14,6 +14,7 @@ from zlib import crc32
 import msgspec
 
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
+from holdfast.records.packed import bounded
 from holdfast.records.rows import Drop, Row, Swap
 
 Reader = Callable[[int, int], bytes]
@@ -69,7 +70,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
+_decode_envelope = bounded(msgspec.msgpack.Decoder(Envelope).decode)
 _decode_description = msgspec.msgpack.Decoder(tuple[int, int, bytes, bytes]).decode
 
 

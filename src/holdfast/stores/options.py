@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import TypedDict
 
 from holdfast.codec.keys import KeyRing
+from holdfast.codec.limits import Limits
 from holdfast.records.retention import Retention
 from holdfast.records.words import Durability, KeepInputs
 
@@ -17,6 +18,7 @@ class HandleOptions(TypedDict, total=False):
     sweep: timedelta | float | None
     namespace: str
     inputs: KeepInputs
+    limits: Limits | None
 
 
 class LocalOptions(HandleOptions, total=False):

@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.codec import decode, encode
 from holdfast.codec.keys import KeyRing
+from holdfast.codec.limits import DEFAULT, Limits
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import SUMMARY, Binding
 from holdfast.records.errors import Corrupt, KeyUnavailable
@@ -28,14 +29,21 @@ class Sealing:
     """Everything about bytes that belongs to a handle rather than to a backend."""
 
     def __init__(
-        self, namespace: str, ring: KeyRing | None, entropy: Callable[[int], bytes], *, compress: bool = True
+        self,
+        namespace: str,
+        ring: KeyRing | None,
+        entropy: Callable[[int], bytes],
+        *,
+        compress: bool = True,
+        limits: Limits = DEFAULT,
     ) -> None:
         self.namespace = namespace
         self.prefix = namespace_prefix(namespace)
         self.ring = ring
         self._compress = compress
         self._entropy = entropy
-        self._plain = Seal(compress=compress)
+        self._limits = limits
+        self._plain = Seal(compress=compress, limits=limits)
 
     def key(self, thread_id: str) -> bytes:
         """The thread's key in this namespace."""
@@ -109,7 +117,7 @@ class Sealing:
         return [list(self.ring.label_tokens(name, value)) for name, value in labels.items()]
 
     def _encrypting(self, data_key: bytes) -> Seal:
-        return Seal(compress=self._compress, key=data_key, entropy=self._entropy)
+        return Seal(compress=self._compress, key=data_key, entropy=self._entropy, limits=self._limits)
 
 
 def _plain_token(name: str, value: str) -> bytes:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from holdfast.codec.keys import KeyRing
+from holdfast.codec.limits import Limits
 from holdfast.ports import BlockingPorts, run_blocking
 from holdfast.records.arguments import function_or_none
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
@@ -66,6 +67,7 @@ class Store:
         namespace: str = "",
         inline: bool = True,
         inputs: KeepInputs = "preview",
+        limits: Limits | None = None,
     ) -> None:
         self._store = AwaitableStore(
             backend,
@@ -76,6 +78,7 @@ class Store:
             namespace=namespace,
             inline=inline,
             inputs=inputs,
+            limits=limits,
         )
 
     def __enter__(self) -> Self:

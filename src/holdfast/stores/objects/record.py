@@ -11,6 +11,7 @@ from secrets import token_bytes
 
 import msgspec
 
+from holdfast.records.packed import bounded
 from holdfast.records.rows import KEEP_ALL, Swap
 from holdfast.stores.objects.marks import mark_name, remarked
 from holdfast.stores.objects.names import head_name
@@ -71,7 +72,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_record = msgspec.msgpack.Decoder(Record).decode
+_decode_record = bounded(msgspec.msgpack.Decoder(Record).decode)
 
 
 def bind(name: str, content: bytes) -> bytes:

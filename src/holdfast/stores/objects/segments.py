@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from holdfast.records.errors import Corrupt
+from holdfast.records.packed import bounded
 from holdfast.records.rows import Row
 from holdfast.stores.objects.names import SegmentName
 
@@ -58,7 +59,7 @@ class Stretch(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[StoredRow]).decode
+_decode = bounded(msgspec.msgpack.Decoder(list[StoredRow]).decode)
 
 
 def segment(folder: str, rows: Sequence[StoredRow], version: int, previous: bytes) -> tuple[SegmentName, bytes]:
