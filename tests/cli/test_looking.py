@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -244,3 +245,43 @@ def test_steps_and_show_say_what_a_step_was_called_with(place: Path, call: Call)
     shown = call("show", "called").stdout
     assert re.search(r"step=search ms=\d+ \('kelp', 2\)$", shown, re.MULTILINE)
     assert re.search(r"^begun +pay\(40\), ", shown, re.MULTILINE)
+
+
+def nested(depth: int, value: Any, wrap: Callable[[Any], Any]) -> Any:
+    for _ in range(depth):
+        value = wrap(value)
+    return value
+
+
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: (value,), lambda value: {"k": value}])
+def test_the_deepest_state_that_can_be_stored_is_shown_and_compared(
+    wrap: Callable[[Any], Any], place: Path, call: Call, document: Document
+) -> None:
+    with sync.open(place / "holdfast.db") as store:
+        for leaf in (1, 2):
+            store.save("deep", {"s": nested(195, leaf, wrap), "big": 10 ** (5000 + leaf), "set": {10**5000, 1}})
+    assert document("state", "deep")["state"]["big"].startswith("0x")
+    (big, deep) = sorted(document("diff", "deep@1", "deep@2")["changes"], key=lambda change: len(change["path"]))
+    assert (len(deep["path"]), deep["old"], deep["new"]) == (196, 1, 2)
+    assert (big["path"], big["old"]) == (["big"], hex(10**5001))
+    for command in (
+        ("state", "deep"),
+        ("show", "deep"),
+        ("diff", "deep@1", "deep@2"),
+        ("steps", "deep"),
+        ("tail", "deep"),
+    ):
+        assert call(*command).exit_code == 0, command
+
+
+def test_numbers_of_any_length_are_shown(place: Path, call: Call, document: Document) -> None:
+    long = 10**5000
+    with sync.open(place / "holdfast.db") as store:
+        store.save("long", {"key": {long: 1, (long, 2): 3}, "part": Fraction(1, 3**18_000)}, metadata={"n": long})
+        with store.run("steps") as run:
+            run.step("one", lambda number: number + 1, long)
+    state = document("state", "long")["state"]
+    assert list(state["key"].values()) == [1, 3]
+    assert "too long to show" in state["part"]
+    for command in (("show", "long"), ("show", "steps"), ("steps", "steps")):
+        assert call(*command).exit_code == 0, command

@@ -345,3 +345,8 @@ def test_the_search_for_raw_objects_is_off_unless_there_are_some() -> None:
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[False, False, True, False]\n"
+
+
+def test_a_key_of_thousands_of_digits_is_named_in_the_path_all_the_same() -> None:
+    with pytest.raises(UnstorableValue, match=r"^value\[0x[0-9a-f]+\.\.\.\]: "):
+        encode({10**5000: object()})

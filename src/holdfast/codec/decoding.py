@@ -102,13 +102,17 @@ class _Decoder:
             read = _special_values()[0].get(code)
             if read is not None:
                 return read(data)
-            if code not in tags.NESTED:
-                raise CodecError(f"unknown extension code {code}; written by a newer version of Holdfast?")
             self._found = True
-            return _Box(code, data)
+            return _box(code, data)
         except BaseException as error:
             self._error = error
             raise
+
+
+def _box(code: int, data: bytes) -> _Box:
+    if code not in tags.NESTED:
+        raise CodecError(f"unknown extension code {code}; written by a newer version of Holdfast?")
+    return _Box(code, data)
 
 
 def _places(values: Any) -> Iterable[tuple[Any, Any]]:

@@ -21,6 +21,7 @@ from holdfast.codec.scan import refuse_excess
 from holdfast.codec.types import leaf_writer, write_text
 from holdfast.records.errors import LimitExceeded, SecretInState, UnstorableValue
 from holdfast.records.secret import Secret
+from holdfast.records.shown import shown
 
 
 def encode_exactly(value: Any, path: str, limits: Limits) -> bytes:
@@ -161,6 +162,8 @@ def _refuse(error: Exception, path: str) -> NoReturn:
     """Raise the error that tells the user where and why. An error of the value's own code is told as well."""
     if isinstance(error, _FATAL):
         raise error
+    if isinstance(error, LimitExceeded):
+        raise LimitExceeded(f"{path}: {error}") from error
     if not isinstance(error, Refused):
         raise UnstorableValue(f"{path}: reading it failed: {error!r}", path=path) from error
     path += error.step
@@ -197,7 +200,7 @@ def _cut(path: str) -> str:
 def _short(value: Any) -> str:
     """A key as one would write it, cut if long; with double quotes, and never with a lone surrogate."""
     if type(value) is not str:
-        text = ascii(value) if leaf_writer(type(value)) or type(value) in _NAMED else type(value).__name__
+        text = shown(value) if leaf_writer(type(value)) or type(value) in _NAMED else type(value).__name__
         return text if len(text) <= 60 else f"{text[:57]}..."
     text = ascii(value[:60])[1:-1] if not value.isprintable() else value[:60]
     return '"' + text.replace('"', '\\"') + '"'

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, TypeGuard
 
+from holdfast.codec import encode
 from holdfast.records.arguments import amount, mapping_or_none, whole_number
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError, StepFailed
@@ -171,4 +172,8 @@ def _is_like(one: str, other: str, similarity: float) -> bool:
 def doing(step: Step) -> str:
     """What a step did: its call, or where it called nothing what it brought about."""
     called = (step.action, step.tool_called, step.tool_input)
-    return repr(called if step.tool_input is not None else (*called, step.tool_output, step.llm_output))
+    done = called if step.tool_input is not None else (*called, step.tool_output, step.llm_output)
+    try:
+        return repr(done)
+    except ValueError:  # an int of more digits than Python writes
+        return encode(done).hex()
