@@ -269,7 +269,7 @@ def test_the_deepest_state_that_can_be_stored_is_shown_and_compared(
         ("show", "deep"),
         ("diff", "deep@1", "deep@2"),
         ("steps", "deep"),
-        ("tail", "deep"),
+        ("tail", "deep", "--once"),
     ):
         assert call(*command).exit_code == 0, command
 

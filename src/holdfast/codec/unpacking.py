@@ -12,8 +12,9 @@ from msgspec import Raw, msgpack
 
 from holdfast.records.packed import Buffer, measure, opening_count
 
-_SHORT: Final = 1 << 16
-"""Up to here it is cheaper to prove that bytes cannot nest too deep than to put them inside lists."""
+_SHORT: Final = 1 << 12
+_MIDDLE: Final = 1 << 16
+"""Up to here it is cheaper to count levels, or bytes that could begin one, than to put the bytes inside lists."""
 _KNOWN_LEVELS: Final = 1022
 _whole: Final = msgpack.Decoder(Raw).decode
 
@@ -23,12 +24,19 @@ def unpack(data: Buffer, room: int, hook: Callable[[int, bytes], Any]) -> Any:
 
     Raises TooDeep for any that nests deeper, and ValueError for bytes that are not one encoding.
     """
-    if len(data) <= _SHORT and opening_count(data) <= room:
-        value = ormsgpack.unpackb(data, ext_hook=hook)
-    else:
-        value = _unpack_bounded(data, room, hook)
+    value = ormsgpack.unpackb(data, ext_hook=hook) if _is_shallow(data, room) else _unpack_bounded(data, room, hook)
     _whole(data)  # ormsgpack does not mind bytes after the value
     return value
+
+
+def _is_shallow(data: Buffer, room: int) -> bool:
+    """True if it was cheap to find out that the bytes nest at most `room` lists and dicts; raises TooDeep if not."""
+    if len(data) <= _MIDDLE and opening_count(data) <= room:
+        return True
+    if len(data) > _SHORT:
+        return False
+    measure(data, room)
+    return True
 
 
 def _unpack_bounded(data: Buffer, room: int, hook: Callable[[int, bytes], Any]) -> Any:
