@@ -140,7 +140,17 @@ def test_the_ways_to_open_are_equal(name: str) -> None:
 
 def test_open_takes_what_the_contract_says() -> None:
     options = set(LocalOptions.__annotations__)
-    assert options == {"durability", "keys", "compress", "retention", "sweep", "namespace", "inline", "inputs"}
+    assert options == {
+        "durability",
+        "keys",
+        "compress",
+        "retention",
+        "sweep",
+        "namespace",
+        "inline",
+        "inputs",
+        "limits",
+    }
     for module in (holdfast, sync):
         with pytest.raises(holdfast.ConfigurationError, match="unknown option 'retentions'; did you mean 'retention'"):
             module.open("memory:", retentions=None)

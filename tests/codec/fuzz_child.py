@@ -92,7 +92,7 @@ def judged(data: bytes) -> int:
     except (CodecError, IncompatibleCheckpoint):
         code = FINE
     except BaseException as error:  # noqa: BLE001  it is told by the parent
-        print(repr(error)[:200], flush=True)
+        sys.stderr.write(repr(error)[:200])
     finally:
         os._exit(code)
 
@@ -106,7 +106,7 @@ def main(seed: int, count: int) -> int:
         data = hostile(random.Random(f"{seed}.{number}"))
         code = judged(data)
         if code != FINE:
-            print(f"input {seed}.{number} of {len(data)} bytes, {data[:40].hex()}…: ended with {code}")
+            sys.stderr.write(f"input {seed}.{number} of {len(data)} bytes, {data[:40].hex()}…: ended with {code}")
             return 1
     return 0
 

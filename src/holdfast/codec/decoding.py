@@ -76,7 +76,8 @@ class _Decoder:
                 values[place] = None  # the bytes of the box are not needed any more
                 if self._found:
                     waiting.append((content, room - 1))
-        _fill(opened)
+        if opened:
+            _fill(opened)
         return root[0]
 
     def _open(self, box: _Box, room: int) -> list[Any]:
@@ -96,14 +97,14 @@ class _Decoder:
                 raise
         raise self._error
 
-    def _extension(self, code: int, data: bytes) -> Any:
+    def _extension(self, code: int, data: bytes | memoryview) -> Any:
         """The value of an extension. The C decoder would hide its error."""
         try:
             read = _special_values()[0].get(code)
             if read is not None:
-                return read(data)
+                return read(bytes(data))
             self._found = True
-            return _box(code, data)
+            return _box(code, bytes(data))
         except BaseException as error:
             self._error = error
             raise

@@ -1,0 +1,105 @@
+"""Limits of a store: they hold at save and at load, for the state as a whole, and can be changed where it is opened."""
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Limits, sync
+from holdfast.history.draft import STATE, Draft
+from holdfast.ports import run_blocking
+from holdfast.records.errors import ConfigurationError, LimitExceeded
+from holdfast.stores.writer import Intent
+from patience import GIVE_UP_SECONDS
+
+SMALL = Limits(memory=20_000)
+CHILD = """
+import os, resource, sys
+from holdfast import sync
+from holdfast.records.errors import LimitExceeded
+
+with sync.open(sys.argv[1]) as store:
+    store.save("warm", {"up": (1, 2)})
+    store.latest("warm").state
+    used = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGESIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used + 300 * 2**20, used + 300 * 2**20))
+    try:
+        thread_id = store.import_(sys.argv[2])
+        store.latest(thread_id).state
+    except LimitExceeded as error:
+        print(error)
+"""
+
+
+def test_a_state_beyond_the_limits_is_refused_at_save_and_the_thread_stays_as_it_was(tmp_path: Path) -> None:
+    with sync.open(tmp_path / "a.db", limits=SMALL) as store:
+        store.save("t", {"rows": [{"n": n} for n in range(50)]})
+        with pytest.raises(LimitExceeded, match=r"memory.* limits=holdfast\.Limits\(memory=\.\.\.\)"):
+            store.save("t", {"rows": [{"n": n} for n in range(500)]})
+        assert len(store.latest("t").state["rows"]) == 50  # type: ignore[union-attr]
+
+
+def test_the_parts_of_a_state_are_charged_together(tmp_path: Path) -> None:
+    part = [{"n": n} for n in range(40)]
+    with sync.open(tmp_path / "a.db", limits=SMALL) as store:
+        store.save("t", {"a": part})
+        with pytest.raises(LimitExceeded, match="the state would take more memory"):
+            store.save("t", {"a": part, "b": part, "c": part})
+        with store.run("r") as run:
+            run.checkpoint({"a": part})
+            with pytest.raises(LimitExceeded):
+                run.checkpoint({"a": part, "b": part, "c": part})
+            run.checkpoint({"a": part, "b": []})
+
+
+def test_a_list_grows_until_the_limit_and_can_be_read_at_every_step(tmp_path: Path) -> None:
+    with sync.open(tmp_path / "a.db", limits=SMALL) as store:
+        count = 0
+        with contextlib.suppress(LimitExceeded):
+            while count < 1000:
+                store.append("t", "rows", {"n": count})
+                count += 1
+        assert 40 < count < 100
+        assert len(store.latest("t").state["rows"]) == count  # type: ignore[union-attr]
+
+
+def test_higher_limits_read_what_lower_ones_refuse(tmp_path: Path) -> None:
+    state = {"rows": [{"n": n} for n in range(500)]}
+    with sync.open(tmp_path / "a.db") as store:
+        store.save("t", state)
+    with sync.open(tmp_path / "a.db", limits=SMALL) as store, pytest.raises(LimitExceeded, match="memory"):
+        store.latest("t").state  # type: ignore[union-attr]  # noqa: B018  it is read at the first look
+    with sync.open(tmp_path / "a.db", limits=Limits(memory=10**6)) as store:
+        assert store.latest("t").state == state  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("limits", [{"memory": 5}, 100, Limits])
+def test_limits_of_another_kind_are_refused(limits: Any) -> None:
+    for module in (holdfast, sync):
+        with pytest.raises(ConfigurationError, match=r"must be a holdfast\.Limits"):
+            module.open("memory:", limits=limits)
+
+
+def hostile_bundle(path: Path) -> None:
+    """40 MB of empty lists in cells that are each within the limits, compressed to a bundle of less than 199 KB."""
+    cell = b"\xdd" + (650_000).to_bytes(4, "big") + b"\x90" * 650_000
+    draft: Draft = {(*STATE, f"k{number}"): cell for number in range(60)}
+    with sync.open(path.with_suffix(".db"), limits=Limits(memory=2**40)) as store:
+        thread = store._store._reader.sealing.key("evil")
+        store.save("evil", {})
+        run_blocking(store._store._saver.commit(thread, Intent(draft=draft, cause="manual")))
+        store.export("evil", path)
+
+
+def test_a_small_bundle_cannot_take_much_memory(tmp_path: Path) -> None:
+    bundle = tmp_path / "evil.bundle"
+    hostile_bundle(bundle)
+    assert bundle.stat().st_size < 199_000
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "fresh.db"), str(bundle)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=GIVE_UP_SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "would take more memory" in done.stdout
