@@ -122,5 +122,6 @@ def open(  # noqa: A001  the public name: holdfast.open
     everything but ids. `retention` is what `prune()` applies, every `sweep` seconds in the background if given.
     Two namespaces share nothing. `inline=False` never commits on the event loop's own thread. `inputs` says how much of
     a step's arguments its row keeps: a text of at most 200 bytes (`preview`), all of them (`full`), or `none`.
+    `limits` bounds how large a state may be.
     """
     return OpenedStore(*opening.url_parts(url, options))
