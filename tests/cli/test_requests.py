@@ -184,6 +184,7 @@ def test_what_was_answered_is_recovered(document: Document, call: Call) -> None:
         "skipped": [],
         "reasons": {},
         "errors": {},
+        "damaged": [],
         "note": "",
     }
     call("approve", "ticket-1")
