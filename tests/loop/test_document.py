@@ -19,7 +19,7 @@ CHECKPOINT_VERSION = 1
 # The samples, as the document prints them
 
 
-def drive_with_checkpoint(loop, store):  # type: ignore[no-untyped-def]
+def drive_with_checkpoint(loop: Any, store: Any) -> None:
     while loop.state not in (State.COMPLETE, State.FAILED):
         step_once(loop)  # one transition's worth of work
         store.save(loop.snapshot())  # checkpoint after every transition
@@ -29,7 +29,7 @@ def drive_with_checkpoint(loop, store):  # type: ignore[no-untyped-def]
 drive = drive_with_checkpoint
 
 
-def resume(store):  # type: ignore[no-untyped-def]
+def resume(store: Any) -> Any:
     snapshot = store.load()
     if snapshot is None:
         return None
@@ -40,7 +40,7 @@ def resume(store):  # type: ignore[no-untyped-def]
     return loop
 
 
-def checkpoint(loop, store):  # type: ignore[no-untyped-def]
+def checkpoint(loop: Any, store: Any) -> None:
     snap = Snapshot(
         version=1,
         request=loop.request,

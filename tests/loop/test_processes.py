@@ -37,9 +37,11 @@ def check_log(lines: list[str], fatal: str) -> None:
     assert all(count == 1 or line.startswith(f"{fatal}|") for line, count in effects.items())
     assert len({line.split("|")[0] for line in effects}) == len(effects) == 20  # one key each, in both processes
     begun = [line.split()[1] for line in lines if line.startswith("begin")]
-    assert [step for step in dict.fromkeys(begun)] == STEPS
+    assert list(dict.fromkeys(begun)) == STEPS
     repeated = [step for step, count in Counter(begun).items() if count > 1]
-    in_flight = fatal.split()[-1] if fatal.split()[0] in {"begin", "pay", "end", "observe"} else None
+    in_flight = (
+        fatal.rsplit(maxsplit=1)[-1] if fatal.split(maxsplit=1)[0] in {"begin", "pay", "end", "observe"} else None
+    )
     assert repeated == ([in_flight] if in_flight else [])
     first_mail = next(number for number, line in enumerate(lines) if line.startswith("mail"))
     assert all(line.startswith("mail") for line in lines[first_mail:])

@@ -46,7 +46,13 @@ def test_a_loop_cannot_execute_beyond_its_plan() -> None:
 
 
 def test_a_worker_whose_result_was_not_observed_starts_again() -> None:
-    assert resumption(snapshot_in(LoopState.OBSERVING)) == snapshot_in(LoopState.EXECUTING)
+    executing = snapshot_in(LoopState.EXECUTING)
+    assert resumption(applied(executing, LoopState.OBSERVING)) == executing
+
+
+def test_a_loop_whose_deferred_call_failed_performs_what_is_left() -> None:
+    decided = replace(snapshot_in(LoopState.REFLECTING), decision="COMPLETE")
+    assert resumption(applied(decided, LoopState.FAILED)) == decided
 
 
 @pytest.mark.parametrize("state", [state for state in LoopState if state is not LoopState.OBSERVING])

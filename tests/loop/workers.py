@@ -22,7 +22,7 @@ class World:
         """Write a line; die if it is the fatal one."""
         with self._log.open("a") as file:
             file.write(f"{line}\n")
-        if line.split("|")[0] == self._fatal:
+        if line.split("|", maxsplit=1)[0] == self._fatal:
             self._fatal = ""
             os.kill(os.getpid(), signal.SIGKILL)
 

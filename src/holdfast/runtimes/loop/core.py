@@ -3,8 +3,7 @@
 What both worlds share: the public classes hand their methods on to this one.
 """
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any, Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -17,7 +16,7 @@ from holdfast.records.words import Status
 from holdfast.runs.driver import Driver, Store, claim, fresh_id, read, time_of
 from holdfast.runtimes.loop.loading import loaded
 from holdfast.runtimes.loop.options import Cadence, LoopTerms
-from holdfast.runtimes.loop.transitions import CHECKPOINTED, COMPLETE, FAILED, PLANNING, TERMINAL
+from holdfast.runtimes.loop.transitions import CHECKPOINTED, COMPLETE, FAILED, PLANNING, TERMINAL, resumption
 from holdfast.runtimes.loop.work import Execution, Transition, current_place
 
 LOOP = "loop"
@@ -33,7 +32,7 @@ class LoopCore:
         self, terms: LoopTerms, store: Callable[[], Store], thread_id: str | None, snapshot: Snapshot, origin: Origin
     ) -> None:
         self.terms = terms
-        self.snapshot = snapshot
+        self.snapshot = resumption(snapshot)
         self.facade: Any = self
         """The loop that is handed to the handlers."""
         self._store = store
@@ -41,6 +40,8 @@ class LoopCore:
         self._origin: Origin = origin
         self._seen = None if origin == "given" else snapshot.transitions
         """How many transitions the thread had when it was read or written last; None if that is not known."""
+        self._is_ahead = False
+        """True if the loop has made transitions that it did not write."""
         self._execution: Execution | None = None
         self._driver: Driver | None = None
         """While a call of this loop holds its thread."""
@@ -68,15 +69,17 @@ class LoopCore:
     async def drive(self) -> list[Any]:
         """Make transitions until the loop is over, and end its thread."""
         self.terms.check_complete()
-        async with self._claimed() as driver:
-            cadence = Cadence.of(self.terms.every)
-            cadence.written(driver.ports.now())
-            with driver.body():
-                while self.state not in TERMINAL:
-                    await self._advance_and_save(driver, cadence)
-            await self._end(driver)
+        await self._claimed(self._drive)
         await self._delete_if_over()
         return list(self.snapshot.results)
+
+    async def _drive(self, driver: Driver) -> None:
+        cadence = Cadence.of(self.terms.every)
+        cadence.written(driver.ports.now())
+        with driver.body():
+            while self.state not in TERMINAL:
+                await self._advance_and_save(driver, cadence)
+        await self._end(driver)
 
     async def _advance_and_save(self, driver: Driver, cadence: Cadence) -> None:
         before = self.snapshot
@@ -97,24 +100,31 @@ class LoopCore:
     async def step_once(self) -> None:
         """Make one transition, and write nothing but what effects need."""
         self.terms.check_complete()
-        async with self._claimed() as driver:
-            if self.state in TERMINAL:
-                driver.leave_untouched()
-                raise Finished(f"the loop of thread {self.thread_id!r} is {self.state}: there is no step left")
-            with driver.body():
-                await self._advance(driver)
+        if self.state in TERMINAL:
+            raise Finished(f"the loop of thread {self.thread_id!r} is {self.state}: there is no step left")
+        await self._claimed(self._step)
+
+    async def _step(self, driver: Driver) -> None:
+        if self.state in TERMINAL:  # its thread was found so
+            driver.leave_untouched()
+            return
+        with driver.body():
+            await self._advance(driver)
 
     async def checkpoint(self) -> None:
         """Write the loop as it is now; of a loop that is over, end its thread too."""
-        async with self._claimed() as driver:
-            if not driver.run.finished:
-                await self._save(driver, "", "manual")
-            if self.state in TERMINAL:
-                await self._end(driver)
+        await self._claimed(self._checkpoint)
         await self._delete_if_over()
+
+    async def _checkpoint(self, driver: Driver) -> None:
+        if not driver.run.finished:
+            await self._save(driver, "", "manual")
+        if self.state in TERMINAL:
+            await self._end(driver)
 
     async def _advance(self, driver: Driver) -> None:
         transition = Transition(self.terms, driver, self.facade, self.snapshot, self._execution)
+        self._is_ahead = True
         try:
             await transition.make()
         finally:
@@ -129,8 +139,8 @@ class LoopCore:
 
     # The thread
 
-    @asynccontextmanager
-    async def _claimed(self) -> AsyncIterator[Driver]:
+    async def _claimed(self, work: Callable[[Driver], Coroutine[Any, Any, None]]) -> None:
+        """Claim the thread, load what it holds, and do some work under the claim."""
         if self._driver is not None:
             raise ConfigurationError(
                 f"the loop of thread {self.thread_id!r} is being driven: it writes its checkpoints by itself"
@@ -140,7 +150,7 @@ class LoopCore:
             try:
                 await self._attach(driver)
                 driver.refuse_divergence()
-                yield driver
+                await work(driver)
             finally:
                 self._driver = None
 
@@ -160,7 +170,7 @@ class LoopCore:
         """Return the request, encoded; of a loop that was loaded, as its thread was started with it."""
         if self._origin != "new" and driver.record.started is not None:
             return driver.record.started.arguments
-        return encode([self.terms.screen.screened(self.snapshot.request, "request")], path="request")
+        return encode([[self.terms.screen.screened(self.snapshot.request, "request")], {}], path="request")
 
     def _adopt(self, state: Any) -> None:
         """Take over what the thread holds, unless this loop has made transitions since it last saw it."""
@@ -169,8 +179,8 @@ class LoopCore:
             self._seen = mine
             return
         held = loaded(state, self.terms, f"thread {self.thread_id!r}")
-        if self._origin == "new" or (self._seen == mine and held.transitions != mine):
-            self.snapshot, self._execution = held, None
+        if self._origin == "new" or (not self._is_ahead and self._seen not in {None, held.transitions}):
+            self.snapshot, self._execution = resumption(held), None
         elif held.transitions not in {self._seen, mine} and (self._seen is not None or held.transitions > mine):
             raise Conflict(
                 f"thread {self.thread_id!r} is at transition {held.transitions}, and this loop at {mine} since"
@@ -184,7 +194,7 @@ class LoopCore:
         if before:
             metadata = {"transition": {"from": before, "to": written.state}, **metadata}
         await driver.run.checkpoint(written.to_dict(), cause=cause, metadata=metadata)
-        self._seen = written.transitions
+        self._seen, self._is_ahead = written.transitions, False
 
     async def _end(self, driver: Driver) -> None:
         """End the thread as the loop ended; leave it alone if it has."""

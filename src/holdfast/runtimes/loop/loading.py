@@ -6,11 +6,10 @@ from typing import Any
 from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleCheckpoint
 from holdfast.records.loop import Snapshot
 from holdfast.runtimes.loop.options import LoopTerms
-from holdfast.runtimes.loop.transitions import resumption
 
 
 def loaded(found: Any, terms: LoopTerms, where: str) -> Snapshot:
-    """Return the snapshot to resume at, upgraded to the version of this program.
+    """Return the snapshot, upgraded to the version of this program.
 
     `IncompatibleCheckpoint` for another version without a migration, `Corrupt` for what is no snapshot.
     """
@@ -18,7 +17,7 @@ def loaded(found: Any, terms: LoopTerms, where: str) -> Snapshot:
     if not isinstance(fields, Mapping):
         raise Corrupt(f"{where} holds a {type(fields).__name__}, and not the snapshot of a loop", record="snapshot")
     try:
-        return resumption(Snapshot.from_dict(_upgraded(dict(fields), terms, where)))
+        return Snapshot.from_dict(_upgraded(dict(fields), terms, where))
     except Corrupt as error:
         raise Corrupt(f"{where}: {error}", record="snapshot") from error
 

@@ -50,13 +50,15 @@ def resumption(snapshot: Snapshot) -> Snapshot:
     """Return where a loaded loop starts again.
 
     A result that was not observed is lost with its process, so the worker starts again. A loop that failed in its
-    deferred calls performs those that are left.
+    deferred calls performs those that are left. Both take the last transition back.
     """
     if snapshot.state == OBSERVING:
-        return replace(snapshot, state=EXECUTING.value)
-    if snapshot.state == FAILED and snapshot.decision:
-        return replace(snapshot, state=REFLECTING.value)
-    return snapshot
+        back = EXECUTING
+    elif snapshot.state == FAILED and snapshot.decision:
+        back = REFLECTING
+    else:
+        return snapshot
+    return replace(snapshot, state=back.value, transitions=max(snapshot.transitions - 1, 0))
 
 
 def diagram() -> str:
