@@ -143,7 +143,11 @@ async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_
         await loop.call("report", step)
         return step
 
-    options = {"execute": execute, "reflect": lambda _: reflected.append(1), "tools": [holdfast.tool(report, defer=True)]}
+    options = {
+        "execute": execute,
+        "reflect": lambda _: reflected.append(1),
+        "tools": [holdfast.tool(report, defer=True)],
+    }
     loop = new_loop(world, **options)
     with pytest.raises(StepFailed, match="the mail server is down"):
         await loop.drive()

@@ -9,7 +9,14 @@ from holdfast import Conflict, Corrupt, IncompatibleCheckpoint, KeyReused, LoopS
 from loop.loops import failing, loop_from, new_loop, resumed
 from runs.worlds import World
 
-STOPPED = {"version": 1, "request": "essay", "state": "EXECUTING", "plan": ["a", "b", "c"], "cursor": 1, "results": ["a"]}
+STOPPED = {
+    "version": 1,
+    "request": "essay",
+    "state": "EXECUTING",
+    "plan": ["a", "b", "c"],
+    "cursor": 1,
+    "results": ["a"],
+}
 
 
 async def stopped(world: World, **changes: Any) -> dict[str, Any]:

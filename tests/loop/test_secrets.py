@@ -25,7 +25,8 @@ async def everything(world: World) -> str:
     """Return all that the thread holds, in words."""
     rows = (await world.store.history("t", journal=True, limit=500)).items
     checkpoints = [await world.store.load(row.id) for row in rows if not row.journal]
-    return f"{rows}{checkpoints}{await world.store.thread('t')}"
+    told = [(each.state, [(step.metadata, step.tool_output) for step in each.steps]) for each in checkpoints]
+    return f"{rows}{told}{await world.store.thread('t')}"
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,8 @@ class LoopCore:
         self._store = store
         self._thread_id = thread_id
         self._origin: Origin = origin
+        self._loaded = snapshot.transitions
+        """How many transitions it had as it was loaded."""
         self._seen = None if origin == "given" else snapshot.transitions
         """How many transitions the thread had when it was read or written last; None if that is not known."""
         self._is_ahead = False
@@ -156,12 +158,15 @@ class LoopCore:
 
     async def _attach(self, driver: Driver) -> None:
         """Load what the thread holds, or start it. A thread that does not fit is left as it was found."""
+        before = self.snapshot, self._execution, self._seen
         try:
+            arguments = self._arguments(driver)
             self._adopt(driver.run.state)
             if driver.record.started is None and not driver.run.state:
                 driver.replace_state(self.written().to_dict())
-            await driver.start(LOOP, self._arguments(driver), "request", {"workflow": LOOP})
+            await driver.start(LOOP, arguments, "request", {"workflow": LOOP})
         except HoldfastError:
+            self.snapshot, self._execution, self._seen = before
             driver.leave_untouched()
             raise
         self._origin = "attached"
@@ -174,9 +179,9 @@ class LoopCore:
 
     def _adopt(self, state: Any) -> None:
         """Take over what the thread holds, unless this loop has made transitions since it last saw it."""
-        mine = self.snapshot.transitions
+        mine = max(self.snapshot.transitions, self._loaded)
         if not state:
-            self._seen = mine
+            self._seen = self.snapshot.transitions
             return
         held = loaded(state, self.terms, f"thread {self.thread_id!r}")
         if self._origin == "new" or (not self._is_ahead and self._seen not in {None, held.transitions}):
