@@ -34,7 +34,7 @@ async def nothing_is_lost(world: World, fields: Any) -> None:
 async def test_another_version_is_refused_naming_both(world: World) -> None:
     fields = await stopped(world)
     for attempt in (resumed(world, version=3), new_loop(world, version=3).drive()):
-        with pytest.raises(IncompatibleCheckpoint, match="'t' holds a checkpoint of version 1, .* reads version 3"):
+        with pytest.raises(IncompatibleCheckpoint, match=r"'t' holds a checkpoint of version 1, .* reads version 3"):
             await attempt
         await nothing_is_lost(world, fields)
 
@@ -110,7 +110,7 @@ async def test_a_loop_that_another_process_drove_on_is_a_conflict(world: World) 
     await mine.checkpoint()
     await mine.step_once()
     await other.drive()
-    with pytest.raises(Conflict, match="another process drove it; continue with Loop.resume"):
+    with pytest.raises(Conflict, match=r"another process drove it; continue with Loop\.resume"):
         await mine.step_once()
     assert (await world.store.thread("t")).status == "complete"
 
