@@ -40,7 +40,7 @@ def test_both_worlds_have_the_same_names() -> None:
 def test_names_without_io_are_the_same_objects() -> None:
     of_their_own = {"FileStore", "MemoryStore", "SQLiteStore", "Store", "Page", "open", "Run", "Receipt", "durable"}
     of_their_own |= {"Agent", "agent", "append", "ask", "checkpoint", "confirm", "current", "record", "sleep"}
-    of_their_own |= {"Orchestrator", "Session"}
+    of_their_own |= {"Loop", "Orchestrator", "Session", "SnapshotStore"}
     of_their_own |= {"PostgresStore", "RedisStore", "S3Store"}
     for name in holdfast.__all__:
         if name not in of_their_own:
@@ -108,8 +108,8 @@ def test_both_runs_have_the_same_methods_and_signatures() -> None:
             assert [each[:3] for each in parameters_of(awaitable[name])] == [each[:3] for each in parameters_of(method)]
 
 
-@pytest.mark.parametrize("name", ["Orchestrator", "Session"])
-def test_both_sessions_have_the_same_methods_and_signatures(name: str) -> None:
+@pytest.mark.parametrize("name", ["Loop", "Orchestrator", "Session", "SnapshotStore"])
+def test_both_runtimes_have_the_same_methods_and_signatures(name: str) -> None:
     awaitable, blocking = getattr(holdfast, name), getattr(sync, name)
     methods = public_methods(blocking)
     assert set(public_methods(awaitable)) == set(methods)
@@ -118,7 +118,7 @@ def test_both_sessions_have_the_same_methods_and_signatures(name: str) -> None:
         if inspect.isfunction(value):
             twin = getattr(awaitable, method)
             assert [each[:3] for each in parameters_of(twin)] == [each[:3] for each in parameters_of(value)]
-    if name == "Orchestrator":
+    if name != "Session":
         assert [each[:3] for each in parameters_of(awaitable)] == [each[:3] for each in parameters_of(blocking)]
 
 

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from holdfast.codec.registry import migration, register, storable
     from holdfast.ports.pool import pool
     from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
+    from holdfast.records.loop import Deferred, LoopState, Snapshot
     from holdfast.runs.api import append, ask, checkpoint, confirm, current, durable, idempotency_key, record, sleep
     from holdfast.runs.decorators import step
     from holdfast.runs.kinds import FileStore, MemoryStore, PostgresStore, RedisStore, S3Store, SQLiteStore, open  # noqa: A004  the public name
@@ -97,6 +98,8 @@ if TYPE_CHECKING:
         retry_with_hint,
         rollback_to_checkpoint,
     )
+    from holdfast.runtimes.loop.loop import Loop, SnapshotStore
+    from holdfast.runtimes.loop.tools import tool
     from holdfast.runtimes.session.orchestrator import Orchestrator
     from holdfast.runtimes.session.session import Session
 
@@ -105,11 +108,14 @@ __version__ = "0.1.0"
 _LATER = {
     "Agent": "holdfast.runtimes.agent.agent",
     "AgentSummary": "holdfast.records.failure",
+    "Deferred": "holdfast.records.loop",
     "Done": "holdfast.runs.options",
     "FailureContext": "holdfast.records.failure",
     "FailurePolicy": "holdfast.runtimes.agent.policy",
     "FailureType": "holdfast.records.failure",
     "FileStore": "holdfast.runs.kinds",
+    "Loop": "holdfast.runtimes.loop.loop",
+    "LoopState": "holdfast.records.loop",
     "MemoryStore": "holdfast.runs.kinds",
     "NotDone": "holdfast.runs.options",
     "Orchestrator": "holdfast.runtimes.session.orchestrator",
@@ -123,6 +129,8 @@ _LATER = {
     "S3Store": "holdfast.runs.kinds",
     "SQLiteStore": "holdfast.runs.kinds",
     "Session": "holdfast.runtimes.session.session",
+    "Snapshot": "holdfast.records.loop",
+    "SnapshotStore": "holdfast.runtimes.loop.loop",
     "StepHandle": "holdfast.runs.steps",
     "Store": "holdfast.runs.store",
     "agent": "holdfast.runtimes.agent.agent",
@@ -152,6 +160,7 @@ _LATER = {
     "sleep": "holdfast.runs.api",
     "step": "holdfast.runs.decorators",
     "storable": "holdfast.codec.registry",
+    "tool": "holdfast.runtimes.loop.tools",
     "update_state": "holdfast.runtimes.agent.context",
 }
 
@@ -185,6 +194,7 @@ __all__ = [
     "Conflict",
     "Copied",
     "Corrupt",
+    "Deferred",
     "Deleted",
     "Diverged",
     "Done",
@@ -212,6 +222,8 @@ __all__ = [
     "LeaseHeld",
     "LimitExceeded",
     "Limits",
+    "Loop",
+    "LoopState",
     "MemoryStore",
     "ModelPricing",
     "NotDone",
@@ -242,6 +254,8 @@ __all__ = [
     "SecretInState",
     "Session",
     "SessionSummary",
+    "Snapshot",
+    "SnapshotStore",
     "Stats",
     "Status",
     "Step",
@@ -291,5 +305,6 @@ __all__ = [
     "sleep",
     "step",
     "storable",
+    "tool",
     "update_state",
 ]

@@ -15,6 +15,7 @@ from holdfast.cli.find import every, find_thread, standing
 from holdfast.cli.find_request import requests_of
 from holdfast.cli.heads import ADVICE, PAGE, ListedThread, list_threads, read_thread
 from holdfast.cli.hints import next_commands
+from holdfast.cli.loops import loop_facts, read_loop
 from holdfast.cli.offers import thread_argument
 from holdfast.cli.requests import request_lines
 from holdfast.cli.screen import Column, Screen, counted, size
@@ -119,11 +120,13 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     attempts = read_agent_summary(store, info.thread_id) if info.row_count else None
     tried = attempts if attempts is not None and attempts.agent else None
     work = read_work(store, info.thread_id)
+    loop = read_loop(work, newest)
     document = {
         "thread": info,
         "work": work,
         "session": talked,
         "agent": tried,
+        "loop": loop,
         "requests": requests,
         "checkpoints": rows,
         "more": more_count,
@@ -133,6 +136,7 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     facts = [("steps", f"{step_count} recorded")] if step_count else []
     facts += _session_facts(talked) if talked is not None else []
     facts += _agent_facts(tried) if tried is not None else []
+    facts += loop_facts(loop) if loop is not None else []
     calls = {step.metadata.get("key"): arguments_of(step) for step in recorded}
     hints = list(next_commands(store, info.thread_id, work.begun)) if _can_resume(info, requests) else []
 
@@ -160,7 +164,8 @@ def _rows(store: "Store", info: ThreadInfo, limit: int, *, journal: bool) -> tup
 
 def _sealed(info: ListedThread) -> Answer:
     """What there is to say of a thread whose key is missing."""
-    document = {"thread": info, "work": None, "session": None, "agent": None, "requests": None, "checkpoints": None}
+    names = ("work", "session", "agent", "loop", "requests", "checkpoints")
+    document = {"thread": info, **dict.fromkeys(names)}
     hidden = f"labels, error, requests, steps and checkpoints are encrypted with key {info.sealed_by!r}"
 
     def lines(screen: Screen) -> Iterator[str]:
@@ -267,12 +272,19 @@ def _holder(screen: Screen, info: ThreadInfo) -> str:
 
 def _checkpoint_row(screen: Screen, row: CheckpointInfo, calls: Mapping[Any, str]) -> tuple[str, ...]:
     notes = ["pinned"] * row.pinned + ["journal"] * row.journal
-    notes += [f"{name}={value if isinstance(value, str) else inline(value)}" for name, value in row.metadata.items()]
+    notes += [_note(name, value) for name, value in row.metadata.items()]
     step = row.metadata.get("step")
     if isinstance(step, str) and calls.get(step):
         notes.append(f"({calls[step]})")
     phase = row.phase.value if row.phase else ""
     return str(row.seq), screen.time(row.created_at), row.status.value, row.cause.value, phase, " ".join(notes)
+
+
+def _note(name: str, value: Any) -> str:
+    """A piece of metadata; of a transition, from where to where."""
+    if name == "transition" and isinstance(value, dict) and {"from", "to"} == set(value):
+        return f"{value['from']} → {value['to']}"
+    return f"{name}={value if isinstance(value, str) else inline(value)}"
 
 
 @command("stats")

@@ -2,6 +2,7 @@
 
 from holdfast.records.checkpoint import Change, Step
 from holdfast.records.failure import AgentSummary, FailureType
+from holdfast.records.loop import Deferred, LoopState, Snapshot
 from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.request import Answer, Request
 from holdfast.records.turn import SessionSummary, Turn, TurnResult
@@ -10,5 +11,6 @@ from holdfast.records.words import Cause, Durability, Phase, Status
 
 OWN: tuple[type, ...] = (
     *(AgentSummary, Answer, Cause, Change, Durability, FailureType, ModelPricing, Outcome, Phase, Recovery, Request),
+    *(Deferred, LoopState, Snapshot),
     *(SessionSummary, Status, Step, Turn, TurnResult, UsageSnapshot),
 )

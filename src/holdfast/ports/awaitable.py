@@ -121,6 +121,7 @@ class AsyncPorts(SystemPorts):
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         """At the same time, but not all of a great many."""
         from asyncio import Semaphore, gather
+        from inspect import CORO_CREATED, getcoroutinestate
 
         limit = Semaphore(self.AT_ONCE)
 
@@ -128,7 +129,12 @@ class AsyncPorts(SystemPorts):
             async with limit:
                 return await coroutine
 
-        return await gather(*map(limited, coroutines))
+        try:
+            return await gather(*map(limited, coroutines))
+        finally:
+            for coroutine in coroutines:
+                if getcoroutinestate(coroutine) == CORO_CREATED:  # cancelled before its turn
+                    coroutine.close()
 
     def branch(self) -> int:
         """The task, outside of any the thread."""

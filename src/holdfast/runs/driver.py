@@ -7,7 +7,7 @@ nothing below looks into it. Nothing of `stores` or `history` is needed beside t
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
@@ -15,6 +15,7 @@ from holdfast.codec import decode, encode
 from holdfast.history.draft import draft_state
 from holdfast.history.entries import Noted, Recorded, RolledBack, Started
 from holdfast.history.journal import Journal
+from holdfast.history.restore import read_state
 from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
 from holdfast.records.checkpoint import Step
@@ -25,13 +26,22 @@ from holdfast.runs.api import default_store
 from holdfast.runs.asking import ask
 from holdfast.runs.block import RunBlock, Terms
 from holdfast.runs.branches import Branch, current_branch, last_step, mark_step
+from holdfast.runs.divergence import Replay
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.keys import Key, kept
 from holdfast.runs.ledger import packed_metadata, packed_words
+from holdfast.runs.options import StepOptions, StepPolicy
 from holdfast.runs.past import BEGINNING, TARGET, Past, Pruned, Then
-from holdfast.runs.run import Receipt, Run, check_key, fields_of
+from holdfast.runs.run import ADVICE, Receipt, Run, check_key, fields_of
 from holdfast.runs.scope import Frame, Scope, current_frame, fingerprint_of, inner_frame
-from holdfast.runs.steps import begin_alone, begin_at_once, end_alone, idempotency_key_of
+from holdfast.runs.steps import (
+    StepCall,
+    begin_alone,
+    begin_at_once,
+    end_alone,
+    idempotency_key_of,
+    perform_step,
+)
 from holdfast.runs.store import Store, tools_of
 from holdfast.stores.claim import Pending
 from holdfast.stores.writer import Intent
@@ -65,6 +75,7 @@ __all__ = [
     "stand",
     "standing",
     "text_of",
+    "time_of",
     "within",
 ]
 
@@ -90,6 +101,11 @@ def fresh_id(store: Store, prefix: str) -> str:
     return f"{prefix}-{tools_of(store).ports.entropy(8).hex()}"
 
 
+def time_of(store: Store) -> int:
+    """Return the time by the store's clock, in microseconds since 1970."""
+    return tools_of(store).ports.now()
+
+
 def note(kind: str, content: Any, now: int, **details: Any) -> Note:
     """A note of a kind, with plain content; `details` are further fields of `Note`.
 
@@ -112,6 +128,8 @@ class Record(msgspec.Struct, frozen=True):
     """What the journal of a thread holds for a runtime."""
 
     _journal: Journal
+    state: Any = None
+    """The thread's state when it was read; {} if none was saved yet. None in the record of a run: see `Run.state`."""
 
     @property
     def started(self) -> Started | None:
@@ -137,7 +155,7 @@ async def read(store: Store, thread_id: str) -> Record:
     tools = tools_of(store)
     await tools.open()
     loaded = await tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
-    return Record(Journal.of(loaded.log.document))
+    return Record(Journal.of(loaded.log.document), read_state(loaded.log.binding, loaded.log.state_cells))
 
 
 class Driver:
@@ -321,9 +339,31 @@ class Driver:
         """The key of something of this kind that a user named: nothing else of the thread ever has the same."""
         return str(kept(kind, text))
 
-    async def step(self, kind: str, name: str, function: Callable[..., Any], *args: Any, effect: bool = False) -> Any:
+    async def step(
+        self, kind: str, name: str, function: Callable[..., Any], *args: Any, **policy: Unpack[StepPolicy]
+    ) -> Any:
         """A step of the runtime's own, which no step of the user's is taken for; see `Run.step`."""
-        return await self.run.step(kept(kind, name), function, *args, effect=effect)
+        return await self.run.step(kept(kind, name), function, *args, **policy)
+
+    async def step_within(
+        self, name: str, function: Callable[..., Any], *args: Any, **policy: Unpack[StepPolicy]
+    ) -> Any:
+        """A step of the work under way here, found again by its name, its arguments and its number among equals."""
+        fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
+        call = StepCall(
+            key=self.run._scope.key(name, fingerprint),
+            name=name,
+            fingerprint=fingerprint,
+            function=function,
+            arguments=args,
+            given=args,
+            options=StepOptions.of(policy),
+        )
+        return await perform_step(self.run, call)
+
+    def refuse_divergence(self) -> None:
+        """Raise `Diverged` for a new effect where an earlier run recorded one of the same name with other arguments."""
+        self._ledger.replay = Replay(self._ledger, self.ports, "raise", self.ports.branch())
 
     def key_within(self, key: str) -> str:
         """The key of a step that is called here: within the work under a key, it belongs to that."""

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from holdfast.codec.registry import migration, register, storable
     from holdfast.ports.pool import pool
     from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
+    from holdfast.records.loop import Deferred, LoopState, Snapshot
     from holdfast.runs.api import idempotency_key
     from holdfast.runs.decorators import step
     from holdfast.runs.options import Done, NotDone
@@ -101,23 +102,30 @@ if TYPE_CHECKING:
         retry_with_hint,
         rollback_to_checkpoint,
     )
+    from holdfast.runtimes.loop.tools import tool
     from holdfast.sync.agents import Agent, agent
     from holdfast.sync.functions import append, ask, checkpoint, confirm, current, durable, record, sleep
+    from holdfast.sync.loops import Loop, SnapshotStore
     from holdfast.sync.session import Orchestrator, Session
 
 _LATER = {
     "Agent": "holdfast.sync.agents",
     "AgentSummary": "holdfast.records.failure",
+    "Deferred": "holdfast.records.loop",
     "Done": "holdfast.runs.options",
     "FailureContext": "holdfast.records.failure",
     "FailurePolicy": "holdfast.runtimes.agent.policy",
     "FailureType": "holdfast.records.failure",
+    "Loop": "holdfast.sync.loops",
+    "LoopState": "holdfast.records.loop",
     "NotDone": "holdfast.runs.options",
     "Orchestrator": "holdfast.sync.session",
     "RecoveryAction": "holdfast.runtimes.agent.actions",
     "RecoveryContext": "holdfast.records.failure",
     "RulesClassifier": "holdfast.runtimes.agent.classifier",
     "Session": "holdfast.sync.session",
+    "Snapshot": "holdfast.records.loop",
+    "SnapshotStore": "holdfast.sync.loops",
     "StepHandle": "holdfast.runs.steps",
     "agent": "holdfast.sync.agents",
     "append": "holdfast.sync.functions",
@@ -145,6 +153,7 @@ _LATER = {
     "sleep": "holdfast.sync.functions",
     "step": "holdfast.runs.decorators",
     "storable": "holdfast.codec.registry",
+    "tool": "holdfast.runtimes.loop.tools",
     "update_state": "holdfast.runtimes.agent.context",
 }
 
@@ -178,6 +187,7 @@ __all__ = [
     "Conflict",
     "Copied",
     "Corrupt",
+    "Deferred",
     "Deleted",
     "Diverged",
     "Done",
@@ -205,6 +215,8 @@ __all__ = [
     "LeaseHeld",
     "LimitExceeded",
     "Limits",
+    "Loop",
+    "LoopState",
     "MemoryStore",
     "ModelPricing",
     "NotDone",
@@ -235,6 +247,8 @@ __all__ = [
     "SecretInState",
     "Session",
     "SessionSummary",
+    "Snapshot",
+    "SnapshotStore",
     "Stats",
     "Status",
     "Step",
@@ -284,5 +298,6 @@ __all__ = [
     "sleep",
     "step",
     "storable",
+    "tool",
     "update_state",
 ]

@@ -1,0 +1,236 @@
+"""A loop on its thread: claims it, loads what it holds, makes transitions, writes checkpoints, ends it.
+
+What both worlds share: the public classes hand their methods on to this one.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from holdfast.codec import encode
+from holdfast.records.errors import ConfigurationError, Conflict, Finished, HoldfastError, NotFound
+from holdfast.records.loop import LoopState, Snapshot
+from holdfast.records.times import from_microseconds
+from holdfast.records.words import Status
+from holdfast.runs.driver import Driver, Store, claim, fresh_id, read, time_of
+from holdfast.runtimes.loop.loading import loaded
+from holdfast.runtimes.loop.options import Cadence, LoopTerms
+from holdfast.runtimes.loop.transitions import CHECKPOINTED, COMPLETE, FAILED, PLANNING, TERMINAL, resumption
+from holdfast.runtimes.loop.work import Execution, Transition, current_place
+
+LOOP = "loop"
+"""What the thread of a loop was started with."""
+Origin: TypeAlias = Literal["new", "thread", "given", "attached"]
+"""Where the snapshot of a loop comes from: a request, a thread that was read, a caller, a thread that was claimed."""
+
+
+class LoopCore:
+    """One loop, in memory and on its thread."""
+
+    def __init__(
+        self, terms: LoopTerms, store: Callable[[], Store], thread_id: str | None, snapshot: Snapshot, origin: Origin
+    ) -> None:
+        self.terms = terms
+        self.snapshot = resumption(snapshot)
+        self.facade: Any = self
+        """The loop that is handed to the handlers."""
+        self._store = store
+        self._thread_id = thread_id
+        self._origin: Origin = origin
+        self._loaded = snapshot.transitions
+        """How many transitions it had as it was loaded."""
+        self._seen = None if origin == "given" else snapshot.transitions
+        """How many transitions the thread had when it was read or written last; None if that is not known."""
+        self._is_ahead = False
+        """True if the loop has made transitions that it did not write."""
+        self._execution: Execution | None = None
+        self._driver: Driver | None = None
+        """While a call of this loop holds its thread."""
+
+    @property
+    def state(self) -> LoopState:
+        """What the loop does next."""
+        return LoopState(self.snapshot.state)
+
+    @property
+    def thread_id(self) -> str:
+        """The thread of the loop; made at the first use if none was given."""
+        if self._thread_id is None:
+            self._thread_id = fresh_id(self._store(), LOOP)
+        return self._thread_id
+
+    def written(self) -> Snapshot:
+        """Return the snapshot as it may be written; raise `SecretInState` for what may not."""
+        screen, now = self.terms.screen, self.snapshot
+        names = ("request", "plan", "results", "context")
+        return replace(now, **{name: screen.screened(getattr(now, name), name) for name in names})
+
+    # Driving
+
+    async def drive(self) -> list[Any]:
+        """Make transitions until the loop is over, and end its thread."""
+        self.terms.check_complete()
+        await self._claimed(self._drive)
+        await self._delete_if_over()
+        return list(self.snapshot.results)
+
+    async def _drive(self, driver: Driver) -> None:
+        cadence = Cadence.of(self.terms.every)
+        cadence.written(driver.ports.now())
+        with driver.body():
+            while self.state not in TERMINAL:
+                await self._advance_and_save(driver, cadence)
+        await self._end(driver)
+
+    async def _advance_and_save(self, driver: Driver, cadence: Cadence) -> None:
+        before = self.snapshot
+        try:
+            await self._advance(driver)
+        except Exception:
+            if self.state is FAILED:  # a deferred call failed: the rest is kept
+                await self._save(driver, before.state, "error")
+            raise
+        if before.state not in CHECKPOINTED:
+            return
+        at = driver.ports.now()
+        is_decision = self.snapshot.decision != before.decision or self.state in TERMINAL
+        if cadence.is_due(at) or is_decision:
+            await self._save(driver, before.state, "event")
+            cadence.written(at)
+
+    async def step_once(self) -> None:
+        """Make one transition, and write nothing but what effects need."""
+        self.terms.check_complete()
+        if self.state in TERMINAL:
+            raise Finished(f"the loop of thread {self.thread_id!r} is {self.state}: there is no step left")
+        await self._claimed(self._step)
+
+    async def _step(self, driver: Driver) -> None:
+        if self.state in TERMINAL:  # its thread was found so
+            driver.leave_untouched()
+            return
+        with driver.body():
+            await self._advance(driver)
+
+    async def checkpoint(self) -> None:
+        """Write the loop as it is now; of a loop that is over, end its thread too."""
+        await self._claimed(self._checkpoint)
+        await self._delete_if_over()
+
+    async def _checkpoint(self, driver: Driver) -> None:
+        if not driver.run.finished:
+            await self._save(driver, "", "manual")
+        if self.state in TERMINAL:
+            await self._end(driver)
+
+    async def _advance(self, driver: Driver) -> None:
+        transition = Transition(self.terms, driver, self.facade, self.snapshot, self._execution)
+        self._is_ahead = True
+        try:
+            await transition.make()
+        finally:
+            self.snapshot, self._execution = transition.snapshot, transition.execution
+
+    async def call(self, wanted: Any, args: tuple[Any, ...]) -> Any:
+        """Call a tool from within a handler."""
+        place = current_place.get()
+        if place is None or self._driver is None:
+            raise ConfigurationError("loop.call is for the handlers of a loop, while it is driven")
+        return await place[0].call_tool(place[1], self.terms.tools.find(wanted), args)
+
+    # The thread
+
+    async def _claimed(self, work: Callable[[Driver], Coroutine[Any, Any, None]]) -> None:
+        """Claim the thread, load what it holds, and do some work under the claim."""
+        if self._driver is not None:
+            raise ConfigurationError(
+                f"the loop of thread {self.thread_id!r} is being driven: it writes its checkpoints by itself"
+            )
+        async with claim(self._store(), self.thread_id, self.terms.run, self.terms.labels) as run:
+            self._driver = driver = Driver(run)
+            try:
+                await self._attach(driver)
+                driver.refuse_divergence()
+                await work(driver)
+            finally:
+                self._driver = None
+
+    async def _attach(self, driver: Driver) -> None:
+        """Load what the thread holds, or start it. A thread that does not fit is left as it was found."""
+        before = self.snapshot, self._execution, self._seen
+        try:
+            arguments = self._arguments(driver)
+            self._adopt(driver.run.state)
+            if driver.record.started is None and not driver.run.state:
+                driver.replace_state(self.written().to_dict())
+            await driver.start(LOOP, arguments, "request", {"workflow": LOOP})
+        except HoldfastError:
+            self.snapshot, self._execution, self._seen = before
+            driver.leave_untouched()
+            raise
+        self._origin = "attached"
+
+    def _arguments(self, driver: Driver) -> bytes:
+        """Return the request, encoded; of a loop that was loaded, as its thread was started with it."""
+        if self._origin != "new" and driver.record.started is not None:
+            return driver.record.started.arguments
+        return encode([[self.terms.screen.screened(self.snapshot.request, "request")], {}], path="request")
+
+    def _adopt(self, state: Any) -> None:
+        """Take over what the thread holds, unless this loop has made transitions since it last saw it."""
+        mine = max(self.snapshot.transitions, self._loaded)
+        if not state:
+            self._seen = self.snapshot.transitions
+            return
+        held = loaded(state, self.terms, f"thread {self.thread_id!r}")
+        if self._origin == "new" or (not self._is_ahead and self._seen not in {None, held.transitions}):
+            self.snapshot, self._execution = resumption(held), None
+        elif held.transitions not in {self._seen, mine} and (self._seen is not None or held.transitions > mine):
+            raise Conflict(
+                f"thread {self.thread_id!r} is at transition {held.transitions}, and this loop at {mine} since"
+                f" {self._seen}: another process drove it; continue with Loop.resume"
+            )
+        self._seen = held.transitions
+
+    async def _save(self, driver: Driver, before: str, cause: str) -> None:
+        written = self.written()
+        metadata: dict[str, Any] = {"cursor": written.cursor, "steps": len(written.plan)}
+        if before:
+            metadata = {"transition": {"from": before, "to": written.state}, **metadata}
+        await driver.run.checkpoint(written.to_dict(), cause=cause, metadata=metadata)
+        self._seen, self._is_ahead = written.transitions, False
+
+    async def _end(self, driver: Driver) -> None:
+        """End the thread as the loop ended; leave it alone if it has."""
+        run = driver.run
+        if run.finished or (self.state is FAILED and driver.found_status == Status.FAILED.value):
+            driver.leave_untouched()
+        elif self.state is COMPLETE:
+            await run.complete()
+        else:
+            await run.fail(f"the loop decided to fail at step {self.snapshot.cursor} of {len(self.snapshot.plan)}")
+
+    async def _delete_if_over(self) -> None:
+        word = {COMPLETE: "complete", FAILED: "failed"}.get(self.state)
+        if word in self.terms.retention.delete_on and not self.snapshot.decision:
+            await self._store().delete(self.thread_id)
+
+
+def first_snapshot(request: Any, terms: LoopTerms) -> Snapshot:
+    """Return the snapshot of a loop that has not started."""
+    return Snapshot(terms.version, request, PLANNING.value, [], 0, [], dict(terms.context))
+
+
+async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | None:
+    """Return what the thread of a loop holds; None if it is absent, or nothing was written to it for the `ttl`."""
+    try:
+        info = await store.thread(thread_id)
+        limit = terms.retention.ttl_us
+        if limit is not None and info.lease is None and info.updated_at < from_microseconds(time_of(store) - limit):
+            await store.delete(thread_id)
+            return None
+        state = (await read(store, thread_id)).state
+    except NotFound:
+        return None
+    return loaded(state, terms, f"thread {thread_id!r}") if state else None

@@ -1,0 +1,42 @@
+"""From what a thread or a caller holds to a snapshot that this program can resume: schema version, then content."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleCheckpoint
+from holdfast.records.loop import Snapshot
+from holdfast.runtimes.loop.options import LoopTerms
+
+
+def loaded(found: Any, terms: LoopTerms, where: str) -> Snapshot:
+    """Return the snapshot, upgraded to the version of this program.
+
+    `IncompatibleCheckpoint` for another version without a migration, `Corrupt` for what is no snapshot.
+    """
+    fields = found.to_dict() if isinstance(found, Snapshot) else found
+    if not isinstance(fields, Mapping):
+        raise Corrupt(f"{where} holds a {type(fields).__name__}, and not the snapshot of a loop", record="snapshot")
+    try:
+        return Snapshot.from_dict(_upgraded(dict(fields), terms, where))
+    except Corrupt as error:
+        raise Corrupt(f"{where}: {error}", record="snapshot") from error
+
+
+def _upgraded(fields: dict[str, Any], terms: LoopTerms, where: str) -> dict[str, Any]:
+    found = fields.get("version")
+    if type(found) is not int:
+        raise Corrupt(f"version {found!r} is not an int", record="snapshot")
+    version = found
+    while version != terms.version:
+        upgrade = terms.migrations.get(version)
+        if upgrade is None:
+            raise IncompatibleCheckpoint(
+                f"{where} holds a checkpoint of version {found}, and this program reads version {terms.version};"
+                f" give migrations={{{version}: function}} to upgrade it, or resume it with the program that wrote it"
+            )
+        made = upgrade(dict(fields))
+        if not isinstance(made, Mapping):
+            raise ConfigurationError(f"migrations[{version}] must return a dict, got {type(made).__name__}")
+        version += 1
+        fields = {**made, "version": version}
+    return fields

@@ -1,0 +1,73 @@
+"""What must never be written: secrets, and values under names that the program forbids."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.records.errors import ConfigurationError, SecretInState
+from holdfast.records.secret import DEEPEST, MASK, Secret
+
+OnSecret: TypeAlias = Literal["refuse", "redact"]
+_SEQUENCES: Final = frozenset({list, tuple, set, frozenset})
+
+
+class Screen(msgspec.Struct, frozen=True):
+    """Refuses or replaces what must never be written."""
+
+    names: frozenset[str] = frozenset()
+    redacts: bool = False
+    """True to replace what must not be written, and not refuse it."""
+
+    @classmethod
+    def of(cls, names: Iterable[str], policy: str) -> "Screen":
+        """Return what `never_store` and `on_secret` say."""
+        if policy not in {"refuse", "redact"}:
+            raise ConfigurationError(f"on_secret must be 'refuse' or 'redact', got {policy!r}")
+        return cls(frozenset(names), policy == "redact")
+
+    def screened(self, value: Any, path: str) -> Any:
+        """Return a copy that may be written; raise `SecretInState` with the path of what may not."""
+        return self._screened(value, path, 0)
+
+    def masked(self, value: Any) -> Any:
+        """Return a copy with all of it replaced, for what is only shown."""
+        return Screen(self.names, redacts=True).screened(value, "arguments")
+
+    def _screened(self, value: Any, path: str, depth: int) -> Any:
+        cls = type(value)
+        if cls is Secret:
+            return self._withheld(path, "a Secret")
+        if depth > DEEPEST:  # perhaps it contains itself: encoding it says so
+            return value
+        if cls is dict:
+            return {key: self._entry(key, item, f"{path}[{key!r}]", depth) for key, item in value.items()}
+        if cls in _SEQUENCES:
+            return cls(self._screened(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value))
+        for name in self.names.intersection(_field_names(value)):
+            raise SecretInState(_refusal(f"{path}.{name}", "a field named in never_store"), path=f"{path}.{name}")
+        return value
+
+    def _entry(self, key: Any, value: Any, path: str, depth: int) -> Any:
+        if key in self.names:
+            return self._withheld(path, "a key named in never_store")
+        return self._screened(value, path, depth + 1)
+
+    def _withheld(self, path: str, what: str) -> str:
+        if self.redacts:
+            return MASK
+        raise SecretInState(_refusal(path, what), path=path)
+
+
+def _refusal(path: str, what: str) -> str:
+    return f"{path} is {what} and must not be written; remove it, or give on_secret='redact' for plain data"
+
+
+def _field_names(value: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass, a Struct, a pydantic model or a NamedTuple."""
+    cls = type(value)
+    for attribute in ("__struct_fields__", "__dataclass_fields__", "model_fields", "_fields"):
+        names = getattr(cls, attribute, None)
+        if isinstance(names, tuple | Mapping):
+            return tuple(names)
+    return ()

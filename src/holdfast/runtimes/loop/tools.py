@@ -1,0 +1,121 @@
+"""Tools: functions that the workers of a loop call, with what the loop must know about their effects."""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, Unpack, overload
+
+import msgspec
+
+from holdfast.records.arguments import text_or_none
+from holdfast.records.callables import is_async
+from holdfast.records.errors import ConfigurationError
+from holdfast.runs.options import StepOptions, StepPolicy
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A function with its name, whether it has an effect outside, and how that is executed. Made by `tool`."""
+
+    name: str
+    function: Callable[..., Any]
+    effect: bool
+    defer: bool
+    policy: dict[str, Any]
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """Call the function, outside of any loop."""
+        return self.function(*args, **named)
+
+    def bound(self, args: tuple[Any, ...], screened: Callable[[Any], Any]) -> Callable[..., Any]:
+        """Return the function as a step: called with these arguments whatever a row shows, its result screened."""
+        function = self.function
+        if is_async(function):
+
+            @wraps(function)
+            async def awaited(*_: Any, **named: Any) -> Any:
+                return screened(await function(*args, **named))
+
+            return awaited
+
+        @wraps(function)
+        def called(*_: Any, **named: Any) -> Any:
+            return screened(function(*args, **named))
+
+        return called
+
+    def policy_for(self, args: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the policy of the step; `verify` is given these arguments whatever a row shows."""
+        verify = self.policy.get("verify")
+        if verify is None:
+            return self.policy
+        return self.policy | {"verify": lambda key, *_: verify(key, *args)}
+
+
+@overload
+def tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    defer: bool = False,
+    **policy: Unpack[StepPolicy],
+) -> Tool: ...
+@overload
+def tool(
+    *, name: str | None = None, defer: bool = False, **policy: Unpack[StepPolicy]
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    defer: bool = False,
+    **policy: Unpack[StepPolicy],
+) -> Any:
+    """Make a function a tool of a loop: `tool(send_mail, effect=True)`, or `@tool(effect=True)`.
+
+    A plain tool is called again when its worker starts again. With `effect=True` its intent is noted first, it is
+    handed `idempotency_key=` if it takes it, and its result is recorded; the other keywords are those of `Run.step`.
+    `defer=True` makes it an effect that is performed last, after all decisions of the loop are committed.
+    """
+    if function is None:
+        return lambda decorated: _tool(decorated, name, defer, dict(policy))
+    return _tool(function, name, defer, dict(policy))
+
+
+def _tool(function: Any, name: str | None, defer: bool, policy: dict[str, Any]) -> Tool:
+    if not callable(function):
+        raise ConfigurationError(f"a tool is a function, got {function!r}")
+    named = text_or_none(name, "name") or getattr(function, "__name__", "")
+    if not named or named == "<lambda>":
+        raise ConfigurationError(f"a tool needs a name that is the same in every process: tool({function!r}, name=...)")
+    effect = bool(policy.pop("effect", False)) or defer
+    StepOptions.of({**policy, "effect": effect})
+    if policy and not effect:
+        raise ConfigurationError(f"{', '.join(policy)} of tool {named!r} is for tools with effect=True")
+    return Tool(named, function, effect, defer, {**policy, "effect": effect})
+
+
+class Tools(msgspec.Struct, frozen=True):
+    """The tools of a loop, by name."""
+
+    named: dict[str, Tool] = {}
+
+    @classmethod
+    def of(cls, given: Iterable[Any]) -> "Tools":
+        """Return these tools; a bare function is a plain tool."""
+        found: dict[str, Tool] = {}
+        for each in given:
+            made = each if isinstance(each, Tool) else _tool(each, None, False, {})
+            if made.name in found:
+                raise ConfigurationError(f"two tools are named {made.name!r}; give one of them another name=")
+            found[made.name] = made
+        return cls(found)
+
+    def find(self, wanted: Any) -> Tool:
+        """Return the tool that is named, or given itself or by its function."""
+        for each in self.named.values():
+            if wanted == each.name or wanted is each or wanted is each.function:
+                return each
+        shown = repr(wanted) if isinstance(wanted, str) else getattr(wanted, "__name__", repr(wanted))
+        known = ", ".join(self.named) or "none"
+        raise ConfigurationError(f"the loop has no tool {shown}; its tools are: {known}. Add it to tools=[...]")

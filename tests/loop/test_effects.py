@@ -1,0 +1,192 @@
+"""Tools with effects: keys, doubt, divergence, and calls that are deferred to the end."""
+
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Deferred, Diverged, LoopState, StepFailed, StepInDoubt
+from holdfast.testing.faults import Crash
+from loop.loops import Outside, failing, new_loop, resumed, transitions
+from runs.worlds import SWAPS, World
+
+
+async def send_step(loop: Any, step: str) -> Any:
+    return await loop.call("send", step)
+
+
+class Mortal(Outside):
+    """A service during whose call the process dies, once."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+        self.keys: list[str] = []
+
+    def send(self, what: Any, idempotency_key: str) -> str:
+        self.keys.append(idempotency_key)
+        sent = super().send(what, idempotency_key)
+        if len(self.keys) == 1:
+            self._world.faults[-1].plan = holdfast.testing.faults.Fault(1, "crash before", SWAPS)
+        return sent
+
+    def post(self, what: Any) -> str:
+        """The same without a key."""
+        return self.send(what, f"key {len(self.keys)}")
+
+
+async def die(world: World, **options: Any) -> None:
+    """Drive a loop in a process that dies in its first effect; then its lease expires."""
+    with pytest.raises(Crash):
+        await new_loop(world, store=world.open(), plan=["a"], execute=send_step, **options).drive()
+    world.clock.advance(60)
+
+
+async def test_an_effect_in_flight_is_repeated_with_the_same_key(world: World) -> None:
+    outside = Mortal(world)
+    tools = [holdfast.tool(outside.send, name="send", effect=True)]
+    await die(world, tools=tools)
+    loop = await resumed(world, execute=send_step, tools=tools)
+    assert loop.results == ["sent a"]
+    assert (outside.calls, outside.sent) == (["a", "a"], {outside.keys[0]: "a"})
+
+
+async def test_an_effect_in_doubt_that_takes_no_key_is_not_repeated(world: World) -> None:
+    outside = Mortal(world)
+    tools = [holdfast.tool(outside.post, name="send", effect=True)]
+    await die(world, tools=tools)
+    with pytest.raises(StepInDoubt, match="was begun and its end is not known"):
+        await resumed(world, execute=send_step, tools=tools)
+    assert outside.calls == ["a"]
+
+
+async def test_an_effect_in_doubt_is_verified_with_its_key_and_arguments(world: World) -> None:
+    outside, asked = Mortal(world), []
+
+    def verify(key: str, what: str) -> Any:
+        asked.append((key, what))
+        return holdfast.Done("was sent")
+
+    tools = [holdfast.tool(outside.send, name="send", effect=True, on_doubt="verify", verify=verify)]
+    await die(world, tools=tools)
+    loop = await resumed(world, execute=send_step, tools=tools)
+    assert (loop.results, outside.calls, asked) == (["was sent"], ["a"], [(outside.keys[0], "a")])
+
+
+async def test_a_worker_that_acts_otherwise_when_it_runs_again_is_refused(world: World) -> None:
+    """A model may word its mail anew: sending both would be two mails."""
+    outside = Outside()
+    tools = [holdfast.tool(outside.send, name="send", effect=True)]
+    with pytest.raises(ConnectionError):
+        await new_loop(world, plan=["a"], execute=failing(1, send_step), tools=tools).drive()
+
+    async def otherwise(loop: Any, _: str) -> Any:
+        return await loop.call("send", "other words")
+
+    with pytest.raises(Diverged, match="'send' with 'other words', but an earlier run recorded it with 'a'"):
+        await resumed(world, execute=otherwise, tools=tools)
+    assert outside.calls == ["a"]
+    assert (await resumed(world, execute=send_step, tools=tools)).results == ["sent a"]
+
+
+async def test_equal_steps_of_a_plan_have_effects_of_their_own(world: World) -> None:
+    outside = Outside()
+    tools = [holdfast.tool(outside.send, name="send", effect=True)]
+
+    async def twice(loop: Any, step: str) -> Any:
+        return [await loop.call("send", step), await loop.call("send", step)]
+
+    await new_loop(world, plan=["a", ["a", "a"]], execute=twice, tools=tools).drive()
+    assert list(outside.sent.values()) == ["a"] * 6
+
+
+async def test_deferred_calls_are_performed_in_order_after_the_last_decision_and_before_complete(world: World) -> None:
+    seen: list[Any] = []
+
+    def report(what: str, idempotency_key: str) -> None:
+        seen.append((what, idempotency_key))
+
+    async def execute(loop: Any, step: str) -> Any:
+        deferred = await loop.call(report, step)
+        assert isinstance(deferred, Deferred)
+        assert not seen
+        return deferred
+
+    def reflect(_: Any) -> None:
+        assert not seen
+
+    tools = [holdfast.tool(report, defer=True)]
+    loop = new_loop(world, plan=["a", ["b", "c"]], execute=execute, reflect=reflect, tools=tools)
+    first, rest = await loop.drive()
+    assert [(each.id, each.tool, each.arguments) for each in (first, *rest)] == [
+        ("0.0", "report", ["a"]),
+        ("1.0.0", "report", ["b"]),
+        ("1.1.0", "report", ["c"]),
+    ]
+    assert [what for what, _ in seen] == ["a", "b", "c"]
+    assert len({key for _, key in seen}) == 3
+    assert (await transitions(world))[-2:] == [("REFLECTING", "REFLECTING"), ("REFLECTING", "COMPLETE")]
+    assert (await world.store.latest("t")).state["outbox"] == []
+
+
+async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_kept_for_a_resume(world: World) -> None:
+    performed, reflected = [], []
+    broken = ["b"]
+
+    def report(what: str, idempotency_key: str) -> None:
+        assert idempotency_key
+        if what in broken:
+            raise ConnectionError("the mail server is down")
+        performed.append(what)
+
+    async def execute(loop: Any, step: str) -> str:
+        await loop.call("report", step)
+        return step
+
+    options = {
+        "execute": execute,
+        "reflect": lambda _: reflected.append(1),
+        "tools": [holdfast.tool(report, defer=True)],
+    }
+    loop = new_loop(world, **options)
+    with pytest.raises(StepFailed, match="the mail server is down"):
+        await loop.drive()
+    assert (loop.state, performed) == (LoopState.FAILED, ["a"])
+    latest = await world.store.latest("t")
+    assert (latest.status, latest.state["state"]) == ("failed", "FAILED")
+    assert [each["arguments"] for each in latest.state["outbox"]] == [["b"], ["c"]]
+    broken.clear()
+    again = await resumed(world, **options)
+    assert (again.state, performed, len(reflected)) == (LoopState.COMPLETE, ["a", "b", "c"], 3)
+
+
+async def test_a_loop_that_gives_up_performs_no_deferred_call(world: World) -> None:
+    outside = Outside()
+
+    async def execute(loop: Any, step: str) -> str:
+        await loop.call("send", step)
+        return step
+
+    tools = [holdfast.tool(outside.send, name="send", defer=True)]
+    loop = new_loop(world, execute=execute, reflect=lambda _: LoopState.FAILED, tools=tools)
+    assert await loop.drive() == ["a"]
+    assert (loop.state, outside.calls) == (LoopState.FAILED, [])
+    thread = await world.store.thread("t")
+    assert (thread.status, thread.error) == ("failed", "the loop decided to fail at step 1 of 3")
+    again = await resumed(world, execute=execute, tools=tools)
+    assert (again.state, again.results) == (LoopState.FAILED, ["a"])
+    assert (await world.store.thread("t")).status == "failed"
+
+
+async def test_calls_that_a_worker_deferred_before_it_died_are_forgotten_with_it(world: World) -> None:
+    outside = Outside()
+
+    async def execute(loop: Any, step: str) -> str:
+        await loop.call("send", step)
+        return step
+
+    tools = [holdfast.tool(outside.send, name="send", defer=True)]
+    with pytest.raises(ConnectionError):
+        await new_loop(world, plan=["a"], execute=failing(1, execute), tools=tools).drive()
+    await resumed(world, execute=execute, tools=tools)
+    assert outside.calls == ["a"]

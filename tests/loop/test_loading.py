@@ -1,0 +1,138 @@
+"""Loops that cannot be resumed as they are: a clear error each, and nothing is lost."""
+
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Conflict, Corrupt, IncompatibleCheckpoint, KeyReused, LoopState
+from loop.loops import failing, loop_from, new_loop, resumed
+from runs.worlds import World
+
+STOPPED = {
+    "version": 1,
+    "request": "essay",
+    "state": "EXECUTING",
+    "plan": ["a", "b", "c"],
+    "cursor": 1,
+    "results": ["a"],
+}
+
+
+async def stopped(world: World, **changes: Any) -> dict[str, Any]:
+    """Leave a thread that stopped before its second step, with these fields changed."""
+    fields = {**STOPPED, **changes}
+    await world.store.save("t", fields)
+    return fields
+
+
+async def nothing_is_lost(world: World, fields: Any) -> None:
+    latest = await world.store.latest("t")
+    assert (latest.state, latest.status) == (fields, "idle")
+
+
+async def test_another_version_is_refused_naming_both(world: World) -> None:
+    fields = await stopped(world)
+    for attempt in (resumed(world, version=3), new_loop(world, version=3).drive()):
+        with pytest.raises(IncompatibleCheckpoint, match=r"'t' holds a checkpoint of version 1, .* reads version 3"):
+            await attempt
+        await nothing_is_lost(world, fields)
+
+
+async def test_an_older_program_refuses_the_checkpoint_of_a_newer_one(world: World) -> None:
+    fields = await stopped(world, version=2)
+    with pytest.raises(IncompatibleCheckpoint, match="of version 2, and this program reads version 1"):
+        await resumed(world)
+    await nothing_is_lost(world, fields)
+
+
+async def test_migrations_upgrade_a_checkpoint_version_by_version(world: World) -> None:
+    await stopped(world)
+    migrations = {
+        1: lambda old: old | {"plan": [{"name": step} for step in old["plan"]]},
+        2: lambda old: old | {"context": {"migrated": True}},
+    }
+    loop = await resumed(world, version=3, migrations=migrations, execute=lambda _, step: step["name"].upper())
+    assert (loop.results, loop.context) == (["a", "B", "C"], {"migrated": True})
+    assert (await world.store.latest("t")).state["version"] == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"state": "DANCING"}, "state 'DANCING' is unknown; states are PLANNING"),
+        ({"cursor": 3}, "cursor 3 is beyond the plan of 3 steps in state EXECUTING"),
+        ({"cursor": 4, "state": "REFLECTING"}, "cursor 4 is beyond the plan of 3 steps"),
+        ({"cursor": -1}, "cursor -1 is beyond"),
+        ({"cursor": "1"}, "Expected `int`"),
+        ({"version": "1"}, "version '1' is not an int"),
+        ({"plan": None}, "Expected `array`"),
+        ({"results": {}}, "Expected `array`"),
+        ({"extra": 1}, "unknown field `extra`"),
+        ({"decision": "MAYBE"}, "decision 'MAYBE' is unknown"),
+        ({"outbox": [{"id": 1}]}, "Expected `str`"),
+    ],
+)
+async def test_a_snapshot_that_was_tampered_with_is_refused(world: World, changes: Any, message: str) -> None:
+    fields = await stopped(world, **changes)
+    for attempt in (resumed(world), new_loop(world).drive()):
+        with pytest.raises(Corrupt, match=message) as refused:
+            await attempt
+        assert "thread 't'" in str(refused.value)
+        await nothing_is_lost(world, fields)
+    with pytest.raises(Corrupt, match=message):
+        loop_from(world, fields)
+
+
+async def test_a_thread_that_is_no_loop_is_refused(world: World) -> None:
+    await world.store.save("t", ["not", "a", "loop"])
+    with pytest.raises(Corrupt, match="holds a list, and not the snapshot of a loop"):
+        await resumed(world)
+
+
+async def test_another_request_for_the_thread_of_a_loop_is_refused(world: World) -> None:
+    await new_loop(world).drive()
+    with pytest.raises(KeyReused, match="different request"):
+        await new_loop(world, "another essay").drive()
+
+
+async def test_a_finished_loop_returns_its_results_and_executes_nothing(world: World) -> None:
+    await new_loop(world).drive()
+    calls: list[str] = []
+    again = new_loop(world, execute=lambda _, step: calls.append(step))
+    assert (await again.drive(), again.state, calls) == (["a", "b", "c"], LoopState.COMPLETE, [])
+    assert (await world.store.thread("t")).status == "complete"
+
+
+async def test_a_loop_that_another_process_drove_on_is_a_conflict(world: World) -> None:
+    mine, other = new_loop(world), new_loop(world, store=world.open())
+    await mine.step_once()
+    await mine.checkpoint()
+    await mine.step_once()
+    await other.drive()
+    with pytest.raises(Conflict, match=r"another process drove it; continue with Loop\.resume"):
+        await mine.step_once()
+    assert (await world.store.thread("t")).status == "complete"
+
+
+async def test_a_loop_that_waited_for_another_process_takes_over_what_that_one_did(world: World) -> None:
+    calls: list[str] = []
+
+    async def execute(_: Any, step: str) -> str:
+        calls.append(step)
+        return step
+
+    with pytest.raises(ConnectionError):
+        await new_loop(world, execute=failing(1, execute)).drive()
+    waiting = await resumed(world, execute=execute, drive=False)
+    await resumed(world, store=world.open(), execute=execute)
+    assert await waiting.drive() == ["a", "b", "c"]
+    assert calls == ["a", "a", "b", "c"]
+
+
+async def test_a_cancelled_loop_is_not_driven(world: World) -> None:
+    with pytest.raises(ConnectionError):
+        await new_loop(world, execute=failing(1, lambda _, step: step)).drive()
+    await world.store.cancel("t")
+    with pytest.raises(holdfast.RunCancelled):
+        await resumed(world)

@@ -1,0 +1,109 @@
+"""What must never be written is not: values under forbidden names, and secrets."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Secret, SecretInState
+from loop.loops import new_loop, resumed
+from runs.worlds import World
+
+KEY = "sk-canary-8812"
+
+
+@holdfast.storable
+@dataclass
+class Client:
+    """A class with a field that must not be written."""
+
+    api_key: str
+
+
+async def everything(world: World) -> str:
+    """Return all that the thread holds, in words."""
+    rows = (await world.store.history("t", journal=True, limit=500)).items
+    checkpoints = [await world.store.load(row.id) for row in rows if not row.journal]
+    told = [(each.state, [(step.metadata, step.tool_output) for step in each.steps]) for each in checkpoints]
+    return f"{rows}{told}{await world.store.thread('t')}"
+
+
+@pytest.mark.parametrize(
+    ("result", "path"),
+    [
+        ({"api_key": KEY}, "results[0]['api_key']"),
+        ([{"deep": ({"api_key": KEY},)}], "results[0][0]['deep'][0]['api_key']"),
+        (Client(KEY), "results[0].api_key"),
+        ({"token": Secret(KEY)}, "results[0]['token']"),
+    ],
+    ids=["a key", "deep", "a field", "a secret"],
+)
+async def test_a_forbidden_value_is_refused_with_its_path(world: World, result: Any, path: str) -> None:
+    loop = new_loop(world, plan=["a"], execute=lambda *_: result, never_store={"api_key"})
+    with pytest.raises(SecretInState) as refused:
+        await loop.drive()
+    assert refused.value.path == path
+    assert path in str(refused.value)
+    assert KEY not in await everything(world)
+    loop = await resumed(world, execute=lambda *_: "clean", never_store={"api_key"})
+    assert loop.results == ["clean"]
+
+
+@pytest.mark.parametrize("where", ["request", "plan", "context"])
+async def test_a_forbidden_value_is_refused_wherever_it_would_be_written(world: World, where: str) -> None:
+    forbidden = {"api_key": KEY}
+    options: dict[str, Any] = {"plan": [forbidden]} if where == "plan" else {"context": {"x": forbidden}}
+    request = forbidden if where == "request" else "essay"
+    loop = new_loop(world, request, never_store={"api_key"}, **({} if where == "request" else options))
+    with pytest.raises(SecretInState, match=where):
+        await loop.drive()
+
+
+async def test_redacted_values_are_used_and_not_written(world: World) -> None:
+    used: list[str] = []
+
+    async def execute(loop: Any, _: str) -> Any:
+        used.append(loop.context["api_key"])
+        used.append(loop.context["token"].reveal())
+        return {"api_key": KEY, "answer": 42}
+
+    context = {"api_key": KEY, "token": Secret(KEY)}
+    options: dict[str, Any] = {"execute": execute, "never_store": {"api_key"}, "on_secret": "redact"}
+    loop = new_loop(world, plan=["a"], context=context, **options)
+    assert await loop.drive() == [{"api_key": KEY, "answer": 42}]
+    assert used == [KEY, KEY]
+    assert KEY not in await everything(world)
+    assert KEY not in str(loop.snapshot())
+    assert (await world.store.latest("t")).state["results"] == [{"api_key": "Secret(***)", "answer": 42}]
+
+
+async def test_the_arguments_and_results_of_effects_are_screened_too(world: World) -> None:
+    def charge(account: dict[str, str], token: Secret[str], idempotency_key: str) -> dict[str, str]:
+        assert idempotency_key
+        return {"api_key": account["api_key"] + token.reveal(), "paid": "yes"}
+
+    async def execute(loop: Any, _: str) -> Any:
+        return (await loop.call("charge", {"api_key": KEY}, Secret(KEY)))["paid"]
+
+    tools = [holdfast.tool(charge, effect=True)]
+    loop = new_loop(world, plan=["a"], execute=execute, tools=tools, never_store=["api_key"], on_secret="redact")
+    assert await loop.drive() == ["yes"]
+    found = await everything(world)
+    assert KEY not in found
+    assert "Secret(***)" in found
+
+
+@pytest.mark.parametrize("on_secret", ["refuse", "redact"])
+async def test_a_deferred_call_with_a_secret_is_refused(world: World, on_secret: str) -> None:
+    """It could not be performed by another process."""
+
+    async def execute(loop: Any, _: str) -> Any:
+        return await loop.call("send", Secret(KEY))
+
+    def send(what: Any) -> None:
+        raise AssertionError(what)
+
+    tools = [holdfast.tool(send, defer=True)]
+    with pytest.raises(SecretInState, match="argument 0 of send"):
+        await new_loop(world, plan=["a"], execute=execute, tools=tools, on_secret=on_secret).drive()
