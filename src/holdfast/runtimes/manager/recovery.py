@@ -1,0 +1,195 @@
+"""Resuming tasks: which of them, decided by a pure function; and each by one process, with its input used once."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast.ports import logger
+from holdfast.records.errors import ConfigurationError, Conflict, Deleted, InvalidAnswer, LeaseHeld, NotFound, RunError
+from holdfast.records.thread import ThreadInfo
+from holdfast.records.times import from_microseconds
+from holdfast.records.words import Status
+from holdfast.runs.driver import Driver, Terms, note, ports_of, was_deleted
+from holdfast.runtimes.manager.config import CheckpointConfig
+from holdfast.runtimes.manager.held import QUESTION, Held, thread_id_of
+from holdfast.runtimes.manager.state import ExecutionState, RecoveryReport
+
+if TYPE_CHECKING:
+    from holdfast.runtimes.manager.manager import ManagerCore
+
+PENDING = (Status.WORKING, Status.INPUT_REQUIRED)
+RESUMABLE = (*PENDING, Status.FAILED)
+RESUMED = "manager_resumed"
+"""The kind of note that says that the checkpoint of this number is being resumed."""
+
+
+def decide(state: ExecutionState, config: CheckpointConfig, now: datetime, *, waits: bool) -> str:
+    """What to do about a pending task: `resume` it, or report it as `expired`, `waiting` or `skipped`.
+
+    `waits`: it has an open request that nobody has answered.
+    """
+    if not config.enabled:
+        return "skipped"
+    if state.is_expired(config.recovery_timeout, now=now):
+        return "expired"
+    if waits:
+        return "resume" if config.should_auto_resume_hitl else "waiting"
+    return "resume" if config.should_auto_resume and state.is_recoverable else "skipped"
+
+
+class Recoverer:
+    """Resumes tasks of a manager."""
+
+    def __init__(self, core: "ManagerCore") -> None:
+        self._core = core
+        self._store = core.store
+        self._ports = ports_of(core.store)
+
+    async def recover(self, found: list[ThreadInfo]) -> RecoveryReport:
+        """Do with each of these threads what the configuration says, several at once where the world allows it."""
+        if self._core.config.should_auto_resume or self._core.config.should_auto_resume_hitl:
+            self._callback()
+        if not self._core.config.enabled:
+            self._core.tell_disabled()
+        ends = await self._ports.gather([self._end_of(info) for info in found])
+        by_end: dict[str, list[str]] = {}
+        for info, end in zip(found, ends, strict=True):
+            by_end.setdefault(end, []).append(info.thread_id)
+        return RecoveryReport(**{end: tuple(ids) for end, ids in by_end.items()})
+
+    async def _end_of(self, info: ThreadInfo) -> str:
+        """How a thread was recovered; what it raises is its own, and does not stop the others."""
+        try:
+            return await self._recover(info)
+        except (LeaseHeld, Conflict, NotFound, Deleted):
+            return "skipped"  # another process has it
+        except Exception:  # noqa: BLE001  kept with the thread, and reported
+            logger().warning("recovery of thread %r failed", info.thread_id, exc_info=True)
+            return "failed"
+
+    async def _recover(self, info: ThreadInfo) -> str:
+        latest = await self._store.latest(info.thread_id)
+        if latest is None:
+            return "skipped"
+        state, requests = ExecutionState.from_dict(latest.state), await self._questions(info)
+        verdict = decide(state, self._core.config, self._now(), waits=bool(requests))
+        if verdict == "expired":
+            return await self._expire(info, state)
+        if verdict == "resume":
+            for request in requests:
+                await self._store.answer(request, value="", by="auto_resume_hitl")
+            _, was_called = await self._resume(self._held(info, wait=0), info, None)
+            return "resumed" if was_called else "waiting"
+        return verdict
+
+    async def _expire(self, info: ThreadInfo, state: ExecutionState) -> str:
+        timeout, age = self._core.config.recovery_timeout, self._now() - state.checkpoint_time
+
+        async def fail(driver: Driver) -> None:
+            _check_unchanged(driver, info)
+            await driver.run.fail(f"expired: the last checkpoint is {age} old, and recovery.timeout is {timeout}")
+
+        await self._held(info, wait=0).work(fail)
+        return "expired"
+
+    async def resume(self, ids: tuple[str, str, str, str], user_input: str) -> Any:
+        """Resume one task by hand. The input is posted first: it is not lost, and no second one is taken."""
+        self._callback()
+        info = await self._task(thread_id_of(*ids))
+        for request in await self._questions(info):
+            if not user_input:
+                raise InvalidAnswer(f"task {info.thread_id!r} waits for a person; give user_input")
+            await self._store.answer(request, value=user_input)
+        result, was_called = await self._resume(Held(self._store, ids, self._core.terms), info, user_input)
+        if not was_called:  # its process died before it asked the question: now it is asked
+            return await self.resume(ids, user_input)
+        return result
+
+    async def _task(self, thread_id: str) -> ThreadInfo:
+        """A task that can be resumed by hand; `Conflict` if it was already, `NotFound` if there is none."""
+        try:
+            info = await self._store.thread(thread_id)
+        except NotFound:
+            if await was_deleted(self._store, thread_id):
+                raise Conflict(f"task {thread_id!r} is complete, or was cleared") from None
+            raise
+        if info.status not in RESUMABLE:
+            raise Conflict(f"task {thread_id!r} is {info.status.value}: it was resumed already, or has ended")
+        return info
+
+    async def _questions(self, info: ThreadInfo) -> list[str]:
+        """The ids of the requests of a thread that the manager asked, and that nobody has answered."""
+        if info.status is not Status.INPUT_REQUIRED:
+            return []
+        outcome = await self._store.outcome(info.thread_id)
+        return [request.id for request in outcome.requests if request.name == QUESTION]
+
+    def _held(self, info: ThreadInfo, wait: timedelta | float | None) -> Held:
+        return Held(self._store, _ids(info), Terms(self._core.terms.lease, wait))
+
+    async def _resume(self, held: Held, info: ThreadInfo, given: str | None) -> tuple[Any, bool]:
+        """Claim a task and call the callback. Returns its result, and whether it was called: not if the task waits.
+
+        `given`: the user's input, or None for a recovery.
+        """
+        was_called = False
+
+        async def resume(driver: Driver) -> Any:
+            nonlocal was_called
+            _check_unchanged(driver, info)
+            state = ExecutionState.from_dict(driver.run.state)
+            if given is None:
+                await self._count_attempt(driver)
+            said = await held.user_input(state)
+            if given and said and said != given:
+                driver.leave_untouched()
+                raise Conflict(f"task {info.thread_id!r} has its input already: {said!r}")
+            was_called = True
+            return await self._call(held, state, said or given or "")
+
+        result, _ = await held.work(resume)
+        return result, was_called
+
+    async def _call(self, held: Held, state: ExecutionState, user_input: str) -> Any:
+        """Call the callback. What it saves is written under the claim that is held."""
+        driver, core = held.driver, self._core
+        await core.restore(state)
+        core.held[driver.thread_id] = held
+        try:
+            key = driver.key("resume", str(driver.run.seq))
+            return await driver.invoke(key, partial(self._callback(), state, user_input))
+        finally:
+            del core.held[driver.thread_id]
+
+    async def _count_attempt(self, driver: Driver) -> None:
+        """Note that this checkpoint is being resumed; `RunError` if that was noted too often: it kills processes."""
+        seq, most = driver.run.seq, self._core.max_attempts
+        attempts = driver.record.contents(RESUMED).count(seq)
+        if attempts >= most:
+            raise RunError(
+                f"gave up: checkpoint {seq} was resumed {attempts} times, and each process died or was stopped before"
+                " the next checkpoint; look at the task, and call manager.resume to try it again"
+            )
+        await driver.write(note(RESUMED, seq, self._ports.now()), journal=True, metadata={"resumed": seq})
+
+    def _callback(self) -> Callable[[ExecutionState, str], Any]:
+        if self._core.callback is None:
+            raise ConfigurationError("there is no resume callback; set one first: manager.on_resume(callback)")
+        return self._core.callback
+
+    def _now(self) -> datetime:
+        return from_microseconds(self._ports.now())
+
+
+def _check_unchanged(driver: Driver, info: ThreadInfo) -> None:
+    """`Conflict` if somebody was faster: the thread is not as it was when it was looked at."""
+    if driver.found_status != info.status or driver.run.seq != info.seq:
+        driver.leave_untouched()
+        raise Conflict(f"task {info.thread_id!r} was resumed by another process, or has moved on")
+
+
+def _ids(info: ThreadInfo) -> tuple[str, str, str, str]:
+    """The names of a task, as its thread is labelled."""
+    labels = info.labels
+    return labels["app"], labels["user"], labels["session"], labels["task"]
