@@ -10,10 +10,8 @@ from holdfast.ports import run_blocking
 from holdfast.records.errors import ConfigurationError
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.events import Event
-from holdfast.runtimes.manager.held import thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks as AwaitableHooks
-from holdfast.runtimes.manager.manager import ManagerCore, ResumeCallback
-from holdfast.runtimes.manager.manager import TaskBlock as AwaitableTaskBlock
+from holdfast.runtimes.manager.manager import ManagerMethods
 from holdfast.runtimes.manager.state import (
     Checkpointable,
     CheckpointStats,
@@ -21,6 +19,8 @@ from holdfast.runtimes.manager.state import (
     PendingToolCall,
     RecoveryReport,
 )
+from holdfast.runtimes.manager.tasks import ResumeCallback, Tasks
+from holdfast.runtimes.manager.tasks import TaskBlock as AwaitableTaskBlock
 from holdfast.sync.functions import inner_store
 from holdfast.sync.store import Store
 
@@ -93,72 +93,72 @@ class CheckpointManager:
     ) -> None:
         if store is not None and not isinstance(store, Store):
             raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
-        self._core = ManagerCore(config, inner_store(store), lease, wait, max_attempts)
-        self.hooks = CheckpointHooks(AwaitableHooks(self._core))
+        self._manager = ManagerMethods(Tasks(config, inner_store(store), lease, wait, max_attempts))
+        self.hooks = CheckpointHooks(self._manager.hooks)
         """See `holdfast.CheckpointManager.hooks`."""
 
     @property
     def enabled(self) -> bool:
         """See `holdfast.CheckpointManager.enabled`."""
-        return self._core.config.enabled
+        return self._manager.enabled
 
     @property
     def config(self) -> CheckpointConfig:
         """See `holdfast.CheckpointManager.config`."""
-        return self._core.config
+        return self._manager.config
 
     def thread_id(self, app: str, user: str, session: str, task: str) -> str:
         """See `holdfast.CheckpointManager.thread_id`."""
-        return thread_id_of(app, user, session, task)
+        return self._manager.thread_id(app, user, session, task)
 
     def on_resume(self, callback: ResumeCallback) -> ResumeCallback:
         """See `holdfast.CheckpointManager.on_resume`."""
-        return self._core.on_resume(callback)
+        return self._manager.on_resume(callback)
 
     def register(self, name: str, agent: Checkpointable) -> None:
         """See `holdfast.CheckpointManager.register`."""
-        self._core.register(name, agent)
+        self._manager.register(name, agent)
 
     def hold(self, app: str, user: str, session: str, task: str) -> TaskBlock:
         """See `holdfast.CheckpointManager.hold`."""
-        return TaskBlock(AwaitableTaskBlock(self._core, (app, user, session, task)))
+        return TaskBlock(self._manager.hold(app, user, session, task))
 
     def save(self, state: ExecutionState) -> ExecutionState:
         """See `holdfast.CheckpointManager.save`."""
-        return run_blocking(self._core.save(state))
+        return run_blocking(self._manager.save(state))
 
     def load(self, app: str, user: str, session: str, task: str) -> ExecutionState | None:
         """See `holdfast.CheckpointManager.load`."""
-        return run_blocking(self._core.load(app, user, session, task))
+        return run_blocking(self._manager.load(app, user, session, task))
 
     def clear(self, app: str, user: str, session: str, task: str) -> None:
         """See `holdfast.CheckpointManager.clear`."""
-        run_blocking(self._core.clear(app, user, session, task))
+        run_blocking(self._manager.clear(app, user, session, task))
 
     def pending(self, app: str, user: str | None = None) -> list[ExecutionState]:
         """See `holdfast.CheckpointManager.pending`."""
-        return run_blocking(self._core.pending(app, user))
+        return run_blocking(self._manager.pending(app, user))
 
     def recover(self, app: str) -> RecoveryReport:
         """See `holdfast.CheckpointManager.recover`."""
-        return run_blocking(self._core.recover(app))
+        return run_blocking(self._manager.recover(app))
 
     def resume(self, app: str, user: str, session: str, task: str, user_input: str = "") -> Any:
         """See `holdfast.CheckpointManager.resume`."""
-        return run_blocking(self._core.resume(app, user, session, task, user_input=user_input))
+        return run_blocking(self._manager.resume(app, user, session, task, user_input))
 
     def cancel(self, app: str, user: str, session: str, task: str) -> None:
         """See `holdfast.CheckpointManager.cancel`."""
-        run_blocking(self._core.cancel(app, user, session, task))
+        run_blocking(self._manager.cancel(app, user, session, task))
 
     def stats(self, app: str) -> CheckpointStats:
         """See `holdfast.CheckpointManager.stats`."""
-        return run_blocking(self._core.stats(app))
+        return run_blocking(self._manager.stats(app))
 
     def add_event(self, app: str, user: str, session: str, event: Event) -> None:
         """See `holdfast.CheckpointManager.add_event`."""
-        run_blocking(self._core.add_event(app, user, session, event))
+        run_blocking(self._manager.add_event(app, user, session, event))
 
     def events(self, app: str, user: str, session: str) -> list[Event]:
         """See `holdfast.CheckpointManager.events`."""
-        return run_blocking(self._core.events(app, user, session))
+        return run_blocking(self._manager.events(app, user, session))

@@ -1,21 +1,19 @@
 """The eight places of an agent loop at which a checkpoint may be taken. The table in `config.py` says which do."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast.runtimes.manager.config import HOOKS
 from holdfast.runtimes.manager.state import AgentState, ExecutionState, PendingToolCall
-
-if TYPE_CHECKING:
-    from holdfast.runtimes.manager.manager import ManagerCore
+from holdfast.runtimes.manager.tasks import Tasks
 
 
 class CheckpointHooks:
     """Call these from your agent loop; each saves if the configuration says so. `manager.hooks` has them."""
 
-    def __init__(self, core: "ManagerCore") -> None:
-        self._core = core
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
 
     async def before_llm_call(self, state: ExecutionState) -> None:
         """Before the model is called."""
@@ -49,14 +47,14 @@ class CheckpointHooks:
 
     async def complete(self, app: str, user: str, session: str, task: str) -> None:
         """The task is complete: its checkpoints are removed."""
-        if self._core.config.enabled:
-            await self._core.clear(app, user, session, task)
+        if self._tasks.config.enabled:
+            await self._tasks.clear(app, user, session, task)
         else:
-            self._core.tell_disabled()
+            self._tasks.tell_disabled()
 
     async def _save(self, name: str, state: ExecutionState, iteration: int | None = None, **details: Any) -> None:
-        core, hook = self._core, HOOKS[name]
-        if not core.config.enabled:
-            core.tell_disabled()
-        elif core.config.should_checkpoint(name, iteration) and hook.phase and hook.checkpoint_type:
-            await core.save(state.with_phase(hook.phase), hook.checkpoint_type, details)
+        tasks, hook = self._tasks, HOOKS[name]
+        if not tasks.config.enabled:
+            tasks.tell_disabled()
+        elif tasks.config.should_checkpoint(name, iteration) and hook.phase and hook.checkpoint_type:
+            await tasks.save(state.with_phase(hook.phase), hook.checkpoint_type, details)

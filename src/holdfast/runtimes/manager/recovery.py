@@ -3,25 +3,34 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.ports import logger
 from holdfast.records.errors import ConfigurationError, Conflict, Deleted, InvalidAnswer, LeaseHeld, NotFound, RunError
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Terms, note, ports_of, was_deleted
+from holdfast.runs.driver import Driver, Store, Terms, note, ports_of, was_deleted
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.held import QUESTION, Held, thread_id_of
 from holdfast.runtimes.manager.state import ExecutionState, RecoveryReport
+from holdfast.runtimes.manager.tasks import Tasks
 
-if TYPE_CHECKING:
-    from holdfast.runtimes.manager.manager import ManagerCore
-
+PAGE = 500
 PENDING = (Status.WORKING, Status.INPUT_REQUIRED)
 RESUMABLE = (*PENDING, Status.FAILED)
 RESUMED = "manager_resumed"
 """The kind of note that says that the checkpoint of this number is being resumed."""
+
+
+async def pending_threads(store: Store, app: str, user: str | None = None) -> list[ThreadInfo]:
+    """The threads of the pending tasks. A user's are found by the user's label: no others are read."""
+    labels, found = {"app": app} if user is None else {"user": user}, list[ThreadInfo]()
+    page: Any = await store.threads(status=PENDING, labels=labels, limit=PAGE)
+    while page is not None:
+        found += [info for info in page if info.labels.get("app") == app and "task" in info.labels]
+        page = await page.next_page()
+    return found
 
 
 def decide(state: ExecutionState, config: CheckpointConfig, now: datetime, *, waits: bool) -> str:
@@ -41,17 +50,17 @@ def decide(state: ExecutionState, config: CheckpointConfig, now: datetime, *, wa
 class Recoverer:
     """Resumes tasks of a manager."""
 
-    def __init__(self, core: "ManagerCore") -> None:
-        self._core = core
-        self._store = core.store
-        self._ports = ports_of(core.store)
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._store = tasks.store
+        self._ports = ports_of(tasks.store)
 
     async def recover(self, found: list[ThreadInfo]) -> RecoveryReport:
         """Do with each of these threads what the configuration says, several at once where the world allows it."""
-        if self._core.config.should_auto_resume or self._core.config.should_auto_resume_hitl:
+        if self._tasks.config.should_auto_resume or self._tasks.config.should_auto_resume_hitl:
             self._callback()
-        if not self._core.config.enabled:
-            self._core.tell_disabled()
+        if not self._tasks.config.enabled:
+            self._tasks.tell_disabled()
         ends = await self._ports.gather([self._end_of(info) for info in found])
         by_end: dict[str, list[str]] = {}
         for info, end in zip(found, ends, strict=True):
@@ -73,7 +82,7 @@ class Recoverer:
         if latest is None:
             return "skipped"
         state, requests = ExecutionState.from_dict(latest.state), await self._questions(info)
-        verdict = decide(state, self._core.config, self._now(), waits=bool(requests))
+        verdict = decide(state, self._tasks.config, self._now(), waits=bool(requests))
         if verdict == "expired":
             return await self._expire(info, state)
         if verdict == "resume":
@@ -84,7 +93,7 @@ class Recoverer:
         return verdict
 
     async def _expire(self, info: ThreadInfo, state: ExecutionState) -> str:
-        timeout, age = self._core.config.recovery_timeout, self._now() - state.checkpoint_time
+        timeout, age = self._tasks.config.recovery_timeout, self._now() - state.checkpoint_time
 
         async def fail(driver: Driver) -> None:
             _check_unchanged(driver, info)
@@ -101,7 +110,7 @@ class Recoverer:
             if not user_input:
                 raise InvalidAnswer(f"task {info.thread_id!r} waits for a person; give user_input")
             await self._store.answer(request, value=user_input)
-        result, was_called = await self._resume(Held(self._store, ids, self._core.terms), info, user_input)
+        result, was_called = await self._resume(Held(self._store, ids, self._tasks.terms), info, user_input)
         if not was_called:  # its process died before it asked the question: now it is asked
             return await self.resume(ids, user_input)
         return result
@@ -126,7 +135,7 @@ class Recoverer:
         return [request.id for request in outcome.requests if request.name == QUESTION]
 
     def _held(self, info: ThreadInfo, wait: timedelta | float | None) -> Held:
-        return Held(self._store, _ids(info), Terms(self._core.terms.lease, wait))
+        return Held(self._store, _ids(info), Terms(self._tasks.terms.lease, wait))
 
     async def _resume(self, held: Held, info: ThreadInfo, given: str | None) -> tuple[Any, bool]:
         """Claim a task and call the callback. Returns its result, and whether it was called: not if the task waits.
@@ -153,18 +162,18 @@ class Recoverer:
 
     async def _call(self, held: Held, state: ExecutionState, user_input: str) -> Any:
         """Call the callback. What it saves is written under the claim that is held."""
-        driver, core = held.driver, self._core
-        await core.restore(state)
-        core.held[driver.thread_id] = held
+        driver, tasks = held.driver, self._tasks
+        await tasks.restore(state)
+        tasks.held[driver.thread_id] = held
         try:
             key = driver.key("resume", str(driver.run.seq))
             return await driver.invoke(key, partial(self._callback(), state, user_input))
         finally:
-            del core.held[driver.thread_id]
+            del tasks.held[driver.thread_id]
 
     async def _count_attempt(self, driver: Driver) -> None:
         """Note that this checkpoint is being resumed; `RunError` if that was noted too often: it kills processes."""
-        seq, most = driver.run.seq, self._core.max_attempts
+        seq, most = driver.run.seq, self._tasks.max_attempts
         attempts = driver.record.contents(RESUMED).count(seq)
         if attempts >= most:
             raise RunError(
@@ -174,9 +183,9 @@ class Recoverer:
         await driver.write(note(RESUMED, seq, self._ports.now()), journal=True, metadata={"resumed": seq})
 
     def _callback(self) -> Callable[[ExecutionState, str], Any]:
-        if self._core.callback is None:
+        if self._tasks.callback is None:
             raise ConfigurationError("there is no resume callback; set one first: manager.on_resume(callback)")
-        return self._core.callback
+        return self._tasks.callback
 
     def _now(self) -> datetime:
         return from_microseconds(self._ports.now())
