@@ -1,4 +1,4 @@
-"""Tests of the checkpoint manager are scenarios too: each is played in both worlds, over stores in memory and on disk."""
+"""Tests of the manager are scenarios: each is played in both worlds, over stores in memory and on disk."""
 
 from pathlib import Path
 

@@ -200,13 +200,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "message"), WRONG, ids=lambda each: str(each))
+@pytest.mark.parametrize(("settings", "message"), WRONG, ids=str)
 def test_a_wrong_setting_is_one_error_that_names_the_field(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{re.escape(message)}"):
         CheckpointConfig.load(settings)
 
 
-@pytest.mark.parametrize(("settings", "message"), WRONG, ids=lambda each: str(each))
+@pytest.mark.parametrize(("settings", "message"), WRONG, ids=str)
 def test_a_wrong_setting_in_a_file_names_the_file_too(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
     import yaml  # type: ignore[import-untyped]
 
