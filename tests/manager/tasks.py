@@ -1,4 +1,4 @@
-"""Checkpoint managers in both worlds: a scenario awaits them; in the blocking world a call is one of `holdfast.sync`."""
+"""Checkpoint managers in both worlds: a scenario awaits them; in the blocking world they are of `holdfast.sync`."""
 
 from types import TracebackType
 from typing import Any
