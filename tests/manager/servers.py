@@ -58,7 +58,7 @@ def main() -> None:
     """Play a scene."""
     url, scene, log, number = sys.argv[1:]
     with sync.open(url, durability="process") as store:
-        {"abandon": abandon, "recover": recover, "die_at_work": die_at_work}[scene](store, Path(log), float(number))  # type: ignore[operator]
+        {"abandon": abandon, "recover": recover, "die_at_work": die_at_work}[scene](store, Path(log), float(number))
 
 
 if __name__ == "__main__":

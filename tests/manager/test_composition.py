@@ -29,7 +29,7 @@ class Kit:
             return f"{given}{name}"
 
         agent.__name__ = name
-        return plain(agent) if isinstance(self.world, BlockingWorld) else agent  # type: ignore[no-any-return]
+        return plain(agent) if isinstance(self.world, BlockingWorld) else agent
 
     def make(self, kind: str, *args: Any, **named: Any) -> Any:
         """A composite of the world's own."""
@@ -199,7 +199,8 @@ async def test_an_agent_that_can_be_retried_is_a_part_with_a_thread_of_its_own(w
 
 async def test_what_is_no_agent_is_a_clear_error(world: World) -> None:
     kit = Kit(world)
-    for wrong in ([], "abc", None):
+    wrongs: list[Any] = [[], "abc", None]
+    for wrong in wrongs:
         with pytest.raises(ConfigurationError, match="takes a list of at least one agent"):
             kit.make("sequential", wrong)
     with pytest.raises(ConfigurationError, match="7 is not an agent: a function"):

@@ -279,7 +279,7 @@ async def test_recovery_needs_a_callback(world: World) -> None:
 
 
 async def test_steps_within_a_callback_are_executed_once(world: World) -> None:
-    made, paid, lives = manager(world), [], [1, 2]
+    made, paid, lives = manager(world), list[int](), [1, 2]
     await made.save(state_of())
 
     async def callback(state: ExecutionState, user_input: str) -> None:

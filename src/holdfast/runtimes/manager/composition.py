@@ -67,22 +67,23 @@ class Place(msgspec.Struct, frozen=True):
         return Place(self.driver, context, f"{self.path}.{index}", self.laps)
 
 
-class CompositeCore:
-    """What both worlds share: the agents of a composite, and how they are executed."""
+class Tree:
+    """The agents of a composite, and how they are executed: in both worlds the same."""
 
-    def __init__(self, kind: str, agents: Any, name: str | None, max_iterations: int = 0) -> None:
+    def __init__(self, kind: str, agents: Any, name: str | None, max_iterations: int = 1) -> None:
         if isinstance(agents, str) or not isinstance(agents, Sequence) or not agents:
             raise ConfigurationError(f"{kind} takes a list of at least one agent, got {agents!r}")
         for agent in agents:
             _check_agent(agent)
+        whole_number(max_iterations, "max_iterations", least=1)
         self.name = text_or_none(name, "name") or kind
-        self.sub_agents = list(agents)
+        self.agents = list(agents)
         self._kind = kind
         self._max_iterations = max_iterations
 
     def shape(self) -> list[Any]:
         """The kinds and names of the tree: what must be the same when a thread is resumed."""
-        return [self._kind, self.name, self._max_iterations, *map(_shape_of, self.sub_agents)]
+        return [self._kind, self.name, self._max_iterations, *map(_shape_of, self.agents)]
 
     async def result(self, given: Any, thread_id: str | None, store: Store, terms: Terms) -> Any:
         """The output on a thread: stored, or made by the agents that have not finished."""
@@ -122,7 +123,7 @@ class CompositeCore:
         return await kinds[self._kind](place, given)
 
     async def _in_order(self, place: Place, given: Any) -> Any:
-        for stage, agent in enumerate(self.sub_agents):
+        for stage, agent in enumerate(self.agents):
             given = await _execute(
                 place.below(stage, agent, workflow_type=SEQUENTIAL, workflow_stage=stage), agent, given
             )
@@ -138,14 +139,14 @@ class CompositeCore:
             except Exception as error:  # noqa: BLE001  raised once all have ended
                 return None, error
 
-        ends = await place.driver.ports.gather([branch(*each) for each in enumerate(self.sub_agents)])
+        ends = await place.driver.ports.gather([branch(*each) for each in enumerate(self.agents)])
         for _, error in ends:
             if error is not None:
                 raise error
         return [output for output, _ in ends]
 
     async def _again_and_again(self, place: Place, given: Any) -> Any:
-        agent, laps, most = self.sub_agents[0], Laps(), self._max_iterations
+        agent, laps, most = self.agents[0], Laps(), self._max_iterations
         for iteration in range(1, most + 1):
             changes = {"workflow_type": LOOP, "loop_iteration": iteration, "loop_max_iterations": most}
             below = place.below(iteration, agent, workflow_stage=0, **changes)
@@ -155,18 +156,41 @@ class CompositeCore:
         return given
 
 
+class CompositeBase:
+    """What the composites of both worlds show of themselves."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+
+    @property
+    def name(self) -> str:
+        """The composite's name: the first of its agents' branches."""
+        return self._tree.name
+
+    @property
+    def sub_agents(self) -> list[Any]:
+        """The agents that it is made of."""
+        return list(self._tree.agents)
+
+
+def _tree_of(agent: Any) -> Tree | None:
+    return agent._tree if isinstance(agent, CompositeBase) else None  # noqa: SLF001  one file
+
+
 def _check_agent(agent: Any) -> None:
-    if not (isinstance(agent, CompositeCore) or callable(agent) or callable(getattr(agent, "run", None))):
+    if not (callable(agent) or callable(getattr(agent, "run", None))):
         raise ConfigurationError(f"{agent!r} is not an agent: a function (input, ctx), an Agent, or a composite")
 
 
 def _shape_of(agent: Any) -> Any:
-    return agent.shape() if isinstance(agent, CompositeCore) else name_of(agent)
+    tree = _tree_of(agent)
+    return name_of(agent) if tree is None else tree.shape()
 
 
 async def _execute(place: Place, agent: Any, given: Any) -> Any:
-    if isinstance(agent, CompositeCore):
-        return await agent.execute(place, given)
+    tree = _tree_of(agent)
+    if tree is not None:
+        return await tree.execute(place, given)
     key = place.driver.key("agent", place.path)
     return await place.driver.alone(key, partial(_replayed_or_called, place, key, agent, given))
 
@@ -207,7 +231,7 @@ async def _write_down(place: Place, key: str, output: Any, took: int) -> None:
 WORKFLOW_FIELDS = ("workflow_type", "workflow_stage", "loop_iteration", "loop_max_iterations")
 
 
-class Composite(CompositeCore):
+class Composite(CompositeBase):
     """An agent made of agents: see `sequential`, `parallel` and `repeat`."""
 
     async def run(
@@ -220,23 +244,24 @@ class Composite(CompositeCore):
         wait: timedelta | float | None = None,
     ) -> Any:
         """The composite's output. An unfinished thread is resumed; a finished one has its output already."""
-        return await self.result(given, thread_id, default_store() if store is None else store, Terms(lease, wait))
+        found = default_store() if store is None else store
+        return await self._tree.result(given, thread_id, found, Terms(lease, wait))
 
     async def resume(self, run: Run) -> Any:
         """Resume a claimed thread: `await store.recover(composite.resume, labels={"workflow": "my_name"})`."""
-        return await self.resumed(run)
+        return await self._tree.resumed(run)
 
 
 def sequential(agents: Sequence[Any], *, name: str | None = None) -> Composite:
     """Agents one after the other: the output of each is the input of the next."""
-    return Composite(SEQUENTIAL, agents, name)
+    return Composite(Tree(SEQUENTIAL, agents, name))
 
 
 def parallel(agents: Sequence[Any], *, name: str | None = None) -> Composite:
     """Agents side by side, each with the same input. The output is the list of theirs, in their order."""
-    return Composite(PARALLEL, agents, name)
+    return Composite(Tree(PARALLEL, agents, name))
 
 
 def repeat(agent: Any, *, max_iterations: int, name: str | None = None) -> Composite:
     """An agent again and again, its output the next input: until it calls `ctx.stop()`, or `max_iterations` times."""
-    return Composite(LOOP, [agent], name, whole_number(max_iterations, "max_iterations", least=1))
+    return Composite(Tree(LOOP, [agent], name, max_iterations))
