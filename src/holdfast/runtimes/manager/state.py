@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
@@ -11,6 +11,8 @@ from holdfast.records.arguments import plain_word
 from holdfast.records.errors import Corrupt, UnstorableValue
 from holdfast.records.words import CAUSE_WORDS, Cause, Phase
 from holdfast.runs.driver import text_of
+
+Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class JsonStruct(msgspec.Struct):
@@ -125,7 +127,9 @@ class ExecutionState(JsonStruct):
     pending_tool_call: PendingToolCall | None = None
     phase: Phase = Phase.INITIALIZED
     checkpoint_type: Cause = Cause.MANUAL
-    checkpoint_time: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+    checkpoint_time: Annotated[datetime, msgspec.Meta(tz=True)] = msgspec.field(
+        default_factory=lambda: datetime.now(UTC)
+    )
     """When it was saved; until then, when it was made."""
     error: str = ""
 
