@@ -278,6 +278,36 @@ async def test_recovery_needs_a_callback(world: World) -> None:
         made.on_resume(None)
 
 
+async def test_a_callback_that_raises_an_error_of_ours_has_failed_too(world: World) -> None:
+    made = manager(world)
+    await made.save(state_of())
+
+    async def callback(state: ExecutionState, user_input: str) -> None:
+        raise NotFound("no such order")
+
+    made.on_resume(callback)
+    assert (await made.recover("shop")).failed == (THREAD,)
+
+
+async def test_a_question_that_the_callback_asks_itself_is_waited_for(world: World) -> None:
+    made, calls = manager(world), list[str]()
+    await made.save(state_of())
+
+    async def callback(state: ExecutionState, user_input: str) -> str:
+        calls.append(state.task_id)
+        answer = await world.api.current().ask("which card?", choices=("a", "b"))
+        return str(answer.choice)
+
+    made.on_resume(callback)
+    for expected in ("resumed", "waiting", "waiting"):
+        assert getattr(await made.recover("shop"), expected) == (THREAD,)
+    assert len(calls) == 1
+    (request,) = await world.store.requests()
+    await world.store.answer(request.id, "b")
+    assert (await made.recover("shop")).resumed == (THREAD,)
+    assert len(calls) == 2
+
+
 async def test_steps_within_a_callback_are_executed_once(world: World) -> None:
     made, paid, lives = manager(world), list[int](), [1, 2]
     await made.save(state_of())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentState, Cause, ConfigurationError, LeaseHeld, Phase, RunCancelled, Status
+from holdfast import AgentState, Cause, ConfigurationError, LeaseHeld, Phase, RunCancelled, Status, UnstorableValue
 from manager.tasks import APPROVAL, TASK, manager, server, state_of
 from runs.worlds import World
 
@@ -261,3 +261,18 @@ async def test_a_checkpointable_agent_saves_and_restores_its_own_state(world: Wo
 async def test_what_is_no_state_is_a_clear_error(world: World) -> None:
     with pytest.raises(ConfigurationError, match=r"state must be a holdfast\.ExecutionState, got dict"):
         await manager(world).save({})
+
+
+async def test_a_state_that_could_not_be_loaded_again_is_refused_and_the_task_stays_as_it_was(world: World) -> None:
+    made = manager(world)
+    await made.save(state_of())
+    wrong: list[Any] = [
+        state_of(agent_state=AgentState(iteration="three")),  # type: ignore[arg-type]
+        state_of(phase="lunch"),
+        state_of(agent_state=AgentState(custom={"lock": object()})),
+    ]
+    for state in wrong:
+        with pytest.raises(UnstorableValue):
+            await made.save(state)
+    assert (await world.store.thread(made.thread_id(*TASK))).status is Status.WORKING
+    assert (await made.load(*TASK)).agent_state is None

@@ -8,11 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from msgspec.structs import replace
-
 from holdfast.codec import encode
 from holdfast.records.errors import ConfigurationError, Deleted, NotFound, Suspended
-from holdfast.records.times import from_microseconds
 from holdfast.records.words import Phase, Status
 from holdfast.runs.driver import Driver, Store, Terms, claim
 from holdfast.runtimes.manager.state import ExecutionState
@@ -80,15 +77,13 @@ class Held:
             raise
         return result, await self.leave()
 
-    async def save(self, state: ExecutionState, details: Mapping[str, str]) -> ExecutionState:
-        """Save a state as the next checkpoint, with details for listings; returns it with its time."""
-        run, ports = self.driver.run, self.driver.ports
-        state = _at(state, ports.now())
+    async def save(self, state: ExecutionState, details: Mapping[str, str]) -> None:
+        """Save a state as the next checkpoint, with details for listings."""
         metadata: dict[str, Any] = {**details, "phase": str(state.phase), "checkpoint_type": str(state.checkpoint_type)}
         metadata["iteration"] = state.agent_state.iteration if state.agent_state else 0
-        await run.checkpoint(state.to_dict(), phase=state.phase, cause=state.checkpoint_type, metadata=metadata)
+        fields, run = state.to_dict(), self.driver.run
+        await run.checkpoint(fields, phase=state.phase, cause=state.checkpoint_type, metadata=metadata)
         self._saved = state
-        return state
 
     async def user_input(self, state: ExecutionState) -> str:
         """What the user said to this state. Suspends the run, so that the thread waits, while there is no answer."""
@@ -134,7 +129,3 @@ class Held:
         if self.is_cleared:
             await self._store.delete(thread_id_of(*self._ids))
         return False
-
-
-def _at(state: ExecutionState, now: int) -> ExecutionState:
-    return replace(state, checkpoint_time=from_microseconds(now))

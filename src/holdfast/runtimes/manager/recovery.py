@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.ports import logger
 from holdfast.records.errors import ConfigurationError, Conflict, Deleted, InvalidAnswer, LeaseHeld, NotFound, RunError
+from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
@@ -54,6 +55,8 @@ class Recoverer:
         self._tasks = tasks
         self._store = tasks.store
         self._ports = ports_of(tasks.store)
+        self._called: set[str] = set()
+        """The threads that the callback was called for."""
 
     async def recover(self, found: list[ThreadInfo]) -> RecoveryReport:
         """Do with each of these threads what the configuration says, several at once where the world allows it."""
@@ -71,9 +74,9 @@ class Recoverer:
         """How a thread was recovered; what it raises is its own, and does not stop the others."""
         try:
             return await self._recover(info)
-        except (LeaseHeld, Conflict, NotFound, Deleted):
-            return "skipped"  # another process has it
-        except Exception:  # noqa: BLE001  kept with the thread, and reported
+        except Exception as error:  # noqa: BLE001  kept with the thread, and reported
+            if isinstance(error, LeaseHeld | Conflict | NotFound | Deleted) and info.thread_id not in self._called:
+                return "skipped"  # another process has it
             logger().warning("recovery of thread %r failed", info.thread_id, exc_info=True)
             return "failed"
 
@@ -81,16 +84,16 @@ class Recoverer:
         latest = await self._store.latest(info.thread_id)
         if latest is None:
             return "skipped"
-        state, requests = ExecutionState.from_dict(latest.state), await self._questions(info)
+        state, requests = ExecutionState.from_dict(latest.state), await self._requests(info)
         verdict = decide(state, self._tasks.config, self._now(), waits=bool(requests))
         if verdict == "expired":
             return await self._expire(info, state)
-        if verdict == "resume":
-            for request in requests:
-                await self._store.answer(request, value="", by="auto_resume_hitl")
-            _, was_called = await self._resume(self._held(info, wait=0), info, None)
-            return "resumed" if was_called else "waiting"
-        return verdict
+        if verdict != "resume" or any(request.name != QUESTION for request in requests):  # asked by the callback
+            return "waiting" if requests else verdict
+        for request in requests:
+            await self._store.answer(request.id, value="", by="auto_resume_hitl")
+        await self._resume(self._held(info, wait=0), info, None)
+        return "resumed" if info.thread_id in self._called else "waiting"
 
     async def _expire(self, info: ThreadInfo, state: ExecutionState) -> str:
         timeout, age = self._tasks.config.recovery_timeout, self._now() - state.checkpoint_time
@@ -106,12 +109,12 @@ class Recoverer:
         """Resume one task by hand. The input is posted first: it is not lost, and no second one is taken."""
         self._callback()
         info = await self._task(thread_id_of(*ids))
-        for request in await self._questions(info):
+        for request in await self._requests(info):
             if not user_input:
                 raise InvalidAnswer(f"task {info.thread_id!r} waits for a person; give user_input")
-            await self._store.answer(request, value=user_input)
-        result, was_called = await self._resume(Held(self._store, ids, self._tasks.terms), info, user_input)
-        if not was_called:  # its process died before it asked the question: now it is asked
+            await self._store.answer(request.id, value=user_input)
+        result = await self._resume(Held(self._store, ids, self._tasks.terms), info, user_input)
+        if info.thread_id not in self._called:  # its process died before it asked the question: now it is asked
             return await self.resume(ids, user_input)
         return result
 
@@ -127,25 +130,21 @@ class Recoverer:
             raise Conflict(f"task {thread_id!r} is {info.status.value}: it was resumed already, or has ended")
         return info
 
-    async def _questions(self, info: ThreadInfo) -> list[str]:
-        """The ids of the requests of a thread that the manager asked, and that nobody has answered."""
-        if info.status is not Status.INPUT_REQUIRED:
-            return []
-        outcome = await self._store.outcome(info.thread_id)
-        return [request.id for request in outcome.requests if request.name == QUESTION]
+    async def _requests(self, info: ThreadInfo) -> tuple[Request, ...]:
+        """The requests that a task waits for, and that nobody has answered."""
+        waits = info.status is Status.INPUT_REQUIRED
+        return (await self._store.outcome(info.thread_id)).requests if waits else ()
 
     def _held(self, info: ThreadInfo, wait: timedelta | float | None) -> Held:
         return Held(self._store, _ids(info), Terms(self._tasks.terms.lease, wait))
 
-    async def _resume(self, held: Held, info: ThreadInfo, given: str | None) -> tuple[Any, bool]:
-        """Claim a task and call the callback. Returns its result, and whether it was called: not if the task waits.
+    async def _resume(self, held: Held, info: ThreadInfo, given: str | None) -> Any:
+        """Claim a task and call the callback, unless the task waits for an answer. Returns the callback's result.
 
         `given`: the user's input, or None for a recovery.
         """
-        was_called = False
 
         async def resume(driver: Driver) -> Any:
-            nonlocal was_called
             _check_unchanged(driver, info)
             state = ExecutionState.from_dict(driver.run.state)
             if given is None:
@@ -154,17 +153,17 @@ class Recoverer:
             if given and said and said != given:
                 driver.leave_untouched()
                 raise Conflict(f"task {info.thread_id!r} has its input already: {said!r}")
-            was_called = True
             return await self._call(held, state, said or given or "")
 
         result, _ = await held.work(resume)
-        return result, was_called
+        return result
 
     async def _call(self, held: Held, state: ExecutionState, user_input: str) -> Any:
         """Call the callback. What it saves is written under the claim that is held."""
         driver, tasks = held.driver, self._tasks
         await tasks.restore(state)
         tasks.held[driver.thread_id] = held
+        self._called.add(driver.thread_id)
         try:
             key = driver.key("resume", str(driver.run.seq))
             return await driver.invoke(key, partial(self._callback(), state, user_input))

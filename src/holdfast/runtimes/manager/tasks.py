@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from holdfast.ports import logger
 from holdfast.records.arguments import function_or_none, whole_number
-from holdfast.records.errors import ConfigurationError
+from holdfast.records.errors import ConfigurationError, Corrupt, UnstorableValue
+from holdfast.records.times import from_microseconds
 from holdfast.records.words import Cause
 from holdfast.runs.driver import Driver, Store, Terms, ports_of
 from holdfast.runtimes.manager.config import CheckpointConfig
@@ -72,21 +73,36 @@ class Tasks:
         self, state: ExecutionState, checkpoint_type: Cause = Cause.MANUAL, details: Mapping[str, str] | None = None
     ) -> ExecutionState:
         """Save a state: under the claim that this process holds, or else under one for this save alone."""
-        if not isinstance(state, ExecutionState):
-            raise ConfigurationError(f"state must be a holdfast.ExecutionState, got {type(state).__name__}")
-        state = await self._with_own_state(state.with_type(checkpoint_type))
+        state = await self._complete(state, checkpoint_type)
         ids = (state.app_name, state.user_id, state.session_id, state.task_id)
         held = self.held.get(thread_id_of(*ids))
         if held is not None:
-            return await held.save(state, details or {})
+            await held.save(state, details or {})
+            return state
         alone = Held(self.store, ids, self.terms)
 
-        async def save_alone(driver: Driver) -> ExecutionState:
+        async def save_alone(driver: Driver) -> None:
+            try:
+                await alone.save(state, details or {})
+            except Exception:
+                driver.leave_untouched()  # it is the save that failed, not the task
+                raise
             driver.leave_resumable()
-            return await alone.save(state, details or {})
 
-        saved, _ = await alone.work(save_alone)
-        return saved or state
+        await alone.work(save_alone)
+        return state
+
+    async def _complete(self, state: ExecutionState, checkpoint_type: Cause) -> ExecutionState:
+        """The state to save: with its type, its time and the agent's own state. It can be loaded again."""
+        if not isinstance(state, ExecutionState):
+            raise ConfigurationError(f"state must be a holdfast.ExecutionState, got {type(state).__name__}")
+        now = from_microseconds(ports_of(self.store).now())
+        state = await self._with_own_state(replace(state.with_type(checkpoint_type), checkpoint_time=now))
+        try:
+            ExecutionState.from_dict(state.to_dict())
+        except Corrupt as error:
+            raise UnstorableValue(f"this state could not be loaded again: {error}", path="state") from error
+        return state
 
     async def _with_own_state(self, state: ExecutionState) -> ExecutionState:
         agent = self._agents.get(state.agent_name)
