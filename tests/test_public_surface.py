@@ -41,6 +41,7 @@ def test_names_without_io_are_the_same_objects() -> None:
     of_their_own = {"FileStore", "MemoryStore", "SQLiteStore", "Store", "Page", "open", "Run", "Receipt", "durable"}
     of_their_own |= {"Agent", "agent", "append", "ask", "checkpoint", "confirm", "current", "record", "sleep"}
     of_their_own |= {"Loop", "Orchestrator", "Session", "SnapshotStore"}
+    of_their_own |= {"CheckpointHooks", "CheckpointManager", "Composite", "parallel", "repeat", "sequential"}
     of_their_own |= {"PostgresStore", "RedisStore", "S3Store"}
     for name in holdfast.__all__:
         if name not in of_their_own:
@@ -108,7 +109,9 @@ def test_both_runs_have_the_same_methods_and_signatures() -> None:
             assert [each[:3] for each in parameters_of(awaitable[name])] == [each[:3] for each in parameters_of(method)]
 
 
-@pytest.mark.parametrize("name", ["Loop", "Orchestrator", "Session", "SnapshotStore"])
+@pytest.mark.parametrize(
+    "name", ["CheckpointHooks", "CheckpointManager", "Composite", "Loop", "Orchestrator", "Session", "SnapshotStore"]
+)
 def test_both_runtimes_have_the_same_methods_and_signatures(name: str) -> None:
     awaitable, blocking = getattr(holdfast, name), getattr(sync, name)
     methods = public_methods(blocking)
@@ -118,7 +121,7 @@ def test_both_runtimes_have_the_same_methods_and_signatures(name: str) -> None:
         if inspect.isfunction(value):
             twin = getattr(awaitable, method)
             assert [each[:3] for each in parameters_of(twin)] == [each[:3] for each in parameters_of(value)]
-    if name != "Session":
+    if name not in {"CheckpointHooks", "Composite", "Session"}:
         assert [each[:3] for each in parameters_of(awaitable)] == [each[:3] for each in parameters_of(blocking)]
 
 
@@ -353,6 +356,8 @@ async def awaitable_objects() -> dict[str, set[str]]:
             names["run"] = visible(run)
         async with store.session("b") as session:
             names["session"] = visible(session)
+        names["manager"] = visible(holdfast.CheckpointManager({}, store))
+        names["composite"] = visible(holdfast.sequential([len]))
         return names | {"orchestrator": visible(holdfast.Orchestrator("a", "b", store))}
 
 
@@ -369,6 +374,8 @@ def blocking_objects() -> dict[str, set[str]]:
             names["run"] = visible(run)
         with store.session("b") as session:
             names["session"] = visible(session)
+        names["manager"] = visible(sync.CheckpointManager({}, store))
+        names["composite"] = visible(sync.sequential([len]))
         return names | {"orchestrator": visible(sync.Orchestrator("a", "b", store))}
 
 
@@ -378,4 +385,6 @@ def test_objects_show_the_same_names_in_both_worlds_and_nothing_of_their_inside(
     assert names["durable"] == {"name", "resume", "run", "start"}
     assert names["agent"] == {"name", "resume", "run", "start", "stream", "summary"}
     assert names["orchestrator"] == {"session", "summary"}
+    assert names["composite"] == {"name", "resume", "run", "sub_agents"}
+    assert names["manager"].isdisjoint({"tasks", "core", "held", "store"})
     assert names["run"].isdisjoint({"ledger", "ports", "reader", "scope", "over"})

@@ -553,7 +553,7 @@ async def test_a_recovery_goes_on_with_agents_that_were_abandoned(world: World) 
 async def test_listeners_hear_of_failed_attempts_and_rollbacks(world: World) -> None:
     heard: list[Any] = []
 
-    def listen(event: holdfast.Event) -> None:
+    def listen(event: holdfast.StoreEvent) -> None:
         if event.kind in {"attempt_failed", "rolled_back"}:
             heard.append((event.kind, event.details))
 

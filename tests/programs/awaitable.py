@@ -97,7 +97,7 @@ async def listen(store: holdfast.Store) -> list[str]:
     """Events, to plain and to async functions."""
     heard: list[str] = []
 
-    async def hear(event: holdfast.Event) -> None:
+    async def hear(event: holdfast.StoreEvent) -> None:
         heard.append(event.kind)
 
     stop = store.on_event(hear)

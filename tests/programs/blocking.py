@@ -96,7 +96,7 @@ def listen(store: holdfast.Store) -> list[str]:
     """Events, to plain functions."""
     heard: list[str] = []
 
-    def hear(event: holdfast.Event) -> None:
+    def hear(event: holdfast.StoreEvent) -> None:
         heard.append(event.kind)
 
     stop = store.on_event(hear)

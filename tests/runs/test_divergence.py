@@ -21,7 +21,7 @@ class Shop:
 
     def __init__(self, world: World) -> None:
         self.paid: list[tuple[Any, ...]] = []
-        self.events: list[holdfast.Event] = []
+        self.events: list[holdfast.StoreEvent] = []
         world.store.on_event(self._hear)
 
         async def pay(*what: Any) -> int:
@@ -38,7 +38,7 @@ class Shop:
         self.note = world.step(name="note")(note)
         self.now = world.step(name="now")(now)
 
-    def _hear(self, event: holdfast.Event) -> None:
+    def _hear(self, event: holdfast.StoreEvent) -> None:
         if event.kind == "diverged":
             self.events.append(event)
 

@@ -66,7 +66,7 @@ def test_a_run_that_is_cancelled_while_it_is_announced_holds_nothing_and_changes
     async def scenario() -> None:
         store, announced = holdfast.MemoryStore(), asyncio.Event()
 
-        async def listen(_event: holdfast.Event) -> None:
+        async def listen(_event: holdfast.StoreEvent) -> None:
             announced.set()
             await asyncio.sleep(60)
 

@@ -246,7 +246,7 @@ def test_a_listener_that_hangs_is_cancelled_and_does_not_keep_the_lease() -> Non
     async def scenario() -> None:
         store, hears, told = holdfast.MemoryStore(), asyncio.Event(), list[str]()
 
-        async def listen(event: holdfast.Event) -> None:
+        async def listen(event: holdfast.StoreEvent) -> None:
             told.append(event.kind)
             if event.kind == "released":
                 hears.set()
@@ -272,7 +272,7 @@ def test_a_listener_may_limit_its_own_time_while_a_block_is_left() -> None:
     async def scenario() -> None:
         store, late = holdfast.MemoryStore(), list[str]()
 
-        async def listen(event: holdfast.Event) -> None:
+        async def listen(event: holdfast.StoreEvent) -> None:
             try:
                 async with asyncio.timeout(0.001):
                     await asyncio.sleep(600)

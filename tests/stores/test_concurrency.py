@@ -192,7 +192,7 @@ def test_a_task_made_by_a_blocking_step_waits_for_its_listeners() -> None:
     async def scenario() -> list[str]:
         told, tasks = list[str](), list["asyncio.Task[None]"]()
 
-        async def listen(event: holdfast.Event) -> None:
+        async def listen(event: holdfast.StoreEvent) -> None:
             await asyncio.sleep(0)
             told.append(event.kind)
 

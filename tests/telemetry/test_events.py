@@ -220,7 +220,7 @@ def test_an_async_listener_hears_of_plain_steps_too() -> None:
     """A plain step cannot wait for it, wherever it is called: the event loop does."""
     heard: list[str] = []
 
-    async def listen(event: holdfast.Event) -> None:
+    async def listen(event: holdfast.StoreEvent) -> None:
         await asyncio.sleep(0)
         heard.append(event.kind)
 

@@ -30,7 +30,7 @@ def say(kind: str, **words: Any) -> None:
     os.write(1, json.dumps(line, default=str).encode() + b"\n")
 
 
-def say_event(event: holdfast.Event) -> None:
+def say_event(event: holdfast.StoreEvent) -> None:
     """What happened in the store."""
     say(event.kind, **event.details, thread=event.thread_id)
 

@@ -70,12 +70,13 @@ __all__ = [
     "fingerprint_of",
     "fresh_id",
     "note",
+    "ports_of",
     "read",
     "read_note",
     "stand",
     "standing",
     "text_of",
-    "time_of",
+    "was_deleted",
     "within",
 ]
 
@@ -101,9 +102,17 @@ def fresh_id(store: Store, prefix: str) -> str:
     return f"{prefix}-{tools_of(store).ports.entropy(8).hex()}"
 
 
-def time_of(store: Store) -> int:
-    """Return the time by the store's clock, in microseconds since 1970."""
-    return tools_of(store).ports.now()
+def ports_of(store: Store) -> Ports:
+    """The ports of a store: its clock, and the world that it calls functions in."""
+    return tools_of(store).ports
+
+
+async def was_deleted(store: Store, thread_id: str) -> bool:
+    """True if a thread of this id was deleted, and not revived."""
+    tools = tools_of(store)
+    await tools.open()
+    seen = await tools.ports.perform(tools.reader.seen, tools.reader.sealing.key(thread_id))
+    return seen is not None and seen.head.deleted
 
 
 def note(kind: str, content: Any, now: int, **details: Any) -> Note:
@@ -227,6 +236,10 @@ class Driver:
     def leave_untouched(self) -> None:
         """Leave the thread as it was found when the block is left: the run was refused."""
         self._ledger.untouched = True
+
+    def leave_resumable(self) -> None:
+        """Leave the thread at work and held by no run when the block is left: the next recovery may resume it."""
+        self._ledger.resumable = True
 
     # Writing
 

@@ -13,7 +13,7 @@ from holdfast.records.errors import ConfigurationError, Conflict, Finished, Hold
 from holdfast.records.loop import LoopState, Snapshot
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Store, claim, fresh_id, read, time_of
+from holdfast.runs.driver import Driver, Store, claim, fresh_id, ports_of, read
 from holdfast.runtimes.loop.loading import loaded
 from holdfast.runtimes.loop.options import Cadence, LoopTerms
 from holdfast.runtimes.loop.transitions import CHECKPOINTED, COMPLETE, FAILED, PLANNING, TERMINAL, resumption
@@ -227,7 +227,11 @@ async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | N
     try:
         info = await store.thread(thread_id)
         limit = terms.retention.ttl_us
-        if limit is not None and info.lease is None and info.updated_at < from_microseconds(time_of(store) - limit):
+        if (
+            limit is not None
+            and info.lease is None
+            and info.updated_at < from_microseconds(ports_of(store).now() - limit)
+        ):
             await store.delete(thread_id)
             return None
         state = (await read(store, thread_id)).state

@@ -1,0 +1,131 @@
+"""The thread of one task, held by this process: what is saved in it, and how it is left.
+
+The checkpoint is the decision, and it is written first: a thread whose process dies before it is left is left by the
+next one, in the same way.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from holdfast.codec import encode
+from holdfast.records.errors import ConfigurationError, Deleted, NotFound, Suspended
+from holdfast.records.words import Phase, Status
+from holdfast.runs.driver import Driver, Store, Terms, claim
+from holdfast.runtimes.manager.state import ExecutionState
+
+T = TypeVar("T")
+
+QUESTION = "tool_approval"
+"""The name of the request that a task waits for."""
+
+
+def thread_id_of(*parts: Any) -> str:
+    """The thread of a task or session: its names with slashes between them, which are escaped within a name."""
+    for name, part in zip(("app", "user", "session", "task"), parts, strict=False):
+        if not isinstance(part, str) or not part:
+            raise ConfigurationError(f"{name} must be a non-empty str, got {part!r}")
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
+
+
+class Held:
+    """A claim on the thread of a task. `enter` takes it, `leave` releases it; both worlds call them."""
+
+    def __init__(self, store: Store, ids: tuple[str, str, str, str], terms: Terms) -> None:
+        self._store = store
+        self._ids = ids
+        self._terms = terms
+        self._saved: ExecutionState | None = None
+        self.is_cleared = False
+        """True once the task is complete: its thread is deleted when it is left."""
+
+    async def enter(self) -> Driver:
+        """Claim the thread; one that was cleared is made again. `RunCancelled` if the task was cancelled."""
+        thread_id = thread_id_of(*self._ids)
+        while True:
+            try:
+                self._block = claim(self._store, thread_id, self._terms)
+                self.driver = Driver(await self._block.enter())
+            except Deleted:
+                with suppress(NotFound):  # another process revived it
+                    await self._store.revive(thread_id)
+                continue
+            if self.driver.run.status is not Status.COMPLETE:
+                return await self._started()
+            self.driver.leave_untouched()  # its process died before it could delete it
+            await self._left(None)
+            await self._store.delete(thread_id)
+
+    async def _started(self) -> Driver:
+        """Note whose thread it is, the first time."""
+        labels = dict(zip(("app", "user", "session", "task"), self._ids, strict=True))
+        try:
+            await self.driver.start(f"manager:{self._ids[0]}", encode(list(self._ids)), "ids", labels)
+        except BaseException as error:
+            await self._left(error)
+            raise
+        return self.driver
+
+    async def work(self, function: Callable[[Driver], Awaitable[T]]) -> tuple[T | None, bool]:
+        """Claim the thread, call the function, and release it. Returns its result, and whether the task waits."""
+        driver = await self.enter()
+        try:
+            result = await function(driver)
+        except BaseException as error:
+            if await self.leave(error):
+                return None, True
+            raise
+        return result, await self.leave()
+
+    async def save(self, state: ExecutionState, details: Mapping[str, str]) -> None:
+        """Save a state as the next checkpoint, with details for listings."""
+        metadata: dict[str, Any] = {**details, "phase": str(state.phase), "checkpoint_type": str(state.checkpoint_type)}
+        metadata["iteration"] = state.agent_state.iteration if state.agent_state else 0
+        fields, run = state.to_dict(), self.driver.run
+        await run.checkpoint(fields, phase=state.phase, cause=state.checkpoint_type, metadata=metadata)
+        self._saved = state
+
+    async def user_input(self, state: ExecutionState) -> str:
+        """What the user said to this state. Suspends the run, so that the thread waits, while there is no answer."""
+        if not state.needs_user_input:
+            return ""
+        pending = state.pending_tool_call
+        payload = {"agent": state.agent_name, "tool_call": pending.to_dict() if pending else {}}
+        question = {"choices": (), "deadline": None, "default": None}
+        key = self.driver.key(QUESTION, str(self.driver.run.seq))
+        answer = await self.driver.ask(key, QUESTION, payload, question)
+        return str(answer.value)
+
+    async def clear(self) -> None:
+        """The task is complete: nothing of it is kept."""
+        await self.driver.run.complete()
+        self.is_cleared = True
+
+    async def leave(self, error: BaseException | None = None) -> bool:
+        """Release the thread, with the status that its last checkpoint calls for. True if it waits for an answer."""
+        if error is None:
+            try:
+                await self._settle()
+            except BaseException as stopped:
+                if await self._left(stopped):
+                    return True
+                raise
+        return await self._left(error)
+
+    async def _settle(self) -> None:
+        saved = self._saved
+        if saved is not None and not self.is_cleared:
+            if saved.phase == Phase.ERROR:
+                await self.driver.run.fail(saved.error)
+            else:
+                await self.user_input(saved)
+
+    async def _left(self, error: BaseException | None) -> bool:
+        """Leave the block of the claim. True if the run waits: then the error is how it stopped, and no failure."""
+        try:
+            await self._block.leave(error)
+        except Suspended:
+            return True
+        if self.is_cleared:
+            await self._store.delete(thread_id_of(*self._ids))
+        return False

@@ -1,0 +1,162 @@
+"""`CheckpointManager`: saves the states of an agent server's tasks, and resumes them after a crash or an answer."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from holdfast.records.errors import ConfigurationError, Conflict, NotFound
+from holdfast.records.times import from_microseconds
+from holdfast.records.words import Status
+from holdfast.runs.driver import Store, default_store, ports_of
+from holdfast.runtimes.manager.config import CheckpointConfig
+from holdfast.runtimes.manager.events import Event
+from holdfast.runtimes.manager.held import thread_id_of
+from holdfast.runtimes.manager.hooks import CheckpointHooks
+from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
+from holdfast.runtimes.manager.state import Checkpointable, CheckpointStats, ExecutionState, RecoveryReport
+from holdfast.runtimes.manager.tasks import ResumeCallback, TaskBlock, Tasks
+
+NO_TIME = timedelta(0)
+
+
+class ManagerMethods:
+    """What a manager does, over the tasks that both worlds share."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self.hooks = CheckpointHooks(tasks)
+        """The hooks to call from the agent loop."""
+
+    @property
+    def enabled(self) -> bool:
+        """True if hooks save."""
+        return self._tasks.config.enabled
+
+    @property
+    def config(self) -> CheckpointConfig:
+        """The settings."""
+        return self._tasks.config
+
+    def thread_id(self, app: str, user: str, session: str, task: str) -> str:
+        """The id of a task's thread in the store."""
+        return thread_id_of(app, user, session, task)
+
+    def on_resume(self, callback: ResumeCallback) -> ResumeCallback:
+        """Set the function that resumes a task: `callback(state, user_input)`. Can be used as a decorator."""
+        return self._tasks.on_resume(callback)
+
+    def register(self, name: str, agent: Checkpointable) -> None:
+        """Let an agent bring its own state: every save of a state with this `agent_name` calls `agent.save_state()`.
+
+        Before such a task is resumed, `agent.restore_state` is called with what was saved.
+        """
+        self._tasks.register(name, agent)
+
+    def hold(self, app: str, user: str, session: str, task: str) -> TaskBlock:
+        """Hold a task while this process works on it: `async with manager.hold(app, user, session, task)`.
+
+        Saves and hooks of the task write under its claim, and no other process resumes it meanwhile. If this process
+        dies, the task can be recovered at once. A block that ends without `hooks.complete` leaves the task idle.
+        """
+        return TaskBlock(self._tasks, (app, user, session, task))
+
+    async def save(self, state: ExecutionState) -> ExecutionState:
+        """Save a state as a checkpoint of type manual; durable when this returns. Returns it with its time.
+
+        `RunCancelled` if the task was cancelled, `LeaseHeld` if another process works on it.
+        """
+        return await self._tasks.save(state)
+
+    async def load(self, app: str, user: str, session: str, task: str) -> ExecutionState | None:
+        """The last checkpoint of a task; None if it has none."""
+        latest = await self._tasks.store.latest(thread_id_of(app, user, session, task))
+        return None if latest is None or latest.status is Status.COMPLETE else ExecutionState.from_dict(latest.state)
+
+    async def clear(self, app: str, user: str, session: str, task: str) -> None:
+        """Remove all checkpoints of a task. Saving it again starts from nothing."""
+        await self._tasks.clear(app, user, session, task)
+
+    async def pending(self, app: str, user: str | None = None) -> list[ExecutionState]:
+        """The states of an app's tasks, or of one user's, that are at work or wait for input."""
+        store = self._tasks.store
+        infos = await pending_threads(store, app, user)
+        found = await ports_of(store).gather([store.latest(info.thread_id) for info in infos])
+        return [ExecutionState.from_dict(each.state) for each in found if each is not None and each.status in PENDING]
+
+    async def recover(self, app: str) -> RecoveryReport:
+        """Resume what a crash left behind, by the resume callback; call this at start-up.
+
+        Tasks at work are resumed if `auto_resume` is set; those that wait for input wait on, unless `auto_resume_hitl`
+        is set or somebody answered; expired ones fail. Each is claimed once among all processes.
+        """
+        return await Recoverer(self._tasks).recover(await pending_threads(self._tasks.store, app))
+
+    async def resume(self, app: str, user: str, session: str, task: str, user_input: str = "") -> Any:
+        """Resume a task with what the user said, and return what the callback returns; None if the task waits again.
+
+        The input is kept, and used once: `Conflict` if the task has its input, or is not one to be resumed.
+        """
+        return await Recoverer(self._tasks).resume((app, user, session, task), user_input)
+
+    async def cancel(self, app: str, user: str, session: str, task: str) -> None:
+        """End a task without resuming it: a process that works on it gets `RunCancelled`. Its history is kept."""
+        await self._tasks.store.cancel(thread_id_of(app, user, session, task))
+
+    async def stats(self, app: str) -> CheckpointStats:
+        """How many checkpoints of an app are pending, of which kind, and how old they are."""
+        states = await self.pending(app)
+        if not states:
+            return CheckpointStats()
+        now = from_microseconds(ports_of(self._tasks.store).now())
+        ages = [max(now - state.checkpoint_time, NO_TIME) for state in states]
+        waiting = sum(state.needs_user_input for state in states)
+        return CheckpointStats(
+            total=len(states),
+            working=len(states) - waiting,
+            input_required=waiting,
+            expired=sum(age > self.config.recovery_timeout for age in ages),
+            oldest_age=max(ages),
+            average_age=sum(ages, NO_TIME) / len(ages),
+        )
+
+    async def add_event(self, app: str, user: str, session: str, event: Event) -> None:
+        """Append an event to a session; durable when this returns."""
+        if not isinstance(event, Event):
+            raise ConfigurationError(f"event must be a holdfast.Event, got {event!r}")
+        thread_id, store = thread_id_of(app, user, session), self._tasks.store
+        try:
+            await store.thread(thread_id)
+        except NotFound:
+            labels = {"app": app, "user": user, "session": session}
+            with suppress(Conflict):  # another process was faster
+                await store.save(thread_id, {"events": []}, labels=labels, expect_seq=0)
+        await store.append(thread_id, "events", event.to_dict())
+
+    async def events(self, app: str, user: str, session: str) -> list[Event]:
+        """The events of a session, the oldest first: what every agent of it said."""
+        latest = await self._tasks.store.latest(thread_id_of(app, user, session))
+        return [] if latest is None else [Event.from_dict(each) for each in latest.state["events"]]
+
+
+class CheckpointManager(ManagerMethods):
+    """Checkpoints and recovery for an agent server: each task is a thread, found by app, user, session and task.
+
+    `config` is a `CheckpointConfig`, or what `CheckpointConfig.load` takes. `lease` and `wait` are those of
+    `store.run`. A task whose process dies `max_attempts` times without a new checkpoint ends as failed.
+    """
+
+    def __init__(
+        self,
+        config: CheckpointConfig | Mapping[str, Any] | str | Path | None = None,
+        store: Store | None = None,
+        *,
+        lease: timedelta | float = 30,
+        wait: timedelta | float | None = None,
+        max_attempts: int = 3,
+    ) -> None:
+        if store is not None and not isinstance(store, Store):
+            raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
+        find = default_store if store is None else lambda: store
+        super().__init__(Tasks(config, find, lease, wait, max_attempts))

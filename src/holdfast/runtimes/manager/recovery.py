@@ -1,0 +1,203 @@
+"""Resuming tasks: which of them, decided by a pure function; and each by one process, with its input used once."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from holdfast.ports import logger
+from holdfast.records.errors import ConfigurationError, Conflict, Deleted, InvalidAnswer, LeaseHeld, NotFound, RunError
+from holdfast.records.request import Request
+from holdfast.records.thread import ThreadInfo
+from holdfast.records.times import from_microseconds
+from holdfast.records.words import Status
+from holdfast.runs.driver import Driver, Store, Terms, note, ports_of, was_deleted
+from holdfast.runtimes.manager.config import CheckpointConfig
+from holdfast.runtimes.manager.held import QUESTION, Held, thread_id_of
+from holdfast.runtimes.manager.state import ExecutionState, RecoveryReport
+from holdfast.runtimes.manager.tasks import Tasks
+
+PAGE = 500
+PENDING = (Status.WORKING, Status.INPUT_REQUIRED)
+RESUMABLE = (*PENDING, Status.FAILED)
+RESUMED = "manager_resumed"
+"""The kind of note that says that the checkpoint of this number is being resumed."""
+
+
+async def pending_threads(store: Store, app: str, user: str | None = None) -> list[ThreadInfo]:
+    """The threads of the pending tasks. A user's are found by the user's label: no others are read."""
+    labels, found = {"app": app} if user is None else {"user": user}, list[ThreadInfo]()
+    page: Any = await store.threads(status=PENDING, labels=labels, limit=PAGE)
+    while page is not None:
+        found += [info for info in page if info.labels.get("app") == app and "task" in info.labels]
+        page = await page.next_page()
+    return found
+
+
+def decide(state: ExecutionState, config: CheckpointConfig, now: datetime, *, waits: bool) -> str:
+    """What to do about a pending task: `resume` it, or report it as `expired`, `waiting` or `skipped`.
+
+    `waits`: it has an open request that nobody has answered.
+    """
+    if not config.enabled:
+        return "skipped"
+    if state.is_expired(config.recovery_timeout, now=now):
+        return "expired"
+    if waits:
+        return "resume" if config.should_auto_resume_hitl else "waiting"
+    return "resume" if config.should_auto_resume and state.is_recoverable else "skipped"
+
+
+class Recoverer:
+    """Resumes tasks of a manager."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._store = tasks.store
+        self._ports = ports_of(tasks.store)
+        self._called: set[str] = set()
+        """The threads that the callback was called for."""
+
+    async def recover(self, found: list[ThreadInfo]) -> RecoveryReport:
+        """Do with each of these threads what the configuration says, several at once where the world allows it."""
+        if self._tasks.config.should_auto_resume or self._tasks.config.should_auto_resume_hitl:
+            self._callback()
+        if not self._tasks.config.enabled:
+            self._tasks.tell_disabled()
+        ends = await self._ports.gather([self._end_of(info) for info in found])
+        by_end: dict[str, list[str]] = {}
+        for info, end in zip(found, ends, strict=True):
+            by_end.setdefault(end, []).append(info.thread_id)
+        return RecoveryReport(**{end: tuple(ids) for end, ids in by_end.items()})
+
+    async def _end_of(self, info: ThreadInfo) -> str:
+        """How a thread was recovered; what it raises is its own, and does not stop the others."""
+        try:
+            return await self._recover(info)
+        except Exception as error:  # noqa: BLE001  kept with the thread, and reported
+            if isinstance(error, LeaseHeld | Conflict | NotFound | Deleted) and info.thread_id not in self._called:
+                return "skipped"  # another process has it
+            logger().warning("recovery of thread %r failed", info.thread_id, exc_info=True)
+            return "failed"
+
+    async def _recover(self, info: ThreadInfo) -> str:
+        latest = await self._store.latest(info.thread_id)
+        if latest is None:
+            return "skipped"
+        state, requests = ExecutionState.from_dict(latest.state), await self._requests(info)
+        verdict = decide(state, self._tasks.config, self._now(), waits=bool(requests))
+        if verdict == "expired":
+            return await self._expire(info, state)
+        if verdict != "resume" or any(request.name != QUESTION for request in requests):  # asked by the callback
+            return "waiting" if requests else verdict
+        for request in requests:
+            await self._store.answer(request.id, value="", by="auto_resume_hitl")
+        await self._resume(self._held(info, wait=0), info, None)
+        return "resumed" if info.thread_id in self._called else "waiting"
+
+    async def _expire(self, info: ThreadInfo, state: ExecutionState) -> str:
+        timeout, age = self._tasks.config.recovery_timeout, self._now() - state.checkpoint_time
+
+        async def fail(driver: Driver) -> None:
+            _check_unchanged(driver, info)
+            await driver.run.fail(f"expired: the last checkpoint is {age} old, and recovery.timeout is {timeout}")
+
+        await self._held(info, wait=0).work(fail)
+        return "expired"
+
+    async def resume(self, ids: tuple[str, str, str, str], user_input: str) -> Any:
+        """Resume one task by hand. The input is posted first: it is not lost, and no second one is taken."""
+        self._callback()
+        info = await self._task(thread_id_of(*ids))
+        for request in await self._requests(info):
+            if not user_input:
+                raise InvalidAnswer(f"task {info.thread_id!r} waits for a person; give user_input")
+            await self._store.answer(request.id, value=user_input)
+        result = await self._resume(Held(self._store, ids, self._tasks.terms), info, user_input)
+        if info.thread_id not in self._called:  # its process died before it asked the question: now it is asked
+            return await self.resume(ids, user_input)
+        return result
+
+    async def _task(self, thread_id: str) -> ThreadInfo:
+        """A task that can be resumed by hand; `Conflict` if it was already, `NotFound` if there is none."""
+        try:
+            info = await self._store.thread(thread_id)
+        except NotFound:
+            if await was_deleted(self._store, thread_id):
+                raise Conflict(f"task {thread_id!r} is complete, or was cleared") from None
+            raise
+        if info.status not in RESUMABLE:
+            raise Conflict(f"task {thread_id!r} is {info.status.value}: it was resumed already, or has ended")
+        return info
+
+    async def _requests(self, info: ThreadInfo) -> tuple[Request, ...]:
+        """The requests that a task waits for, and that nobody has answered."""
+        waits = info.status is Status.INPUT_REQUIRED
+        return (await self._store.outcome(info.thread_id)).requests if waits else ()
+
+    def _held(self, info: ThreadInfo, wait: timedelta | float | None) -> Held:
+        return Held(self._store, _ids(info), Terms(self._tasks.terms.lease, wait))
+
+    async def _resume(self, held: Held, info: ThreadInfo, given: str | None) -> Any:
+        """Claim a task and call the callback, unless the task waits for an answer. Returns the callback's result.
+
+        `given`: the user's input, or None for a recovery.
+        """
+
+        async def resume(driver: Driver) -> Any:
+            _check_unchanged(driver, info)
+            state = ExecutionState.from_dict(driver.run.state)
+            if given is None:
+                await self._count_attempt(driver)
+            said = await held.user_input(state)
+            if given and said and said != given:
+                driver.leave_untouched()
+                raise Conflict(f"task {info.thread_id!r} has its input already: {said!r}")
+            return await self._call(held, state, said or given or "")
+
+        result, _ = await held.work(resume)
+        return result
+
+    async def _call(self, held: Held, state: ExecutionState, user_input: str) -> Any:
+        """Call the callback. What it saves is written under the claim that is held."""
+        driver, tasks = held.driver, self._tasks
+        await tasks.restore(state)
+        tasks.held[driver.thread_id] = held
+        self._called.add(driver.thread_id)
+        try:
+            key = driver.key("resume", str(driver.run.seq))
+            return await driver.invoke(key, partial(self._callback(), state, user_input))
+        finally:
+            del tasks.held[driver.thread_id]
+
+    async def _count_attempt(self, driver: Driver) -> None:
+        """Note that this checkpoint is being resumed; `RunError` if that was noted too often: it kills processes."""
+        seq, most = driver.run.seq, self._tasks.max_attempts
+        attempts = driver.record.contents(RESUMED).count(seq)
+        if attempts >= most:
+            raise RunError(
+                f"gave up: checkpoint {seq} was resumed {attempts} times, and each process died or was stopped before"
+                " the next checkpoint; look at the task, and call manager.resume to try it again"
+            )
+        await driver.write(note(RESUMED, seq, self._ports.now()), journal=True, metadata={"resumed": seq})
+
+    def _callback(self) -> Callable[[ExecutionState, str], Any]:
+        if self._tasks.callback is None:
+            raise ConfigurationError("there is no resume callback; set one first: manager.on_resume(callback)")
+        return self._tasks.callback
+
+    def _now(self) -> datetime:
+        return from_microseconds(self._ports.now())
+
+
+def _check_unchanged(driver: Driver, info: ThreadInfo) -> None:
+    """`Conflict` if somebody was faster: the thread is not as it was when it was looked at."""
+    if driver.found_status != info.status or driver.run.seq != info.seq:
+        driver.leave_untouched()
+        raise Conflict(f"task {info.thread_id!r} was resumed by another process, or has moved on")
+
+
+def _ids(info: ThreadInfo) -> tuple[str, str, str, str]:
+    """The names of a task, as its thread is labelled."""
+    labels = info.labels
+    return labels["app"], labels["user"], labels["session"], labels["task"]

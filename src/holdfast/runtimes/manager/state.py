@@ -1,0 +1,233 @@
+"""What a checkpoint of an agent server holds: the document's structures, under its JSON names."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.records.arguments import plain_word
+from holdfast.records.errors import Corrupt, UnstorableValue
+from holdfast.records.words import CAUSE_WORDS, Cause, Phase
+from holdfast.runs.driver import text_of
+
+Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class JsonStruct(msgspec.Struct):
+    """A structure that is written as the document writes it: some fields are left out while they are empty."""
+
+    _always: ClassVar[frozenset[str]] = frozenset()
+    """The fields that are written even if they are empty."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values, under their JSON names."""
+        written: dict[str, Any] = {}
+        for field in msgspec.structs.fields(self):
+            value = getattr(self, field.name)
+            default = field.default_factory() if callable(field.default_factory) else field.default
+            is_empty = value is None if default is None else bool(value == default)
+            if field.name in self._always or not is_empty:
+                written[field.name] = _plain(value)
+        return written
+
+    @classmethod
+    def from_dict(cls, fields: Any) -> Self:
+        """The structure of plain values; fields that it does not know are ignored. `Corrupt` for what is none."""
+        try:
+            return msgspec.convert(fields, cls)
+        except msgspec.ValidationError as error:
+            raise Corrupt(f"this is not an {cls.__name__}: {error}", record=cls.__name__) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, JsonStruct):
+        return value.to_dict()
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return value.value if isinstance(value, Phase | Cause) else value
+
+
+class PendingToolCall(JsonStruct, kw_only=True):
+    """A tool call that waits to be executed, or for approval."""
+
+    _always: ClassVar[frozenset[str]] = frozenset({"id", "name", "requires_approval"})
+
+    id: str
+    name: str
+    description: str = ""
+    arguments: dict[str, Any] = {}
+    requires_approval: bool = False
+
+
+class ToolCallSnapshot(JsonStruct, kw_only=True):
+    """A tool call in progress: `completed` with a result or an error, or not yet."""
+
+    _always: ClassVar[frozenset[str]] = frozenset({"id", "name", "completed"})
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    result: Any = None
+    error: str = ""
+    completed: bool = False
+
+
+class AgentState(JsonStruct, kw_only=True):
+    """Where the agent that is executing stands. Other agents' messages are in the events of the session."""
+
+    _always: ClassVar[frozenset[str]] = frozenset({"iteration", "total_tokens", "final_response_added"})
+
+    iteration: int = 0
+    total_tokens: int = 0
+    history: list[Any] = []
+    last_event: Any = None
+    current_turn: list[Any] = []
+    """The messages of the current turn."""
+    accumulated_response: str = ""
+    final_response_added: bool = False
+    pending_tool_calls: list[ToolCallSnapshot] = []
+    first_iteration_tool_calls: list[ToolCallSnapshot] = []
+    sub_agents: list[str] = []
+    """The agents that this one may hand over to."""
+    parent_agent: str = ""
+    branch: str = ""
+    """The path of names from the root to this agent, such as `root.coordinator.researcher`."""
+    workflow_type: str = ""
+    """`sequential`, `parallel` or `loop`."""
+    workflow_stage: int = 0
+    loop_iteration: int = 0
+    loop_max_iterations: int = 0
+    custom: dict[str, Any] = {}
+    """What the agent itself saves: see `Checkpointable`."""
+
+
+_PHASE_WORDS = {phase: phase.value for phase in Phase}
+_CORE = ("task_id", "session_id", "user_id", "app_name", "query", "agent_name", "invocation_id", "last_event_index")
+
+
+class ExecutionState(JsonStruct):
+    """All that is needed to resume a task: who it is for, what was asked, and where its agent stands."""
+
+    _always: ClassVar[frozenset[str]] = frozenset({*_CORE, "phase", "checkpoint_type", "checkpoint_time"})
+
+    task_id: str
+    session_id: str
+    user_id: str
+    app_name: str
+    query: str = ""
+    agent_name: str = ""
+    agent_state: AgentState | None = None
+    invocation_id: str = ""
+    last_event_index: int = 0
+    """The index of the last event of the session that was processed."""
+    pending_tool_call: PendingToolCall | None = None
+    phase: Phase = Phase.INITIALIZED
+    checkpoint_type: Cause = Cause.MANUAL
+    checkpoint_time: Annotated[datetime, msgspec.Meta(tz=True)] = msgspec.field(
+        default_factory=lambda: datetime.now(UTC)
+    )
+    """When it was saved; until then, when it was made."""
+    error: str = ""
+
+    @property
+    def needs_user_input(self) -> bool:
+        """True if the task waits for a person: for the approval of a tool call."""
+        pending = self.pending_tool_call
+        return self.phase == Phase.TOOL_APPROVAL or (pending is not None and pending.requires_approval)
+
+    @property
+    def is_recoverable(self) -> bool:
+        """True if a recovery may resume the task: it has its ids, and did not stop at an error."""
+        return bool(self.task_id and self.session_id) and self.phase != Phase.ERROR
+
+    def is_expired(self, timeout: timedelta | float, *, now: datetime | None = None) -> bool:
+        """True if the checkpoint is older than `timeout`."""
+        limit = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
+        return (now or datetime.now(UTC)) - self.checkpoint_time > limit
+
+    # Copies with a change
+
+    def with_agent_state(self, agent_state: AgentState | None) -> "ExecutionState":
+        """A copy with this agent state."""
+        return replace(self, agent_state=agent_state)
+
+    def with_error(self, error: BaseException | str) -> "ExecutionState":
+        """A copy that stopped at this error."""
+        text = text_of(error) or type(error).__name__
+        return replace(self, error=text, phase=Phase.ERROR)
+
+    def with_last_event_index(self, index: int) -> "ExecutionState":
+        """A copy that has processed the session's events up to this one."""
+        return replace(self, last_event_index=index)
+
+    def with_pending_tool_call(self, pending: PendingToolCall | None) -> "ExecutionState":
+        """A copy with this tool call waiting."""
+        return replace(self, pending_tool_call=pending)
+
+    def with_phase(self, phase: Phase | str) -> "ExecutionState":
+        """A copy in this phase."""
+        return replace(self, phase=Phase(plain_word(_PHASE_WORDS, phase, "phase")))
+
+    def with_type(self, checkpoint_type: Cause | str) -> "ExecutionState":
+        """A copy of this checkpoint type."""
+        return replace(self, checkpoint_type=Cause(plain_word(CAUSE_WORDS, checkpoint_type, "checkpoint type")))
+
+    # The document's JSON
+
+    def serialize(self) -> bytes:
+        """The document's JSON. `UnstorableValue` for a value that JSON has no place for."""
+        try:
+            return msgspec.json.encode(self.to_dict())
+        except (TypeError, ValueError) as error:
+            raise UnstorableValue(f"this state cannot be written as JSON: {error}", path="state") from error
+
+    @classmethod
+    def deserialize(cls, document: bytes | str) -> "ExecutionState":
+        """The state in the document's JSON, as Hector writes it too. `Corrupt` for anything else."""
+        try:
+            fields = msgspec.json.decode(document)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Corrupt(f"this is not an ExecutionState: {error}", record=cls.__name__) from error
+        return cls.from_dict(fields)
+
+
+@runtime_checkable
+class Checkpointable(Protocol):
+    """An agent that brings its own state. `manager.register(name, agent)` makes saves and resumes call it."""
+
+    def save_state(self) -> Any:
+        """The agent's own state, as a dict: kept in `agent_state.custom`. May be async."""
+        ...
+
+    def restore_state(self, state: Mapping[str, Any], /) -> Any:
+        """Take a saved state over, before the task is resumed. May be async."""
+        ...
+
+
+class CheckpointStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The pending checkpoints of an app: how many, of which kind, how old. `expired` is how many of them are."""
+
+    total: int = 0
+    working: int = 0
+    input_required: int = 0
+    expired: int = 0
+    oldest_age: timedelta = timedelta(0)
+    average_age: timedelta = timedelta(0)
+
+
+class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `recover` did, by thread id.
+
+    `resumed`: the callback returned. `waiting`: for a person. `expired`: failed now, as too old. `failed`: the callback
+    raised. `skipped`: not configured to be resumed, not recoverable, or another process has it.
+    """
+
+    resumed: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    expired: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()

@@ -1,0 +1,151 @@
+"""The tasks of an agent server as a manager's parts share them: how they are saved, held and cleared."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.ports import logger
+from holdfast.records.arguments import function_or_none, whole_number
+from holdfast.records.errors import ConfigurationError, Corrupt, UnstorableValue
+from holdfast.records.times import from_microseconds
+from holdfast.records.words import Cause
+from holdfast.runs.driver import Driver, Store, Terms, ports_of
+from holdfast.runtimes.manager.config import CheckpointConfig
+from holdfast.runtimes.manager.held import Held, thread_id_of
+from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState
+
+ResumeCallback = Callable[[ExecutionState, str], Any]
+
+
+class Tasks:
+    """The tasks of an agent server, on a store that is found when it is used."""
+
+    def __init__(
+        self,
+        config: CheckpointConfig | Mapping[str, Any] | str | Path | None,
+        store: Callable[[], Store],
+        lease: timedelta | float = 30,
+        wait: timedelta | float | None = None,
+        max_attempts: int = 3,
+    ) -> None:
+        self.config = CheckpointConfig.load({} if config is None else config)
+        self.terms = Terms(lease, wait)
+        self.terms.check()
+        self.max_attempts = whole_number(max_attempts, "max_attempts", least=1)
+        self._find_store = store
+        self.callback: ResumeCallback | None = None
+        self._agents: dict[str, Checkpointable] = {}
+        self.held: dict[str, Held] = {}
+        """The tasks that this process holds, by thread id."""
+        self._has_told = False
+
+    @property
+    def store(self) -> Store:
+        """The store of the tasks."""
+        return self._find_store()
+
+    def on_resume(self, callback: ResumeCallback) -> ResumeCallback:
+        """Set the function that resumes a task."""
+        if function_or_none(callback, "callback") is None:
+            raise ConfigurationError("callback=None: give the function that resumes a task")
+        self.callback = callback
+        return callback
+
+    def register(self, name: str, agent: Checkpointable) -> None:
+        """Let an agent bring its own state."""
+        if not isinstance(agent, Checkpointable):
+            raise ConfigurationError(f"agent {name!r} needs the methods save_state() and restore_state(state)")
+        self._agents[name] = agent
+
+    def tell_disabled(self) -> None:
+        """Say once that nothing is saved."""
+        if not self._has_told:
+            self._has_told = True
+            logger().warning("checkpointing is disabled: hooks save nothing; set enabled to true in the configuration")
+
+    # Saving
+
+    async def save(
+        self, state: ExecutionState, checkpoint_type: Cause = Cause.MANUAL, details: Mapping[str, str] | None = None
+    ) -> ExecutionState:
+        """Save a state: under the claim that this process holds, or else under one for this save alone."""
+        state = await self._complete(state, checkpoint_type)
+        ids = (state.app_name, state.user_id, state.session_id, state.task_id)
+        held = self.held.get(thread_id_of(*ids))
+        if held is not None:
+            await held.save(state, details or {})
+            return state
+        alone = Held(self.store, ids, self.terms)
+
+        async def save_alone(driver: Driver) -> None:
+            try:
+                await alone.save(state, details or {})
+            except Exception:
+                driver.leave_untouched()  # it is the save that failed, not the task
+                raise
+            driver.leave_resumable()
+
+        await alone.work(save_alone)
+        return state
+
+    async def _complete(self, state: ExecutionState, checkpoint_type: Cause) -> ExecutionState:
+        """The state to save: with its type, its time and the agent's own state. It can be loaded again."""
+        if not isinstance(state, ExecutionState):
+            raise ConfigurationError(f"state must be a holdfast.ExecutionState, got {type(state).__name__}")
+        now = from_microseconds(ports_of(self.store).now())
+        state = await self._with_own_state(replace(state.with_type(checkpoint_type), checkpoint_time=now))
+        try:
+            ExecutionState.from_dict(state.to_dict())
+        except Corrupt as error:
+            raise UnstorableValue(f"this state could not be loaded again: {error}", path="state") from error
+        return state
+
+    async def _with_own_state(self, state: ExecutionState) -> ExecutionState:
+        agent = self._agents.get(state.agent_name)
+        if agent is None:
+            return state
+        custom = await ports_of(self.store).call(agent.save_state)
+        return state.with_agent_state(replace(state.agent_state or AgentState(), custom=dict(custom)))
+
+    async def restore(self, state: ExecutionState) -> None:
+        """Hand an agent its own state back."""
+        agent = self._agents.get(state.agent_name)
+        if agent is not None and state.agent_state is not None:
+            await ports_of(self.store).call(agent.restore_state, state.agent_state.custom)
+
+    async def clear(self, *ids: str) -> None:
+        """Remove a task's checkpoints; one that is held is removed when it is released."""
+        thread_id = thread_id_of(*ids)
+        held = self.held.get(thread_id)
+        await (self.store.delete(thread_id) if held is None else held.clear())
+
+
+class TaskBlock:
+    """`async with manager.hold(app, user, session, task)`."""
+
+    def __init__(self, tasks: Tasks, ids: tuple[str, str, str, str]) -> None:
+        self._tasks = tasks
+        self._thread_id = thread_id_of(*ids)
+        self._held = Held(tasks.store, ids, tasks.terms)
+
+    async def __aenter__(self) -> None:
+        await self.enter()
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        return await self.leave(error)
+
+    async def enter(self) -> None:
+        """Claim the task."""
+        await self._held.enter()
+        self._tasks.held[self._thread_id] = self._held
+
+    async def leave(self, error: BaseException | None) -> bool:
+        """Release it. True if the task waits: the error is then how its code stopped."""
+        del self._tasks.held[self._thread_id]
+        return await self._held.leave(error)

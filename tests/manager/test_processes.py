@@ -1,0 +1,46 @@
+"""Servers as real processes: several start at once on what a dead one left, and each task is resumed once."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kinds import SHARED, open_store, url_of
+from patience import GIVE_UP_SECONDS
+
+pytestmark = pytest.mark.processes
+
+SCRIPT = Path(__file__).with_name("servers.py")
+
+
+def started(*arguments: object) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-W", "error", str(SCRIPT), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def ended(process: "subprocess.Popen[str]", code: int = 0) -> str:
+    printed, errors = process.communicate(timeout=GIVE_UP_SECONDS)
+    assert process.returncode == code, errors
+    return printed.strip()
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_four_servers_that_start_at_once_resume_each_of_200_abandoned_tasks_once(kind: str, tmp_path: Path) -> None:
+    url, log, count = url_of(kind, tmp_path), tmp_path / "log", 200
+    assert ended(started(url, "abandon", log, count), -9) == ""
+    servers = [started(url, "recover", log, time.time() + 3) for _ in range(4)]
+    reports = [ended(server).split() for server in servers]
+    assert sum(int(resumed) for resumed, _ in reports) == count
+    assert {failed for _, failed in reports} == {"0"}
+    assert sorted(log.read_text().split()) == sorted(f"task-{number}" for number in range(count))
+    with open_store(kind, tmp_path) as store:
+        assert store.counts() == {"idle": count}
+
+
+def test_a_task_that_a_killed_process_held_is_resumed_at_once(disk_kind: str, tmp_path: Path) -> None:
+    url, log = url_of(disk_kind, tmp_path), tmp_path / "log"
+    ended(started(url, "die_at_work", log, 0), -9)
+    assert ended(started(url, "recover", log, 0)) == "1 0"
+    assert log.read_text() == "task-0\n"

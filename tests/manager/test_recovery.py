@@ -1,0 +1,331 @@
+"""Start-up recovery and resuming by hand: which tasks, by whom, with which input, and how often."""
+
+from typing import Any
+
+import pytest
+
+from holdfast import (
+    ConfigurationError,
+    Conflict,
+    ExecutionState,
+    InvalidAnswer,
+    NotFound,
+    Phase,
+    RecoveryConfig,
+    Status,
+)
+from manager.tasks import APPROVAL, TASK, manager, server, state_of
+from runs.worlds import World
+
+THREAD = "shop/ana/chat-1/task-1"
+
+
+async def test_a_task_at_work_is_resumed_if_that_is_configured(world: World) -> None:
+    await manager(world).save(state_of())
+    made = manager(world)
+    restarted = server(made)
+    report = await made.recover("shop")
+    assert (report.resumed, report.skipped) == ((THREAD,), ())
+    assert restarted.calls == [("task-1", "")]
+    assert (await made.recover("shop")).resumed == ()
+    assert restarted.calls == [("task-1", "")]
+
+
+async def test_a_task_at_work_is_left_alone_if_that_is_not_configured(world: World) -> None:
+    for settings in ({"recovery": RecoveryConfig()}, {"enabled": False}):
+        made = manager(world, **settings)
+        restarted = server(made)
+        await made.save(state_of())
+        assert (await made.recover("shop")).skipped == (THREAD,)
+        assert restarted.calls == []
+        assert len(await made.pending("shop")) == 1
+
+
+async def test_tasks_of_other_apps_are_left_alone(world: World) -> None:
+    made = manager(world)
+    server(made)
+    await made.save(state_of())
+    assert (await made.recover("library")).resumed == ()
+
+
+async def test_a_task_that_waits_for_input_waits_for_explicit_action(world: World) -> None:
+    made = manager(world)
+    restarted = server(made)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    assert (await made.recover("shop")).waiting == (THREAD,)
+    assert restarted.calls == []
+    assert [state.pending_tool_call for state in await made.pending("shop")] == [APPROVAL]
+
+
+async def test_with_auto_resume_hitl_a_task_that_waits_is_resumed_without_input(world: World) -> None:
+    made = manager(world, recovery=RecoveryConfig(auto_resume_hitl=True))
+    restarted = server(made)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    assert (await made.recover("shop")).resumed == (THREAD,)
+    assert restarted.calls == [("task-1", "")]
+    assert len(await world.store.requests()) == 0
+
+
+async def test_an_expired_task_fails_with_a_reason_and_stays_inspectable(world: World) -> None:
+    made = manager(world)
+    restarted = server(made)
+    await made.save(state_of("works"))
+    await made.hooks.tool_approval_required(state_of("waits"), APPROVAL)
+    world.clock.advance(3601)
+    await made.save(state_of("young"))
+    report = await made.recover("shop")
+    assert sorted(report.expired) == ["shop/ana/chat-1/waits", "shop/ana/chat-1/works"]
+    assert restarted.calls == [("young", "")]
+    for task in ("works", "waits"):
+        info = await world.store.thread(made.thread_id("shop", "ana", "chat-1", task))
+        assert info.status is Status.FAILED
+        assert info.error is not None
+        assert info.error.startswith("expired: the last checkpoint is 1:00:01")
+        assert (await made.load("shop", "ana", "chat-1", task)).query == "Where is my money?"
+    assert await made.pending("shop") == []
+
+
+async def test_a_task_that_stopped_at_an_error_is_not_resumed_by_itself_but_by_hand(world: World) -> None:
+    made = manager(world)
+    restarted = server(made)
+    await made.hooks.error(state_of(), ValueError("no"))
+    assert (await made.recover("shop")).resumed == ()
+    assert await made.resume(*TASK) == "resumed task-1"
+    assert restarted.calls == [("task-1", "")]
+
+
+async def test_a_callback_that_raises_fails_its_task_and_no_other(world: World) -> None:
+    made, seen = manager(world), []
+
+    async def callback(state: ExecutionState, user_input: str) -> None:
+        seen.append(state.task_id)
+        if state.task_id == "bad":
+            raise ValueError("cannot")
+
+    made.on_resume(callback)
+    for task in ("good", "bad", "better"):
+        await made.save(state_of(task))
+    report = await made.recover("shop")
+    assert sorted(report.resumed) == ["shop/ana/chat-1/better", "shop/ana/chat-1/good"]
+    assert report.failed == ("shop/ana/chat-1/bad",)
+    assert sorted(seen) == ["bad", "better", "good"]
+    assert (await world.store.thread("shop/ana/chat-1/bad")).error == "ValueError: cannot"
+
+
+async def test_a_callback_saves_and_completes_under_the_claim_of_the_recovery(world: World) -> None:
+    made = manager(world, after_tools=True)
+    await made.save(state_of())
+
+    async def callback(state: ExecutionState, user_input: str) -> None:
+        await made.save(state)
+        await made.hooks.after_tool(state, "search")
+        await made.hooks.complete(*TASK)
+
+    made.on_resume(callback)
+    assert (await made.recover("shop")).resumed == (THREAD,)
+    assert await made.load(*TASK) is None
+
+
+async def test_a_callback_that_asks_for_the_next_approval_leaves_the_task_waiting(world: World) -> None:
+    made, inputs = manager(world), []
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+
+    async def callback(state: ExecutionState, user_input: str) -> str:
+        inputs.append((state.pending_tool_call.id if state.pending_tool_call else "", user_input))
+        if len(inputs) == 1:
+            await made.hooks.tool_approval_required(state, type(APPROVAL)(id="call-2", name="mail"))
+        return "done"
+
+    made.on_resume(callback)
+    await made.resume(*TASK, user_input="yes")
+    assert (await world.store.thread(THREAD)).status is Status.INPUT_REQUIRED
+    await made.resume(*TASK, user_input="no")
+    assert inputs == [("call-1", "yes"), ("call-2", "no")]
+
+
+async def test_input_resumes_a_task_once(world: World) -> None:
+    made = manager(world)
+    restarted = server(made)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    assert await made.resume(*TASK, user_input="approve") == "resumed task-1"
+    for said in ("approve", "reject"):
+        with pytest.raises(Conflict):
+            await made.resume(*TASK, user_input=said)
+    assert restarted.calls == [("task-1", "approve")]
+
+
+async def test_a_task_that_is_complete_cannot_be_resumed(world: World) -> None:
+    made = manager(world)
+    server(made)
+    await made.save(state_of())
+    await made.hooks.complete(*TASK)
+    with pytest.raises(Conflict, match="complete, or was cleared"):
+        await made.resume(*TASK)
+    with pytest.raises(NotFound):
+        await made.resume("shop", "ana", "chat-1", "never")
+    await made.save(state_of())
+    await made.cancel(*TASK)
+    with pytest.raises(Conflict, match="is cancelled"):
+        await made.resume(*TASK)
+
+
+async def test_a_task_that_waits_is_not_resumed_without_input(world: World) -> None:
+    made = manager(world)
+    restarted = server(made)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    with pytest.raises(InvalidAnswer, match="give user_input"):
+        await made.resume(*TASK)
+    assert restarted.calls == []
+    assert await made.resume(*TASK, user_input="go") == "resumed task-1"
+
+
+async def test_an_approval_is_a_request_that_anybody_can_answer_and_recovery_continues(world: World) -> None:
+    made = manager(world)
+    restarted = server(made)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    (request,) = await world.store.requests()
+    assert (request.name, request.payload["tool_call"]["arguments"]) == ("tool_approval", {"amount": 40})
+    await world.store.answer(request.id, value="approve", by="bob")
+    assert (await made.recover("shop")).resumed == (THREAD,)
+    assert restarted.calls == [("task-1", "approve")]
+
+
+async def test_an_input_that_was_given_before_a_crash_is_not_lost(world: World) -> None:
+    dying = manager(world, store=world.open())
+    broken = world.faults[-1]
+
+    def dies(state: ExecutionState, user_input: str) -> None:
+        from holdfast.testing.faults import Fault
+
+        broken.plan = Fault(1, "crash before", frozenset({"swap"}))
+        raise KeyboardInterrupt
+
+    dying.on_resume(dies)
+    await dying.hooks.tool_approval_required(state_of(), APPROVAL)
+    with pytest.raises(BaseException):  # noqa: B017, PT011  the process dies
+        await dying.resume(*TASK, user_input="approve")
+    world.clock.advance(60)
+    made = manager(world)
+    restarted = server(made)
+    assert (await made.recover("shop")).resumed == (THREAD,)
+    assert restarted.calls == [("task-1", "approve")]
+
+
+async def test_a_failed_callback_is_resumed_again_by_hand_with_the_same_input_only(world: World) -> None:
+    made, calls = manager(world), []
+
+    async def callback(state: ExecutionState, user_input: str) -> str:
+        calls.append(user_input)
+        if len(calls) == 1:
+            raise ConnectionError("down")
+        return "done"
+
+    made.on_resume(callback)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    with pytest.raises(ConnectionError):
+        await made.resume(*TASK, user_input="approve")
+    with pytest.raises(Conflict, match="has its input already: 'approve'"):
+        await made.resume(*TASK, user_input="reject")
+    assert await made.resume(*TASK, user_input="approve") == "done"
+    assert calls == ["approve", "approve"]
+
+
+async def test_an_expired_approval_can_still_be_given_by_hand(world: World) -> None:
+    made = manager(world)
+    restarted = server(made)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    world.clock.advance(7200)
+    await made.recover("shop")
+    assert await made.resume(*TASK, user_input="late") == "resumed task-1"
+    assert restarted.calls == [("task-1", "late")]
+
+
+async def test_a_task_that_kills_its_process_each_time_is_given_up(world: World) -> None:
+    await manager(world).save(state_of())
+    calls: list[Any] = []
+    for _ in range(5):
+        store = world.open()
+        made, broken = manager(world, store=store, max_attempts=3), world.faults[-1]
+
+        def dies(state: ExecutionState, user_input: str, broken: Any = broken) -> None:
+            from holdfast.testing.faults import Fault
+
+            calls.append(state.task_id)
+            broken.plan = Fault(1, "crash before", frozenset({"swap"}))
+            raise KeyboardInterrupt
+
+        made.on_resume(dies)
+        try:
+            report = await made.recover("shop")
+        except BaseException:  # noqa: BLE001  the process dies
+            world.clock.advance(60)
+        else:
+            break
+    assert len(calls) == 3
+    assert report.failed == (THREAD,)
+    error = (await world.store.thread(THREAD)).error
+    assert error is not None
+    assert "gave up: checkpoint 2 was resumed 3 times" in error
+
+
+async def test_recovery_needs_a_callback(world: World) -> None:
+    made = manager(world)
+    await made.save(state_of())
+    for call in (made.recover("shop"), made.resume(*TASK)):
+        with pytest.raises(ConfigurationError, match=r"set one first: manager\.on_resume\(callback\)"):
+            await call
+    with pytest.raises(ConfigurationError, match="callback=None"):
+        made.on_resume(None)
+
+
+async def test_a_callback_that_raises_an_error_of_ours_has_failed_too(world: World) -> None:
+    made = manager(world)
+    await made.save(state_of())
+
+    async def callback(state: ExecutionState, user_input: str) -> None:
+        raise NotFound("no such order")
+
+    made.on_resume(callback)
+    assert (await made.recover("shop")).failed == (THREAD,)
+
+
+async def test_a_question_that_the_callback_asks_itself_is_waited_for(world: World) -> None:
+    made, calls = manager(world), list[str]()
+    await made.save(state_of())
+
+    async def callback(state: ExecutionState, user_input: str) -> str:
+        calls.append(state.task_id)
+        answer = await world.api.current().ask("which card?", choices=("a", "b"))
+        return str(answer.choice)
+
+    made.on_resume(callback)
+    for expected in ("resumed", "waiting", "waiting"):
+        assert getattr(await made.recover("shop"), expected) == (THREAD,)
+    assert len(calls) == 1
+    (request,) = await world.store.requests()
+    await world.store.answer(request.id, "b")
+    assert (await made.recover("shop")).resumed == (THREAD,)
+    assert len(calls) == 2
+
+
+async def test_steps_within_a_callback_are_executed_once(world: World) -> None:
+    made, paid, lives = manager(world), list[int](), [1, 2]
+    await made.save(state_of())
+
+    async def callback(state: ExecutionState, user_input: str) -> None:
+        await world.api.current().step("pay", paid.append, 40)
+        if lives.pop(0) == 1:
+            raise ConnectionError("down")
+
+    made.on_resume(callback)
+    await made.recover("shop")
+    await made.resume(*TASK)
+    assert paid == [40]
+
+
+async def test_the_phase_is_what_the_callback_gets(world: World) -> None:
+    made, phases = manager(world), []
+    await made.hooks.after_llm_call(state_of())
+    made.on_resume(lambda state, user_input: phases.append(state.phase))
+    await made.recover("shop")
+    assert phases == [Phase.POST_LLM]
