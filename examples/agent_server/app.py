@@ -179,7 +179,7 @@ async def approve(user: str, session: str, task: str, message: Message) -> dict[
         await manager.resume(APP, user, session, task, user_input=message.text)
     except holdfast.NotFound as error:
         raise HTTPException(404, str(error)) from error
-    except (holdfast.Conflict, holdfast.InvalidAnswer) as error:
+    except (holdfast.Conflict, holdfast.InvalidAnswer, holdfast.LeaseHeld) as error:
         raise HTTPException(409, str(error)) from error
     return await status(user, session, task)
 
