@@ -23,7 +23,7 @@ APP = "support"
 PAYMENTS = Path(os.environ.get("PAYMENTS", "payments.txt"))
 SECONDS_PER_CALL = float(os.environ.get("SECONDS_PER_CALL", "0.05"))
 
-store = holdfast.open(os.environ.get("HOLDFAST_STORE", "agents.db"))
+store = holdfast.open(os.environ.get("HOLDFAST_STORE", "agents.db"), durability=os.environ.get("DURABILITY"))
 config = CheckpointConfig(enabled=True, after_tools=True, recovery=RecoveryConfig(auto_resume=True, timeout=86400))
 manager = holdfast.CheckpointManager(config, store)
 background: set[asyncio.Task[Any]] = set()

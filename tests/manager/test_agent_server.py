@@ -33,7 +33,8 @@ class Server:
     def __init__(self, directory: Path, url: str) -> None:
         self._directory = directory
         self.payments = directory / "payments.txt"
-        self._environment = {**os.environ, "HOLDFAST_STORE": url, "PAYMENTS": str(self.payments)}
+        outside = {"HOLDFAST_STORE": url, "DURABILITY": "process", "PAYMENTS": str(self.payments)}
+        self._environment = {**os.environ, **outside}
         with closing(socket.socket()) as probe:
             probe.bind(("127.0.0.1", 0))
             self._port = probe.getsockname()[1]
@@ -49,7 +50,8 @@ class Server:
                 stdout=printed,
                 stderr=printed,
             )
-        until(lambda: self.call("GET", "/openapi.json")[0] == 200)
+        until(lambda: self.call("GET", "/openapi.json")[0] == 200 or self._process.poll() is not None)
+        assert self._process.poll() is None, (self._directory / "printed.txt").read_text()
 
     def end(self, how: signal.Signals) -> int:
         """End it with a signal."""
