@@ -63,7 +63,7 @@ class Recoverer:
         if self._tasks.config.should_auto_resume or self._tasks.config.should_auto_resume_hitl:
             self._callback()
         if not self._tasks.config.enabled:
-            self._tasks.tell_disabled()
+            self._tasks.warn_disabled()
         ends = await self._ports.gather([self._end_of(info) for info in found])
         by_end: dict[str, list[str]] = {}
         for info, end in zip(found, ends, strict=True):
