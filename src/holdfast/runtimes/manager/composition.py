@@ -15,7 +15,7 @@ from holdfast.codec import decode, encode
 from holdfast.records.arguments import text_or_none, whole_number
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.tracebacks import hide_our_frames
-from holdfast.runs.driver import Driver, Run, Store, Terms, claim, default_store, fresh_id, note
+from holdfast.runs.driver import Driver, Run, Store, Terms, claim, default_store, fresh_id, note, read_note
 from holdfast.runtimes.manager.events import name_of
 
 AGENT_DONE = "agent_done"
@@ -199,7 +199,7 @@ async def _replayed_or_called(place: Place, key: str, agent: Any, given: Any) ->
     driver, context = place.driver, place.context
     known = driver.noted(AGENT_DONE, key)
     if known is not None:
-        output, is_stopped = decode(known.value), decode(known.content)["is_stopped"]
+        output, is_stopped = decode(known.value), read_note(known, lambda content: bool(content["is_stopped"]))
     else:
         started_at = driver.ports.now()
         output = await driver.invoke(key, _call_of(place, agent, given))

@@ -19,6 +19,12 @@ class Event(JsonStruct):
     branch: str = ""
 
 
+class SessionEvents(JsonStruct):
+    """The state of a session's thread."""
+
+    events: list[Event]
+
+
 def name_of(agent: Any) -> str:
     """Return an agent's name: its `name`, or that of the function."""
     return str(getattr(agent, "name", None) or getattr(agent, "__name__", type(agent).__name__))

@@ -11,7 +11,7 @@ from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.driver import Store, default_store, ports_of
 from holdfast.runtimes.manager.config import CheckpointConfig
-from holdfast.runtimes.manager.events import Event
+from holdfast.runtimes.manager.events import Event, SessionEvents
 from holdfast.runtimes.manager.held import thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks
 from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
@@ -137,7 +137,7 @@ class ManagerMethods:
     async def events(self, app: str, user: str, session: str) -> list[Event]:
         """List the events of a session, the oldest first: what every agent of it said."""
         latest = await self._tasks.store.latest(thread_id_of(app, user, session))
-        return [] if latest is None else [Event.from_dict(each) for each in latest.state["events"]]
+        return [] if latest is None else SessionEvents.from_dict(latest.state).events
 
 
 class CheckpointManager(ManagerMethods):

@@ -38,7 +38,7 @@ class JsonStruct(msgspec.Struct):
         try:
             return msgspec.convert(fields, cls)
         except msgspec.ValidationError as error:
-            raise Corrupt(f"this is not an {cls.__name__}: {error}", record=cls.__name__) from error
+            raise Corrupt(f"not the fields of {cls.__name__}: {error}", record=cls.__name__) from error
 
 
 def _plain(value: Any) -> Any:
@@ -191,7 +191,7 @@ class ExecutionState(JsonStruct):
         try:
             fields = msgspec.json.decode(document)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Corrupt(f"this is not an ExecutionState: {error}", record=cls.__name__) from error
+            raise Corrupt(f"not the JSON of ExecutionState: {error}", record=cls.__name__) from error
         return cls.from_dict(fields)
 
 
