@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import AgentContext, ConfigurationError, Event, KeyReused, Status, find_agent_to_run, sync
+from holdfast import AgentContext, ConfigurationError, Corrupt, Event, KeyReused, Status, find_agent_to_run, sync
+from holdfast.codec import encode
+from holdfast.runs.driver import Driver, Terms, claim, note
 from runs.worlds import BlockingWorld, Calls, World, plain
 
 
@@ -195,6 +197,20 @@ async def test_an_agent_that_can_be_retried_is_a_part_with_a_thread_of_its_own(w
     kit.fails = set()
     assert await kit.run(pipeline, "x") == "x!b"
     assert tries == ["x"]
+
+
+async def test_a_note_that_is_not_what_its_kind_says_is_damage(world: World) -> None:
+    kit = Kit(world)
+    pipeline = kit.make("sequential", [kit.agent("a"), kit.agent("b")])
+    kit.fails = {"a"}
+    with pytest.raises(ConnectionError):
+        await kit.run(pipeline)
+    inner = world.store._inner._store if isinstance(world, BlockingWorld) else world.store  # type: ignore[attr-defined]
+    async with claim(inner, "t", Terms()) as run:
+        key = Driver.key("agent", "0.0")
+        await Driver(run).write(note("agent_done", {}, 1, key=key, value=encode("forged"), action="a"))
+    with pytest.raises(Corrupt, match="a note of kind 'agent_done' cannot be read"):
+        await kit.run(pipeline)
 
 
 async def test_what_is_no_agent_is_a_clear_error(world: World) -> None:

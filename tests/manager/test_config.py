@@ -104,12 +104,14 @@ def test_an_iteration_is_never_saved_without_an_interval() -> None:
     assert not CheckpointConfig(enabled=True, strategy="hybrid").should_checkpoint("iteration_end", 5)
 
 
-def test_an_unknown_hook_and_a_missing_iteration_are_clear_errors() -> None:
+def test_an_unknown_hook_or_strategy_and_a_missing_iteration_are_clear_errors() -> None:
     config = CheckpointConfig(enabled=True, strategy="interval", interval=2)
     with pytest.raises(ConfigurationError, match="no hook 'after_lunch'; hooks are before_llm_call, "):
         config.should_checkpoint("after_lunch")
     with pytest.raises(ConfigurationError, match="give the iteration"):
         config.should_checkpoint("iteration_end")
+    with pytest.raises(ConfigurationError, match="strategy must be 'event', 'interval' or 'hybrid', got 'events'"):
+        CheckpointConfig(enabled=True, strategy="events").should_checkpoint("error")
 
 
 # The document's defaults and questions

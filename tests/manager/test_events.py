@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast import ConfigurationError, Event, find_agent_to_run
+from holdfast import ConfigurationError, Corrupt, Event, find_agent_to_run
 from manager.tasks import manager
 from manager.test_composition import COORDINATOR, RESEARCHER, ROOT
 from runs.worlds import World
@@ -51,3 +51,14 @@ async def test_many_write_to_one_session_and_nothing_is_lost(world: World) -> No
     made = manager(world)
     await world.gather(*(made.add_event(*SESSION, Event("agent", number)) for number in range(12)))
     assert sorted(event.content for event in await made.events(*SESSION)) == list(range(12))
+
+
+@pytest.mark.parametrize("state", [None, [], {}, {"events": 1}, {"events": [1]}, {"events": [{"author": 1}]}])
+async def test_a_state_that_is_not_that_of_a_session_or_a_task_is_damage(world: World, state: object) -> None:
+    made = manager(world)
+    for thread_id in ("shop/ana/chat-1", "shop/ana/chat-1/task-1"):
+        await world.store.save(thread_id, state)
+    with pytest.raises(Corrupt, match="not the fields of SessionEvents"):
+        await made.events(*SESSION)
+    with pytest.raises(Corrupt, match="not the fields of ExecutionState"):
+        await made.load(*SESSION, "task-1")

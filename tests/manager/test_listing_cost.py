@@ -18,7 +18,8 @@ def calls_of_pending(kind: str, directory: Path, others: int) -> list[str]:
         manager = sync.CheckpointManager(CheckpointConfig(enabled=True), store)
         for number in range(others):
             labels = {"app": "shop", "user": f"user-{number}", "session": "chat-1", "task": "t"}
-            store.save(f"other-{number}", {}, labels=labels, status="working")
+            thread_id = manager.thread_id("shop", f"user-{number}", "chat-1", "t")
+            store.save(thread_id, {}, labels=labels, status="working")
         for task in ("1", "2", "3"):
             manager.save(state_of(task))
         backend.calls.clear()

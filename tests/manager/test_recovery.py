@@ -154,6 +154,50 @@ async def test_input_resumes_a_task_once(world: World) -> None:
     assert restarted.calls == [("task-1", "approve")]
 
 
+async def test_of_two_inputs_at_once_one_is_taken_and_the_other_is_a_conflict(world: World) -> None:
+    await manager(world).hooks.tool_approval_required(state_of(), APPROVAL)
+    calls: list[str] = []
+
+    async def click(said: str) -> str:
+        made = manager(world, store=world.open())
+        made.on_resume(lambda state, user_input: calls.append(user_input))
+        try:
+            await made.resume(*TASK, user_input=said)
+        except Conflict:
+            return "conflict"
+        return said
+
+    ends = await world.gather(*(click(said) for said in ("approve", "reject")))
+    assert sorted(ends) == sorted(["conflict", calls[0]])
+    assert len(calls) == 1
+
+
+async def test_a_fork_of_a_task_is_not_taken_for_the_task(world: World) -> None:
+    made = manager(world)
+    restarted = server(made)
+    await made.save(state_of())
+    checkpoint = await world.store.latest(THREAD)
+    assert checkpoint is not None
+    await world.store.fork(checkpoint.id, to="copy")
+    await world.store.save("copy", checkpoint.state, status="working")
+    assert len(await made.pending("shop")) == 1
+    assert (await made.recover("shop")).resumed == (THREAD,)
+    assert len(restarted.calls) == 1
+
+
+async def test_tasks_are_found_and_resumed_in_an_encrypted_store_too(world: World) -> None:
+    store = world.open(keys=b"k" * 32)
+    made = manager(world, store=store)
+    restarted = server(made)
+    await made.save(state_of("1"))
+    await made.save(state_of("2", "bob"))
+    await made.hooks.tool_approval_required(state_of("3"), APPROVAL)
+    assert sorted(state.task_id for state in await made.pending("shop", "ana")) == ["1", "3"]
+    assert len((await made.recover("shop")).resumed) == 2
+    await made.resume("shop", "ana", "chat-1", "3", user_input="yes")
+    assert sorted(restarted.calls) == [("1", ""), ("2", ""), ("3", "yes")]
+
+
 async def test_a_task_that_is_complete_cannot_be_resumed(world: World) -> None:
     made = manager(world)
     server(made)

@@ -99,7 +99,7 @@ NO_TIME_ZONE = FROM_HECTOR.replace(b"+01:00", b"")
     "document", [b"", b"{", b"[]", b"null", b"\xff", b"{}", b'{"task_id": 1}', NO_PHASE, NO_TIME_ZONE]
 )
 def test_what_is_no_checkpoint_is_a_clear_error(document: bytes) -> None:
-    with pytest.raises(Corrupt, match="not an ExecutionState"):
+    with pytest.raises(Corrupt, match=r"not the (fields|JSON) of ExecutionState"):
         ExecutionState.deserialize(document)
 
 

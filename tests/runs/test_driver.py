@@ -15,7 +15,7 @@ from holdfast.history.cells import Cell, rope
 from holdfast.history.entries import JOURNAL, encode_entry
 from holdfast.history.journal import Journal
 from holdfast.history.stored_entries import HandedOver, Turned
-from holdfast.runs.driver import Driver, Record, Terms, claim, note
+from holdfast.runs.driver import Driver, Record, Terms, claim, note, was_deleted
 from holdfast.runtimes.agent.memory import CHOICE, COMPENSATOR, FAILURE, TOLD, USAGE
 from holdfast.runtimes.session.record import HAND_OVER, RESERVE, TURN
 from holdfast.testing import crash_everywhere
@@ -165,3 +165,32 @@ def test_turns_and_hand_overs_of_the_older_format_are_read_as_notes() -> None:
     assert journal.noted("turn", "k1") is not None
     assert [note.kind for note in Record(journal).notes("turn", "hand_over")] == ["turn", "turn", "hand_over", "turn"]
     assert free.metadata["cost_usd"] == 0.0  # it has a price, which is not the same as none
+
+
+def test_a_block_that_is_left_resumable_is_found_by_the_next_recovery() -> None:
+    async def program() -> None:
+        async with holdfast.MemoryStore() as store:
+            for thread_id in ("idle", "resumable"):
+                async with claim(store, thread_id, Terms()) as run:
+                    await run.checkpoint({"n": 1})
+                    if thread_id == "resumable":
+                        Driver(run).leave_resumable()
+            found: list[str] = []
+            await store.recover(lambda run: found.append(run.thread_id))
+            assert found == ["resumable"]
+
+    asyncio.run(program())
+
+
+def test_a_deleted_thread_is_told_from_one_that_never_was() -> None:
+    async def program() -> None:
+        async with holdfast.MemoryStore() as store:
+            await store.save("t", {})
+            assert not await was_deleted(store, "t")
+            await store.delete("t")
+            assert await was_deleted(store, "t")
+            assert not await was_deleted(store, "never")
+            await store.revive("t")
+            assert not await was_deleted(store, "t")
+
+    asyncio.run(program())

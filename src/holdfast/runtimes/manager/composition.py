@@ -15,7 +15,7 @@ from holdfast.codec import decode, encode
 from holdfast.records.arguments import text_or_none, whole_number
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.tracebacks import hide_our_frames
-from holdfast.runs.driver import Driver, Run, Store, Terms, claim, default_store, fresh_id, note
+from holdfast.runs.driver import Driver, Run, Store, Terms, claim, default_store, fresh_id, note, read_note
 from holdfast.runtimes.manager.events import name_of
 
 AGENT_DONE = "agent_done"
@@ -61,7 +61,7 @@ class Place(msgspec.Struct, frozen=True):
     laps: Laps | None = None
 
     def below(self, index: int, agent: Any, **changes: Any) -> "Place":
-        """The place of an agent in the composite that is here; `changes` are those of its context."""
+        """Return the place of an agent in the composite that is here; `changes` are those of its context."""
         branch = f"{self.context.branch}.{name_of(agent)}"
         context = msgspec.structs.replace(self.context, branch=branch, **changes)
         return Place(self.driver, context, f"{self.path}.{index}", self.laps)
@@ -82,11 +82,11 @@ class Tree:
         self._max_iterations = max_iterations
 
     def shape(self) -> list[Any]:
-        """The kinds and names of the tree: what must be the same when a thread is resumed."""
+        """Return the kinds and names of the tree: what must be the same when a thread is resumed."""
         return [self._kind, self.name, self._max_iterations, *map(_shape_of, self.agents)]
 
     async def result(self, given: Any, thread_id: str | None, store: Store, terms: Terms) -> Any:
-        """The output on a thread: stored, or made by the agents that have not finished."""
+        """Return the output on a thread: the stored one, or what the agents that have not finished make."""
         terms.check()
         name = fresh_id(store, self.name) if thread_id is None else thread_id
         try:
@@ -97,7 +97,7 @@ class Tree:
             raise
 
     async def work(self, run: Run, given: Any) -> Any:
-        """The output within a run."""
+        """Return the output within a run."""
         driver = Driver(run)
         arguments = encode([given, self.shape()], path="input")
         await driver.start(f"workflow:{self.name}", arguments, "input or agents", {"workflow": self.name})
@@ -109,7 +109,7 @@ class Tree:
         return output
 
     async def resumed(self, run: Run) -> Any:
-        """The output of a thread that a recovery claimed; its input is recorded."""
+        """Return the output of a thread that a recovery claimed; its input is recorded."""
         driver = Driver(run)
         started = driver.record.started
         if started is None or started.function != f"workflow:{self.name}":
@@ -199,7 +199,7 @@ async def _replayed_or_called(place: Place, key: str, agent: Any, given: Any) ->
     driver, context = place.driver, place.context
     known = driver.noted(AGENT_DONE, key)
     if known is not None:
-        output, is_stopped = decode(known.value), decode(known.content)["is_stopped"]
+        output, is_stopped = decode(known.value), read_note(known, lambda content: bool(content["is_stopped"]))
     else:
         started_at = driver.ports.now()
         output = await driver.invoke(key, _call_of(place, agent, given))
@@ -243,7 +243,7 @@ class Composite(CompositeBase):
         lease: timedelta | float = 30,
         wait: timedelta | float | None = None,
     ) -> Any:
-        """The composite's output. An unfinished thread is resumed; a finished one has its output already."""
+        """Return the composite's output. An unfinished thread is resumed; a finished one has its output already."""
         found = default_store() if store is None else store
         return await self._tree.result(given, thread_id, found, Terms(lease, wait))
 
@@ -253,15 +253,15 @@ class Composite(CompositeBase):
 
 
 def sequential(agents: Sequence[Any], *, name: str | None = None) -> Composite:
-    """Agents one after the other: the output of each is the input of the next."""
+    """Run agents one after the other: the output of each is the input of the next."""
     return Composite(Tree(SEQUENTIAL, agents, name))
 
 
 def parallel(agents: Sequence[Any], *, name: str | None = None) -> Composite:
-    """Agents side by side, each with the same input. The output is the list of theirs, in their order."""
+    """Run agents side by side, each with the same input. The output is the list of theirs, in their order."""
     return Composite(Tree(PARALLEL, agents, name))
 
 
 def repeat(agent: Any, *, max_iterations: int, name: str | None = None) -> Composite:
-    """An agent again and again, its output the next input: until it calls `ctx.stop()`, or `max_iterations` times."""
+    """Run an agent up to `max_iterations` times, its output the next input; `ctx.stop()` ends it sooner."""
     return Composite(Tree(LOOP, [agent], name, max_iterations))

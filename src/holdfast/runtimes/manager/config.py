@@ -75,7 +75,7 @@ class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def load(cls, source: "Mapping[str, Any] | str | Path | CheckpointConfig") -> "CheckpointConfig":
-        """The settings in a dict, or in a YAML or TOML file; a top key `checkpoint` is optional.
+        """Read the settings from a dict, or from a YAML or TOML file; a top key `checkpoint` is optional.
 
         `ConfigurationError`, naming the field and the file, for settings that make no sense.
         """
@@ -110,6 +110,8 @@ class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True):
         """True if this hook saves. `iteration_end` needs the number of the iteration, counted from 1."""
         if hook not in HOOKS:
             raise ConfigurationError(f"there is no hook {hook!r}; hooks are {', '.join(HOOKS)}")
+        if self.strategy not in tuple(Strategy):
+            self.validate()
         rule: Rule = getattr(HOOKS[hook], self.strategy)
         if rule is Rule.EVERY_N and iteration is None:
             raise ConfigurationError(f"hook {hook!r} saves every N iterations: give the iteration")

@@ -22,7 +22,7 @@ _KINDS: dict[str, tuple[str, Any]] = {
 
 
 def parsed(source: object) -> Any:
-    """The settings in a mapping or a file, below the key `checkpoint` if there is one."""
+    """Return the settings in a mapping or a file, below the key `checkpoint` if there is one."""
     found = source if isinstance(source, Mapping) else _read(source)
     if isinstance(found, Mapping) and "checkpoint" in found:
         found = found["checkpoint"]
@@ -65,7 +65,7 @@ def _read_yaml(text: str, path: Path) -> Any:
 
 
 def checked(settings: object, shape: Any, origin: str, within: str = "") -> dict[str, Any]:
-    """The settings of a structure's fields; an error names the field, and the file that it stands in.
+    """Return the settings of a structure's fields; an error names the field, and the file that it stands in.
 
     A setting that is written down without a value has its default.
     """

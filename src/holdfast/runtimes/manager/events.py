@@ -19,13 +19,19 @@ class Event(JsonStruct):
     branch: str = ""
 
 
+class SessionEvents(JsonStruct):
+    """The state of a session's thread."""
+
+    events: list[Event]
+
+
 def name_of(agent: Any) -> str:
-    """The name of an agent: its `name`, or that of the function."""
+    """Return an agent's name: its `name`, or that of the function."""
     return str(getattr(agent, "name", None) or getattr(agent, "__name__", type(agent).__name__))
 
 
 def find_agent_to_run(events: Iterable[Event], root: Any) -> Any:
-    """The agent to resume: the last author that is in the tree, is not the user and has not finished; else the root.
+    """Find the agent to resume: the last author in the tree that is not the user and has not finished; else the root.
 
     The tree is `root`, its `sub_agents`, theirs, and so on. An event with a branch names its author by that path.
     """

@@ -94,7 +94,7 @@ class Held:
         question = {"choices": (), "deadline": None, "default": None}
         key = self.driver.key(QUESTION, str(self.driver.run.seq))
         answer = await self.driver.ask(key, QUESTION, payload, question)
-        return str(answer.value)
+        return "" if answer.value is None else str(answer.value)
 
     async def clear(self) -> None:
         """The task is complete: nothing of it is kept."""

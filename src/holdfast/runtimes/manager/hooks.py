@@ -16,23 +16,23 @@ class CheckpointHooks:
         self._tasks = tasks
 
     async def before_llm_call(self, state: ExecutionState) -> None:
-        """Before the model is called."""
+        """Call this before the model is called."""
         await self._save("before_llm_call", state.with_pending_tool_call(None))
 
     async def after_llm_call(self, state: ExecutionState) -> None:
-        """After the model answered."""
+        """Call this after the model answered."""
         await self._save("after_llm_call", state.with_pending_tool_call(None))
 
     async def before_tool(self, state: ExecutionState, name: str) -> None:
-        """Before a tool is executed."""
+        """Call this before a tool is executed."""
         await self._save("before_tool", state.with_pending_tool_call(None), tool=name)
 
     async def after_tool(self, state: ExecutionState, name: str) -> None:
-        """After a tool was executed."""
+        """Call this after a tool was executed."""
         await self._save("after_tool", state.with_pending_tool_call(None), tool=name)
 
     async def iteration_end(self, state: ExecutionState, iteration: int) -> None:
-        """At the end of an iteration of the loop, counted from 1."""
+        """Call this at the end of an iteration of the loop; they are counted from 1."""
         agent_state = replace(state.agent_state or AgentState(), iteration=iteration)
         state = state.with_pending_tool_call(None).with_agent_state(agent_state)
         await self._save("iteration_end", state, iteration)
@@ -50,11 +50,11 @@ class CheckpointHooks:
         if self._tasks.config.enabled:
             await self._tasks.clear(app, user, session, task)
         else:
-            self._tasks.tell_disabled()
+            self._tasks.warn_disabled()
 
     async def _save(self, name: str, state: ExecutionState, iteration: int | None = None, **details: Any) -> None:
         tasks, hook = self._tasks, HOOKS[name]
         if not tasks.config.enabled:
-            tasks.tell_disabled()
+            tasks.warn_disabled()
         elif tasks.config.should_checkpoint(name, iteration) and hook.phase and hook.checkpoint_type:
             await tasks.save(state.with_phase(hook.phase), hook.checkpoint_type, details)

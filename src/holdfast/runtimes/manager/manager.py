@@ -11,7 +11,7 @@ from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.driver import Store, default_store, ports_of
 from holdfast.runtimes.manager.config import CheckpointConfig
-from holdfast.runtimes.manager.events import Event
+from holdfast.runtimes.manager.events import Event, SessionEvents
 from holdfast.runtimes.manager.held import thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks
 from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
@@ -36,11 +36,11 @@ class ManagerMethods:
 
     @property
     def config(self) -> CheckpointConfig:
-        """The settings."""
+        """Return the settings that the manager was made with."""
         return self._tasks.config
 
     def thread_id(self, app: str, user: str, session: str, task: str) -> str:
-        """The id of a task's thread in the store."""
+        """Return the id of a task's thread in the store."""
         return thread_id_of(app, user, session, task)
 
     def on_resume(self, callback: ResumeCallback) -> ResumeCallback:
@@ -70,7 +70,7 @@ class ManagerMethods:
         return await self._tasks.save(state)
 
     async def load(self, app: str, user: str, session: str, task: str) -> ExecutionState | None:
-        """The last checkpoint of a task; None if it has none."""
+        """Return the last checkpoint of a task; None if it has none, or is complete."""
         latest = await self._tasks.store.latest(thread_id_of(app, user, session, task))
         return None if latest is None or latest.status is Status.COMPLETE else ExecutionState.from_dict(latest.state)
 
@@ -79,7 +79,7 @@ class ManagerMethods:
         await self._tasks.clear(app, user, session, task)
 
     async def pending(self, app: str, user: str | None = None) -> list[ExecutionState]:
-        """The states of an app's tasks, or of one user's, that are at work or wait for input."""
+        """List the states of an app's tasks, or of one user's, that are at work or wait for input."""
         store = self._tasks.store
         infos = await pending_threads(store, app, user)
         found = await ports_of(store).gather([store.latest(info.thread_id) for info in infos])
@@ -88,8 +88,8 @@ class ManagerMethods:
     async def recover(self, app: str) -> RecoveryReport:
         """Resume what a crash left behind, by the resume callback; call this at start-up.
 
-        Tasks at work are resumed if `auto_resume` is set; those that wait for input wait on, unless `auto_resume_hitl`
-        is set or somebody answered; expired ones fail. Each is claimed once among all processes.
+        Tasks at work are resumed if `auto_resume` is set; those that wait for input keep waiting, unless somebody
+        answered or `auto_resume_hitl` is set; expired ones fail. Each is claimed once among all processes.
         """
         return await Recoverer(self._tasks).recover(await pending_threads(self._tasks.store, app))
 
@@ -105,7 +105,7 @@ class ManagerMethods:
         await self._tasks.store.cancel(thread_id_of(app, user, session, task))
 
     async def stats(self, app: str) -> CheckpointStats:
-        """How many checkpoints of an app are pending, of which kind, and how old they are."""
+        """Count the pending checkpoints of an app: of which kind they are, and how old."""
         states = await self.pending(app)
         if not states:
             return CheckpointStats()
@@ -135,9 +135,9 @@ class ManagerMethods:
         await store.append(thread_id, "events", event.to_dict())
 
     async def events(self, app: str, user: str, session: str) -> list[Event]:
-        """The events of a session, the oldest first: what every agent of it said."""
+        """List the events of a session, the oldest first: what every agent of it said."""
         latest = await self._tasks.store.latest(thread_id_of(app, user, session))
-        return [] if latest is None else [Event.from_dict(each) for each in latest.state["events"]]
+        return [] if latest is None else SessionEvents.from_dict(latest.state).events
 
 
 class CheckpointManager(ManagerMethods):

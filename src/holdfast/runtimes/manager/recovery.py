@@ -29,7 +29,7 @@ async def pending_threads(store: Store, app: str, user: str | None = None) -> li
     labels, found = {"app": app} if user is None else {"user": user}, list[ThreadInfo]()
     page: Any = await store.threads(status=PENDING, labels=labels, limit=PAGE)
     while page is not None:
-        found += [info for info in page if info.labels.get("app") == app and "task" in info.labels]
+        found += [info for info in page if info.labels.get("app") == app and _is_task(info)]
         page = await page.next_page()
     return found
 
@@ -63,7 +63,7 @@ class Recoverer:
         if self._tasks.config.should_auto_resume or self._tasks.config.should_auto_resume_hitl:
             self._callback()
         if not self._tasks.config.enabled:
-            self._tasks.tell_disabled()
+            self._tasks.warn_disabled()
         ends = await self._ports.gather([self._end_of(info) for info in found])
         by_end: dict[str, list[str]] = {}
         for info, end in zip(found, ends, strict=True):
@@ -195,6 +195,11 @@ def _check_unchanged(driver: Driver, info: ThreadInfo) -> None:
     if driver.found_status != info.status or driver.run.seq != info.seq:
         driver.leave_untouched()
         raise Conflict(f"task {info.thread_id!r} was resumed by another process, or has moved on")
+
+
+def _is_task(info: ThreadInfo) -> bool:
+    """True for the thread of a task; not for a fork of one, which has the same labels."""
+    return info.labels.keys() >= {"app", "user", "session", "task"} and info.thread_id == thread_id_of(*_ids(info))
 
 
 def _ids(info: ThreadInfo) -> tuple[str, str, str, str]:

@@ -22,7 +22,7 @@ class JsonStruct(msgspec.Struct):
     """The fields that are written even if they are empty."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain values, under their JSON names."""
+        """Return the fields as plain values, under their JSON names."""
         written: dict[str, Any] = {}
         for field in msgspec.structs.fields(self):
             value = getattr(self, field.name)
@@ -34,11 +34,11 @@ class JsonStruct(msgspec.Struct):
 
     @classmethod
     def from_dict(cls, fields: Any) -> Self:
-        """The structure of plain values; fields that it does not know are ignored. `Corrupt` for what is none."""
+        """Make the structure of plain values; unknown fields are ignored. `Corrupt` if they do not fit."""
         try:
             return msgspec.convert(fields, cls)
         except msgspec.ValidationError as error:
-            raise Corrupt(f"this is not an {cls.__name__}: {error}", record=cls.__name__) from error
+            raise Corrupt(f"not the fields of {cls.__name__}: {error}", record=cls.__name__) from error
 
 
 def _plain(value: Any) -> Any:
@@ -152,34 +152,34 @@ class ExecutionState(JsonStruct):
     # Copies with a change
 
     def with_agent_state(self, agent_state: AgentState | None) -> "ExecutionState":
-        """A copy with this agent state."""
+        """Return a copy with this agent state."""
         return replace(self, agent_state=agent_state)
 
     def with_error(self, error: BaseException | str) -> "ExecutionState":
-        """A copy that stopped at this error."""
+        """Return a copy that stopped at this error."""
         text = text_of(error) or type(error).__name__
         return replace(self, error=text, phase=Phase.ERROR)
 
     def with_last_event_index(self, index: int) -> "ExecutionState":
-        """A copy that has processed the session's events up to this one."""
+        """Return a copy that has processed the session's events up to this one."""
         return replace(self, last_event_index=index)
 
     def with_pending_tool_call(self, pending: PendingToolCall | None) -> "ExecutionState":
-        """A copy with this tool call waiting."""
+        """Return a copy with this tool call waiting."""
         return replace(self, pending_tool_call=pending)
 
     def with_phase(self, phase: Phase | str) -> "ExecutionState":
-        """A copy in this phase."""
+        """Return a copy in this phase."""
         return replace(self, phase=Phase(plain_word(_PHASE_WORDS, phase, "phase")))
 
     def with_type(self, checkpoint_type: Cause | str) -> "ExecutionState":
-        """A copy of this checkpoint type."""
+        """Return a copy of this checkpoint type."""
         return replace(self, checkpoint_type=Cause(plain_word(CAUSE_WORDS, checkpoint_type, "checkpoint type")))
 
     # The document's JSON
 
     def serialize(self) -> bytes:
-        """The document's JSON. `UnstorableValue` for a value that JSON has no place for."""
+        """Write the document's JSON. `UnstorableValue` for a value that JSON has no place for."""
         try:
             return msgspec.json.encode(self.to_dict())
         except (TypeError, ValueError) as error:
@@ -187,11 +187,11 @@ class ExecutionState(JsonStruct):
 
     @classmethod
     def deserialize(cls, document: bytes | str) -> "ExecutionState":
-        """The state in the document's JSON, as Hector writes it too. `Corrupt` for anything else."""
+        """Read the document's JSON, as Hector writes it too. `Corrupt` for anything else."""
         try:
             fields = msgspec.json.decode(document)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Corrupt(f"this is not an ExecutionState: {error}", record=cls.__name__) from error
+            raise Corrupt(f"not the JSON of ExecutionState: {error}", record=cls.__name__) from error
         return cls.from_dict(fields)
 
 
@@ -200,7 +200,7 @@ class Checkpointable(Protocol):
     """An agent that brings its own state. `manager.register(name, agent)` makes saves and resumes call it."""
 
     def save_state(self) -> Any:
-        """The agent's own state, as a dict: kept in `agent_state.custom`. May be async."""
+        """Return the agent's own state, as a dict: kept in `agent_state.custom`. May be async."""
         ...
 
     def restore_state(self, state: Mapping[str, Any], /) -> Any:

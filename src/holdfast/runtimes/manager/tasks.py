@@ -41,7 +41,7 @@ class Tasks:
         self._agents: dict[str, Checkpointable] = {}
         self.held: dict[str, Held] = {}
         """The tasks that this process holds, by thread id."""
-        self._has_told = False
+        self._has_warned = False
 
     @property
     def store(self) -> Store:
@@ -61,10 +61,10 @@ class Tasks:
             raise ConfigurationError(f"agent {name!r} needs the methods save_state() and restore_state(state)")
         self._agents[name] = agent
 
-    def tell_disabled(self) -> None:
+    def warn_disabled(self) -> None:
         """Say once that nothing is saved."""
-        if not self._has_told:
-            self._has_told = True
+        if not self._has_warned:
+            self._has_warned = True
             logger().warning("checkpointing is disabled: hooks save nothing; set enabled to true in the configuration")
 
     # Saving
