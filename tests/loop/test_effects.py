@@ -7,7 +7,7 @@ import pytest
 import holdfast
 from holdfast import Deferred, Diverged, LoopState, StepFailed, StepInDoubt
 from holdfast.testing.faults import Crash
-from loop.loops import Outside, failing, new_loop, resumed, transitions
+from loop.loops import Outside, failing, new_loop, newest, resumed, transitions
 from runs.worlds import SWAPS, World
 
 
@@ -126,7 +126,7 @@ async def test_deferred_calls_are_performed_in_order_after_the_last_decision_and
     assert [what for what, _ in seen] == ["a", "b", "c"]
     assert len({key for _, key in seen}) == 3
     assert (await transitions(world))[-2:] == [("REFLECTING", "REFLECTING"), ("REFLECTING", "COMPLETE")]
-    assert (await world.store.latest("t")).state["outbox"] == []
+    assert (await newest(world)).state["outbox"] == []
 
 
 async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_kept_for_a_resume(world: World) -> None:
@@ -143,7 +143,7 @@ async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_
         await loop.call("report", step)
         return step
 
-    options = {
+    options: dict[str, Any] = {
         "execute": execute,
         "reflect": lambda _: reflected.append(1),
         "tools": [holdfast.tool(report, defer=True)],
@@ -152,7 +152,7 @@ async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_
     with pytest.raises(StepFailed, match="the mail server is down"):
         await loop.drive()
     assert (loop.state, performed) == (LoopState.FAILED, ["a"])
-    latest = await world.store.latest("t")
+    latest = await newest(world)
     assert (latest.status, latest.state["state"]) == ("failed", "FAILED")
     assert [each["arguments"] for each in latest.state["outbox"]] == [["b"], ["c"]]
     broken.clear()

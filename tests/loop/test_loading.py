@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 from holdfast import Conflict, Corrupt, IncompatibleCheckpoint, KeyReused, LoopState
-from loop.loops import failing, loop_from, new_loop, resumed
+from loop.loops import failing, loop_from, new_loop, newest, resumed
 from runs.worlds import World
 
 STOPPED = {
@@ -27,7 +27,7 @@ async def stopped(world: World, **changes: Any) -> dict[str, Any]:
 
 
 async def nothing_is_lost(world: World, fields: Any) -> None:
-    latest = await world.store.latest("t")
+    latest = await newest(world)
     assert (latest.state, latest.status) == (fields, "idle")
 
 
@@ -54,7 +54,7 @@ async def test_migrations_upgrade_a_checkpoint_version_by_version(world: World) 
     }
     loop = await resumed(world, version=3, migrations=migrations, execute=lambda _, step: step["name"].upper())
     assert (loop.results, loop.context) == (["a", "B", "C"], {"migrated": True})
-    assert (await world.store.latest("t")).state["version"] == 3
+    assert (await newest(world)).state["version"] == 3
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from holdfast import Secret, SecretInState
-from loop.loops import new_loop, resumed
+from loop.loops import new_loop, newest, resumed
 from runs.worlds import World
 
 KEY = "sk-canary-8812"
@@ -75,7 +75,7 @@ async def test_redacted_values_are_used_and_not_written(world: World) -> None:
     assert used == [KEY, KEY]
     assert KEY not in await everything(world)
     assert KEY not in str(loop.snapshot())
-    assert (await world.store.latest("t")).state["results"] == [{"api_key": "Secret(***)", "answer": 42}]
+    assert (await newest(world)).state["results"] == [{"api_key": "Secret(***)", "answer": 42}]
 
 
 async def test_the_arguments_and_results_of_effects_are_screened_too(world: World) -> None:
