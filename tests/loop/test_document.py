@@ -181,6 +181,8 @@ async def test_how_much_work_is_lost_in_a_crash_is_for_you_to_say(world: World, 
     found = await transitions(world)
     assert len(found) == expected
     assert found[-1] == ("REFLECTING", "COMPLETE")
+    causes = {info.cause for info in (await world.store.history("t")).items}
+    assert causes == {"event" if every == "transition" else "interval"}
 
 
 async def test_with_a_duration_a_checkpoint_is_written_once_that_time_has_passed(world: World) -> None:

@@ -1,11 +1,14 @@
 """Loops that cannot be resumed as they are: a clear error each, and nothing is lost."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import Conflict, Corrupt, IncompatibleCheckpoint, KeyReused, LoopState
+from holdfast import Conflict, Corrupt, IncompatibleCheckpoint, KeyReused, LeaseHeld, LoopState, sync
 from loop.loops import failing, loop_from, new_loop, newest, resumed
 from runs.worlds import World
 
@@ -130,9 +133,33 @@ async def test_a_loop_that_waited_for_another_process_takes_over_what_that_one_d
     assert calls == ["a", "a", "b", "c"]
 
 
+async def test_a_loop_that_another_process_drives_is_left_to_it(world: World) -> None:
+    refused: list[str] = []
+
+    async def execute(_: Any, step: str) -> str:
+        with pytest.raises(LeaseHeld):
+            await resumed(world, store=other, wait=0)
+        refused.append(step)
+        return step
+
+    other = world.open()
+    assert await new_loop(world, execute=execute).drive() == refused == ["a", "b", "c"]
+
+
 async def test_a_cancelled_loop_is_not_driven(world: World) -> None:
     with pytest.raises(ConnectionError):
         await new_loop(world, execute=failing(1, lambda _, step: step)).drive()
     await world.store.cancel("t")
     with pytest.raises(holdfast.RunCancelled):
         await resumed(world)
+
+
+def test_a_flipped_bit_in_the_stored_snapshot_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "loops.db"
+    with sync.open(path, durability="process") as store:
+        sync.Loop("essay", plan=lambda _: ["a"], execute=lambda _, step: step, store=store, thread_id="t").drive()
+    with closing(sqlite3.connect(path)) as database, database:
+        at, body = database.execute("SELECT rowid, body FROM rows WHERE digest <> x'' ORDER BY id DESC").fetchone()
+        database.execute("UPDATE rows SET body = ? WHERE rowid = ?", (bytes((*body[:-1], body[-1] ^ 1)), at))
+    with sync.open(path, durability="process") as store, pytest.raises(Corrupt):
+        sync.Loop.resume(store, "t", drive=False)

@@ -16,6 +16,7 @@ from holdfast.records.words import Status
 from holdfast.runs.driver import Driver, Store, claim, fresh_id, read, time_of
 from holdfast.runtimes.loop.loading import loaded
 from holdfast.runtimes.loop.options import Cadence, LoopTerms
+from holdfast.runtimes.loop.screening import with_secrets
 from holdfast.runtimes.loop.transitions import CHECKPOINTED, COMPLETE, FAILED, PLANNING, TERMINAL, resumption
 from holdfast.runtimes.loop.work import Execution, Transition, current_place
 
@@ -32,7 +33,7 @@ class LoopCore:
         self, terms: LoopTerms, store: Callable[[], Store], thread_id: str | None, snapshot: Snapshot, origin: Origin
     ) -> None:
         self.terms = terms
-        self.snapshot = resumption(snapshot)
+        self.snapshot = _ready(snapshot, terms)
         self.facade: Any = self
         """The loop that is handed to the handlers."""
         self._store = store
@@ -96,7 +97,7 @@ class LoopCore:
         at = driver.ports.now()
         is_decision = self.snapshot.decision != before.decision or self.state in TERMINAL
         if cadence.is_due(at) or is_decision:
-            await self._save(driver, before.state, "event")
+            await self._save(driver, before.state, "event" if self.terms.every == "transition" else "interval")
             cadence.written(at)
 
     async def step_once(self) -> None:
@@ -185,7 +186,7 @@ class LoopCore:
             return
         held = loaded(state, self.terms, f"thread {self.thread_id!r}")
         if self._origin == "new" or (not self._is_ahead and self._seen not in {None, held.transitions}):
-            self.snapshot, self._execution = resumption(held), None
+            self.snapshot, self._execution = _ready(held, self.terms), None
         elif held.transitions not in {self._seen, mine} and (self._seen is not None or held.transitions > mine):
             raise Conflict(
                 f"thread {self.thread_id!r} is at transition {held.transitions}, and this loop at {mine} since"
@@ -215,6 +216,11 @@ class LoopCore:
         word = {COMPLETE: "complete", FAILED: "failed"}.get(self.state)
         if word in self.terms.retention.delete_on and not self.snapshot.decision:
             await self._store().delete(self.thread_id)
+
+
+def _ready(snapshot: Snapshot, terms: LoopTerms) -> Snapshot:
+    """Return a snapshot that was loaded as the loop continues with it."""
+    return replace(resumption(snapshot), context=with_secrets(snapshot.context, terms.context))
 
 
 def first_snapshot(request: Any, terms: LoopTerms) -> Snapshot:
