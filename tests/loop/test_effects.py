@@ -190,3 +190,33 @@ async def test_calls_that_a_worker_deferred_before_it_died_are_forgotten_with_it
         await new_loop(world, plan=["a"], execute=failing(1, execute), tools=tools).drive()
     await resumed(world, execute=execute, tools=tools)
     assert outside.calls == ["a"]
+
+
+async def test_a_loop_driven_by_hand_keeps_what_a_failed_deferred_call_left_whatever_retention_says(
+    world: World,
+) -> None:
+    broken, performed = [True], []
+
+    def report(what: str) -> None:
+        if broken:
+            raise ConnectionError("the mail server is down")
+        performed.append(what)
+
+    async def execute(loop: Any, step: str) -> str:
+        await loop.call("report", step)
+        return step
+
+    retention = holdfast.Retention(delete_on=("complete", "failed"))
+    tools = [holdfast.tool(report, defer=True)]
+    options: dict[str, Any] = {"plan": ["a"], "execute": execute, "tools": tools, "retention": retention}
+    loop = new_loop(world, **options)
+    with pytest.raises(StepFailed):
+        while True:
+            await loop.step_once()
+    await loop.checkpoint()
+    assert loop.state is LoopState.FAILED
+    assert ((await newest(world)).status, (await newest(world)).state["state"]) == ("failed", "FAILED")
+    broken.clear()
+    assert (await resumed(world, **options)).state is LoopState.COMPLETE
+    assert performed == ["a"]
+    assert await world.store.latest("t") is None

@@ -95,8 +95,10 @@ async def test_a_thread_that_is_no_loop_is_refused(world: World) -> None:
 
 async def test_another_request_for_the_thread_of_a_loop_is_refused(world: World) -> None:
     await new_loop(world).drive()
+    refused = new_loop(world, "another essay")
     with pytest.raises(KeyReused, match="different request"):
-        await new_loop(world, "another essay").drive()
+        await refused.drive()
+    assert (refused.request, refused.state, refused.results) == ("another essay", LoopState.PLANNING, [])
 
 
 async def test_a_finished_loop_returns_its_results_and_executes_nothing(world: World) -> None:
