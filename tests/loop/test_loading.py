@@ -93,6 +93,22 @@ async def test_a_thread_that_is_no_loop_is_refused(world: World) -> None:
         await resumed(world)
 
 
+async def test_the_thread_of_an_agent_is_not_taken_for_a_loop(world: World) -> None:
+    async def agent(task: str) -> str:
+        return task
+
+    async with world.store.run("t") as run:
+        await run.checkpoint({"some": "state"})
+    with pytest.raises(Corrupt, match="version None is not an int"):
+        await resumed(world)
+    function = world.durable()(agent)
+    await function.run("other", "task")
+    with pytest.raises(KeyReused, match="'other' is not the thread of a loop"):
+        await resumed(world, thread_id="other")
+    with pytest.raises(KeyReused, match="not loop; give another thread id"):
+        await new_loop(world, thread_id="other").drive()
+
+
 async def test_another_request_for_the_thread_of_a_loop_is_refused(world: World) -> None:
     await new_loop(world).drive()
     refused = new_loop(world, "another essay")

@@ -9,11 +9,11 @@ from typing import Any, Literal, TypeAlias
 from msgspec.structs import replace
 
 from holdfast.codec import encode
-from holdfast.records.errors import ConfigurationError, Conflict, Finished, HoldfastError, NotFound
+from holdfast.records.errors import ConfigurationError, Conflict, Finished, HoldfastError, KeyReused, NotFound
 from holdfast.records.loop import LoopState, Snapshot
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Store, claim, fresh_id, read, time_of
+from holdfast.runs.driver import Driver, Record, Store, claim, fresh_id, read, time_of
 from holdfast.runtimes.loop.loading import loaded
 from holdfast.runtimes.loop.options import Cadence, LoopTerms
 from holdfast.runtimes.loop.screening import with_secrets
@@ -162,7 +162,8 @@ class LoopCore:
         before = self.snapshot, self._execution, self._seen
         try:
             arguments = self._arguments(driver)
-            self._adopt(driver.run.state)
+            if _is_of_loop(driver.record):
+                self._adopt(driver.run.state)
             if driver.record.started is None and not driver.run.state:
                 driver.replace_state(self.written().to_dict())
             await driver.start(LOOP, arguments, "request", {"workflow": LOOP})
@@ -236,7 +237,14 @@ async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | N
         if limit is not None and info.lease is None and info.updated_at < from_microseconds(time_of(store) - limit):
             await store.delete(thread_id)
             return None
-        state = (await read(store, thread_id)).state
+        record = await read(store, thread_id)
     except NotFound:
         return None
-    return loaded(state, terms, f"thread {thread_id!r}") if state else None
+    if not _is_of_loop(record):
+        raise KeyReused(f"thread {thread_id!r} is not the thread of a loop; give another thread id")
+    return loaded(record.state, terms, f"thread {thread_id!r}") if record.state else None
+
+
+def _is_of_loop(record: Record) -> bool:
+    """Return True unless something else was started on the thread."""
+    return record.started is None or record.started.function == LOOP
