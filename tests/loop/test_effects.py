@@ -155,6 +155,10 @@ async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_
     latest = await newest(world)
     assert (latest.status, latest.state["state"]) == ("failed", "FAILED")
     assert [each["arguments"] for each in latest.state["outbox"]] == [["b"], ["c"]]
+    broken[:] = ["c"]
+    with pytest.raises(StepFailed, match="the mail server is down"):
+        await loop.drive()  # the same object may try again
+    assert (loop.state, performed) == (LoopState.FAILED, ["a", "b"])
     broken.clear()
     again = await resumed(world, **options)
     assert (again.state, performed, len(reflected)) == (LoopState.COMPLETE, ["a", "b", "c"], 3)
@@ -221,3 +225,22 @@ async def test_a_loop_driven_by_hand_keeps_what_a_failed_deferred_call_left_what
     assert (await resumed(world, **options)).state is LoopState.COMPLETE
     assert performed == ["a"]
     assert await world.store.latest("t") is None
+
+
+async def test_a_loop_whose_process_died_is_deleted_after_its_ttl_too(world: World) -> None:
+    outside, retention = Mortal(world), holdfast.Retention(ttl=24 * 3600)
+    tools = [holdfast.tool(outside.send, name="send", effect=True)]
+    await die(world, tools=tools)
+    world.clock.advance(24 * 3600)
+    assert await resumed(world, execute=send_step, tools=tools, retention=retention) is None
+    assert outside.calls == ["a"]
+
+
+async def test_a_tool_is_called_by_the_loop_whose_handler_runs_and_by_no_other(world: World) -> None:
+    async def execute(loop: Any, _: str) -> Any:
+        assert await loop.call(len, "xy") == 2
+        return await other.call(len, "xy")
+
+    other = new_loop(world, thread_id="other", tools=[len])
+    with pytest.raises(holdfast.ConfigurationError, match=r"loop\.call is for the handlers"):
+        await new_loop(world, execute=execute, tools=[len]).drive()

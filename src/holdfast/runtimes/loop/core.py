@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from holdfast.codec import encode
 from holdfast.records.errors import ConfigurationError, Conflict, Finished, HoldfastError, KeyReused, NotFound
 from holdfast.records.loop import LoopState, Snapshot
+from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.driver import Driver, Record, Store, claim, fresh_id, read, time_of
@@ -77,6 +78,8 @@ class LoopCore:
         return list(self.snapshot.results)
 
     async def _drive(self, driver: Driver) -> None:
+        if self.state is FAILED:  # perhaps only its deferred calls did
+            self.snapshot = resumption(self.snapshot)
         cadence = Cadence.of(self.terms.every)
         cadence.written(driver.ports.now())
         with driver.body():
@@ -136,7 +139,7 @@ class LoopCore:
     async def call(self, wanted: Any, args: tuple[Any, ...]) -> Any:
         """Call a tool from within a handler."""
         place = current_place.get()
-        if place is None or self._driver is None:
+        if place is None or place[0].loop is not self.facade:
             raise ConfigurationError("loop.call is for the handlers of a loop, while it is driven")
         return await place[0].call_tool(place[1], self.terms.tools.find(wanted), args)
 
@@ -232,9 +235,7 @@ def first_snapshot(request: Any, terms: LoopTerms) -> Snapshot:
 async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | None:
     """Return what the thread of a loop holds; None if it is absent, or nothing was written to it for the `ttl`."""
     try:
-        info = await store.thread(thread_id)
-        limit = terms.retention.ttl_us
-        if limit is not None and info.lease is None and info.updated_at < from_microseconds(time_of(store) - limit):
+        if _is_expired(await store.thread(thread_id), terms.retention.ttl_us, time_of(store)):
             await store.delete(thread_id)
             return None
         record = await read(store, thread_id)
@@ -243,6 +244,13 @@ async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | N
     if not _is_of_loop(record):
         raise KeyReused(f"thread {thread_id!r} is not the thread of a loop; give another thread id")
     return loaded(record.state, terms, f"thread {thread_id!r}") if record.state else None
+
+
+def _is_expired(info: ThreadInfo, ttl: int | None, at: int) -> bool:
+    """Return True if nothing was written to a thread for its time to live, and no process holds it."""
+    if ttl is None or (info.lease is not None and info.lease.expires_at > from_microseconds(at)):
+        return False
+    return info.updated_at < from_microseconds(at - ttl)
 
 
 def _is_of_loop(record: Record) -> bool:
