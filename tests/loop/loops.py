@@ -107,3 +107,10 @@ async def transitions(world: World, thread_id: str = "t") -> list[tuple[str, str
     infos = (await world.store.history(thread_id, limit=500)).items
     told = [info.metadata["transition"] for info in reversed(infos) if "transition" in info.metadata]
     return [(each["from"], each["to"]) for each in told]
+
+
+async def newest(world: World, thread_id: str = "t") -> holdfast.Checkpoint:
+    """Return the newest checkpoint of a thread that has one."""
+    found = await world.store.latest(thread_id)
+    assert found is not None
+    return found

@@ -10,7 +10,7 @@ import holdfast
 from holdfast import IncompatibleCheckpoint, LoopState, Retention, Snapshot, sync
 from holdfast.sync import Loop
 from holdfast.sync import LoopState as State
-from loop.loops import OVER, Outside, failing, new_loop, resumed, transitions
+from loop.loops import OVER, Outside, failing, new_loop, newest, resumed, transitions
 from runs.worlds import World
 
 step_once = Loop.step_once
@@ -153,7 +153,7 @@ async def test_tool_call_traces_are_not_checkpointed(world: World) -> None:
     await new_loop(world, plan=["a"], execute=execute, tools=[look_up]).drive()
     rows = (await world.store.history("t", journal=True)).items
     assert not [row for row in rows if "step" in row.metadata]
-    assert (await world.store.latest("t")).steps == []
+    assert (await newest(world)).steps == []
 
 
 # When to checkpoint
@@ -181,6 +181,8 @@ async def test_how_much_work_is_lost_in_a_crash_is_for_you_to_say(world: World, 
     found = await transitions(world)
     assert len(found) == expected
     assert found[-1] == ("REFLECTING", "COMPLETE")
+    causes = {info.cause for info in (await world.store.history("t")).items}
+    assert causes == {"event" if every == "transition" else "interval"}
 
 
 async def test_with_a_duration_a_checkpoint_is_written_once_that_time_has_passed(world: World) -> None:

@@ -7,7 +7,7 @@ import pytest
 import holdfast
 from holdfast import Deferred, Diverged, LoopState, StepFailed, StepInDoubt
 from holdfast.testing.faults import Crash
-from loop.loops import Outside, failing, new_loop, resumed, transitions
+from loop.loops import Outside, failing, new_loop, newest, resumed, transitions
 from runs.worlds import SWAPS, World
 
 
@@ -126,7 +126,7 @@ async def test_deferred_calls_are_performed_in_order_after_the_last_decision_and
     assert [what for what, _ in seen] == ["a", "b", "c"]
     assert len({key for _, key in seen}) == 3
     assert (await transitions(world))[-2:] == [("REFLECTING", "REFLECTING"), ("REFLECTING", "COMPLETE")]
-    assert (await world.store.latest("t")).state["outbox"] == []
+    assert (await newest(world)).state["outbox"] == []
 
 
 async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_kept_for_a_resume(world: World) -> None:
@@ -143,7 +143,7 @@ async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_
         await loop.call("report", step)
         return step
 
-    options = {
+    options: dict[str, Any] = {
         "execute": execute,
         "reflect": lambda _: reflected.append(1),
         "tools": [holdfast.tool(report, defer=True)],
@@ -152,9 +152,13 @@ async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_
     with pytest.raises(StepFailed, match="the mail server is down"):
         await loop.drive()
     assert (loop.state, performed) == (LoopState.FAILED, ["a"])
-    latest = await world.store.latest("t")
+    latest = await newest(world)
     assert (latest.status, latest.state["state"]) == ("failed", "FAILED")
     assert [each["arguments"] for each in latest.state["outbox"]] == [["b"], ["c"]]
+    broken[:] = ["c"]
+    with pytest.raises(StepFailed, match="the mail server is down"):
+        await loop.drive()  # the same object may try again
+    assert (loop.state, performed) == (LoopState.FAILED, ["a", "b"])
     broken.clear()
     again = await resumed(world, **options)
     assert (again.state, performed, len(reflected)) == (LoopState.COMPLETE, ["a", "b", "c"], 3)
@@ -190,3 +194,53 @@ async def test_calls_that_a_worker_deferred_before_it_died_are_forgotten_with_it
         await new_loop(world, plan=["a"], execute=failing(1, execute), tools=tools).drive()
     await resumed(world, execute=execute, tools=tools)
     assert outside.calls == ["a"]
+
+
+async def test_a_loop_driven_by_hand_keeps_what_a_failed_deferred_call_left_whatever_retention_says(
+    world: World,
+) -> None:
+    broken, performed = [True], []
+
+    def report(what: str) -> None:
+        if broken:
+            raise ConnectionError("the mail server is down")
+        performed.append(what)
+
+    async def execute(loop: Any, step: str) -> str:
+        await loop.call("report", step)
+        return step
+
+    retention = holdfast.Retention(delete_on=("complete", "failed"))
+    tools = [holdfast.tool(report, defer=True)]
+    options: dict[str, Any] = {"plan": ["a"], "execute": execute, "tools": tools, "retention": retention}
+    loop = new_loop(world, **options)
+    for _ in range(4):
+        await loop.step_once()
+    with pytest.raises(StepFailed):
+        await loop.step_once()
+    await loop.checkpoint()
+    assert loop.state is LoopState.FAILED
+    assert ((await newest(world)).status, (await newest(world)).state["state"]) == ("failed", "FAILED")
+    broken.clear()
+    assert (await resumed(world, **options)).state is LoopState.COMPLETE
+    assert performed == ["a"]
+    assert await world.store.latest("t") is None
+
+
+async def test_a_loop_whose_process_died_is_deleted_after_its_ttl_too(world: World) -> None:
+    outside, retention = Mortal(world), holdfast.Retention(ttl=24 * 3600)
+    tools = [holdfast.tool(outside.send, name="send", effect=True)]
+    await die(world, tools=tools)
+    world.clock.advance(24 * 3600)
+    assert await resumed(world, execute=send_step, tools=tools, retention=retention) is None
+    assert outside.calls == ["a"]
+
+
+async def test_a_tool_is_called_by_the_loop_whose_handler_runs_and_by_no_other(world: World) -> None:
+    async def execute(loop: Any, _: str) -> Any:
+        assert await loop.call(len, "xy") == 2
+        return await other.call(len, "xy")
+
+    other = new_loop(world, thread_id="other", tools=[len])
+    with pytest.raises(holdfast.ConfigurationError, match=r"loop\.call is for the handlers"):
+        await new_loop(world, execute=execute, tools=[len]).drive()

@@ -1,12 +1,15 @@
 """Loops that cannot be resumed as they are: a clear error each, and nothing is lost."""
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import Conflict, Corrupt, IncompatibleCheckpoint, KeyReused, LoopState
-from loop.loops import failing, loop_from, new_loop, resumed
+from holdfast import Conflict, Corrupt, IncompatibleCheckpoint, KeyReused, LeaseHeld, LoopState, sync
+from loop.loops import failing, loop_from, new_loop, newest, resumed
 from runs.worlds import World
 
 STOPPED = {
@@ -27,7 +30,7 @@ async def stopped(world: World, **changes: Any) -> dict[str, Any]:
 
 
 async def nothing_is_lost(world: World, fields: Any) -> None:
-    latest = await world.store.latest("t")
+    latest = await newest(world)
     assert (latest.state, latest.status) == (fields, "idle")
 
 
@@ -54,7 +57,7 @@ async def test_migrations_upgrade_a_checkpoint_version_by_version(world: World) 
     }
     loop = await resumed(world, version=3, migrations=migrations, execute=lambda _, step: step["name"].upper())
     assert (loop.results, loop.context) == (["a", "B", "C"], {"migrated": True})
-    assert (await world.store.latest("t")).state["version"] == 3
+    assert (await newest(world)).state["version"] == 3
 
 
 @pytest.mark.parametrize(
@@ -90,10 +93,28 @@ async def test_a_thread_that_is_no_loop_is_refused(world: World) -> None:
         await resumed(world)
 
 
+async def test_the_thread_of_an_agent_is_not_taken_for_a_loop(world: World) -> None:
+    async def agent(task: str) -> str:
+        return task
+
+    async with world.store.run("t") as run:
+        await run.checkpoint({"some": "state"})
+    with pytest.raises(Corrupt, match="version None is not an int"):
+        await resumed(world)
+    function = world.durable()(agent)
+    await function.run("other", "task")
+    with pytest.raises(KeyReused, match="'other' is not the thread of a loop"):
+        await resumed(world, thread_id="other")
+    with pytest.raises(KeyReused, match="not loop; give another thread id"):
+        await new_loop(world, thread_id="other").drive()
+
+
 async def test_another_request_for_the_thread_of_a_loop_is_refused(world: World) -> None:
     await new_loop(world).drive()
+    refused = new_loop(world, "another essay")
     with pytest.raises(KeyReused, match="different request"):
-        await new_loop(world, "another essay").drive()
+        await refused.drive()
+    assert (refused.request, refused.state, refused.results) == ("another essay", LoopState.PLANNING, [])
 
 
 async def test_a_finished_loop_returns_its_results_and_executes_nothing(world: World) -> None:
@@ -130,9 +151,33 @@ async def test_a_loop_that_waited_for_another_process_takes_over_what_that_one_d
     assert calls == ["a", "a", "b", "c"]
 
 
+async def test_a_loop_that_another_process_drives_is_left_to_it(world: World) -> None:
+    refused: list[str] = []
+
+    async def execute(_: Any, step: str) -> str:
+        with pytest.raises(LeaseHeld):
+            await resumed(world, store=other, wait=0)
+        refused.append(step)
+        return step
+
+    other = world.open()
+    assert await new_loop(world, execute=execute).drive() == refused == ["a", "b", "c"]
+
+
 async def test_a_cancelled_loop_is_not_driven(world: World) -> None:
     with pytest.raises(ConnectionError):
         await new_loop(world, execute=failing(1, lambda _, step: step)).drive()
     await world.store.cancel("t")
     with pytest.raises(holdfast.RunCancelled):
         await resumed(world)
+
+
+def test_a_flipped_bit_in_the_stored_snapshot_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "loops.db"
+    with sync.open(path, durability="process") as store:
+        sync.Loop("essay", plan=lambda _: ["a"], execute=lambda _, step: step, store=store, thread_id="t").drive()
+    with closing(sqlite3.connect(path)) as database, database:
+        at, body = database.execute("SELECT rowid, body FROM rows WHERE digest <> x'' ORDER BY id DESC").fetchone()
+        database.execute("UPDATE rows SET body = ? WHERE rowid = ?", (bytes((*body[:-1], body[-1] ^ 1)), at))
+    with sync.open(path, durability="process") as store, pytest.raises(Corrupt):
+        sync.Loop.resume(store, "t", drive=False)

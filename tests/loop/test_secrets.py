@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from holdfast import Secret, SecretInState
-from loop.loops import new_loop, resumed
+from loop.loops import failing, new_loop, newest, resumed
 from runs.worlds import World
 
 KEY = "sk-canary-8812"
@@ -75,7 +75,7 @@ async def test_redacted_values_are_used_and_not_written(world: World) -> None:
     assert used == [KEY, KEY]
     assert KEY not in await everything(world)
     assert KEY not in str(loop.snapshot())
-    assert (await world.store.latest("t")).state["results"] == [{"api_key": "Secret(***)", "answer": 42}]
+    assert (await newest(world)).state["results"] == [{"api_key": "Secret(***)", "answer": 42}]
 
 
 async def test_the_arguments_and_results_of_effects_are_screened_too(world: World) -> None:
@@ -107,3 +107,36 @@ async def test_a_deferred_call_with_a_secret_is_refused(world: World, on_secret:
     tools = [holdfast.tool(send, defer=True)]
     with pytest.raises(SecretInState, match="argument 0 of send"):
         await new_loop(world, plan=["a"], execute=execute, tools=tools, on_secret=on_secret).drive()
+
+
+async def test_a_secret_that_was_redacted_comes_back_from_the_configuration(world: World) -> None:
+    def execute(loop: Any, step: str) -> str:
+        loop.context["count"] += 1
+        return str(loop.context["token"].reveal()) + step
+
+    context = {"token": Secret("old "), "count": 0}
+    options: dict[str, Any] = {"on_secret": "redact", "never_store": {"x"}}
+    with pytest.raises(ConnectionError):
+        await new_loop(world, context=context, reflect=failing(1, lambda _: None), execute=execute, **options).drive()
+    loop = await resumed(world, context={"token": Secret("new "), "count": 0}, execute=execute, **options)
+    assert loop.results == ["old a", "new b", "new c"]
+    assert loop.context["count"] == 3  # what handlers kept there is not given anew
+
+
+async def test_an_object_with_a_forbidden_field_is_an_argument_of_an_effect_and_not_shown(world: World) -> None:
+    def charge(client: Client, idempotency_key: str) -> str:
+        return client.api_key[:2] + idempotency_key[:0]
+
+    async def execute(loop: Any, _: str) -> Any:
+        return await loop.call("charge", Client(KEY))
+
+    tools = [holdfast.tool(charge, effect=True)]
+    loop = new_loop(world, plan=["a"], execute=execute, tools=tools, never_store={"api_key"})
+    assert await loop.drive() == ["sk"]
+    assert KEY not in await everything(world)
+
+
+def test_a_loop_does_not_show_what_must_not_be_written() -> None:
+    loop = holdfast.Loop({"api_key": KEY, "token": Secret(KEY), "topic": "kelp"}, never_store={"api_key"})
+    assert KEY not in repr(loop)
+    assert "kelp" in repr(loop)

@@ -15,7 +15,7 @@ from holdfast.history.cells import Cell, rope
 from holdfast.history.entries import JOURNAL, encode_entry
 from holdfast.history.journal import Journal
 from holdfast.history.stored_entries import HandedOver, Turned
-from holdfast.runs.driver import Driver, Record, Terms, claim, note, was_deleted
+from holdfast.runs.driver import Driver, Record, Terms, claim, note, ports_of, read, was_deleted
 from holdfast.runtimes.agent.memory import CHOICE, COMPENSATOR, FAILURE, TOLD, USAGE
 from holdfast.runtimes.session.record import HAND_OVER, RESERVE, TURN
 from holdfast.testing import crash_everywhere
@@ -194,3 +194,54 @@ def test_a_deleted_thread_is_told_from_one_that_never_was() -> None:
             assert not await was_deleted(store, "t")
 
     asyncio.run(program())
+
+
+def test_a_step_within_is_found_again_by_name_arguments_and_number() -> None:
+    calls: list[str] = []
+
+    async def scenario() -> None:
+        async with holdfast.MemoryStore() as store:
+            for _ in range(2):
+                async with claim(store, "t", Terms(lease=30)) as run:
+                    driver = Driver(run)
+                    for text in ("a", "a", "b"):
+                        await driver.step_within("call", calls.append, text)
+            assert calls == ["a", "a", "b"]
+
+    asyncio.run(scenario())
+
+
+def test_divergence_is_refused_for_a_new_effect_where_another_was_recorded() -> None:
+    calls: list[str] = []
+
+    async def call(store: holdfast.Store, text: str) -> None:
+        async with claim(store, "t", Terms(lease=30)) as run:
+            driver = Driver(run)
+            driver.refuse_divergence()
+            await driver.step_within("call", calls.append, text, effect=True)
+
+    async def scenario() -> None:
+        async with holdfast.MemoryStore() as store:
+            await call(store, "a")
+            with pytest.raises(holdfast.Diverged):
+                await call(store, "b")
+            await call(store, "a")
+            assert calls == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_a_record_that_is_read_has_the_state_also_before_the_first_checkpoint() -> None:
+    async def scenario() -> None:
+        async with holdfast.MemoryStore() as store:
+            before = ports_of(store).now()
+            async with claim(store, "t", Terms(lease=30)) as run:
+                driver = Driver(run)
+                driver.replace_state({"plan": [1]})
+                await driver.start("work", encode([1]))
+            record = await read(store, "t")
+            assert (record.state, await store.latest("t")) == ({"plan": [1]}, None)
+            assert record.started is not None
+            assert before <= record.started.at <= ports_of(store).now()
+
+    asyncio.run(scenario())

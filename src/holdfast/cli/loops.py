@@ -12,6 +12,8 @@ from holdfast.runtimes.loop.core import LOOP
 
 AROUND = 5
 """How many steps before and after the cursor are shown."""
+LONGEST = 60
+"""How many characters of a step are shown."""
 
 
 def read_loop(work: Work, newest: Checkpoint | None) -> Snapshot | None:
@@ -36,6 +38,7 @@ def loop_facts(loop: Snapshot) -> Iterator[tuple[str, str]]:
         hidden += f" (… {count - last} after)" if number == last - 1 and last < count else ""
         step = loop.plan[number]
         shown = step if isinstance(step, str) and step.isprintable() else inline(step)
-        yield "plan" if number == first else "", f"{mark} {shown}{hidden}"
+        cut = shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
+        yield "plan" if number == first else "", f"{mark} {cut}{hidden}"
     if loop.outbox:
         yield "deferred", ", ".join(f"{each.tool}({', '.join(map(inline, each.arguments))})" for each in loop.outbox)

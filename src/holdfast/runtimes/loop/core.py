@@ -9,13 +9,15 @@ from typing import Any, Literal, TypeAlias
 from msgspec.structs import replace
 
 from holdfast.codec import encode
-from holdfast.records.errors import ConfigurationError, Conflict, Finished, HoldfastError, NotFound
+from holdfast.records.errors import ConfigurationError, Conflict, Finished, HoldfastError, KeyReused, NotFound
 from holdfast.records.loop import LoopState, Snapshot
+from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Store, claim, fresh_id, ports_of, read
+from holdfast.runs.driver import Driver, Record, Store, claim, fresh_id, ports_of, read
 from holdfast.runtimes.loop.loading import loaded
 from holdfast.runtimes.loop.options import Cadence, LoopTerms
+from holdfast.runtimes.loop.screening import with_secrets
 from holdfast.runtimes.loop.transitions import CHECKPOINTED, COMPLETE, FAILED, PLANNING, TERMINAL, resumption
 from holdfast.runtimes.loop.work import Execution, Transition, current_place
 
@@ -32,7 +34,7 @@ class LoopCore:
         self, terms: LoopTerms, store: Callable[[], Store], thread_id: str | None, snapshot: Snapshot, origin: Origin
     ) -> None:
         self.terms = terms
-        self.snapshot = resumption(snapshot)
+        self.snapshot = _ready(snapshot, terms)
         self.facade: Any = self
         """The loop that is handed to the handlers."""
         self._store = store
@@ -76,6 +78,8 @@ class LoopCore:
         return list(self.snapshot.results)
 
     async def _drive(self, driver: Driver) -> None:
+        if self.state is FAILED:  # perhaps only its deferred calls did
+            self.snapshot = resumption(self.snapshot)
         cadence = Cadence.of(self.terms.every)
         cadence.written(driver.ports.now())
         with driver.body():
@@ -96,7 +100,7 @@ class LoopCore:
         at = driver.ports.now()
         is_decision = self.snapshot.decision != before.decision or self.state in TERMINAL
         if cadence.is_due(at) or is_decision:
-            await self._save(driver, before.state, "event")
+            await self._save(driver, before.state, "event" if self.terms.every == "transition" else "interval")
             cadence.written(at)
 
     async def step_once(self) -> None:
@@ -135,7 +139,7 @@ class LoopCore:
     async def call(self, wanted: Any, args: tuple[Any, ...]) -> Any:
         """Call a tool from within a handler."""
         place = current_place.get()
-        if place is None or self._driver is None:
+        if place is None or place[0].loop is not self.facade:
             raise ConfigurationError("loop.call is for the handlers of a loop, while it is driven")
         return await place[0].call_tool(place[1], self.terms.tools.find(wanted), args)
 
@@ -161,7 +165,8 @@ class LoopCore:
         before = self.snapshot, self._execution, self._seen
         try:
             arguments = self._arguments(driver)
-            self._adopt(driver.run.state)
+            if _is_of_loop(driver.record):
+                self._adopt(driver.run.state)
             if driver.record.started is None and not driver.run.state:
                 driver.replace_state(self.written().to_dict())
             await driver.start(LOOP, arguments, "request", {"workflow": LOOP})
@@ -185,7 +190,7 @@ class LoopCore:
             return
         held = loaded(state, self.terms, f"thread {self.thread_id!r}")
         if self._origin == "new" or (not self._is_ahead and self._seen not in {None, held.transitions}):
-            self.snapshot, self._execution = resumption(held), None
+            self.snapshot, self._execution = _ready(held, self.terms), None
         elif held.transitions not in {self._seen, mine} and (self._seen is not None or held.transitions > mine):
             raise Conflict(
                 f"thread {self.thread_id!r} is at transition {held.transitions}, and this loop at {mine} since"
@@ -217,6 +222,11 @@ class LoopCore:
             await self._store().delete(self.thread_id)
 
 
+def _ready(snapshot: Snapshot, terms: LoopTerms) -> Snapshot:
+    """Return a snapshot that was loaded as the loop continues with it."""
+    return replace(resumption(snapshot), context=with_secrets(snapshot.context, terms.context))
+
+
 def first_snapshot(request: Any, terms: LoopTerms) -> Snapshot:
     """Return the snapshot of a loop that has not started."""
     return Snapshot(terms.version, request, PLANNING.value, [], 0, [], dict(terms.context))
@@ -225,16 +235,24 @@ def first_snapshot(request: Any, terms: LoopTerms) -> Snapshot:
 async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | None:
     """Return what the thread of a loop holds; None if it is absent, or nothing was written to it for the `ttl`."""
     try:
-        info = await store.thread(thread_id)
-        limit = terms.retention.ttl_us
-        if (
-            limit is not None
-            and info.lease is None
-            and info.updated_at < from_microseconds(ports_of(store).now() - limit)
-        ):
+        if _is_expired(await store.thread(thread_id), terms.retention.ttl_us, ports_of(store).now()):
             await store.delete(thread_id)
             return None
-        state = (await read(store, thread_id)).state
+        record = await read(store, thread_id)
     except NotFound:
         return None
-    return loaded(state, terms, f"thread {thread_id!r}") if state else None
+    if not _is_of_loop(record):
+        raise KeyReused(f"thread {thread_id!r} is not the thread of a loop; give another thread id")
+    return loaded(record.state, terms, f"thread {thread_id!r}") if record.state else None
+
+
+def _is_expired(info: ThreadInfo, ttl: int | None, at: int) -> bool:
+    """Return True if nothing was written to a thread for its time to live, and no process holds it."""
+    if ttl is None or (info.lease is not None and info.lease.expires_at > from_microseconds(at)):
+        return False
+    return info.updated_at < from_microseconds(at - ttl)
+
+
+def _is_of_loop(record: Record) -> bool:
+    """Return True unless something else was started on the thread."""
+    return record.started is None or record.started.function == LOOP

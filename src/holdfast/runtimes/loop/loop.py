@@ -27,8 +27,8 @@ class LoopView:
         return loop
 
     def __repr__(self) -> str:
-        now = self._core.snapshot
-        return f"Loop({now.request!r}, state={now.state}, cursor={now.cursor} of {len(now.plan)})"
+        now, screen = self._core.snapshot, self._core.terms.screen
+        return f"Loop({screen.masked(now.request)!r}, state={now.state}, cursor={now.cursor} of {len(now.plan)})"
 
     @property
     def thread_id(self) -> str:

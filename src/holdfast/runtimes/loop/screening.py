@@ -18,6 +18,8 @@ class Screen(msgspec.Struct, frozen=True):
     names: frozenset[str] = frozenset()
     redacts: bool = False
     """True to replace what must not be written, and not refuse it."""
+    hides_objects: bool = False
+    """True to replace objects with forbidden fields as a whole: for what is shown, and never read again."""
 
     @classmethod
     def of(cls, names: Iterable[str], policy: str) -> "Screen":
@@ -32,7 +34,7 @@ class Screen(msgspec.Struct, frozen=True):
 
     def masked(self, value: Any) -> Any:
         """Return a copy with all of it replaced, for what is only shown."""
-        return Screen(self.names, redacts=True).screened(value, "arguments")
+        return Screen(self.names, redacts=True, hides_objects=True).screened(value, "arguments")
 
     def _screened(self, value: Any, path: str, depth: int) -> Any:
         cls = type(value)
@@ -44,7 +46,9 @@ class Screen(msgspec.Struct, frozen=True):
             return {key: self._entry(key, item, f"{path}[{key!r}]", depth) for key, item in value.items()}
         if cls in _SEQUENCES:
             return cls(self._screened(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value))
-        for name in self.names.intersection(_field_names(value)):
+        for name in sorted(self.names.intersection(_field_names(value))):
+            if self.hides_objects:
+                return MASK
             raise SecretInState(_refusal(f"{path}.{name}", "a field named in never_store"), path=f"{path}.{name}")
         return value
 
@@ -57,6 +61,11 @@ class Screen(msgspec.Struct, frozen=True):
         if self.redacts:
             return MASK
         raise SecretInState(_refusal(path, what), path=path)
+
+
+def with_secrets(kept: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a context that was loaded, with what was redacted in it taken from the one that the program gives."""
+    return {key: given.get(key, value) if value == MASK else value for key, value in kept.items()}
 
 
 def _refusal(path: str, what: str) -> str:

@@ -55,7 +55,8 @@ class Transition:
     ) -> None:
         self._terms = terms
         self._driver = driver
-        self._loop = loop
+        self.loop = loop
+        """The loop that is handed to the handlers."""
         self.snapshot = snapshot
         """The snapshot now; of a transition that failed in the middle, as far as it came."""
         self.execution = execution
@@ -74,7 +75,7 @@ class Transition:
 
     async def _plan(self) -> None:
         now, place = self.snapshot, Place(f"plan {self.snapshot.transitions}")
-        plan = await self._call(place, self._terms.plan, self._loop)
+        plan = await self._call(place, self._terms.plan, self.loop)
         if not isinstance(plan, list | tuple):
             raise ConfigurationError(f"plan must return a list of steps, got {type(plan).__name__}")
         outbox = [*now.outbox, *place.deferred]
@@ -88,7 +89,7 @@ class Transition:
             result, deferred = await self._execute_all(step, name)
         else:
             place = Place(name)
-            result, deferred = await self._call(place, self._terms.execute, self._loop, step), place.deferred
+            result, deferred = await self._call(place, self._terms.execute, self.loop, step), place.deferred
         self.execution = Execution(result, deferred)
         self.snapshot = applied(now, OBSERVING)
 
@@ -104,7 +105,7 @@ class Transition:
 
     async def _outcome(self, place: Place, step: Any) -> tuple[Any, BaseException | None]:
         try:
-            return await self._call(place, self._terms.execute, self._loop, step), None
+            return await self._call(place, self._terms.execute, self.loop, step), None
         except ENDS_OF_PROGRAMS:
             raise
         except BaseException as error:  # noqa: BLE001  raised once all workers have ended: none may outlive the claim
@@ -115,7 +116,7 @@ class Transition:
         assert execution is not None  # noqa: S101  a loaded loop starts in EXECUTING
         kept, place = execution.result, Place(f"observe {len(now.results)}")
         if self._terms.observe is not None:
-            kept = await self._call(place, self._terms.observe, self._loop, now.plan[now.cursor], kept)
+            kept = await self._call(place, self._terms.observe, self.loop, now.plan[now.cursor], kept)
         outbox = [*now.outbox, *execution.deferred, *place.deferred]
         self.snapshot = applied(now, REFLECTING, results=[*now.results, kept], cursor=now.cursor + 1, outbox=outbox)
         self.execution = None
@@ -127,7 +128,7 @@ class Transition:
         place = Place(f"reflect {self.snapshot.transitions}")
         to = None
         if self._terms.reflect is not None:
-            to = await self._call(place, self._terms.reflect, self._loop)
+            to = await self._call(place, self._terms.reflect, self.loop)
         now = replace(self.snapshot, outbox=[*self.snapshot.outbox, *place.deferred])
         if to is None:
             to = EXECUTING if now.cursor < len(now.plan) else COMPLETE
