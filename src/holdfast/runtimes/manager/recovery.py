@@ -127,7 +127,8 @@ class Recoverer:
                 raise Conflict(f"task {thread_id!r} is complete, or was cleared") from None
             raise
         if info.status not in RESUMABLE:
-            raise Conflict(f"task {thread_id!r} is {info.status.value}: it was resumed already, or has ended")
+            word = "damaged" if info.status is None else info.status.value
+            raise Conflict(f"task {thread_id!r} is {word}: it was resumed already, or has ended")
         return info
 
     async def _requests(self, info: ThreadInfo) -> tuple[Request, ...]:
