@@ -66,7 +66,8 @@ def identity() -> Identity:
 def named(owner: str) -> str:
     """An owner's name for people: its process id and host."""
     known = Identity.parse(owner)
-    return owner if known is None else f"pid {known.pid} on {known.host}"
+    name = owner if known is None else f"pid {known.pid} on {known.host}"
+    return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def is_certainly_dead(owner: str) -> bool:

@@ -5,8 +5,9 @@ from msgspec.structs import replace
 
 from holdfast import sync
 from holdfast.codec import encode
+from holdfast.processes import named
 from holdfast.records.errors import Corrupt, HoldfastError
-from holdfast.records.head import Head
+from holdfast.records.head import Head, Marks
 from holdfast.stores.backup import snapshot
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.forging import FIELDS, LEASE, Change, Fields, Forger, changed, fields_of, other, swap_blobs
@@ -198,3 +199,36 @@ def test_a_message_that_is_no_answer_is_damage(content: object) -> None:
         store.requests()
     with pytest.raises(Corrupt, match="answer 1 of 'alpha' is damaged"):
         ask_both(store)
+
+
+@pytest.mark.parametrize("marks", [Marks(floor=CHECKPOINTS + 1), Marks(hidden=(CHECKPOINTS,)), Marks(floor=2**28)])
+def test_marks_never_hide_the_newest_checkpoint(marks: Marks) -> None:
+    scene = Forgery(None)
+    scene.forger.plant(marks=marks)
+    with pytest.raises(Corrupt, match="hide its newest checkpoint"):
+        scene.store().latest("alpha")
+
+
+def test_a_token_leaves_room_for_the_next() -> None:
+    scene = Forgery(None)
+    scene.forger.plant(token=2**63 - 1)
+    with pytest.raises(Corrupt):
+        scene.store().save("alpha", 1)
+
+
+def test_a_rotation_goes_on_past_a_thread_under_a_foreign_key() -> None:
+    memory = MemoryBackend()
+    with blocking_store(memory, keys=KEY, closes=False) as store:
+        store.save("mine", 1)
+    with blocking_store(memory, keys=b"f" * 32, closes=False) as store:
+        store.save("foreign", 1)
+    ring = sync.KeyRing({"old": KEY, "new": b"n" * 32}, write="new")
+    with blocking_store(memory, keys=ring, closes=False) as store, pytest.raises(sync.KeyUnavailable):
+        store.rotate()
+    only_new = blocking_store(memory, keys=sync.KeyRing({"new": b"n" * 32}, write="new"), closes=False)
+    assert only_new.get("mine", 1).state == 1
+
+
+def test_the_name_of_an_owner_is_shown_without_control_characters() -> None:
+    assert named("evil\x1b[31m:1:2:abcdefgh:3:00ff00ff").isprintable()
+    assert named("no owner\x1b[31m") == r"no owner\x1b[31m"

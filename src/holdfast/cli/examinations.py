@@ -237,7 +237,7 @@ def undone(patient: Patient) -> Findings:
         yield (
             Verdict.FAIL,
             f"damaged: {_named(damaged)}",
-            "`holdfast verify` says how; `holdfast delete ID` removes one",
+            "`holdfast verify` says how: perhaps only the keys are wrong; `holdfast delete ID` removes one for good",
         )
     if answered:
         yield (

@@ -12,7 +12,7 @@ from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 from holdfast.records.head_checks import problem_of
 from holdfast.records.identity import shown_id_of
 from holdfast.records.packed import bounded
-from holdfast.records.ranges import UNDECODABLE, Count, Moment, Seq
+from holdfast.records.ranges import UNDECODABLE, Moment, Seq, Token
 
 FORMAT = 2
 AUTHENTICATED_FROM = 2
@@ -43,7 +43,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
     base: Seq = 0
     checkpoint: Seq = 0
     digest: bytes = b""
-    token: Count = 0
+    token: Token = 0
     owner: str = ""
     expires_at: Moment = 0
     status: str = ""

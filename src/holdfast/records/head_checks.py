@@ -20,6 +20,8 @@ def problem_of(head: "Head") -> str:
         return f"its incarnation has {len(head.incarnation)} bytes"
     if head.base > head.seq or head.checkpoint > head.seq:
         return f"its seq is {head.seq}, its base {head.base} and its checkpoint {head.checkpoint}"
+    if head.checkpoint and not head.marks.shows(head.checkpoint):
+        return f"its marks hide its newest checkpoint, {head.checkpoint}"
     return _problem_of_marks(head.marks, head.seq)
 
 

@@ -15,6 +15,8 @@ LARGEST_TOKEN = (1 << 63) - 1
 Moment: TypeAlias = Annotated[int, msgspec.Meta(ge=FIRST_MOMENT, le=LAST_MOMENT)]
 """Microseconds since 1970."""
 Seq: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=END_OF_SEQS)]
+Token: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKEN // 2)]
+"""A fencing token: there must be room for the next ones."""
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKEN)]
 RequestNumber: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[1-9][0-9]{0,8}\Z")]
 

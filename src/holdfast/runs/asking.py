@@ -17,6 +17,7 @@ from holdfast.history.entries import Answered, Asked, told
 from holdfast.history.journal import Journal, answer_of
 from holdfast.history.log import Log
 from holdfast.records.errors import (
+    CodecError,
     ConfigurationError,
     Conflict,
     Corrupt,
@@ -55,10 +56,10 @@ def pack_answer(binding: Binding, entry: Answered) -> bytes:
 
 def unpack_answer(binding: Binding, number: int, message: bytes) -> Answered:
     """The answer in a message."""
-    content, name = decode(binding.unseal(message, number, ANSWER)), f"answer {number} of {binding.thread_id!r}"
+    name = f"answer {number} of {binding.thread_id!r}"
     try:
-        return convert(["answer", number, *content], Answered)
-    except (TypeError, ValidationError) as error:
+        return convert(["answer", number, *decode(binding.unseal(message, number, ANSWER))], Answered)
+    except (Corrupt, CodecError, TypeError, ValidationError) as error:
         raise Corrupt(f"{name} is damaged: {error}", record=name) from error
 
 
