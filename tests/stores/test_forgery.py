@@ -1,12 +1,14 @@
 """Who writes to the store without its key changes nothing that is loaded: every field, with every digest recomputed."""
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
 from holdfast import sync
 from holdfast.codec import encode
 from holdfast.records.errors import Corrupt, HoldfastError
-from holdfast.records.head import Head
+from holdfast.records.head import Head, Marks, decode_head
 from holdfast.stores.backup import snapshot
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.forging import FIELDS, LEASE, Change, Fields, Forger, changed, fields_of, other, swap_blobs
@@ -198,3 +200,64 @@ def test_a_message_that_is_no_answer_is_damage(content: object) -> None:
         store.requests()
     with pytest.raises(Corrupt, match="answer 1 of 'alpha' is damaged"):
         ask_both(store)
+
+
+def forge_marks(memory: MemoryBackend) -> None:
+    """Without the key: show a hidden checkpoint again, and keep the lease as it is."""
+    forger, lease = Forger(memory, ALPHA), decode_head(ALPHA, memory.heads([ALPHA])[0] or b"")
+    forger.plant(marks=Marks(), token=lease.token, owner=lease.owner, expires_at=lease.expires_at)
+
+
+def with_hidden(memory: MemoryBackend, keys: bytes | None) -> sync.Store:
+    """A store that has written to a thread, and hidden its first checkpoint."""
+    store = blocking_store(memory, keys=keys, closes=False)
+    hidden = store.save("alpha", {"n": [1]})
+    store.save("alpha", {"n": [2]})
+    store.delete_checkpoint(hidden.id)
+    store.save("alpha", {"n": [3]})
+    return store
+
+
+@pytest.mark.parametrize("keys", [None, KEY])
+@pytest.mark.parametrize("others_wrote", [False, True])
+@pytest.mark.parametrize("write", [lambda store: store.save("alpha", {"n": []}), lambda s: s.append("alpha", "n", 5)])
+def test_a_live_writer_does_not_sign_a_forged_head(
+    write: Callable[[sync.Store], object], others_wrote: bool, keys: bytes | None
+) -> None:
+    memory = MemoryBackend()
+    store = with_hidden(memory, keys)
+    if others_wrote:
+        blocking_store(memory, keys=keys, closes=False).save("alpha", {"n": [4]})
+    forge_marks(memory)
+    if keys is None:  # without a key the forger decides
+        write(store)
+        assert store.get("alpha", 1).state == {"n": [1]}
+        return
+    for _ in range(2):
+        with pytest.raises(Corrupt):
+            write(store)
+    with pytest.raises(Corrupt):
+        blocking_store(memory, keys=keys, closes=False).get("alpha", 1)
+
+
+def test_a_run_does_not_sign_a_forged_head() -> None:
+    memory = MemoryBackend()
+    store = with_hidden(memory, KEY)
+
+    def work(run: sync.Run) -> None:
+        run.checkpoint({"n": [4]})
+        forge_marks(memory)
+        run.checkpoint({"n": [5]})
+
+    with pytest.raises(Corrupt), store.run("alpha") as run:
+        work(run)
+    with pytest.raises(Corrupt):
+        blocking_store(memory, keys=KEY, closes=False).get("alpha", 1)
+
+
+def test_a_live_writer_goes_on_after_a_rotation_to_a_key_it_lacks() -> None:
+    memory = MemoryBackend()
+    store = with_hidden(memory, KEY)
+    ring = sync.KeyRing({"old": KEY, "new": b"n" * 32}, write="new")
+    assert blocking_store(memory, keys=ring, closes=False).rotate() == 1
+    assert store.append("alpha", "n", 4).seq == 4

@@ -26,7 +26,7 @@ from holdfast.records.head import Head, encode_head
 from holdfast.records.rows import KEEP_ALL, Swap
 from holdfast.stores.decisions import appended, check_may_write, written
 from holdfast.stores.reader import Reader, Seen
-from holdfast.stores.sealing import Summary
+from holdfast.stores.sealing import Summary, authenticated
 
 Submit: TypeAlias = Callable[[Ticket, Swap], None]
 """The way of a write to its commit."""
@@ -283,8 +283,9 @@ class Writer:
             return proposal
 
     def rebase(self, seen: Seen, log: Log) -> None:
-        """Start again from what is known to be stored."""
+        """Start again from what is known to be stored. `Corrupt` if nobody with the key wrote that head."""
         with self._lock:
+            authenticated(log.binding, seen.head)
             self.epoch += 1
             self._start(seen, log)
 
@@ -300,7 +301,8 @@ class Writer:
     def restart(self, epoch: int) -> bool:
         """After a refusal: start again from the stored head, with what others have written since.
 
-        False if that takes more than a few rows: then the thread has to be loaded anew.
+        False if that takes more than a few rows: then the thread has to be loaded anew. `Corrupt` if nobody with the
+        key wrote that head.
         """
         with self._lock:
             if epoch != self.epoch:
@@ -311,6 +313,7 @@ class Writer:
             if not self._is_at(seen.head):
                 log = self._reader.catch_up(self.thread, seen, self._settled_log)
             if log is not None:
+                authenticated(log.binding, seen.head)  # the next write signs what this head says
                 self._start(seen, log)
             return log is not None
 
