@@ -9,7 +9,7 @@ from holdfast.history.cells import Cell, Document
 from holdfast.records.errors import LimitExceeded
 
 HEADER_BYTES = 5
-KEYS = Limits(memory=2**30)
+_KEYS = Limits(memory=2**30)
 """The limits of the list of idempotency keys."""
 _JOURNAL = Limits(memory=2**40)
 """Of the journal the size is limited: its entries hold bytes, each decoded on its own."""
@@ -17,7 +17,7 @@ _JOURNAL = Limits(memory=2**40)
 
 def limits_of(root: str, limits: Limits) -> Limits:
     """The limits of the cells below `root`, in a store with these limits."""
-    return limits if root == "state" else KEYS if root == "keys" else _JOURNAL
+    return limits if root == "state" else _KEYS if root == "keys" else _JOURNAL
 
 
 def refuse_heavy(document: Document, root: str, limits: Limits) -> None:

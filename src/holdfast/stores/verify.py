@@ -8,7 +8,7 @@ from holdfast.history.format import Header, all_blob_ids, damaged
 from holdfast.history.journal import Journal
 from holdfast.history.meta import checkpoint_info
 from holdfast.history.prune import needed_rows
-from holdfast.history.restore import fill, fold, read_state
+from holdfast.history.restore import fill, fold, read_keys, read_state
 from holdfast.records.errors import CodecError, Corrupt, HoldfastError, NotFound, StoreError
 from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Problem
@@ -97,6 +97,7 @@ class Verifier:
             binding.unseal_blob(blob, stored.get(blob))
         document = fill(folded, stored, self._reader.backend.tuning).document
         read_state(binding, document)
+        read_keys(binding, document)
         if seq == seen.head.seq:
             _read_journal(binding, document)
         return len(group) + len(wanted)

@@ -19,7 +19,7 @@ from holdfast.history.draft import Draft
 from holdfast.history.log import NO_BLOBS, Log, Revision, Written, append_flat
 from holdfast.history.meta import Meta, encode_meta
 from holdfast.history.opening import takes_append
-from holdfast.history.restore import read_list
+from holdfast.history.restore import KEYS, read_keys
 from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import Conflict, KeyReused
 from holdfast.records.head import Head, encode_head
@@ -30,7 +30,6 @@ from holdfast.stores.sealing import Summary, authenticated
 
 Submit: TypeAlias = Callable[[Ticket, Swap], None]
 """The way of a write to its commit."""
-KEYS: Path = ("keys",)
 CACHE_BYTES = 64 << 20
 OVERHEAD_BYTES = 2048
 GRAIN_BYTES = 16384
@@ -185,7 +184,7 @@ class Writer:
 
     def _recorded(self, intent: Intent) -> Recorded | None:
         if self._keys is None:
-            self._keys = {entry[0]: Recorded(*entry[1:]) for entry in read_list(self.log.document, KEYS)}
+            self._keys = {entry[0]: Recorded(*entry[1:]) for entry in read_keys(self.log.binding, self.log.document)}
         found = self._keys.get(intent.key or "")
         if found is not None and found.fingerprint != intent.fingerprint:
             raise KeyReused(
