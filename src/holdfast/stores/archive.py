@@ -176,7 +176,7 @@ class Archive:
         """
         thread = self._reader.sealing.key(thread_id)
         where = _place_of(path) if type(path) is str else _where(path)
-        intent = Intent(appends=((where, encode(item, path="item")),))
+        intent = Intent(appends=((where, encode(item, path="item", limits=self._limits)),))
         for _ in range(ATTEMPTS):
             try:
                 return await self._write(thread, intent)
