@@ -55,7 +55,7 @@ def is_refused_or_harmless(store: sync.Store, path: Path, frames: list[Any], to:
     write_frames(path, frames)
     try:
         thread_id = store.import_(path, to)
-    except (sync.Corrupt, sync.InvalidId, sync.IncompatibleCheckpoint):
+    except (sync.Corrupt, sync.InvalidId, sync.IncompatibleCheckpoint, sync.LimitExceeded):
         assert [info.thread_id for info in store.threads()] == []
         return True
     assert [(info.thread_id, info.damaged) for info in store.threads()] == [(thread_id, None)]

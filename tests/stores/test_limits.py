@@ -15,6 +15,7 @@ from holdfast.codec import scan
 from holdfast.history.draft import STATE, Draft
 from holdfast.ports import run_blocking
 from holdfast.records.errors import ConfigurationError, LimitExceeded
+from holdfast.stores import bundle
 from holdfast.stores.writer import Intent
 from patience import GIVE_UP_SECONDS
 from stores.test_bundles import frames_of, write_frames
@@ -119,7 +120,7 @@ def test_cells_that_share_a_blob_are_charged_for_its_bytes_each(tmp_path: Path) 
         row = ["row", 17, 1, 1, 1, [blob], msgpack.encode([1]), body]
         write_frames(tmp_path / "b", [first, ["blob", blob, b"a" * part], row, ["end", 1, 1]])
         assert (tmp_path / "b").stat().st_size < 4000
-        with pytest.raises(sync.Corrupt, match="the state takes 3[0-9]{8} bytes"):
+        with pytest.raises(LimitExceeded, match="the state takes 3[0-9]{8} bytes"):
             store.import_(tmp_path / "b", "copy")
 
 
@@ -163,10 +164,29 @@ def hostile_bundle(path: Path) -> None:
 
 
 def test_a_small_bundle_cannot_take_much_memory(tmp_path: Path) -> None:
-    bundle = tmp_path / "evil.bundle"
-    hostile_bundle(bundle)
-    assert bundle.stat().st_size < 199_000
-    command = [sys.executable, "-c", CHILD, str(tmp_path / "fresh.db"), str(bundle)]
+    evil = tmp_path / "evil.bundle"
+    hostile_bundle(evil)
+    assert evil.stat().st_size < 199_000
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "fresh.db"), str(evil)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=GIVE_UP_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     assert "would take more memory" in done.stdout
+
+
+def test_many_small_frames_cannot_expand_without_end(tmp_path: Path) -> None:
+    """Each is within the floor that one record may always expand to: 200 KB of them took 2 GB."""
+    path, part = tmp_path / "b", b"\0" * 1_000_000
+    with sync.MemoryStore() as store:
+        store.save("t", 1)
+        store.export("t", path)
+        first, row, _ = frames_of(path)
+        frames = [first, *[["blob", number.to_bytes(16, "big"), part] for number in range(90)], row, ["end", 1, 90]]
+        write_frames(path, frames)
+        assert frames_of(path) == frames  # what we write ourselves can be read: the last of them are not compressed
+        assert path.stat().st_size > 1_000_000
+        with pytest.MonkeyPatch.context() as hostile:
+            hostile.setattr(bundle, "FREE_BYTES", 2**40)
+            write_frames(path, frames)
+        assert path.stat().st_size < 20_000
+        with pytest.raises(LimitExceeded, match="expand"):
+            store.import_(path, "copy")

@@ -25,6 +25,8 @@ class Verifier:
         self._reader = reader
         self.checked = 0
         self.problems: list[Problem] = []
+        self.errors: list[HoldfastError] = []
+        """What was raised for each of the problems of threads."""
 
     def check_backend(self) -> None:
         """The backend's own structures."""
@@ -51,6 +53,7 @@ class Verifier:
         problem = Problem(thread_id=shown_id_of(thread), record=record, message=str(error))
         if problem not in self.problems:
             self.problems.append(problem)
+            self.errors.append(error)
 
     def _walk(self, thread: bytes) -> None:
         for _ in range(ATTEMPTS):
