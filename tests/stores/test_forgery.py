@@ -1,6 +1,7 @@
 """Who writes to the store without its key changes nothing that is loaded: every field, with every digest recomputed."""
 
 from collections.abc import Callable
+from unittest.mock import ANY
 
 import pytest
 from msgspec.structs import replace
@@ -261,3 +262,27 @@ def test_a_live_writer_goes_on_after_a_rotation_to_a_key_it_lacks() -> None:
     ring = sync.KeyRing({"old": KEY, "new": b"n" * 32}, write="new")
     assert blocking_store(memory, keys=ring, closes=False).rotate() == 1
     assert store.append("alpha", "n", 4).seq == 4
+
+
+def test_one_head_with_another_key_does_not_stop_prune_and_rotation() -> None:
+    memory = MemoryBackend()
+    store = blocking_store(memory, keys=KEY, closes=False)
+    for name in ("alpha", "beta"):
+        for number in range(3):
+            store.save(name, {"n": number})
+    Forger(memory, ALPHA).plant(data_key=b"\x01x" + bytes(64))
+    ring = sync.KeyRing({"old": KEY, "new": b"n" * 32}, write="new")
+    store = blocking_store(memory, keys=ring, closes=False)
+    assert store.prune(sync.Retention(keep_last=1)) == sync.Freed(checkpoints=2, bytes=ANY, damaged=("alpha",))
+    with pytest.raises(sync.KeyUnavailable):
+        store.rotate()
+    only_new = sync.KeyRing({"new": b"n" * 32}, write="new")
+    assert blocking_store(memory, keys=only_new, closes=False).get("beta", 3).state == {"n": 2}
+
+
+@pytest.mark.parametrize("name", ["row_count", "stored_bytes"])
+def test_a_total_that_cannot_grow_is_damage(name: str) -> None:
+    scene = Forgery(None)
+    scene.forger.plant(**{name: 2**64 - 1})
+    with pytest.raises(Corrupt):
+        scene.store().save("alpha", 1)

@@ -16,6 +16,8 @@ Moment: TypeAlias = Annotated[int, msgspec.Meta(ge=FIRST_MOMENT, le=LAST_MOMENT)
 """Microseconds since 1970."""
 Seq: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=END_OF_SEQS)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKEN)]
+Total: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+"""A count that grows with each write: the next one can be stored too."""
 RequestNumber: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[1-9][0-9]{0,8}\Z")]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
