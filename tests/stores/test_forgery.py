@@ -1,6 +1,7 @@
 """Who writes to the store without its key changes nothing that is loaded: every field, with every digest recomputed."""
 
 from collections.abc import Callable
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
@@ -283,6 +284,7 @@ def test_one_head_with_another_key_does_not_stop_prune_and_rotation() -> None:
 @pytest.mark.parametrize("name", ["row_count", "stored_bytes"])
 def test_a_total_that_cannot_grow_is_damage(name: str) -> None:
     scene = Forgery(None)
-    scene.forger.plant(**{name: 2**64 - 1})
+    too_many: dict[str, Any] = {name: 2**64 - 1}
+    scene.forger.plant(**too_many)
     with pytest.raises(Corrupt):
         scene.store().save("alpha", 1)

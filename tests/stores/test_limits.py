@@ -89,7 +89,7 @@ def test_an_appended_item_is_within_the_limits_of_the_store(tmp_path: Path) -> N
 
 
 def test_an_appended_item_may_be_as_large_as_the_store_allows(tmp_path: Path) -> None:
-    item = [[]] * (Limits().memory // 80)
+    item: list[Any] = [[]] * (Limits().memory // 80)
     with sync.open(tmp_path / "a.db", limits=Limits(memory=2**30)) as store:
         store.append("t", "rows", item)
         with store.run("r") as run:
@@ -100,9 +100,9 @@ def test_an_appended_item_may_be_as_large_as_the_store_allows(tmp_path: Path) ->
 def test_the_size_of_a_state_is_that_of_its_parts_together(tmp_path: Path) -> None:
     with sync.open(tmp_path / "a.db", limits=Limits(size=10_000)) as store:
         store.save("t", {"a": "a" * 4000, "b": ["b" * 4000]})
-        with pytest.raises(LimitExceeded, match="the state takes 1[0-9]{4} bytes"):
+        with pytest.raises(LimitExceeded, match=r"the state takes 1[0-9]{4} bytes"):
             store.save("t", {"a": "a" * 4000, "b": "b" * 4000, "c": "c" * 4000})
-        with pytest.raises(LimitExceeded, match="the state takes 1[0-9]{4} bytes"):
+        with pytest.raises(LimitExceeded, match=r"the state takes 1[0-9]{4} bytes"):
             for _ in range(5):
                 store.append("t", "b", "c" * 500)
         assert len(store.latest("t").state["b"]) == 4  # type: ignore[union-attr]
@@ -120,14 +120,19 @@ def test_cells_that_share_a_blob_are_charged_for_its_bytes_each(tmp_path: Path) 
         row = ["row", 17, 1, 1, 1, [blob], msgpack.encode([1]), body]
         write_frames(tmp_path / "b", [first, ["blob", blob, b"a" * part], row, ["end", 1, 1]])
         assert (tmp_path / "b").stat().st_size < 4000
-        with pytest.raises(LimitExceeded, match="the state takes 3[0-9]{8} bytes"):
+        with pytest.raises(LimitExceeded, match=r"the state takes 3[0-9]{8} bytes"):
             store.import_(tmp_path / "b", "copy")
 
 
 def test_an_unchanged_part_of_a_state_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """To count takes ten times as long as to encode."""
     counted: list[int] = []
-    monkeypatch.setattr(scan, "measure", lambda data, *_: counted.append(len(data)) or 0)
+
+    def measure(data: bytes, *_: object) -> int:
+        counted.append(len(data))
+        return 0
+
+    monkeypatch.setattr(scan, "measure", measure)
     rows = [float(n) for n in range(500_000)]
     with sync.MemoryStore() as store:
         for number in range(3):

@@ -23,4 +23,6 @@ def check_import(reader: Reader, swap: Swap, path: str) -> None:
     for why in verifier.errors:
         if isinstance(why, LimitExceeded):
             raise LimitExceeded(f"{path} is beyond the limits of this store, and nothing was imported: {why}") from why
-        raise Corrupt(f"{path} is not a bundle that export wrote, and nothing was imported: {why}", record="bundle") from why
+        raise Corrupt(
+            f"{path} is not a bundle that export wrote, and nothing was imported: {why}", record="bundle"
+        ) from why
