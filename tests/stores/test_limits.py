@@ -135,7 +135,7 @@ def test_an_unchanged_part_of_a_state_is_not_counted_again(monkeypatch: pytest.M
 
     monkeypatch.setattr(scan, "measure", measure)
     rows = [float(n) for n in range(500_000)]
-    with sync.MemoryStore() as store:
+    with sync.open("memory:", limits=Limits(memory=96 * 2**20)) as store:
         for number in range(3):
             store.save("t", {"rows": rows, "n": number})
     assert len([size for size in counted if size > 1000]) == 1
