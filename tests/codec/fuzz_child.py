@@ -17,8 +17,8 @@ from msgspec import msgpack
 from holdfast.codec import decode, encode
 from holdfast.records.errors import CodecError, IncompatibleCheckpoint
 
-MEMORY: Final = 400 * 2**20
-"""What an input may take beside what the process has: its bytes, their copies, and 96 MiB of objects."""
+MEMORY: Final = 700 * 2**20
+"""What an input may take beside what the process has: its bytes, their copies, and 256 MiB of objects."""
 SECONDS: Final = 60
 LONGEST: Final = 4_000_000
 FINE, STRANGE = 0, 3

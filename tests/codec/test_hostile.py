@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from itertools import count, islice
 from pathlib import Path
 from threading import get_ident
 from time import process_time
@@ -375,3 +376,14 @@ def test_many_small_groups_of_equal_hashes_are_accepted() -> None:
     grid = {(x, y, z) for x in range(-20, 20) for y in range(-20, 20) for z in range(-3, 3)}
     assert len(set(map(hash, grid))) < len(grid)
     assert decode(encode(grid)) == grid
+
+
+def test_a_plain_dict_with_extensions_as_keys_is_refused_however_short() -> None:
+    """The C decoder would make it of numbers whose hashes are all 0, in quadratic time."""
+    opening = {*range(0x80, 0xA0), *range(0xDC, 0xE0)}  # of these bytes only few may be in it, to pass for a flat one
+    numbers = (encode((2**61 - 1) * number) for number in count(100))
+    keys = list(islice((each for each in numbers if opening.isdisjoint(each)), 4000))
+    data = b"\xde" + len(keys).to_bytes(2, "big") + b"".join(key + b"\xc0" for key in keys)
+    assert len(data) < 1 << 16
+    with pytest.raises(CodecError):
+        decode(data)

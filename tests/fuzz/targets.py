@@ -1,5 +1,6 @@
 """Every parser of stored or foreign bytes, with right inputs to begin from. Each repairs what digests would refuse."""
 
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -102,7 +103,12 @@ def _records() -> Iterator[tuple[str, Target]]:
 def _values() -> list[bytes]:
     from datetime import UTC, datetime
     from decimal import Decimal
+    from fractions import Fraction
+    from ipaddress import ip_address, ip_network
+    from pathlib import PurePosixPath
+    from re import compile as pattern
     from uuid import UUID
+    from zoneinfo import ZoneInfo
 
     nested: Any = "x"
     for _ in range(150):
@@ -115,7 +121,17 @@ def _values() -> list[bytes]:
         list(range(300)),
         {str(i): i for i in range(40)},
     ]
-    return [encode(value) for value in values + more]
+    special = [Fraction(1, 3), ip_address("::1"), ip_network("10.0.0.0/8"), PurePosixPath("/x"), pattern("a+"), 2j]
+    kept = [
+        ZoneInfo("UTC"),
+        range(3),
+        deque([1]),
+        OrderedDict(a=1),
+        defaultdict(int, a=1),
+        Counter("aab"),
+        frozenset({1}),
+    ]
+    return [encode(value) for value in [*values, *more, *special, *kept]]
 
 
 def _sha(data: bytes) -> bytes:

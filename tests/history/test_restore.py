@@ -13,7 +13,7 @@ from holdfast.history.cells import rope
 from holdfast.history.format import APPEND_FLAGS, DELTA_FLAGS, Header, Script, encode_header, encode_script
 from holdfast.history.keyframes import is_due, live_bytes, repack
 from holdfast.history.log import Log
-from holdfast.history.restore import fill, fold, read_list, read_state
+from holdfast.history.restore import fill, fold, read_keys, read_state
 from holdfast.history.tuning import Tuning
 from holdfast.records.errors import Corrupt, UnknownType
 from holdfast.records.rows import Row
@@ -221,8 +221,8 @@ def test_a_type_that_is_not_registered_is_not_damage(monkeypatch: pytest.MonkeyP
         read_state(thread.log.binding, thread.log.document)
 
 
-def test_an_internal_list_that_is_not_there_is_empty() -> None:
-    assert read_list({}, ("steps",)) == []
+def test_keys_that_are_not_there_are_none() -> None:
+    assert read_keys(Thread().log.binding, {}) == []
 
 
 def test_an_empty_cell_writes_no_blob_however_small_one_may_be() -> None:

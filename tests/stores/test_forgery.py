@@ -1,5 +1,9 @@
 """Who writes to the store without its key changes nothing that is loaded: every field, with every digest recomputed."""
 
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import ANY
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,7 +11,7 @@ from holdfast import sync
 from holdfast.codec import encode
 from holdfast.processes import named
 from holdfast.records.errors import Corrupt, HoldfastError
-from holdfast.records.head import Head, Marks
+from holdfast.records.head import Head, Marks, decode_head
 from holdfast.stores.backup import snapshot
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.forging import FIELDS, LEASE, Change, Fields, Forger, changed, fields_of, other, swap_blobs
@@ -216,19 +220,92 @@ def test_a_token_leaves_room_for_the_next() -> None:
         scene.store().save("alpha", 1)
 
 
-def test_a_rotation_goes_on_past_a_thread_under_a_foreign_key() -> None:
-    memory = MemoryBackend()
-    with blocking_store(memory, keys=KEY, closes=False) as store:
-        store.save("mine", 1)
-    with blocking_store(memory, keys=b"f" * 32, closes=False) as store:
-        store.save("foreign", 1)
-    ring = sync.KeyRing({"old": KEY, "new": b"n" * 32}, write="new")
-    with blocking_store(memory, keys=ring, closes=False) as store, pytest.raises(sync.KeyUnavailable):
-        store.rotate()
-    only_new = blocking_store(memory, keys=sync.KeyRing({"new": b"n" * 32}, write="new"), closes=False)
-    assert only_new.get("mine", 1).state == 1
-
-
 def test_the_name_of_an_owner_is_shown_without_control_characters() -> None:
     assert named("evil\x1b[31m:1:2:abcdefgh:3:00ff00ff").isprintable()
     assert named("no owner\x1b[31m") == r"no owner\x1b[31m"
+
+
+def forge_marks(memory: MemoryBackend) -> None:
+    """Without the key: show a hidden checkpoint again, and keep the lease as it is."""
+    forger, lease = Forger(memory, ALPHA), decode_head(ALPHA, memory.heads([ALPHA])[0] or b"")
+    forger.plant(marks=Marks(), token=lease.token, owner=lease.owner, expires_at=lease.expires_at)
+
+
+def with_hidden(memory: MemoryBackend, keys: bytes | None) -> sync.Store:
+    """A store that has written to a thread, and hidden its first checkpoint."""
+    store = blocking_store(memory, keys=keys, closes=False)
+    hidden = store.save("alpha", {"n": [1]})
+    store.save("alpha", {"n": [2]})
+    store.delete_checkpoint(hidden.id)
+    store.save("alpha", {"n": [3]})
+    return store
+
+
+@pytest.mark.parametrize("keys", [None, KEY])
+@pytest.mark.parametrize("others_wrote", [False, True])
+@pytest.mark.parametrize("write", [lambda store: store.save("alpha", {"n": []}), lambda s: s.append("alpha", "n", 5)])
+def test_a_live_writer_does_not_sign_a_forged_head(
+    write: Callable[[sync.Store], object], others_wrote: bool, keys: bytes | None
+) -> None:
+    memory = MemoryBackend()
+    store = with_hidden(memory, keys)
+    if others_wrote:
+        blocking_store(memory, keys=keys, closes=False).save("alpha", {"n": [4]})
+    forge_marks(memory)
+    if keys is None:  # without a key the forger decides
+        write(store)
+        assert store.get("alpha", 1).state == {"n": [1]}
+        return
+    for _ in range(2):
+        with pytest.raises(Corrupt):
+            write(store)
+    with pytest.raises(Corrupt):
+        blocking_store(memory, keys=keys, closes=False).get("alpha", 1)
+
+
+def test_a_run_does_not_sign_a_forged_head() -> None:
+    memory = MemoryBackend()
+    store = with_hidden(memory, KEY)
+
+    def work(run: sync.Run) -> None:
+        run.checkpoint({"n": [4]})
+        forge_marks(memory)
+        run.checkpoint({"n": [5]})
+
+    with pytest.raises(Corrupt), store.run("alpha") as run:
+        work(run)
+    with pytest.raises(Corrupt):
+        blocking_store(memory, keys=KEY, closes=False).get("alpha", 1)
+
+
+def test_a_live_writer_goes_on_after_a_rotation_to_a_key_it_lacks() -> None:
+    memory = MemoryBackend()
+    store = with_hidden(memory, KEY)
+    ring = sync.KeyRing({"old": KEY, "new": b"n" * 32}, write="new")
+    assert blocking_store(memory, keys=ring, closes=False).rotate() == 1
+    assert store.append("alpha", "n", 4).seq == 4
+
+
+def test_one_head_with_another_key_does_not_stop_prune_and_rotation() -> None:
+    memory = MemoryBackend()
+    store = blocking_store(memory, keys=KEY, closes=False)
+    for name in ("alpha", "beta"):
+        for number in range(3):
+            store.save(name, {"n": number})
+    Forger(memory, ALPHA).plant(data_key=b"\x01x" + bytes(64))
+    ring = sync.KeyRing({"old": KEY, "new": b"n" * 32}, write="new")
+    store = blocking_store(memory, keys=ring, closes=False)
+    assert store.prune(sync.Retention(keep_last=1)) == sync.Freed(checkpoints=2, bytes=ANY, damaged=("alpha",))
+    with pytest.raises(sync.KeyUnavailable):
+        store.rotate()
+    only_new = sync.KeyRing({"new": b"n" * 32}, write="new")
+    assert blocking_store(memory, keys=only_new, closes=False).get("beta", 3).state == {"n": 2}
+
+
+@pytest.mark.parametrize("name", ["row_count", "stored_bytes"])
+def test_a_total_that_cannot_grow_is_damage(name: str) -> None:
+    scene = Forgery(None)
+    too_many: dict[str, Any] = {name: 2**64 - 1}
+    scene.forger.plant(**too_many)
+    with pytest.raises(Corrupt):
+        scene.store().save("alpha", 1)

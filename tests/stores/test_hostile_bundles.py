@@ -55,7 +55,7 @@ def is_refused_or_harmless(store: sync.Store, path: Path, frames: list[Any], to:
     write_frames(path, frames)
     try:
         thread_id = store.import_(path, to)
-    except (sync.Corrupt, sync.InvalidId, sync.IncompatibleCheckpoint):
+    except (sync.Corrupt, sync.InvalidId, sync.IncompatibleCheckpoint, sync.LimitExceeded):
         assert [info.thread_id for info in store.threads()] == []
         return True
     assert [(info.thread_id, info.damaged) for info in store.threads()] == [(thread_id, None)]
@@ -170,6 +170,31 @@ def test_a_journal_that_cannot_be_read_is_refused(frames: list[Any], tmp_path: P
     first = {**frames[0], "seq": 1, "base": 1, "checkpoint": 1, "marks": [0, [], [], []], "requests": []}
     with sync.MemoryStore() as store:
         assert is_refused_or_harmless(store, tmp_path / "b", [first, row, ["end", 1, 0]])
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        *(None, 5, [5], ["abc"], [["k"]], {"a": 1}, [[[1], 1, b"f", 1, 1]], [["k", "x", 3, None, {}]]),
+        *([["k", 1, b"", 2**62, 1]], [["k", 2**40, b"", 1, 1]], [[2**70, 1, b"", 1, 1]], [[b"k", 1, b"", 1, 1]]),
+    ],
+    ids=range(12),
+)
+def test_idempotency_keys_that_no_save_writes_are_refused(frames: list[Any], tmp_path: Path, keys: Any) -> None:
+    from msgspec.msgpack import encode
+
+    body = encode([[["state"], ["keys"]], [[0, 0, 0, b"\x01"], [1, 0, 0, sync.codec.encode(keys)]], []])
+    row = ["row", 17, 1, 1, 1, [], encode([1]), body]
+    first = {**frames[0], "seq": 1, "base": 1, "checkpoint": 1, "marks": [0, [], [], []], "requests": []}
+    with sync.MemoryStore() as store:
+        assert is_refused_or_harmless(store, tmp_path / "b", [first, row, ["end", 1, 0]])
+
+
+def test_a_key_with_a_lone_surrogate_is_found_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with sync.open(f"{tmp_path}/a.db") as store:
+            assert store.save("t", 1, idempotency_key="\ud800").seq == 1
+            assert store.verify().ok
 
 
 @pytest.mark.parametrize(

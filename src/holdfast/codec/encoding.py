@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import EncodeError, msgpack
 
-from holdfast.codec.limits import DEFAULT, Limits
+from holdfast.codec.limits import DEFAULT, UNWEIGHED, Limits
 from holdfast.records.loading import loading
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
@@ -33,7 +33,7 @@ def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> byte
     """
     exactly = _exactly
     if exactly is None or type(value) in _SCALARS:
-        packed = _pack_flat(value) if limits is DEFAULT and is_flat(value) else None
+        packed = _pack_flat(value) if (limits is DEFAULT or limits is UNWEIGHED) and is_flat(value) else None
         if packed is not None:
             return packed
         exactly = _loaded()

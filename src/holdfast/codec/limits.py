@@ -1,6 +1,7 @@
 """How large a value, or stored bytes, may be. The same limits hold at save and at load."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.records.errors import ConfigurationError
 
@@ -21,7 +22,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     size: int = 256 * 2**20
     depth: int = DEEPEST
-    memory: int = 96 * 2**20
+    memory: int = 256 * 2**20
     expansion: int = 200
     expansion_floor: int = 2**20
 
@@ -36,6 +37,13 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 DEFAULT = Limits()
+UNWEIGHED = Limits(memory=2**62)
+"""The defaults, for parts of a state: their memory is charged for the state as a whole."""
+
+
+def unweighed(limits: Limits) -> Limits:
+    """The same limits without the one on memory."""
+    return UNWEIGHED if limits is DEFAULT else replace(limits, memory=UNWEIGHED.memory)
 
 
 def checked_limits(given: Limits | None) -> Limits:

@@ -1,7 +1,8 @@
 """One encoding to plain values, with a limit on depth that holds before anything recurses, whatever the bytes are.
 
 Short bytes are counted first. Longer ones go to ormsgpack, which ends at a fixed depth in C; to end earlier, they are
-put inside as many lists as they may not use. It is loaded with the first of them.
+put inside as many lists as they may not use. It is loaded with the first of them. So do those with many extensions:
+msgspec takes them as keys of a plain dict, where nobody looks whether their hashes are equal; ormsgpack does not.
 """
 
 from collections.abc import Callable
@@ -10,8 +11,9 @@ from typing import Any, Final
 
 from msgspec import Raw, msgpack
 
+from holdfast.codec.limits import EQUAL_HASHES
 from holdfast.records.loading import loading
-from holdfast.records.packed import Buffer, measure, opening_count
+from holdfast.records.packed import Buffer, extension_count, measure, opening_count
 
 Hook = Callable[[int, Any], Any]
 
@@ -31,6 +33,8 @@ def unpack(data: Buffer, room: int, hook: Hook) -> Any:
 
 def _is_shallow(data: Buffer, room: int) -> bool:
     """True if it was cheap to find out that the bytes nest at most `room` lists and dicts; raises TooDeep if not."""
+    if len(data) > EQUAL_HASHES and extension_count(data) > EQUAL_HASHES:
+        return False
     if len(data) <= _MIDDLE and opening_count(data) <= room:
         return True
     if len(data) > _SHORT:

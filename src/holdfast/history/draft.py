@@ -4,6 +4,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from holdfast.codec import DEFAULT, Limits, encode
+from holdfast.codec.limits import unweighed
 from holdfast.history.cells import Cell, Document, Path
 from holdfast.history.opening import open_state
 from holdfast.records.errors import CodecError
@@ -24,9 +25,10 @@ def draft_state(
 ) -> tuple[Draft, dict[Path, object]]:
     """The draft of a state, and the leaves in it, by which the next draft can tell what is the same object.
 
-    Refuses with `UnstorableValue` what cannot be stored exactly.
+    Refuses with `UnstorableValue` what cannot be stored exactly. What the state takes in memory is counted when the row
+    is written, and only for cells that changed: to count 5 MB takes 0.2 s, to encode them 0.01 s.
     """
-    known = against or {}
+    known, limits = against or {}, unweighed(limits)
     draft: Draft = {}
     leaves: dict[Path, object] = {}
     for path, value in open_state(state, STATE).items():

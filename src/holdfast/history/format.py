@@ -287,7 +287,7 @@ def decode_script(binding: Binding, header: Header, body: bytes) -> Script:
             for cell in cells
         ]
         return Script(None if paths is None else [_path(path) for path in paths], scripts)
-    except (*UNDECODABLE, ValueError, TypeError, IndexError) as error:
+    except (*UNDECODABLE, ValueError, TypeError, LookupError) as error:
         raise damaged(header.seq, binding.thread_id, str(error)) from error
 
 

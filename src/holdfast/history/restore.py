@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from holdfast.codec.decoding import decode, decode_weighed
+from holdfast.codec import tags
+from holdfast.codec.decoding import decode_weighed
 from holdfast.history.binding import BODY, Binding
 from holdfast.history.cells import Cell, Chunk, Document, Kind, Path, Piece, Ref, rope
 from holdfast.history.draft import STATE
@@ -17,9 +18,9 @@ from holdfast.history.log import Log
 from holdfast.history.opening import close_state
 from holdfast.history.splice import splice
 from holdfast.history.tuning import Tuning
-from holdfast.history.weight import KEYS, refuse_heavy
+from holdfast.history.weight import refuse_heavy
 from holdfast.records.errors import CodecError, Corrupt
-from holdfast.records.ranges import UNDECODABLE
+from holdfast.records.ranges import UNDECODABLE, Moment, Seq
 from holdfast.records.rows import Row
 
 Pieces: TypeAlias = tuple[Kind, int, list[Piece]]
@@ -149,7 +150,28 @@ def _undecodable(binding: Binding, error: Exception) -> Corrupt:
     return Corrupt(f"the state of {binding.thread_id!r} cannot be decoded: {error}", record=binding.thread_id)
 
 
-def read_list(document: Document, path: Path) -> list[Any]:
-    """An internal list, decoded; empty if it is not there."""
-    cell = document.get(path)
-    return [] if cell is None else decode(cell.encoded(), limits=KEYS)
+KEYS: Path = ("keys",)
+KeyEntry: TypeAlias = tuple[str, Seq, bytes, Moment, Seq]
+"""An idempotency key: its text, its seq, the fingerprint, when it was used, how many rows back its parent is."""
+_decode_keys = msgspec.msgpack.Decoder(list[tuple[str | msgspec.msgpack.Ext, Seq, bytes, Moment, Seq]]).decode
+
+
+def read_keys(binding: Binding, document: Document) -> list[KeyEntry]:
+    """The idempotency keys in a document; `Corrupt` if they are none."""
+    cell = document.get(KEYS)
+    if cell is None:
+        return []
+    try:
+        return [(_key_text(entry[0]), *entry[1:]) for entry in _decode_keys(cell.encoded())]
+    except UNDECODABLE as error:
+        name = f"idempotency keys of {binding.thread_id!r}"
+        raise Corrupt(f"the {name} cannot be read: {error}", record=name) from error
+
+
+def _key_text(key: str | msgspec.msgpack.Ext) -> str:
+    """The text of a key. One with lone surrogates is stored as an extension."""
+    if isinstance(key, str):
+        return key
+    if key.code != tags.SURROGATES:
+        raise msgspec.ValidationError("a key is no text")
+    return bytes(key.data).decode("utf-8", "surrogatepass")

@@ -9,7 +9,7 @@ from holdfast.history.cells import Cell, Document
 from holdfast.records.errors import LimitExceeded
 
 HEADER_BYTES = 5
-KEYS = Limits(memory=2**30)
+_KEYS = Limits(memory=2**30)
 """The limits of the list of idempotency keys."""
 _JOURNAL = Limits(memory=2**40)
 """Of the journal the size is limited: its entries hold bytes, each decoded on its own."""
@@ -17,16 +17,16 @@ _JOURNAL = Limits(memory=2**40)
 
 def limits_of(root: str, limits: Limits) -> Limits:
     """The limits of the cells below `root`, in a store with these limits."""
-    return limits if root == "state" else KEYS if root == "keys" else _JOURNAL
+    return limits if root == "state" else _KEYS if root == "keys" else _JOURNAL
 
 
 def refuse_heavy(document: Document, root: str, limits: Limits) -> None:
-    """Raise LimitExceeded if a cell below `root` is too long, or if all of them take too much memory."""
+    """Raise LimitExceeded if the cells below `root` are too long, or take too much memory, all together."""
     limits = limits_of(root, limits)
     cells = _cells(document, root)
-    for cell in cells:
-        if cell.size + HEADER_BYTES > limits.size:
-            raise _excess(root, f"takes {cell.size} bytes in one part, more", limits.size, "size")
+    size = _size(cells)
+    if size > limits.size:
+        raise _excess(root, f"takes {size} bytes, more", limits.size, "size")
     if _most_memory(cells, limits.memory) > limits.memory:
         memory = 0
         for cell in cells:
@@ -39,13 +39,18 @@ def bytes_to_spare(document: Document, root: str, limits: Limits) -> int:
     """How many bytes a list below `root` can surely grow by within the limits; less than 0 if that is not sure."""
     limits = limits_of(root, limits)
     cells = _cells(document, root)
-    longest = max((cell.size for cell in cells), default=0) + HEADER_BYTES
-    return min((limits.memory - _most_memory(cells, limits.memory // 2)) // MOST_PER_BYTE, limits.size - longest)
+    memory = limits.memory - _most_memory(cells, limits.memory // 2)
+    return min(memory // MOST_PER_BYTE, limits.size - _size(cells))
+
+
+def _size(cells: list[Cell]) -> int:
+    """At least the bytes of their encodings. Cells may share the bytes of one blob, and are charged for them each."""
+    return sum(cell.size + HEADER_BYTES for cell in cells)
 
 
 def _most_memory(cells: list[Cell], enough: int) -> int:
     """At least what the values of the cells take in memory: by their length, unless that says more than `enough`."""
-    by_length = sum(cell.size + HEADER_BYTES for cell in cells) * MOST_PER_BYTE
+    by_length = _size(cells) * MOST_PER_BYTE
     return by_length if by_length <= enough else sum(cell.most_memory() for cell in cells)
 
 

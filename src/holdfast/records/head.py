@@ -12,7 +12,7 @@ from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 from holdfast.records.head_checks import problem_of
 from holdfast.records.identity import shown_id_of
 from holdfast.records.packed import bounded
-from holdfast.records.ranges import UNDECODABLE, Moment, Seq, Token
+from holdfast.records.ranges import UNDECODABLE, Moment, Seq, Token, Total
 
 FORMAT = 2
 AUTHENTICATED_FROM = 2
@@ -50,8 +50,8 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
     deleted: bool = False
     created_at: Moment = 0
     updated_at: Moment = 0
-    row_count: int = 0
-    stored_bytes: int = 0
+    row_count: Total = 0
+    stored_bytes: Total = 0
     marks: Marks = Marks()
     labels: tuple[bytes, ...] = ()
     summary: bytes = b""

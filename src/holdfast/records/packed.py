@@ -32,6 +32,8 @@ RECORD_LEVELS: Final = 16
 
 _OPENING: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 """The bytes that can begin a list or dict."""
+_EXTENDING: Final = bytes([*range(0xC7, 0xCA), *range(0xD4, 0xD9)])
+"""The bytes that can begin an extension."""
 
 
 _SCALAR: Final = -1
@@ -81,6 +83,11 @@ class TooDeep(msgspec.DecodeError):
 def opening_count(data: Buffer) -> int:
     """How many bytes could begin a list or dict: the levels of an encoding are never more."""
     return len(data) - len(bytes(data).translate(None, _OPENING))
+
+
+def extension_count(data: Buffer) -> int:
+    """How many bytes could begin an extension: there are never more in an encoding."""
+    return len(data) - len(bytes(data).translate(None, _EXTENDING))
 
 
 def bounded(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:

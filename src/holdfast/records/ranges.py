@@ -18,6 +18,8 @@ Seq: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=END_OF_SEQS)]
 Token: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKEN // 2)]
 """A fencing token: there must be room for the next ones."""
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKEN)]
+Total: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+"""A count that grows with each write: the next one can be stored too."""
 RequestNumber: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[1-9][0-9]{0,8}\Z")]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

@@ -283,7 +283,7 @@ class Run:
             raise UnstorableValue(
                 f"append to {path!r}: a path is one str, or several, such as 'messages'", path="state"
             )
-        encoded = encode(item, path="item")
+        encoded = encode(item, path="item", limits=self._ledger.claim.log.binding.limits)
         name = self._key_for(kind_at("append", where[1:]), key, encoded)
         if name in self._ledger.journal.marks:
             return

@@ -14,7 +14,7 @@ from holdfast.history.journal import Journal, forked
 from holdfast.history.log import Log, Revision
 from holdfast.history.meta import Meta, decode_meta, describe
 from holdfast.history.opening import is_key, with_appended
-from holdfast.history.restore import read_state
+from holdfast.history.restore import KEYS, read_state
 from holdfast.ports import Ports
 from holdfast.records.arguments import (
     check_idempotency_key,
@@ -45,7 +45,7 @@ from holdfast.stores.pages import AsyncPage
 from holdfast.stores.reader import Loaded, Reader
 from holdfast.stores.saver import Saver
 from holdfast.stores.sealing import Sealing
-from holdfast.stores.writer import KEYS, Intent, NotACell, Recorded
+from holdfast.stores.writer import Intent, NotACell, Recorded
 
 if TYPE_CHECKING:
     from holdfast.stores.listing import Listings
@@ -176,7 +176,7 @@ class Archive:
         """
         thread = self._reader.sealing.key(thread_id)
         where = _place_of(path) if type(path) is str else _where(path)
-        intent = Intent(appends=((where, encode(item, path="item")),))
+        intent = Intent(appends=((where, encode(item, path="item", limits=self._limits)),))
         for _ in range(ATTEMPTS):
             try:
                 return await self._write(thread, intent)

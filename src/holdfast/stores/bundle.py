@@ -12,11 +12,12 @@ from typing import Any, BinaryIO
 
 from holdfast.codec import decode, encode
 from holdfast.codec.keys import KeyRing
+from holdfast.codec.limits import DEFAULT
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import BODY, SEQ_BYTES, Binding, place_of
 from holdfast.history.format import KEYFRAME, Header, all_blob_ids, encode_header, verify_row
 from holdfast.history.prune import needed_rows
-from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound, StoreUnavailable
+from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, LimitExceeded, NotFound, StoreUnavailable
 from holdfast.records.head import Head, Marks, encode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Row, Swap
@@ -31,19 +32,27 @@ LENGTH_BYTES = 8
 DIGEST_BYTES = 16
 IDENTITY = b"holdfast bundle"
 ATTEMPTS = 8
+FREE_BYTES = 64 << 20
+"""So much may all frames together expand to beyond the ratio that one record has."""
 Entropy = Callable[[int], bytes]
 
 
 class _Frames:
-    """The seal of a bundle, and how its frames are written and read."""
+    """The seals of a bundle, and how its frames are written and read. The second seal does not compress."""
 
-    def __init__(self, seal: Seal) -> None:
+    def __init__(self, seal: Seal, loose: Seal | None = None) -> None:
         self._seal = seal
+        self._loose = loose or seal
         self._number = 0
+        self._stored = 0
+        self._expanded = 0
 
     def write(self, file: BinaryIO, value: Any) -> None:
-        identity = self._identity()
-        payload = self._seal.seal(encode(value), identity)
+        identity, data = self._identity(), encode(value)
+        payload = self._seal.seal(data, identity)
+        if not self._may_follow(payload, data):
+            payload = self._loose.seal(data, identity)
+        self._count(payload, data)
         file.write(len(payload).to_bytes(LENGTH_BYTES, "big") + _digest(identity, payload) + payload)
 
     def read(self, file: BinaryIO) -> Any:
@@ -56,7 +65,20 @@ class _Frames:
         payload = file.read(length) if length <= left else b""
         if len(payload) != length or _digest(identity, payload) != start[LENGTH_BYTES:]:
             raise Corrupt("the bundle is damaged or cut short", record="bundle")
-        return decode(self._seal.unseal(payload, identity, record="bundle"))
+        data = self._seal.unseal(payload, identity, record="bundle")
+        if not self._may_follow(payload, data):
+            raise LimitExceeded("the bundle would expand to too many times its size")
+        self._count(payload, data)
+        return decode(data)
+
+    def _may_follow(self, payload: bytes, data: bytes) -> bool:
+        """False if the frames up to this one would expand too much: a small bundle must not take much memory."""
+        most = FREE_BYTES + DEFAULT.expansion * (self._stored + len(payload))
+        return self._expanded + len(data) <= most
+
+    def _count(self, payload: bytes, data: bytes) -> None:
+        self._stored += len(payload)
+        self._expanded += len(data)
 
     def _identity(self) -> bytes:
         """The frame's number is part of it: frames cannot change places."""
@@ -83,8 +105,8 @@ def _write_frames(file: BinaryIO, frames: list[Any], ring: KeyRing | None, entro
     data_key = entropy(DATA_KEY_BYTES)
     wrapped = b"" if ring is None else ring.wrap(data_key, IDENTITY, entropy)
     file.write(len(wrapped).to_bytes(2, "big") + wrapped)
-    seal = Seal() if ring is None else Seal(key=data_key, entropy=entropy)
-    writer = _Frames(seal)
+    key = None if ring is None else data_key
+    writer = _Frames(Seal(key=key, entropy=entropy), Seal(key=key, entropy=entropy, compress=False))
     for frame in frames:
         writer.write(file, frame)
 

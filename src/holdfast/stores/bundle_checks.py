@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from holdfast.codec.opaque import unknown_as_opaque
-from holdfast.records.errors import Corrupt
+from holdfast.records.errors import Corrupt, LimitExceeded
 from holdfast.records.rows import Swap
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.reader import Reader
@@ -11,12 +11,18 @@ from holdfast.stores.verify import Verifier
 
 
 def check_import(reader: Reader, swap: Swap, path: str) -> None:
-    """Read every record of the thread that `swap` makes; `Corrupt` if any cannot be read."""
+    """Read every record of the thread that `swap` makes; `Corrupt` if any cannot be read.
+
+    `LimitExceeded` if one is beyond the limits of this store: the store that wrote the bundle may have had higher ones.
+    """
     backend = MemoryBackend()
     backend.swap([replace(swap, expected=b"")])
     verifier = Verifier(Reader(backend, reader.sealing))
     with unknown_as_opaque():  # an import needs no class of what it brings
         verifier.check_thread(swap.thread)
-    if verifier.problems:
-        why = verifier.problems[0].message
-        raise Corrupt(f"{path} is not a bundle that export wrote, and nothing was imported: {why}", record="bundle")
+    for why in verifier.errors:
+        if isinstance(why, LimitExceeded):
+            raise LimitExceeded(f"{path} is beyond the limits of this store, and nothing was imported: {why}") from why
+        raise Corrupt(
+            f"{path} is not a bundle that export wrote, and nothing was imported: {why}", record="bundle"
+        ) from why

@@ -19,6 +19,7 @@ from holdfast.history.meta import Meta
 from holdfast.ports import Ports, Ticket, reset_after_fork
 from holdfast.records.errors import (
     Conflict,
+    Corrupt,
     Deleted,
     Fenced,
     HoldfastError,
@@ -314,7 +315,10 @@ class Claim:
         if landed is None:
             self._break(self._loss(seen.head))
             return
-        self._resend(seen, landed)
+        try:
+            self._resend(seen, landed)
+        except Corrupt as error:
+            self._break(error)
 
     def _loss(self, head: Head) -> HoldfastError:
         """Why this claim is no more."""

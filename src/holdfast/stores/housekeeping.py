@@ -17,7 +17,6 @@ from holdfast.records.errors import (
     Corrupt,
     IncompatibleCheckpoint,
     KeyUnavailable,
-    StoreError,
 )
 from holdfast.records.event import Event
 from holdfast.records.identity import CheckpointId
@@ -236,12 +235,13 @@ class Housekeeping(Archive):
     async def rotate(self) -> int:
         """Re-wrap every thread's data key under the ring's writer key. Returns how many threads changed.
 
-        Raises `Corrupt` for a damaged thread and `KeyUnavailable` for one under a foreign key, after all others.
+        Raises `Corrupt` for a damaged thread, and `KeyUnavailable` for one whose key the ring lacks, after all others
+        were done.
         """
         await self._open()
         if self._reader.sealing.ring is None:
             raise ConfigurationError("rotate needs a store opened with keys=")
-        changed, failures = 0, list[StoreError]()
+        changed, failures = 0, list[Corrupt | IncompatibleCheckpoint | KeyUnavailable]()
         for thread in await self._ports.perform(self._listings.all_threads):
             try:
                 changed += await self._ports.perform(self._upkeep.rotate, thread)

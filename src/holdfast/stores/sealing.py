@@ -89,7 +89,7 @@ class Sealing:
                 " export it with the version that wrote it, and import the bundle"
             )
         data_key = self.ring.unwrap(head.data_key, thread + head.incarnation)
-        return _authenticated(Binding(thread, head.incarnation, self._encrypting(data_key)), head)
+        return authenticated(Binding(thread, head.incarnation, self._encrypting(data_key)), head)
 
     def rewrapped(self, thread: bytes, head: Head) -> bytes:
         """The head's data key under the ring's writer key; unchanged if it is already."""
@@ -126,8 +126,8 @@ class Sealing:
         return Seal(compress=self._compress, key=data_key, entropy=self._entropy, limits=self._limits)
 
 
-def _authenticated(binding: Binding, head: Head) -> Binding:
-    """The binding of that head; `Corrupt` if somebody without the key changed it."""
+def authenticated(binding: Binding, head: Head) -> Binding:
+    """The binding of that head; `Corrupt` if somebody without the key changed it. Without a key nothing is checked."""
     from hmac import compare_digest
 
     if not compare_digest(binding.signed(head).mac, head.mac):

@@ -16,6 +16,7 @@ from holdfast.records.errors import (
     Conflict,
     Corrupt,
     IncompatibleCheckpoint,
+    KeyUnavailable,
     NotFound,
     OutcomeUnknown,
     StoreUnavailable,
@@ -84,10 +85,10 @@ class Upkeep:
     # Prune
 
     def prune(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed:
-        """Apply a retention to one thread, unless it is damaged."""
+        """Apply a retention to one thread, unless it is damaged, or the ring lacks its key."""
         try:
             return self._until_swapped(thread, lambda: self._prune_once(thread, retention, now, dry_run=dry_run))
-        except (Corrupt, IncompatibleCheckpoint):
+        except (Corrupt, IncompatibleCheckpoint, KeyUnavailable):
             return Freed(damaged=(shown_id_of(thread),))
 
     def _prune_once(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed | None:

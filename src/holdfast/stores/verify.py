@@ -8,7 +8,7 @@ from holdfast.history.format import Header, all_blob_ids, damaged
 from holdfast.history.journal import Journal
 from holdfast.history.meta import checkpoint_info
 from holdfast.history.prune import needed_rows
-from holdfast.history.restore import fill, fold, read_state
+from holdfast.history.restore import fill, fold, read_keys, read_state
 from holdfast.records.errors import CodecError, Corrupt, HoldfastError, NotFound, StoreError
 from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Problem
@@ -25,6 +25,8 @@ class Verifier:
         self._reader = reader
         self.checked = 0
         self.problems: list[Problem] = []
+        self.errors: list[HoldfastError] = []
+        """What was raised for each of the problems of threads."""
 
     def check_backend(self) -> None:
         """The backend's own structures."""
@@ -51,6 +53,7 @@ class Verifier:
         problem = Problem(thread_id=shown_id_of(thread), record=record, message=str(error))
         if problem not in self.problems:
             self.problems.append(problem)
+            self.errors.append(error)
 
     def _walk(self, thread: bytes) -> None:
         for _ in range(ATTEMPTS):
@@ -97,6 +100,7 @@ class Verifier:
             binding.unseal_blob(blob, stored.get(blob))
         document = fill(folded, stored, self._reader.backend.tuning).document
         read_state(binding, document)
+        read_keys(binding, document)
         if seq == seen.head.seq:
             _read_journal(binding, document)
         return len(group) + len(wanted)

@@ -19,18 +19,17 @@ from holdfast.history.draft import Draft
 from holdfast.history.log import NO_BLOBS, Log, Revision, Written, append_flat
 from holdfast.history.meta import Meta, encode_meta
 from holdfast.history.opening import takes_append
-from holdfast.history.restore import read_list
+from holdfast.history.restore import KEYS, read_keys
 from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import Conflict, KeyReused
 from holdfast.records.head import Head, encode_head
 from holdfast.records.rows import KEEP_ALL, Swap
 from holdfast.stores.decisions import appended, check_may_write, written
 from holdfast.stores.reader import Reader, Seen
-from holdfast.stores.sealing import Summary
+from holdfast.stores.sealing import Summary, authenticated
 
 Submit: TypeAlias = Callable[[Ticket, Swap], None]
 """The way of a write to its commit."""
-KEYS: Path = ("keys",)
 CACHE_BYTES = 64 << 20
 OVERHEAD_BYTES = 2048
 GRAIN_BYTES = 16384
@@ -185,7 +184,7 @@ class Writer:
 
     def _recorded(self, intent: Intent) -> Recorded | None:
         if self._keys is None:
-            self._keys = {entry[0]: Recorded(*entry[1:]) for entry in read_list(self.log.document, KEYS)}
+            self._keys = {entry[0]: Recorded(*entry[1:]) for entry in read_keys(self.log.binding, self.log.document)}
         found = self._keys.get(intent.key or "")
         if found is not None and found.fingerprint != intent.fingerprint:
             raise KeyReused(
@@ -283,8 +282,9 @@ class Writer:
             return proposal
 
     def rebase(self, seen: Seen, log: Log) -> None:
-        """Start again from what is known to be stored."""
+        """Start again from what is known to be stored. `Corrupt` if nobody with the key wrote that head."""
         with self._lock:
+            authenticated(log.binding, seen.head)
             self.epoch += 1
             self._start(seen, log)
 
@@ -300,7 +300,8 @@ class Writer:
     def restart(self, epoch: int) -> bool:
         """After a refusal: start again from the stored head, with what others have written since.
 
-        False if that takes more than a few rows: then the thread has to be loaded anew.
+        False if that takes more than a few rows: then the thread has to be loaded anew. `Corrupt` if nobody with the
+        key wrote that head.
         """
         with self._lock:
             if epoch != self.epoch:
@@ -311,6 +312,7 @@ class Writer:
             if not self._is_at(seen.head):
                 log = self._reader.catch_up(self.thread, seen, self._settled_log)
             if log is not None:
+                authenticated(log.binding, seen.head)  # the next write signs what this head says
                 self._start(seen, log)
             return log is not None
 
