@@ -105,7 +105,8 @@ class Backend(Protocol):
 
         `statuses`: any of these, or all if empty. `labels`: for each collection, the head has one of its tokens.
         The order is stable under paging: newest created first, or whatever fixed order the store has. A head that
-        cannot be read is listed too, as it is stored: where there is no index, whatever is asked for.
+        cannot be read is listed too, as it is stored: where there is no index, whatever is asked for. One that was
+        lost, or differs from the index, is listed as `LOST_HEAD`.
         """
         ...
 
@@ -177,6 +178,15 @@ class Counting(Protocol):
 
     def counts(self, prefix: bytes) -> dict[str, int]:
         """How many threads `Backend.threads` would list under each status, for that prefix; none of them is zero."""
+        ...
+
+
+@runtime_checkable
+class Misplacing(Protocol):
+    """What a backend offers besides if its index can list a thread where `heads` does not look for it."""
+
+    def drop_misplaced(self, thread: bytes) -> None:
+        """Drop all that is listed under this key, and is not the thread that `heads` finds."""
         ...
 
 
