@@ -126,7 +126,7 @@ def test_a_thread_that_differs_from_its_index_is_listed_as_damaged_and_can_be_de
         with pytest.raises(sync.Corrupt, match=f"{thread_id!r}"):
             store.backup(path.with_suffix(".backup"))
         with sync.MemoryStore() as target:
-            store.copy_to(target)
+            assert set(store.copy_to(target).damaged) <= {thread_id}
             assert target.latest(GOOD) is not None
         store.delete(thread_id)
         assert thread_id not in {info.thread_id for info in store.threads()}
@@ -154,6 +154,13 @@ def test_a_thread_deleted_for_its_index_begins_again_without_its_labels(path: Pa
         assert store.save(thread_id, {"n": 9}).seq == 1
         assert {info.thread_id for info in store.threads(labels={"app": "demo"})} == {GOOD, BAD} - {thread_id}
         assert store.verify().ok
+
+
+@pytest.mark.parametrize("sql", [INDEXES["a lost head"], *PLANTED.values()])
+def test_a_copy_names_a_thread_that_was_lost(path: Path, sql: str) -> None:
+    change(path, sql)
+    with sync.open(path) as store, sync.MemoryStore() as target:
+        assert store.copy_to(target).damaged == (dict(DAMAGES)[sql],)
 
 
 def test_recover_names_a_planted_thread_and_resumes_the_others(path: Path) -> None:

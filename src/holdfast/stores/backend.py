@@ -10,7 +10,7 @@ raises: `StoreUnavailable` if certainly nothing was written, `OutcomeUnknown` if
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -197,14 +197,18 @@ def counts(backend: Backend, prefix: bytes) -> dict[str, int]:
 
 def count_listed(backend: Backend, prefix: bytes) -> dict[str, int]:
     """The same by listing all threads: for backends without an index of statuses."""
-    found: Counter[str] = Counter()
+    return dict(Counter(counted_as(*entry) for entry in all_heads(backend, prefix)))
+
+
+def all_heads(backend: Backend, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Every listed thread under a prefix, with its head, page by page."""
     cursor: str | None = None
     while True:
         listing = backend.threads(prefix, (), (), cursor, PAGE)
-        found.update(counted_as(*entry) for entry in listing.heads)
+        yield from listing.heads
         cursor = listing.next
         if cursor is None:
-            return dict(found)
+            return
 
 
 def inboxes(backend: Backend, threads: Sequence[bytes]) -> list[dict[str, bytes]]:

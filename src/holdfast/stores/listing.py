@@ -13,7 +13,7 @@ from holdfast.records.reports import Stats
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.stores.backend import DAMAGED, counts, readable_head
+from holdfast.stores.backend import DAMAGED, all_heads, counts, readable_head
 from holdfast.stores.reader import Reader
 from holdfast.stores.sealing import Summary
 
@@ -136,13 +136,7 @@ class Listings:
 
     def all_heads(self) -> Iterator[tuple[bytes, bytes]]:
         """Every listed thread of this namespace, with its head."""
-        cursor: str | None = None
-        while True:
-            listing = self._reader.backend.threads(self._reader.sealing.prefix, (), (), cursor, 1000)
-            yield from listing.heads
-            cursor = listing.next
-            if cursor is None:
-                return
+        return all_heads(self._reader.backend, self._reader.sealing.prefix)
 
     def counts(self) -> dict[str, int]:
         """How many threads of this namespace there are of each status that any has, and how many are `damaged`."""
