@@ -95,7 +95,9 @@ class Pages:
             if not some:
                 break
             for entry, encoded in self._heads(some):
-                if entry.thread.startswith(prefix) and belongs(entry.thread, encoded, statuses, labels):
+                # A thread whose name was damaged must not be passed over as one of another namespace.
+                is_ours = encoded == LOST_HEAD or entry.thread.startswith(prefix)
+                if is_ours and belongs(entry.thread, encoded, statuses, labels):
                     found.append((entry, encoded))
         heads = [(entry.thread, encoded) for entry, encoded in found[:limit]]
         return Listing(heads, found[limit - 1][0].member.hex() if len(found) > limit else None)
