@@ -12,10 +12,11 @@ import pytest
 from holdfast.records.errors import (
     Corrupt,
 )
-from holdfast.records.head import Head, encode_head
+from holdfast.records.head import LOST_HEAD, Head, encode_head
 from holdfast.records.identity import namespace_prefix, thread_key
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
+from holdfast.stores.backend import Listing
 from holdfast.stores.file import FileBackend
 from holdfast.stores.file_log import DIGEST_BYTES, FOOTER_BYTES
 
@@ -93,9 +94,17 @@ def everything(backend: FileBackend, thread: bytes = THREAD) -> list[object]:
         lambda: backend.blobs(thread, [b"one", b"two"]),
         lambda: backend.index(thread, None, None),
         lambda: backend.inbox(thread),
-        lambda: backend.threads(b"", (), (), None, 10),
+        lambda: _listed(backend, thread),
     ]
     return [_outcome(read) for read in reads]
+
+
+def _listed(backend: FileBackend, thread: bytes) -> Listing:
+    """All threads; `Corrupt` if the listing names this one as lost."""
+    listing = backend.threads(b"", (), (), None, 10)
+    if (thread, LOST_HEAD) in listing.heads:
+        raise Corrupt("its head was lost", record="listing")
+    return listing
 
 
 def _outcome(read: Callable[[], object]) -> object:

@@ -14,6 +14,7 @@ from holdfast.records.errors import (
     IncompatibleCheckpoint,
     StoreUnavailable,
 )
+from holdfast.records.head import LOST_HEAD
 from holdfast.stores import file_log
 from holdfast.stores.backend import Listing
 from holdfast.stores.file import FileBackend
@@ -141,6 +142,19 @@ class TestDamage:
         assert log_of(root).name in problem
         rewrite(store, log_of(root), data + b"HFLG torn")
         assert store.check() == []
+
+    def test_a_log_damaged_behind_its_first_frame_is_listed_as_lost_beside_the_others(
+        self, store: FileBackend, root: Path
+    ) -> None:
+        for thread in (THREAD, OTHER):
+            store.swap([step(1, thread)])
+            store.swap([step(2, thread)])
+        data = log_of(root).read_bytes()
+        rewrite(store, log_of(root), data[:-5] + bytes([data[-5] ^ 1]) + data[-4:])
+        listed = dict(store.threads(b"", (), (), None, 9).heads)
+        assert listed.keys() == {THREAD, OTHER}
+        assert listed[THREAD] == LOST_HEAD
+        assert store.counts(b"")["damaged"] == 1
 
     def test_frames_in_any_other_order_are_damage(self, store: FileBackend, root: Path) -> None:
         for seq in range(1, 5):

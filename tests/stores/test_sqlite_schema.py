@@ -55,3 +55,14 @@ def test_statistics_and_indexes_of_the_user_are_no_alteration(path: Path) -> Non
     with sync.open(path) as store:
         assert store.save("t", {"n": 2}).seq == 2
         assert store.verify().ok
+
+
+@pytest.mark.parametrize("version", [-1, 0, 1, 2])
+def test_a_file_that_says_it_is_older_than_it_is_is_refused_and_left_as_it_was(path: Path, version: int) -> None:
+    alter(path, f"PRAGMA user_version = {version}")
+    with pytest.raises(sync.Corrupt, match="schema"), sync.open(path) as store:
+        store.latest("t")
+    alter(path, "PRAGMA user_version = 3")
+    with sync.open(path) as store:
+        assert store.save("t", {"n": 2}).seq == 2
+        assert store.verify().ok

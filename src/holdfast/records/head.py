@@ -18,6 +18,8 @@ FORMAT = 2
 AUTHENTICATED_FROM = 2
 """The first format in which a key authenticates a head, and the headers of rows."""
 DIGEST_BYTES = 16
+LOST_HEAD = b""
+"""In a listing, in the place of a head that was lost, or that differs from the index it was found by."""
 
 
 class Marks(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -86,6 +88,8 @@ def encode_head(thread: bytes, head: Head) -> bytes:
 
 def decode_head(thread: bytes, data: bytes) -> Head:
     """The head in `data`, or `Corrupt`; `IncompatibleCheckpoint` if a newer version wrote it."""
+    if data == LOST_HEAD:
+        raise _damaged(thread, "it was lost, or differs from its index")
     content = data[:-DIGEST_BYTES]
     if sha256(thread + content).digest()[:DIGEST_BYTES] != data[-DIGEST_BYTES:]:
         raise _damaged(thread, "its digest does not match")

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import msgspec
 
-from holdfast.records.errors import InvalidId, NotFound
+from holdfast.records.errors import Corrupt, InvalidId, NotFound
 
 MAX_ID_BYTES = 512
 MAX_NAMESPACE_BYTES = 128
@@ -46,8 +46,12 @@ _known_key = lru_cache(4096)(_key)
 
 
 def thread_id_of(key: bytes) -> str:
-    """The id within a thread's key."""
-    return key[1 + key[0] :].decode()
+    """The id within a thread's key; `Corrupt` if it is none."""
+    try:
+        return key[1 + key[0] :].decode()
+    except (UnicodeDecodeError, IndexError) as error:
+        name = f"key of {shown_id_of(key)!r}"
+        raise Corrupt(f"{name} is damaged: {key!r} contains no thread id", record=name) from error
 
 
 def shown_id_of(key: bytes) -> str:

@@ -10,7 +10,7 @@ raises: `StoreUnavailable` if certainly nothing was written, `OutcomeUnknown` if
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -105,7 +105,8 @@ class Backend(Protocol):
 
         `statuses`: any of these, or all if empty. `labels`: for each collection, the head has one of its tokens.
         The order is stable under paging: newest created first, or whatever fixed order the store has. A head that
-        cannot be read is listed too, as it is stored: where there is no index, whatever is asked for.
+        cannot be read is listed too, as it is stored: where there is no index, whatever is asked for. One that was
+        lost, or differs from the index, is listed as `LOST_HEAD`.
         """
         ...
 
@@ -180,6 +181,15 @@ class Counting(Protocol):
         ...
 
 
+@runtime_checkable
+class Misplacing(Protocol):
+    """What a backend offers besides if its index can list a thread where `heads` does not look for it."""
+
+    def drop_misplaced(self, thread: bytes) -> None:
+        """Drop all that is listed under this key, and is not the thread that `heads` finds."""
+        ...
+
+
 def counts(backend: Backend, prefix: bytes) -> dict[str, int]:
     """How many threads there are of each status, by the backend's index; by listing all where it has none."""
     return backend.counts(prefix) if isinstance(backend, Counting) else count_listed(backend, prefix)
@@ -187,14 +197,18 @@ def counts(backend: Backend, prefix: bytes) -> dict[str, int]:
 
 def count_listed(backend: Backend, prefix: bytes) -> dict[str, int]:
     """The same by listing all threads: for backends without an index of statuses."""
-    found: Counter[str] = Counter()
+    return dict(Counter(counted_as(*entry) for entry in all_heads(backend, prefix)))
+
+
+def all_heads(backend: Backend, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Every listed thread under a prefix, with its head, page by page."""
     cursor: str | None = None
     while True:
         listing = backend.threads(prefix, (), (), cursor, PAGE)
-        found.update(counted_as(*entry) for entry in listing.heads)
+        yield from listing.heads
         cursor = listing.next
         if cursor is None:
-            return dict(found)
+            return
 
 
 def inboxes(backend: Backend, threads: Sequence[bytes]) -> list[dict[str, bytes]]:

@@ -14,7 +14,7 @@ from holdfast.records.head import Head, decode_head, encode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Backend
+from holdfast.stores.backend import Backend, all_heads
 from holdfast.stores.private_files import create
 
 ATTEMPTS = 8
@@ -59,20 +59,9 @@ def _taken(path: str) -> Conflict:
 
 def copy_all(source: Backend, target: Backend) -> None:
     """Copy every listed thread of every namespace, the oldest first, so that the order of creation stays."""
-    for thread in reversed(all_threads(source)):
+    threads = [thread for thread, _ in all_heads(source, b"")]
+    for thread in reversed(threads):
         copy_thread(source, target, thread)
-
-
-def all_threads(source: Backend) -> list[bytes]:
-    """Every listed thread of every namespace."""
-    threads: list[bytes] = []
-    cursor: str | None = None
-    while True:
-        listing = source.threads(b"", (), (), cursor, 1000)
-        threads += [thread for thread, _ in listing.heads]
-        cursor = listing.next
-        if cursor is None:
-            return threads
 
 
 def copy_thread(source: Backend, target: Backend, thread: bytes) -> None:

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from holdfast.codec.opaque import unknown_as_opaque
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
-from holdfast.records.head import Head
+from holdfast.records.head import LOST_HEAD, Head
 from holdfast.records.identity import shown_id_of, thread_id_of
 from holdfast.records.reports import Copied
 from holdfast.records.rows import Swap
-from holdfast.stores.backend import readable_head
-from holdfast.stores.backup import all_threads, snapshot
+from holdfast.stores.backend import all_heads, readable_head
+from holdfast.stores.backup import snapshot
 from holdfast.stores.reader import Reader
 from holdfast.stores.verify import Verifier
 
@@ -26,24 +26,24 @@ Progress: TypeAlias = Callable[[int, int], object]
 
 def copy_store(source: Reader, target: Reader, progress: Progress) -> Copied:
     """Copy every thread of every namespace, the oldest first, so that the order of creation stays."""
-    threads = all_threads(source.backend)[::-1]
+    threads = [(thread, encoded == LOST_HEAD) for thread, encoded in all_heads(source.backend, b"")][::-1]
     copied = Copied()
-    for number, thread in enumerate(threads):
+    for number, (thread, is_lost) in enumerate(threads):
         progress(number, len(threads))
-        copied += _copy(source, target, thread)
+        copied += _copy(source, target, thread, is_lost=is_lost)
     progress(len(threads), len(threads))
     return copied
 
 
-def _copy(source: Reader, target: Reader, thread: bytes) -> Copied:
-    """One thread, if it is whole and nothing else is in its place."""
+def _copy(source: Reader, target: Reader, thread: bytes, *, is_lost: bool) -> Copied:
+    """Copy one thread, if it is whole and nothing else is in its place. A lost one that is not there is damaged."""
     name = shown_id_of(thread)
     try:
         wanted = snapshot(source.backend, thread)
     except (Corrupt, IncompatibleCheckpoint):
         return Copied(damaged=(name,))
     if wanted is None:
-        return Copied()
+        return Copied(damaged=(name,)) if is_lost else Copied()
     if wanted.head.seq and _is_damaged(source, thread):
         return Copied(damaged=(name,))
     there = target.backend.heads([thread])[0]

@@ -24,6 +24,7 @@ from holdfast.records.errors import (
     StoreError,
     StoreUnavailable,
 )
+from holdfast.records.head import LOST_HEAD
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Row, Swap
 from holdfast.records.words import Durability
@@ -208,9 +209,8 @@ class FileBackend:
 
     def _all_heads(self) -> Iterator[tuple[bytes, bytes]]:
         for log in self._all_logs():
-            index = _glance(log)
-            if index.head:
-                yield index.thread, index.head
+            if head := _head_in(log):
+                yield head
 
     def _all_logs(self) -> Iterator[OpenLog]:
         """Every log there is, apart from the pool, and with its file not yet open."""
@@ -334,6 +334,17 @@ def _written(fd: int, log: OpenLog, left: Index, swap: Swap) -> Index:
         write_all(fd, frame.data, index.end)
         index.accept(frame)
     return index
+
+
+def _head_in(log: OpenLog) -> tuple[bytes, bytes] | None:
+    """The thread of a log, and its head: `LOST_HEAD` if the log is damaged behind the frame that names the thread."""
+    try:
+        index = _glance(log)
+    except Corrupt:
+        if not log.index.thread:
+            raise
+        return log.index.thread, LOST_HEAD
+    return (index.thread, index.head) if index.head else None
 
 
 def _glance(log: OpenLog) -> Index:

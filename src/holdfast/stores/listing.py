@@ -1,6 +1,6 @@
 """Listings: pages of checkpoints and of threads. Blocking; every item is checked against its own digest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.history.meta import checkpoint_info
@@ -13,7 +13,7 @@ from holdfast.records.reports import Stats
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.stores.backend import DAMAGED, counts, readable_head
+from holdfast.stores.backend import DAMAGED, all_heads, counts, readable_head
 from holdfast.stores.reader import Reader
 from holdfast.stores.sealing import Summary
 
@@ -132,14 +132,11 @@ class Listings:
 
     def all_threads(self) -> list[bytes]:
         """The key of every listed thread of this namespace."""
-        keys: list[bytes] = []
-        cursor: str | None = None
-        while True:
-            listing = self._reader.backend.threads(self._reader.sealing.prefix, (), (), cursor, 1000)
-            keys += [thread for thread, _ in listing.heads]
-            cursor = listing.next
-            if cursor is None:
-                return keys
+        return [thread for thread, _ in self.all_heads()]
+
+    def all_heads(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every listed thread of this namespace, with its head."""
+        return all_heads(self._reader.backend, self._reader.sealing.prefix)
 
     def counts(self) -> dict[str, int]:
         """How many threads of this namespace there are of each status that any has, and how many are `damaged`."""
@@ -158,20 +155,14 @@ class Listings:
     def stats(self) -> Stats:
         """Totals over the heads of all threads."""
         statuses: dict[str, int] = {}
-        rows = size = threads = 0
-        cursor: str | None = None
-        while True:
-            listing = self._reader.backend.threads(self._reader.sealing.prefix, (), (), cursor, 1000)
-            for thread, encoded in listing.heads:
-                head = self._readable(thread, encoded)
-                word = DAMAGED if head is None else head.status
-                statuses[word] = statuses.get(word, 0) + 1
-                threads += 1
-                if head is not None:
-                    rows, size = rows + head.row_count, size + head.stored_bytes
-            cursor = listing.next
-            if cursor is None:
-                return Stats(threads=threads, rows=rows, bytes=size, statuses=statuses)
+        rows = size = 0
+        for thread, encoded in self.all_heads():
+            head = self._readable(thread, encoded)
+            word = DAMAGED if head is None else head.status
+            statuses[word] = statuses.get(word, 0) + 1
+            if head is not None:
+                rows, size = rows + head.row_count, size + head.stored_bytes
+        return Stats(threads=sum(statuses.values()), rows=rows, bytes=size, statuses=statuses)
 
 
 def _matches(metadata: dict[str, Any], where: Mapping[str, Any]) -> bool:

@@ -10,8 +10,15 @@ import msgspec
 
 from holdfast.history.tuning import Tuning
 from holdfast.ports import logger
-from holdfast.records.errors import ConfigurationError, Corrupt, StoreError, StoreUnavailable
-from holdfast.records.head import Head, decode_head
+from holdfast.records.errors import (
+    ConfigurationError,
+    Corrupt,
+    IncompatibleCheckpoint,
+    StoreError,
+    StoreUnavailable,
+)
+from holdfast.records.head import LOST_HEAD, Head, decode_head
+from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
@@ -81,13 +88,10 @@ class SQLiteBackend:
             with self._reading() as connection:
                 self._file.check_length()
                 found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-                for thread, head, status, packed in connection.execute(self._sql["read_all_heads"]):
-                    if head not in {None, NO_HEAD_YET}:
-                        decode_head(thread, head)
-                    _check_columns(thread, head, status, packed)
+                heads = list(filter(None, map(_problem, connection.execute(self._sql["read_all_heads"]))))
         except StoreError as error:
             return [str(error)]
-        return [] if found == ["ok"] else found
+        return heads if found == ["ok"] else found + heads
 
     # Writing
 
@@ -159,7 +163,7 @@ class SQLiteBackend:
         if number is None:
             number = self._create(connection, swap.thread, swap.head)
         else:
-            self._update_thread(connection, number, swap.head)
+            self._update_thread(connection, number, swap)
             connection.execute(self._sql["drop_head"], (head_id,))
         if swap.drop is not KEEP_ALL or swap.consumed:
             self._drop(connection, number, swap.drop, swap.consumed)
@@ -175,14 +179,21 @@ class SQLiteBackend:
         self._remember(thread, number)
         return number
 
-    def _update_thread(self, connection: sqlite3.Connection, number: int, head: Head) -> None:
-        packed, status = _packed(head.labels), head.listed_as
+    def _update_thread(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
+        packed, status = _packed(swap.head.labels), swap.head.listed_as
         known, known_status = connection.execute(self._sql["read_columns"], (number,)).fetchone()
-        if known != packed:
-            connection.executemany(self._sql["drop_label"], [(token, number) for token in _unpacked(known)])
-            connection.executemany(self._sql["insert_label"], [(token, number) for token in head.labels])
+        if known != packed or swap.drop.everything:
+            self._drop_labels(connection, number, known, readable_head(swap.thread, swap.expected) or Head())
+            connection.executemany(self._sql["insert_label"], [(token, number) for token in swap.head.labels])
         if (known, known_status) != (packed, status):
             connection.execute(self._sql["update_thread"], (packed, status, number))
+
+    def _drop_labels(self, connection: sqlite3.Connection, number: int, known: object, head: Head) -> None:
+        """Drop a thread's labels from the index. If its column differs from its head, search the whole index."""
+        if known == _packed(head.labels):
+            connection.executemany(self._sql["drop_label"], [(token, number) for token in head.labels])
+        else:
+            connection.execute(self._sql["drop_labels"], (number,))
 
     def _add(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
         for row in swap.rows:
@@ -218,6 +229,36 @@ class SQLiteBackend:
         if is_secure and not is_empty:
             raise StoreUnavailable("the past is dropped, but a reader kept SQLite from emptying its log; erase again")
 
+    def drop_misplaced(self, thread: bytes) -> None:
+        """See `Misplacing.drop_misplaced`: every entry under another number than the one `heads` finds."""
+        with self._writing() as connection:
+            number, *_ = self._locate(connection, thread)
+            found = connection.execute(self._sql["find_misplaced"], (thread, number)).fetchall()
+            for (misplaced,) in found:
+                self._drop_thread(connection, misplaced)
+
+    def _drop_thread(self, connection: sqlite3.Connection, number: int) -> None:
+        if 0 <= number < 1 << NUMBER_BITS:  # shifted, another number would be that of other rows
+            self._drop(connection, number, Drop(everything=True), ())
+            connection.execute(self._sql["drop_rows"], (number << SEQ_BITS, (number + 1) << SEQ_BITS))
+        connection.execute(self._sql["drop_labels"], (number,))
+        connection.execute(self._sql["drop_thread"], (number,))
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction."""
+        with self._file.writing() as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
+            except (sqlite3.Error, *ODDITIES) as error:
+                roll_back(connection)
+                raise translated(error, writing=True) from error
+            except BaseException:
+                roll_back(connection)
+                raise
+
     # Threads and their numbers
 
     def _locate(
@@ -233,10 +274,11 @@ class SQLiteBackend:
             if key == thread and head is not None:
                 self._remember(thread, number)
                 return number, head_id, _whole(head, number, head_id & LARGEST_SEQ)
-            if key == thread or not 0 <= number - _first_number(key) < WINDOW:
+            if key == thread or not _is_near(number, key):
+                name = shown_id_of(key)
                 raise Corrupt(
-                    "the SQLite file is damaged: a thread without a head, or under a wrong number",
-                    record=f"head {number}",
+                    f"the SQLite file is damaged: thread {name!r} is without a head, or under a wrong number",
+                    record=f"head of {name!r}",
                 )
         orphan = connection.execute(self._sql["find_orphan"], (_first_number(thread),)).fetchone()
         if orphan:
@@ -320,9 +362,8 @@ class SQLiteBackend:
         with self._reading() as connection:
             found = connection.execute(sql, parameters).fetchall()
         page = found[:limit]
-        for _, thread, head, status, packed in page:
-            _check_columns(thread, head, status, packed)
-        return Listing([(row[1], row[2]) for row in page], str(page[-1][0]) if len(found) > limit else None)
+        heads = [(columns[1], _listed_head(*columns)) for _, *columns in page]
+        return Listing(heads, str(page[-1][0]) if len(found) > limit else None)
 
     def counts(self, prefix: bytes) -> dict[str, int]:
         """See `Counting.counts`: one pass over the table of threads, which holds no heads."""
@@ -333,21 +374,12 @@ class SQLiteBackend:
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""
-        with self._file.writing() as connection:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                number, *_ = self._locate(connection, thread)
-                if number is None:
-                    number = self._create(connection, thread, Head())
-                    connection.execute(self._sql["insert_head"], (number, NO_HEAD_YET))
-                count = connection.execute(self._sql["insert_post"], (number, key, value)).rowcount
-                connection.execute("COMMIT")
-            except (sqlite3.Error, *ODDITIES) as error:
-                roll_back(connection)
-                raise translated(error, writing=True) from error
-            except BaseException:
-                roll_back(connection)
-                raise
+        with self._writing() as connection:
+            number, *_ = self._locate(connection, thread)
+            if number is None:
+                number = self._create(connection, thread, Head())
+                connection.execute(self._sql["insert_head"], (number, NO_HEAD_YET))
+            count = connection.execute(self._sql["insert_post"], (number, key, value)).rowcount
         return count == 1
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:
@@ -356,12 +388,22 @@ class SQLiteBackend:
             first = self._first_id(connection, thread)
             if first is None:
                 return {}
-            return dict(connection.execute(self._sql["read_posts"], (first >> SEQ_BITS,)))
+            found = connection.execute(self._sql["read_posts"], (first >> SEQ_BITS,)).fetchall()
+        for key, value in found:
+            if type(key) is not str or type(value) is not bytes:
+                name = f"message {key!r} of {shown_id_of(thread)!r}"
+                raise Corrupt(f"{name} is damaged: it has another type than was stored", record=name)
+        return dict(found)
 
 
 def _first_number(thread: bytes) -> int:
     """Where the number of a thread is looked for first: its hash, folded into the numbers there are."""
     return int.from_bytes(sha256(thread).digest()[:5], "big") % ((1 << NUMBER_BITS) - WINDOW)
+
+
+def _is_near(number: int, thread: bytes) -> bool:
+    """True if a thread can have that number."""
+    return 0 <= number - _first_number(thread) < WINDOW
 
 
 def _rows(first: int, found: Iterable[tuple[int, int, bytes, bytes, bytes]]) -> list[Row]:
@@ -386,18 +428,32 @@ def _listing_query(
         parameters += choices
     where = " AND ".join(conditions)
     chosen = f"SELECT number FROM threads WHERE {where} ORDER BY birth DESC LIMIT ?"  # noqa: S608
-    columns = "birth, thread, head, status, labels"
+    columns = "birth, number, thread, head, status, labels"
     sql = f"SELECT {columns} FROM heads WHERE number IN ({chosen}) ORDER BY birth DESC"  # noqa: S608
     return sql, [*parameters, limit + 1]
 
 
-def _check_columns(thread: bytes, encoded: bytes | None, status: str, packed: bytes) -> None:
-    """A thread is found by its columns: they must say what its head says, if that can be read."""
-    head = readable_head(thread, encoded) if encoded not in {None, NO_HEAD_YET} else Head()
-    if encoded is None or (head and (head.listed_as, _packed(head.labels)) != (status, packed)):
-        raise Corrupt(
-            "the SQLite file is damaged: a head is missing, or differs from its index", record=f"head of {thread!r}"
-        )
+def _listed_head(number: int, thread: bytes, encoded: bytes | None, status: str, packed: bytes) -> bytes:
+    """The head of a thread; `LOST_HEAD` if the columns that the thread is found by differ from what it says."""
+    if encoded is None or not _is_near(number, thread):
+        return LOST_HEAD
+    head = Head() if encoded == NO_HEAD_YET else readable_head(thread, encoded)
+    agrees = head is None or (head.listed_as, _packed(head.labels)) == (status, packed)
+    return encoded if agrees else LOST_HEAD
+
+
+def _problem(columns: tuple[int, bytes, bytes | None, str, bytes]) -> str:
+    """What is wrong with the head of a thread, or with its columns; empty if nothing is."""
+    number, thread, *_ = columns
+    if type(thread) is not bytes:
+        return f"thread number {number} is damaged: its key is of the type {type(thread).__name__}"
+    encoded = _listed_head(*columns)
+    try:
+        if encoded != NO_HEAD_YET:
+            decode_head(thread, encoded)
+    except (Corrupt, IncompatibleCheckpoint) as error:
+        return str(error)
+    return ""
 
 
 def _replaces_lost_head(swap: Swap) -> bool:
@@ -426,10 +482,6 @@ def _columns(number: int, row: Row) -> tuple[int, int, bytes, bytes, bytes]:
 def _packed(tokens: tuple[bytes, ...]) -> bytes:
     """The tokens of a head's labels as one value; empty for none, as most threads have."""
     return msgspec.msgpack.encode(tokens) if tokens else b""
-
-
-def _unpacked(packed: bytes) -> list[bytes]:
-    return msgspec.msgpack.decode(packed, type=list[bytes]) if packed else []
 
 
 def _marks(values: Collection[object]) -> str:

@@ -56,7 +56,7 @@ def translated(error: Exception, *, writing: bool = False) -> StoreError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
         return Corrupt(f"this is no SQLite file, or a damaged one; {NOT_OURS}", record="sqlite")
-    if code in _DAMAGE or not isinstance(error, sqlite3.OperationalError):
+    if code in _DAMAGE or not isinstance(error, sqlite3.OperationalError) or not hasattr(error, "sqlite_errorcode"):
         return Corrupt(f"the SQLite file is damaged: {error}; restore a backup", record="sqlite")
     if code == sqlite3.SQLITE_IOERR and writing:
         return OutcomeUnknown(f"SQLite could not say whether the write happened: {error}")
@@ -410,7 +410,7 @@ def migrate(connection: sqlite3.Connection, scripts: list[str], path: str) -> No
         raise IncompatibleCheckpoint(
             f"{path} was written by a newer Holdfast (schema {version}, here it is {len(scripts)}): upgrade holdfast"
         )
-    check_kinds(connection, scripts[:version], path)
+    check_kinds(connection, scripts, version, path)
     for number, script in enumerate(scripts[version:], version + 1):
         connection.executescript(
             f"BEGIN IMMEDIATE;\n{script}\nPRAGMA application_id = {APPLICATION_ID};\n"

@@ -25,9 +25,19 @@ def check_schema(connection: sqlite3.Connection, scripts: Sequence[str], path: s
     _compare(_read(connection), _made_by(tuple(scripts)), path)
 
 
-def check_kinds(connection: sqlite3.Connection, scripts: Sequence[str], path: str) -> None:
-    """Refuse a file in which something has another type, or is a trigger too many: a migration would run it."""
-    _compare(_without_sql(_read(connection)), _without_sql(_made_by(tuple(scripts))), path)
+def check_kinds(connection: sqlite3.Connection, scripts: Sequence[str], version: int, path: str) -> None:
+    """Refuse a file that is not of the version it names, before a migration runs what is in it.
+
+    Something in it has another type, is a trigger too many, or is made by a later version only.
+    """
+    found, wanted = _read(connection), _made_by(tuple(scripts[:version]))
+    _compare(_without_sql(found), _without_sql(wanted), path)
+    later = sorted(found.keys() & (_made_by(tuple(scripts)).keys() - wanted.keys()))
+    if later:
+        raise Corrupt(
+            f"{path} says that it has schema {version}, but {later[0]!r} is of a later one; restore a backup",
+            record="sqlite",
+        )
 
 
 def _without_sql(schema: Schema) -> Schema:

@@ -25,7 +25,7 @@ from holdfast.records.head import Head, Marks, encode_head
 from holdfast.records.identity import CheckpointId, life_of, shown_id_of, thread_id_of
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.rows import KEEP_ALL, Drop, Swap
-from holdfast.stores.backend import Backend, Littering, readable_head
+from holdfast.stores.backend import Backend, Littering, Misplacing, readable_head
 from holdfast.stores.decisions import buried, deleted, marked, revived
 from holdfast.stores.reader import Reader, Seen
 
@@ -151,12 +151,12 @@ class Upkeep:
         def attempt() -> bool | None:
             encoded = self._backend.heads([thread])[0]
             if encoded is None:
-                return True
+                return self._drop_misplaced(thread)
             if not encoded:
                 raise Corrupt(f"the head of {thread_id_of(thread)!r} is empty", record=thread_id_of(thread))
             head = readable_head(thread, encoded)
             if head is not None and head.deleted:
-                return True
+                return self._drop_misplaced(thread)
             tombstone = deleted(head, now) if head is not None else buried(now)
             return self._swap(thread, Seen(tombstone, encoded), tombstone, Drop(everything=True)) is not None or None
 
@@ -165,6 +165,12 @@ class Upkeep:
         except Corrupt:
             if not self._bury(thread, now):
                 raise
+
+    def _drop_misplaced(self, thread: bytes) -> bool:
+        """Nothing is left to delete but what only a listing finds."""
+        if isinstance(self._backend, Misplacing):
+            self._backend.drop_misplaced(thread)
+        return True
 
     def _bury(self, thread: bytes, now: int) -> bool:
         """Put a tombstone where a head was lost. False if the store cannot tell that from other damage."""

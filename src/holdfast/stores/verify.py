@@ -10,6 +10,7 @@ from holdfast.history.meta import checkpoint_info
 from holdfast.history.prune import needed_rows
 from holdfast.history.restore import fill, fold, read_keys, read_state
 from holdfast.records.errors import CodecError, Corrupt, HoldfastError, NotFound, StoreError
+from holdfast.records.head import LOST_HEAD, decode_head
 from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Problem
 from holdfast.stores.listing import Listings, thread_info
@@ -34,12 +35,22 @@ class Verifier:
             self.problems.append(Problem(thread_id="", record=self._reader.backend.kind, message=message))
 
     def threads(self) -> list[bytes]:
-        """The threads to check; a listing that fails is a problem of its own."""
+        """The threads to check; a listing that fails is a problem of its own, and so is a head that it lost."""
+        found: list[bytes] = []
         try:
-            return Listings(self._reader).all_threads()
+            for thread, encoded in Listings(self._reader).all_heads():
+                found.append(thread)
+                if encoded == LOST_HEAD:
+                    self._check_head(thread, encoded)
         except StoreError as error:
             self.problems.append(Problem(thread_id="", record=self._reader.backend.kind, message=str(error)))
-            return []
+        return found
+
+    def _check_head(self, thread: bytes, encoded: bytes) -> None:
+        try:
+            decode_head(thread, encoded)
+        except StoreError as error:
+            self._note(thread, error)
 
     def check_thread(self, thread: bytes) -> None:
         """Check one thread: its head, every row and blob, its journal, and that each keyframe's last state decodes."""

@@ -94,6 +94,20 @@ def test_verify_finds_what_a_listing_cannot(sql: str, words: str) -> None:
         assert any(words in problem.message for problem in store.verify().problems)
 
 
+@pytest.mark.parametrize("change", ["status = 'complete'", "labels = '{}'"])
+def test_a_thread_that_differs_from_its_index_is_listed_as_damaged_and_can_be_deleted(change: str) -> None:
+    schema = new_schema()
+    with store_in(schema) as store:
+        fill(store)
+        shared_server().execute(f"UPDATE {schema}.threads SET {change} WHERE status = 'failed'")
+        assert {info.thread_id for info in store.threads() if info.damaged} == {"beta"}
+        assert len(list(store.threads())) == len(THREADS)
+        assert store.stats().statuses == {"idle": 2, "damaged": 1}
+        assert {problem.thread_id for problem in store.verify().problems} == {"", "beta"}
+        store.delete("beta")
+        assert store.verify().ok
+
+
 LOSSES: list[Callable[[str], str]] = [
     lambda schema: f"DELETE FROM {schema}.threads",
     lambda schema: f"UPDATE {schema}.threads SET key = key || '\\x00'",

@@ -101,6 +101,17 @@ def test_a_check_finds_a_thread_that_is_not_listed(client: Any, prefix: str) -> 
     backend.close()
 
 
+def test_a_listed_thread_that_is_not_there_is_listed_as_damaged_beside_the_others(client: Any, prefix: str) -> None:
+    client.delete(next(iter(client.scan_iter(f"{prefix}:*:t*alpha"))))
+    with store_in("server", prefix) as store:
+        assert {info.thread_id: info.damaged is None for info in store.threads()} == {
+            "alpha": False,
+            "beta": True,
+            "gamma/δ": True,
+        }
+        assert "alpha" in {problem.thread_id for problem in store.verify().problems}
+
+
 def test_a_key_that_holds_something_else_is_damage(client: Any, prefix: str) -> None:
     name = next(iter(client.scan_iter(f"{prefix}:*:t*alpha")))
     client.delete(name)

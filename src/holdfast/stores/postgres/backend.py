@@ -10,7 +10,6 @@ from threading import Lock
 from holdfast.history.tuning import Tuning
 from holdfast.ports import Ports, reset_after_fork
 from holdfast.records.errors import Corrupt, StoreError
-from holdfast.records.head import decode_head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
@@ -19,9 +18,9 @@ from holdfast.stores.postgres.arrays import call_for, key_of, name_of
 from holdfast.stores.postgres.binary import ByteaArray
 from holdfast.stores.postgres.connections import CONNECTIONS, OwnConnections, Source, connections_of, transport_of
 from holdfast.stores.postgres.durability import Settings
-from holdfast.stores.postgres.listing import LAST, check_columns, listing_query
+from holdfast.stores.postgres.listing import LAST, listed_head, listing_query, problem_of
 from holdfast.stores.postgres.schema import migrate, quoted, statements_in
-from holdfast.stores.postgres.statements import Found, Statements
+from holdfast.stores.postgres.statements import Statements
 from holdfast.stores.postgres.transaction import PostgresTransaction
 
 LAST_SEQ = (1 << 31) - 1
@@ -86,15 +85,14 @@ class PostgresBackend:
         """See `Backend.check`: every head against its columns, and no row without a thread."""
         try:
             orphan = self._statements.read(self._sql["read_orphan"])
+            found = [f"rows of no thread, under the key {orphan[0][0].hex()}"] if orphan else []
             page = self._statements.read(self._sql["read_all_threads"], LAST, PAGE)
             while page:
-                for _, _, thread, head, *_ in page:
-                    decode_head(thread, head)
-                _check(page)
+                found += filter(None, (problem_of(*columns) for _, *columns in page))
                 page = self._statements.read(self._sql["read_all_threads"], page[-1][0], PAGE)
         except StoreError as error:
             return [str(error)]
-        return [f"rows of no thread, under the key {orphan[0][0].hex()}"] if orphan else []
+        return found
 
     # Writing
 
@@ -161,8 +159,8 @@ class PostgresBackend:
         sql, parameters = listing_query(self._sql["read_threads"], prefix, statuses, labels, cursor, limit)
         found = self._statements.read(sql, *parameters)
         page = found[:limit]
-        _check(page)
-        return Listing([(each[2], each[3]) for each in page], str(page[-1][0]) if len(found) > limit else None)
+        heads = [(columns[1], listed_head(*columns)) for _, *columns in page]
+        return Listing(heads, str(page[-1][0]) if len(found) > limit else None)
 
     def counts(self, prefix: bytes) -> dict[str, int]:
         """See `Counting.counts`: the server counts, in one round trip."""
@@ -178,8 +176,3 @@ class PostgresBackend:
         for key, name, value in self._statements.read(self._sql["read_posts"], ByteaArray.of(found)):
             found[key][name.decode("utf-8", "surrogatepass")] = value
         return [found[key_of(thread)] for thread in threads]
-
-
-def _check(page: Found) -> None:
-    for _, *columns in page:
-        check_columns(*columns)

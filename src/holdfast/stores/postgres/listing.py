@@ -1,9 +1,10 @@
-"""The query behind a listing of threads, and the check that what it found is what the heads say."""
+"""The query behind a listing of threads, and the comparison of what it found with what the heads say."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from holdfast.records.errors import Corrupt
+from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
+from holdfast.records.head import LOST_HEAD, decode_head
 from holdfast.stores.backend import readable_head
 from holdfast.stores.postgres.arrays import KEY_BYTES, key_of
 
@@ -47,10 +48,17 @@ def listing_query(
     return f"{select} {' AND '.join(conditions)} ORDER BY born DESC LIMIT {given(limit + 1)}", parameters
 
 
-def check_columns(key: bytes, thread: bytes, encoded: bytes, status: str, labels: list[bytes]) -> None:
-    """A thread is found by its columns: they must say what its head says, if that can be read."""
+def listed_head(key: bytes, thread: bytes, encoded: bytes, status: str, labels: list[bytes]) -> bytes:
+    """The head of a thread; `LOST_HEAD` if the columns that the thread is found by differ from what it says."""
     head = readable_head(thread, encoded)
-    if key != key_of(thread) or (head and (head.listed_as, list(head.labels)) != (status, labels)):
-        raise Corrupt(
-            "the PostgreSQL tables are damaged: a thread differs from its index", record=f"head of {thread!r}"
-        )
+    agrees = head is None or (head.listed_as, list(head.labels)) == (status, labels)
+    return encoded if agrees and key == key_of(thread) else LOST_HEAD
+
+
+def problem_of(key: bytes, thread: bytes, encoded: bytes, status: str, labels: list[bytes]) -> str:
+    """What is wrong with the head of a thread, or with its columns; empty if nothing is."""
+    try:
+        decode_head(thread, listed_head(key, thread, encoded, status, labels))
+    except (Corrupt, IncompatibleCheckpoint) as error:
+        return str(error)
+    return ""

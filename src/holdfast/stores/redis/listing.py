@@ -10,7 +10,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any, NamedTuple
 
-from holdfast.records.errors import Corrupt
+from holdfast.records.head import LOST_HEAD
 from holdfast.records.words import Status
 from holdfast.stores.backend import Listing, belongs, readable_head
 from holdfast.stores.redis.keys import EVERY, SHARDS, Keys, born, label_word, shard_of, status_word, words_of
@@ -95,7 +95,9 @@ class Pages:
             if not some:
                 break
             for entry, encoded in self._heads(some):
-                if entry.thread.startswith(prefix) and belongs(entry.thread, encoded, statuses, labels):
+                # A thread whose name was damaged must not be passed over as one of another namespace.
+                is_ours = encoded == LOST_HEAD or entry.thread.startswith(prefix)
+                if is_ours and belongs(entry.thread, encoded, statuses, labels):
                     found.append((entry, encoded))
         heads = [(entry.thread, encoded) for entry, encoded in found[:limit]]
         return Listing(heads, found[limit - 1][0].member.hex() if len(found) > limit else None)
@@ -162,7 +164,7 @@ class Pages:
                 yield entry, found
 
     def _again(self, entry: Entry) -> bytes | None:
-        """A thread that is not as its listing says: it has changed between the two, or expired, or is damaged."""
+        """The head of a thread that was not as its listing says: the thread has changed, expired, or is damaged."""
         key, expiring = self._keys.thread(entry.shard, entry.thread), self._keys.expiring(entry.shard)
         for _ in range(ATTEMPTS):
             listed = Request(entry.shard, (b"ZSCORE", entry.listing, entry.member))
@@ -176,8 +178,7 @@ class Pages:
             if is_expiring and _has_outlived(entry, encoded):
                 self._read([Request(entry.shard, (b"ZREM", entry.listing, entry.member))])
                 return None
-        record = f"head of {entry.thread[1:].decode(errors='replace')!r}"
-        raise Corrupt("a listing in Redis is damaged: a head is missing, or differs from it", record=record)
+        return LOST_HEAD
 
 
 def _has_outlived(entry: Entry, encoded: bytes | None) -> bool:

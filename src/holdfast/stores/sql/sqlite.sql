@@ -17,7 +17,7 @@ SELECT id >> 28 FROM rows WHERE id >= ?1 << 28 AND id < (?1 + 16) << 28
 SELECT labels, status FROM threads WHERE number = ?
 
 -- name: read_all_heads
-SELECT thread, head, status, labels FROM heads
+SELECT number, thread, head, status, labels FROM heads
 
 -- name: count_threads
 SELECT status, count(*) FROM threads WHERE substr(thread, 1, ?) = ? AND status <> '' GROUP BY status
@@ -40,6 +40,15 @@ SELECT id, id & 268435455, x'', ?2, x'' FROM (SELECT 1 + coalesce(
 
 -- name: drop_label
 DELETE FROM labels WHERE token = ? AND number = ?
+
+-- name: drop_labels
+DELETE FROM labels WHERE number = ?
+
+-- name: find_misplaced
+SELECT number FROM threads WHERE thread = ? AND number IS NOT ?
+
+-- name: drop_thread
+DELETE FROM threads WHERE number = ?
 
 -- name: insert_label
 INSERT OR IGNORE INTO labels (token, number) VALUES (?, ?)
@@ -66,18 +75,19 @@ DELETE FROM posts WHERE number = ?
 DELETE FROM posts WHERE number = ? AND key = ?
 
 -- name: read_rows
--- Everything a restore of one row reads, in one range. A head is no row.
-SELECT id, back, digest, header, body FROM rows
+-- Everything a restore of one row reads, in one range. A head is no row. What was changed to another type is read as
+-- bytes all the same, so that its digest tells.
+SELECT id, CAST(back AS INTEGER), CAST(digest AS BLOB), CAST(header AS BLOB), CAST(body AS BLOB) FROM rows
  WHERE id BETWEEN (SELECT id - back FROM rows WHERE id = ?1 AND digest <> x'') AND ?1 ORDER BY id
 
 -- name: read_index
 -- All but the last, which is the head.
-SELECT id, back, digest, header, x'' FROM rows
+SELECT id, CAST(back AS INTEGER), CAST(digest AS BLOB), CAST(header AS BLOB), x'' FROM rows
  WHERE id >= ?1 AND id < min(?2, (SELECT id FROM rows WHERE id <= ?1 | 268435455 ORDER BY id DESC LIMIT 1))
  ORDER BY id DESC LIMIT ?3
 
 -- name: read_blob
-SELECT data FROM blobs WHERE number = ? AND blob = ?
+SELECT CAST(data AS BLOB) FROM blobs WHERE number = ? AND blob = ?
 
 -- name: insert_post
 INSERT OR IGNORE INTO posts (number, key, value) VALUES (?, ?, ?)
