@@ -102,6 +102,13 @@ def failing(times: int, function: Callable[..., Any]) -> Callable[..., Any]:
     return handler
 
 
+async def latest_of(world: World, thread_id: str = "t") -> holdfast.Checkpoint:
+    """Return the newest checkpoint of a thread that has one."""
+    found = await world.store.latest(thread_id)
+    assert found is not None
+    return found
+
+
 async def transitions(world: World, thread_id: str = "t") -> list[tuple[str, str]]:
     """Return the transitions that the rows of a thread tell of, the oldest first."""
     infos = (await world.store.history(thread_id, limit=500)).items

@@ -1,5 +1,6 @@
 """What must never be written is not: values under forbidden names, and secrets."""
 
+from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast import Secret, SecretInState
-from loop.loops import new_loop, resumed
+from loop.loops import latest_of, new_loop, resumed
 from runs.worlds import World
 
 KEY = "sk-canary-8812"
@@ -19,6 +20,14 @@ class Client:
     """A class with a field that must not be written."""
 
     api_key: str
+
+
+@holdfast.storable
+@dataclass
+class Call:
+    """A class whose field may hold what must not be written."""
+
+    headers: Any
 
 
 async def everything(world: World) -> str:
@@ -36,8 +45,23 @@ async def everything(world: World) -> str:
         ([{"deep": ({"api_key": KEY},)}], "results[0][0]['deep'][0]['api_key']"),
         (Client(KEY), "results[0].api_key"),
         ({"token": Secret(KEY)}, "results[0]['token']"),
+        (OrderedDict(api_key=KEY), "results[0]['api_key']"),
+        (defaultdict(str, api_key=KEY), "results[0]['api_key']"),
+        (deque([{"api_key": KEY}]), "results[0][0]['api_key']"),
+        (Call({"api_key": KEY}), "results[0].headers['api_key']"),
+        ([Call([Client(KEY)])], "results[0][0].headers[0].api_key"),
     ],
-    ids=["a key", "deep", "a field", "a secret"],
+    ids=[
+        "a key",
+        "deep",
+        "a field",
+        "a secret",
+        "ordered",
+        "defaultdict",
+        "deque",
+        "within a field",
+        "a field's field",
+    ],
 )
 async def test_a_forbidden_value_is_refused_with_its_path(world: World, result: Any, path: str) -> None:
     loop = new_loop(world, plan=["a"], execute=lambda *_: result, never_store={"api_key"})
@@ -75,7 +99,7 @@ async def test_redacted_values_are_used_and_not_written(world: World) -> None:
     assert used == [KEY, KEY]
     assert KEY not in await everything(world)
     assert KEY not in str(loop.snapshot())
-    assert (await world.store.latest("t")).state["results"] == [{"api_key": "Secret(***)", "answer": 42}]
+    assert (await latest_of(world)).state["results"] == [{"api_key": "Secret(***)", "answer": 42}]
 
 
 async def test_the_arguments_and_results_of_effects_are_screened_too(world: World) -> None:
@@ -107,3 +131,15 @@ async def test_a_deferred_call_with_a_secret_is_refused(world: World, on_secret:
     tools = [holdfast.tool(send, defer=True)]
     with pytest.raises(SecretInState, match="argument 0 of send"):
         await new_loop(world, plan=["a"], execute=execute, tools=tools, on_secret=on_secret).drive()
+
+
+async def test_what_cannot_be_replaced_is_refused_where_others_are_redacted(world: World) -> None:
+    loop = new_loop(world, plan=["a"], execute=lambda *_: Call({"api_key": KEY}), never_store={"api_key"})
+    with pytest.raises(SecretInState):
+        await loop.drive()
+    loop = new_loop(
+        world, plan=["a"], execute=lambda *_: OrderedDict(api_key=KEY), never_store={"api_key"}, on_secret="redact"
+    )
+    with pytest.raises(SecretInState):
+        await loop.drive()
+    assert KEY not in await everything(world)
