@@ -10,7 +10,7 @@ import holdfast
 from holdfast import IncompatibleCheckpoint, LoopState, Retention, Snapshot, sync
 from holdfast.sync import Loop
 from holdfast.sync import LoopState as State
-from loop.loops import OVER, Outside, failing, new_loop, resumed, transitions
+from loop.loops import OVER, Outside, failing, latest_of, new_loop, resumed, transitions
 from runs.worlds import World
 
 step_once = Loop.step_once
@@ -153,7 +153,7 @@ async def test_tool_call_traces_are_not_checkpointed(world: World) -> None:
     await new_loop(world, plan=["a"], execute=execute, tools=[look_up]).drive()
     rows = (await world.store.history("t", journal=True)).items
     assert not [row for row in rows if "step" in row.metadata]
-    assert (await world.store.latest("t")).steps == []
+    assert (await latest_of(world)).steps == []
 
 
 # When to checkpoint

@@ -55,12 +55,12 @@ async def test_handlers_may_change_the_context_and_a_resumed_loop_has_it(world: 
 
 async def test_the_results_of_a_parallel_step_are_in_its_order_and_observed_together(world: World) -> None:
     observed: list[Any] = []
-    loop = new_loop(
-        world,
-        plan=[["b", "a"], "c"],
-        execute=lambda _, step: step.upper(),
-        observe=lambda _, step, result: observed.append(step) or result,
-    )
+
+    def observe(_: Any, step: Any, result: Any) -> Any:
+        observed.append(step)
+        return result
+
+    loop = new_loop(world, plan=[["b", "a"], "c"], execute=lambda _, step: step.upper(), observe=observe)
     assert await loop.drive() == [["B", "A"], "C"]
     assert observed == [["b", "a"], "c"]
 

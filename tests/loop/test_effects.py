@@ -6,9 +6,10 @@ import pytest
 
 import holdfast
 from holdfast import Deferred, Diverged, LoopState, StepFailed, StepInDoubt
+from holdfast.ports import run_blocking
 from holdfast.testing.faults import Crash
-from loop.loops import Outside, failing, new_loop, resumed, transitions
-from runs.worlds import SWAPS, World
+from loop.loops import OVER, Outside, failing, latest_of, new_loop, resumed, transitions
+from runs.worlds import SWAPS, BlockingWorld, World
 
 
 async def send_step(loop: Any, step: str) -> Any:
@@ -126,7 +127,7 @@ async def test_deferred_calls_are_performed_in_order_after_the_last_decision_and
     assert [what for what, _ in seen] == ["a", "b", "c"]
     assert len({key for _, key in seen}) == 3
     assert (await transitions(world))[-2:] == [("REFLECTING", "REFLECTING"), ("REFLECTING", "COMPLETE")]
-    assert (await world.store.latest("t")).state["outbox"] == []
+    assert (await latest_of(world)).state["outbox"] == []
 
 
 async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_kept_for_a_resume(world: World) -> None:
@@ -143,7 +144,7 @@ async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_
         await loop.call("report", step)
         return step
 
-    options = {
+    options: dict[str, Any] = {
         "execute": execute,
         "reflect": lambda _: reflected.append(1),
         "tools": [holdfast.tool(report, defer=True)],
@@ -152,7 +153,7 @@ async def test_a_deferred_call_that_fails_makes_the_loop_failed_and_the_rest_is_
     with pytest.raises(StepFailed, match="the mail server is down"):
         await loop.drive()
     assert (loop.state, performed) == (LoopState.FAILED, ["a"])
-    latest = await world.store.latest("t")
+    latest = await latest_of(world)
     assert (latest.status, latest.state["state"]) == ("failed", "FAILED")
     assert [each["arguments"] for each in latest.state["outbox"]] == [["b"], ["c"]]
     broken.clear()
@@ -190,3 +191,20 @@ async def test_calls_that_a_worker_deferred_before_it_died_are_forgotten_with_it
         await new_loop(world, plan=["a"], execute=failing(1, execute), tools=tools).drive()
     await resumed(world, execute=execute, tools=tools)
     assert outside.calls == ["a"]
+
+
+async def test_one_step_at_a_time_the_decision_is_committed_before_a_deferred_call(world: World) -> None:
+    committed: list[str] = []
+
+    async def send(what: Any, idempotency_key: str) -> str:
+        committed.append((await latest_of(world)).state["decision"])
+        return f"sent {what}"
+
+    def send_plainly(what: Any, idempotency_key: str) -> str:
+        return run_blocking(send(what, idempotency_key))
+
+    function = send_plainly if isinstance(world, BlockingWorld) else send
+    loop = new_loop(world, plan=["a"], execute=send_step, tools=[holdfast.tool(function, name="send", defer=True)])
+    while loop.state not in OVER:
+        await loop.step_once()
+    assert committed == ["COMPLETE"]

@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 from holdfast import Conflict, Corrupt, IncompatibleCheckpoint, KeyReused, LoopState
-from loop.loops import failing, loop_from, new_loop, resumed
+from loop.loops import failing, latest_of, loop_from, new_loop, resumed
 from runs.worlds import World
 
 STOPPED = {
@@ -27,7 +27,7 @@ async def stopped(world: World, **changes: Any) -> dict[str, Any]:
 
 
 async def nothing_is_lost(world: World, fields: Any) -> None:
-    latest = await world.store.latest("t")
+    latest = await latest_of(world)
     assert (latest.state, latest.status) == (fields, "idle")
 
 
@@ -54,7 +54,7 @@ async def test_migrations_upgrade_a_checkpoint_version_by_version(world: World) 
     }
     loop = await resumed(world, version=3, migrations=migrations, execute=lambda _, step: step["name"].upper())
     assert (loop.results, loop.context) == (["a", "B", "C"], {"migrated": True})
-    assert (await world.store.latest("t")).state["version"] == 3
+    assert (await latest_of(world)).state["version"] == 3
 
 
 @pytest.mark.parametrize(
@@ -136,3 +136,35 @@ async def test_a_cancelled_loop_is_not_driven(world: World) -> None:
     await world.store.cancel("t")
     with pytest.raises(holdfast.RunCancelled):
         await resumed(world)
+
+
+async def test_a_context_may_have_any_keys_and_can_be_resumed(world: World) -> None:
+    def execute(loop: Any, step: str) -> str:
+        loop.context[(step, 1)] = {2: step}
+        return step
+
+    with pytest.raises(ConnectionError):
+        await new_loop(world, context={1: "one"}, execute=failing(1, execute)).drive()
+    loop = await resumed(world, execute=execute)
+    assert loop.results == ["a", "b", "c"]
+    assert loop.context == {1: "one", ("a", 1): {2: "a"}, ("b", 1): {2: "b"}, ("c", 1): {2: "c"}}
+
+
+async def test_as_many_transitions_of_another_process_are_a_conflict_too(world: World) -> None:
+    def execute(who: str) -> Any:
+        def worker(_: Any, step: str) -> str:
+            if step == "b":
+                raise ConnectionError("the network is down")
+            return who
+
+        return worker
+
+    mine, other = new_loop(world, execute=execute("mine"), every=100), new_loop(world, execute=execute("other"))
+    for loop in (mine, other):
+        with pytest.raises(ConnectionError):
+            await loop.drive()
+    for write in (mine.drive, mine.step_once, mine.checkpoint):
+        with pytest.raises(Conflict, match="another process drove it"):
+            await write()
+    latest = await latest_of(world)
+    assert (latest.state["results"], latest.state["transitions"]) == (["other"], mine.snapshot().transitions)
