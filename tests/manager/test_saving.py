@@ -101,7 +101,7 @@ async def test_the_status_of_a_thread_follows_its_last_checkpoint(world: World) 
     made = manager(world)
     thread_id = made.thread_id(*TASK)
 
-    async def status() -> tuple[Status, str | None]:
+    async def status() -> tuple[Status | None, str | None]:
         info = await world.store.thread(thread_id)
         return info.status, info.error
 
