@@ -94,7 +94,7 @@ class ManagerMethods:
     async def recover(self, app: str) -> RecoveryReport:
         """Resume what a crash left behind, by the resume callback; call this at start-up.
 
-        Tasks at work, or whose request was answered, are resumed if `auto_resume` is set; those that wait for input keep
+        Tasks at work, and those that were answered, are resumed if `auto_resume` is set; those that wait for input keep
         waiting, unless `auto_resume_hitl` is set; expired ones fail. Each is claimed once among all processes.
         """
         return await Recoverer(self._tasks).recover(await pending_threads(self._tasks.store, app))
