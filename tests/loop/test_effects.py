@@ -6,9 +6,10 @@ import pytest
 
 import holdfast
 from holdfast import Deferred, Diverged, LoopState, StepFailed, StepInDoubt
+from holdfast.ports import run_blocking
 from holdfast.testing.faults import Crash
-from loop.loops import Outside, failing, new_loop, newest, resumed, transitions
-from runs.worlds import SWAPS, World
+from loop.loops import OVER, Outside, failing, new_loop, newest, resumed, transitions
+from runs.worlds import SWAPS, BlockingWorld, World
 
 
 async def send_step(loop: Any, step: str) -> Any:
@@ -244,3 +245,20 @@ async def test_a_tool_is_called_by_the_loop_whose_handler_runs_and_by_no_other(w
     other = new_loop(world, thread_id="other", tools=[len])
     with pytest.raises(holdfast.ConfigurationError, match=r"loop\.call is for the handlers"):
         await new_loop(world, execute=execute, tools=[len]).drive()
+
+
+async def test_one_step_at_a_time_the_decision_is_committed_before_a_deferred_call(world: World) -> None:
+    committed: list[str] = []
+
+    async def send(what: Any, idempotency_key: str) -> str:
+        committed.append((await newest(world)).state["decision"])
+        return f"sent {what}"
+
+    def send_plainly(what: Any, idempotency_key: str) -> str:
+        return run_blocking(send(what, idempotency_key))
+
+    function = send_plainly if isinstance(world, BlockingWorld) else send
+    loop = new_loop(world, plan=["a"], execute=send_step, tools=[holdfast.tool(function, name="send", defer=True)])
+    while loop.state not in OVER:
+        await loop.step_once()
+    assert committed == ["COMPLETE"]

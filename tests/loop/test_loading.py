@@ -181,3 +181,35 @@ def test_a_flipped_bit_in_the_stored_snapshot_is_refused(tmp_path: Path) -> None
         database.execute("UPDATE rows SET body = ? WHERE rowid = ?", (bytes((*body[:-1], body[-1] ^ 1)), at))
     with sync.open(path, durability="process") as store, pytest.raises(Corrupt):
         sync.Loop.resume(store, "t", drive=False)
+
+
+async def test_a_context_may_have_any_keys_and_can_be_resumed(world: World) -> None:
+    def execute(loop: Any, step: str) -> str:
+        loop.context[(step, 1)] = {2: step}
+        return step
+
+    with pytest.raises(ConnectionError):
+        await new_loop(world, context={1: "one"}, execute=failing(1, execute)).drive()
+    loop = await resumed(world, execute=execute)
+    assert loop.results == ["a", "b", "c"]
+    assert loop.context == {1: "one", ("a", 1): {2: "a"}, ("b", 1): {2: "b"}, ("c", 1): {2: "c"}}
+
+
+async def test_as_many_transitions_of_another_process_are_a_conflict_too(world: World) -> None:
+    def execute(who: str) -> Any:
+        def worker(_: Any, step: str) -> str:
+            if step == "b":
+                raise ConnectionError("the network is down")
+            return who
+
+        return worker
+
+    mine, other = new_loop(world, execute=execute("mine"), every=100), new_loop(world, execute=execute("other"))
+    for loop in (mine, other):
+        with pytest.raises(ConnectionError):
+            await loop.drive()
+    for write in (mine.drive, mine.step_once, mine.checkpoint):
+        with pytest.raises(Conflict, match="another process drove it"):
+            await write()
+    latest = await newest(world)
+    assert (latest.state["results"], latest.state["transitions"]) == (["other"], mine.snapshot().transitions)

@@ -1,5 +1,6 @@
 """What must never be written is not: values under forbidden names, and secrets."""
 
+from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,14 @@ class Client:
     api_key: str
 
 
+@holdfast.storable
+@dataclass
+class Call:
+    """A class whose field may hold what must not be written."""
+
+    headers: Any
+
+
 async def everything(world: World) -> str:
     """Return all that the thread holds, in words."""
     rows = (await world.store.history("t", journal=True, limit=500)).items
@@ -36,8 +45,23 @@ async def everything(world: World) -> str:
         ([{"deep": ({"api_key": KEY},)}], "results[0][0]['deep'][0]['api_key']"),
         (Client(KEY), "results[0].api_key"),
         ({"token": Secret(KEY)}, "results[0]['token']"),
+        (OrderedDict(api_key=KEY), "results[0]['api_key']"),
+        (defaultdict(str, api_key=KEY), "results[0]['api_key']"),
+        (deque([{"api_key": KEY}]), "results[0][0]['api_key']"),
+        (Call({"api_key": KEY}), "results[0].headers['api_key']"),
+        ([Call([Client(KEY)])], "results[0][0].headers[0].api_key"),
     ],
-    ids=["a key", "deep", "a field", "a secret"],
+    ids=[
+        "a key",
+        "deep",
+        "a field",
+        "a secret",
+        "ordered",
+        "defaultdict",
+        "deque",
+        "within a field",
+        "a field's field",
+    ],
 )
 async def test_a_forbidden_value_is_refused_with_its_path(world: World, result: Any, path: str) -> None:
     loop = new_loop(world, plan=["a"], execute=lambda *_: result, never_store={"api_key"})
@@ -140,3 +164,15 @@ def test_a_loop_does_not_show_what_must_not_be_written() -> None:
     loop = holdfast.Loop({"api_key": KEY, "token": Secret(KEY), "topic": "kelp"}, never_store={"api_key"})
     assert KEY not in repr(loop)
     assert "kelp" in repr(loop)
+
+
+async def test_what_cannot_be_replaced_is_refused_where_others_are_redacted(world: World) -> None:
+    loop = new_loop(world, plan=["a"], execute=lambda *_: Call({"api_key": KEY}), never_store={"api_key"})
+    with pytest.raises(SecretInState):
+        await loop.drive()
+    loop = new_loop(
+        world, plan=["a"], execute=lambda *_: OrderedDict(api_key=KEY), never_store={"api_key"}, on_secret="redact"
+    )
+    with pytest.raises(SecretInState):
+        await loop.drive()
+    assert KEY not in await everything(world)

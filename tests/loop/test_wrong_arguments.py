@@ -1,5 +1,6 @@
 """Options that make no sense are refused when they are given, in both worlds alike."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -88,3 +89,13 @@ def test_an_unknown_tool_is_refused_with_those_that_there_are(memory_store: sync
     with pytest.raises(ConfigurationError, match="the loop has no tool 'sned'; its tools are: send, len"):
         loop.drive()
     assert loop.thread_id.startswith("loop-")
+
+
+@BOTH
+def test_what_is_no_store_of_that_world_is_refused(api: Any, memory_store: sync.Store) -> None:
+    stores: list[Any] = [None, "agents.db", memory_store if api is holdfast else holdfast.MemoryStore()]
+    for store in stores:
+        with pytest.raises(ConfigurationError, match="store must be a store of holdfast"):
+            asyncio.run(holdfast.Loop.resume(store, "t")) if api is holdfast else api.Loop.resume(store, "t")
+        with pytest.raises(ConfigurationError, match="store must be a store of holdfast"):
+            api.SnapshotStore(store, "t")

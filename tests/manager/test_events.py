@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast import ConfigurationError, Corrupt, Event, find_agent_to_run
+from holdfast import ConfigurationError, Corrupt, Event, UnstorableValue, find_agent_to_run
 from manager.tasks import manager
 from manager.test_composition import COORDINATOR, RESEARCHER, ROOT
 from runs.worlds import World
@@ -62,3 +62,12 @@ async def test_a_state_that_is_not_that_of_a_session_or_a_task_is_damage(world: 
         await made.events(*SESSION)
     with pytest.raises(Corrupt, match="not the fields of ExecutionState"):
         await made.load(*SESSION, "task-1")
+
+
+async def test_an_event_that_could_not_be_read_again_is_refused_and_the_session_stays_readable(world: World) -> None:
+    made = manager(world)
+    await made.add_event(*SESSION, Event("user", "hi"))
+    for event in (Event(5, "x"), Event("agent", final=1), Event("agent", branch=None)):  # type: ignore[arg-type]
+        with pytest.raises(UnstorableValue, match="this event could not be loaded again"):
+            await made.add_event(*SESSION, event)
+    assert await made.events(*SESSION) == [Event("user", "hi")]

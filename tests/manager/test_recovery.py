@@ -373,3 +373,14 @@ async def test_the_phase_is_what_the_callback_gets(world: World) -> None:
     made.on_resume(lambda state, user_input: phases.append(state.phase))
     await made.recover("shop")
     assert phases == [Phase.POST_LLM]
+
+
+@pytest.mark.parametrize("wrong", [True, 40, {"ok": True}, None])
+async def test_an_input_that_is_no_text_is_refused_before_it_is_posted(world: World, wrong: Any) -> None:
+    made = manager(world)
+    called = server(made)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    with pytest.raises(ConfigurationError, match="user_input must be a str"):
+        await made.resume(*TASK, user_input=wrong)
+    assert await made.resume(*TASK, user_input="approve") == "resumed task-1"
+    assert called.calls == [("task-1", "approve")]

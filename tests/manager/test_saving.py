@@ -276,3 +276,16 @@ async def test_a_state_that_could_not_be_loaded_again_is_refused_and_the_task_st
             await made.save(state)
     assert (await world.store.thread(made.thread_id(*TASK))).status is Status.WORKING
     assert (await made.load(*TASK)).agent_state is None
+
+
+async def test_a_hook_refuses_what_is_no_state_or_no_iteration(world: World) -> None:
+    hooks = manager(world, strategy="interval", interval=1).hooks
+    wrong: Any = {"task_id": "task-1"}
+    for call in (hooks.before_llm_call, hooks.after_llm_call):
+        with pytest.raises(ConfigurationError, match=r"state must be a holdfast\.ExecutionState, got dict"):
+            await call(wrong)
+    with pytest.raises(ConfigurationError, match=r"state must be a holdfast\.ExecutionState"):
+        await hooks.tool_approval_required(wrong, APPROVAL)
+    for number in ("1", 1.5, True, None):
+        with pytest.raises(ConfigurationError, match="iteration="):
+            await hooks.iteration_end(state_of(), number)

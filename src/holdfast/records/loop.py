@@ -40,7 +40,7 @@ class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plan: list[Any]
     cursor: int
     results: list[Any]
-    context: dict[str, Any] = {}
+    context: dict[Any, Any] = {}
     outbox: list[Deferred] = []
     """The deferred calls that are not performed yet."""
     decision: str = ""

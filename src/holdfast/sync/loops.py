@@ -46,7 +46,7 @@ class Loop(LoopView):
     def resume(cls, store: Store, thread_id: str, *, drive: bool = True, **options: Unpack[LoopOptions]) -> Self | None:
         """See `holdfast.Loop.resume`."""
         terms = loop_terms(options)
-        found = run_blocking(stored(store._store, thread_id, terms))  # noqa: SLF001  one room
+        found = run_blocking(stored(_checked(store)._store, thread_id, terms))  # noqa: SLF001  one room
         if found is None:
             return None
         loop = cls._holding(_core(terms, store, thread_id, found, "thread"))
@@ -72,18 +72,23 @@ class Loop(LoopView):
 
 
 def _core(terms: LoopTerms, store: Store | None, thread_id: str | None, snapshot: Snapshot, origin: Origin) -> LoopCore:
-    if store is not None and not isinstance(store, Store):
+    found = None if store is None else _checked(store)
+    return LoopCore(terms, inner_store(found), thread_id, snapshot, origin)
+
+
+def _checked(store: Any) -> Store:
+    if not isinstance(store, Store):
         raise ConfigurationError(
             f"store must be a store of holdfast.sync, as holdfast.sync.open returns it, got {store!r}"
         )
-    return LoopCore(terms, inner_store(store), thread_id, snapshot, origin)
+    return store
 
 
 class SnapshotStore:
     """See `holdfast.SnapshotStore`."""
 
     def __init__(self, store: Store, thread_id: str) -> None:
-        self._inner = AwaitableSnapshotStore(store._store, thread_id)  # noqa: SLF001  one room
+        self._inner = AwaitableSnapshotStore(_checked(store)._store, thread_id)  # noqa: SLF001  one room
 
     def save(self, snapshot: Snapshot | Mapping[str, Any]) -> None:
         """See `holdfast.SnapshotStore.save`."""

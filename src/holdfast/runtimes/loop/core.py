@@ -104,7 +104,7 @@ class LoopCore:
             cadence.written(at)
 
     async def step_once(self) -> None:
-        """Make one transition, and write nothing but what effects need."""
+        """Make one transition, and write nothing but what effects need: their rows, the decision to perform them."""
         self.terms.check_complete()
         if self.state in TERMINAL:
             raise Finished(f"the loop of thread {self.thread_id!r} is {self.state}: there is no step left")
@@ -114,6 +114,8 @@ class LoopCore:
         if self.state in TERMINAL:  # its thread was found so
             driver.leave_untouched()
             return
+        if self.snapshot.decision and self._is_ahead:  # deferred calls are next: the decision is committed first
+            await self._save(driver, "", "event")
         with driver.body():
             await self._advance(driver)
 
@@ -184,19 +186,27 @@ class LoopCore:
 
     def _adopt(self, state: Any) -> None:
         """Take over what the thread holds, unless this loop has made transitions since it last saw it."""
-        mine = max(self.snapshot.transitions, self._loaded)
         if not state:
             self._seen = self.snapshot.transitions
             return
         held = loaded(state, self.terms, f"thread {self.thread_id!r}")
         if self._origin == "new" or (not self._is_ahead and self._seen not in {None, held.transitions}):
             self.snapshot, self._execution = _ready(held, self.terms), None
-        elif held.transitions not in {self._seen, mine} and (self._seen is not None or held.transitions > mine):
+        elif self._is_behind(held):
             raise Conflict(
-                f"thread {self.thread_id!r} is at transition {held.transitions}, and this loop at {mine} since"
-                f" {self._seen}: another process drove it; continue with Loop.resume"
+                f"thread {self.thread_id!r} is at transition {held.transitions}, and this loop at"
+                f" {self.snapshot.transitions} since {self._seen}: another process drove it; continue with Loop.resume"
             )
         self._seen = held.transitions
+
+    def _is_behind(self, held: Snapshot) -> bool:
+        """Return True if the thread holds what this loop has neither seen nor done itself."""
+        mine = max(self.snapshot.transitions, self._loaded)
+        if self._seen is None:
+            return held.transitions > mine
+        if held.transitions != mine:
+            return held.transitions != self._seen
+        return held.transitions != self._seen and _work(resumption(held)) != _work(resumption(self.written()))
 
     async def _save(self, driver: Driver, before: str, cause: str) -> None:
         written = self.written()
@@ -230,6 +240,10 @@ def _ready(snapshot: Snapshot, terms: LoopTerms) -> Snapshot:
 def first_snapshot(request: Any, terms: LoopTerms) -> Snapshot:
     """Return the snapshot of a loop that has not started."""
     return Snapshot(terms.version, request, PLANNING.value, [], 0, [], dict(terms.context))
+
+
+def _work(snapshot: Snapshot) -> bytes:
+    return encode([snapshot.state, snapshot.plan, snapshot.cursor, snapshot.results])
 
 
 async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | None:

@@ -113,7 +113,7 @@ class Loop(LoopView):
         upgrades that one. With `drive=False` the loop is only loaded.
         """
         terms = loop_terms(options)
-        found = await stored(store, thread_id, terms)
+        found = await stored(_checked(store), thread_id, terms)
         if found is None:
             return None
         loop = cls._holding(_core(terms, store, thread_id, found, "thread"))
@@ -145,16 +145,21 @@ class Loop(LoopView):
 
 
 def _core(terms: LoopTerms, store: Store | None, thread_id: str | None, snapshot: Snapshot, origin: Origin) -> LoopCore:
-    if store is not None and not isinstance(store, Store):
+    found = None if store is None else _checked(store)
+    return LoopCore(terms, default_store if found is None else lambda: found, thread_id, snapshot, origin)
+
+
+def _checked(store: Any) -> Store:
+    if not isinstance(store, Store):
         raise ConfigurationError(f"store must be a store of holdfast, as holdfast.open returns it, got {store!r}")
-    return LoopCore(terms, default_store if store is None else lambda: store, thread_id, snapshot, origin)
+    return store
 
 
 class SnapshotStore:
     """One thread of a store that keeps the snapshots of a loop which you drive yourself."""
 
     def __init__(self, store: Store, thread_id: str) -> None:
-        self._store = store
+        self._store = _checked(store)
         self._thread_id = thread_id
 
     async def save(self, snapshot: Snapshot | Mapping[str, Any]) -> None:

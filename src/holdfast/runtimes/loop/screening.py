@@ -1,5 +1,6 @@
 """What must never be written: secrets, and values under names that the program forbids."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -10,6 +11,7 @@ from holdfast.records.secret import DEEPEST, MASK, Secret
 
 OnSecret: TypeAlias = Literal["refuse", "redact"]
 _SEQUENCES: Final = frozenset({list, tuple, set, frozenset})
+_CONTAINERS: Final = (list, tuple, set, frozenset, deque)
 
 
 class Screen(msgspec.Struct, frozen=True):
@@ -28,15 +30,8 @@ class Screen(msgspec.Struct, frozen=True):
             raise ConfigurationError(f"on_secret must be 'refuse' or 'redact', got {policy!r}")
         return cls(frozenset(names), policy == "redact")
 
-    def screened(self, value: Any, path: str) -> Any:
+    def screened(self, value: Any, path: str, depth: int = 0) -> Any:
         """Return a copy that may be written; raise `SecretInState` with the path of what may not."""
-        return self._screened(value, path, 0)
-
-    def masked(self, value: Any) -> Any:
-        """Return a copy with all of it replaced, for what is only shown."""
-        return Screen(self.names, redacts=True, hides_objects=True).screened(value, "arguments")
-
-    def _screened(self, value: Any, path: str, depth: int) -> Any:
         cls = type(value)
         if cls is Secret:
             return self._withheld(path, "a Secret")
@@ -45,17 +40,33 @@ class Screen(msgspec.Struct, frozen=True):
         if cls is dict:
             return {key: self._entry(key, item, f"{path}[{key!r}]", depth) for key, item in value.items()}
         if cls in _SEQUENCES:
-            return cls(self._screened(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value))
-        for name in sorted(self.names.intersection(_field_names(value))):
-            if self.hides_objects:
-                return MASK
-            raise SecretInState(_refusal(f"{path}.{name}", "a field named in never_store"), path=f"{path}.{name}")
+            return cls(self.screened(item, f"{path}[{at}]", depth + 1) for at, item in enumerate(value))
+        if self.hides_objects and self.names.intersection(_field_names(value)):
+            return MASK
+        self._check_parts(value, path, depth)
         return value
+
+    def masked(self, value: Any) -> Any:
+        """Return a copy with all of it replaced, for what is only shown."""
+        return Screen(self.names, redacts=True, hides_objects=True).screened(value, "arguments")
+
+    def _check_parts(self, value: Any, path: str, depth: int) -> None:
+        """Refuse what must not be written within a value of another kind: it is not copied with a part replaced."""
+        refusing, fields = Screen(self.names), _field_names(value)
+        for name in fields:
+            at = f"{path}.{name}"
+            if name in self.names:
+                raise SecretInState(_refusal(at, "a field named in never_store"), path=at)
+            refusing.screened(getattr(value, name, None), at, depth + 1)
+        if isinstance(value, Mapping):
+            refusing.screened(dict(value), path, depth)
+        elif isinstance(value, _CONTAINERS) and not fields:
+            refusing.screened(list(value), path, depth)
 
     def _entry(self, key: Any, value: Any, path: str, depth: int) -> Any:
         if key in self.names:
             return self._withheld(path, "a key named in never_store")
-        return self._screened(value, path, depth + 1)
+        return self.screened(value, path, depth + 1)
 
     def _withheld(self, path: str, what: str) -> str:
         if self.redacts:

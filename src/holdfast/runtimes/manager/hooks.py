@@ -4,6 +4,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.records.arguments import whole_number
+from holdfast.records.errors import ConfigurationError
 from holdfast.runtimes.manager.config import HOOKS
 from holdfast.runtimes.manager.state import AgentState, ExecutionState, PendingToolCall
 from holdfast.runtimes.manager.tasks import Tasks
@@ -17,33 +19,33 @@ class CheckpointHooks:
 
     async def before_llm_call(self, state: ExecutionState) -> None:
         """Call this before the model is called."""
-        await self._save("before_llm_call", state.with_pending_tool_call(None))
+        await self._save("before_llm_call", _at_work(state))
 
     async def after_llm_call(self, state: ExecutionState) -> None:
         """Call this after the model answered."""
-        await self._save("after_llm_call", state.with_pending_tool_call(None))
+        await self._save("after_llm_call", _at_work(state))
 
     async def before_tool(self, state: ExecutionState, name: str) -> None:
         """Call this before a tool is executed."""
-        await self._save("before_tool", state.with_pending_tool_call(None), tool=name)
+        await self._save("before_tool", _at_work(state), tool=name)
 
     async def after_tool(self, state: ExecutionState, name: str) -> None:
         """Call this after a tool was executed."""
-        await self._save("after_tool", state.with_pending_tool_call(None), tool=name)
+        await self._save("after_tool", _at_work(state), tool=name)
 
     async def iteration_end(self, state: ExecutionState, iteration: int) -> None:
         """Call this at the end of an iteration of the loop; they are counted from 1."""
-        agent_state = replace(state.agent_state or AgentState(), iteration=iteration)
-        state = state.with_pending_tool_call(None).with_agent_state(agent_state)
-        await self._save("iteration_end", state, iteration)
+        state, number = _at_work(state), whole_number(iteration, "iteration")
+        state = state.with_agent_state(replace(state.agent_state or AgentState(), iteration=number))
+        await self._save("iteration_end", state, number)
 
     async def tool_approval_required(self, state: ExecutionState, pending: PendingToolCall) -> None:
         """A tool call needs a person's approval: the task waits for `manager.resume`, or an answer in the inbox."""
-        await self._save("tool_approval_required", state.with_pending_tool_call(pending))
+        await self._save("tool_approval_required", _at_work(state).with_pending_tool_call(pending))
 
     async def error(self, state: ExecutionState, error: BaseException | str) -> None:
         """The execution failed: the task is failed, with the error as its reason, and can be resumed by hand."""
-        await self._save("error", state.with_pending_tool_call(None).with_error(error))
+        await self._save("error", _at_work(state).with_error(error))
 
     async def complete(self, app: str, user: str, session: str, task: str) -> None:
         """The task is complete: its checkpoints are removed."""
@@ -58,3 +60,10 @@ class CheckpointHooks:
             tasks.warn_disabled()
         elif tasks.config.should_checkpoint(name, iteration) and hook.phase and hook.checkpoint_type:
             await tasks.save(state.with_phase(hook.phase), hook.checkpoint_type, details)
+
+
+def _at_work(state: ExecutionState) -> ExecutionState:
+    """Return the state without a pending tool call; `ConfigurationError` if it is no state."""
+    if not isinstance(state, ExecutionState):
+        raise ConfigurationError(f"state must be a holdfast.ExecutionState, got {type(state).__name__}")
+    return state.with_pending_tool_call(None)

@@ -15,7 +15,13 @@ from holdfast.runtimes.manager.events import Event, SessionEvents
 from holdfast.runtimes.manager.held import thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks
 from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
-from holdfast.runtimes.manager.state import Checkpointable, CheckpointStats, ExecutionState, RecoveryReport
+from holdfast.runtimes.manager.state import (
+    Checkpointable,
+    CheckpointStats,
+    ExecutionState,
+    RecoveryReport,
+    check_loadable,
+)
 from holdfast.runtimes.manager.tasks import ResumeCallback, TaskBlock, Tasks
 
 NO_TIME = timedelta(0)
@@ -88,8 +94,8 @@ class ManagerMethods:
     async def recover(self, app: str) -> RecoveryReport:
         """Resume what a crash left behind, by the resume callback; call this at start-up.
 
-        Tasks at work are resumed if `auto_resume` is set; those that wait for input keep waiting, unless somebody
-        answered or `auto_resume_hitl` is set; expired ones fail. Each is claimed once among all processes.
+        Tasks at work, and those that were answered, are resumed if `auto_resume` is set; those that wait for input keep
+        waiting, unless `auto_resume_hitl` is set; expired ones fail. Each is claimed once among all processes.
         """
         return await Recoverer(self._tasks).recover(await pending_threads(self._tasks.store, app))
 
@@ -125,6 +131,7 @@ class ManagerMethods:
         """Append an event to a session; durable when this returns."""
         if not isinstance(event, Event):
             raise ConfigurationError(f"event must be a holdfast.Event, got {event!r}")
+        check_loadable(event, "event")
         thread_id, store = thread_id_of(app, user, session), self._tasks.store
         try:
             await store.thread(thread_id)

@@ -108,6 +108,8 @@ class Recoverer:
     async def resume(self, ids: tuple[str, str, str, str], user_input: str) -> Any:
         """Resume one task by hand. The input is posted first: it is not lost, and no second one is taken."""
         self._callback()
+        if not isinstance(user_input, str):
+            raise ConfigurationError(f"user_input must be a str, got {user_input!r}")
         info = await self._task(thread_id_of(*ids))
         for request in await self._requests(info):
             if not user_input:

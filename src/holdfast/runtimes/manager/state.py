@@ -41,6 +41,14 @@ class JsonStruct(msgspec.Struct):
             raise Corrupt(f"not the fields of {cls.__name__}: {error}", record=cls.__name__) from error
 
 
+def check_loadable(value: JsonStruct, what: str) -> None:
+    """Raise `UnstorableValue` if this could be written but not be loaded again."""
+    try:
+        value.from_dict(value.to_dict())
+    except Corrupt as error:
+        raise UnstorableValue(f"this {what} could not be loaded again: {error}", path=what) from error
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, JsonStruct):
         return value.to_dict()

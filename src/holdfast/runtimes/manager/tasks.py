@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from holdfast.ports import logger
 from holdfast.records.arguments import function_or_none, whole_number
-from holdfast.records.errors import ConfigurationError, Corrupt, UnstorableValue
+from holdfast.records.errors import ConfigurationError
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Cause
 from holdfast.runs.driver import Driver, Store, Terms, ports_of
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.held import Held, thread_id_of
-from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState
+from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState, check_loadable
 
 ResumeCallback = Callable[[ExecutionState, str], Any]
 
@@ -98,10 +98,7 @@ class Tasks:
             raise ConfigurationError(f"state must be a holdfast.ExecutionState, got {type(state).__name__}")
         now = from_microseconds(ports_of(self.store).now())
         state = await self._with_own_state(replace(state.with_type(checkpoint_type), checkpoint_time=now))
-        try:
-            ExecutionState.from_dict(state.to_dict())
-        except Corrupt as error:
-            raise UnstorableValue(f"this state could not be loaded again: {error}", path="state") from error
+        check_loadable(state, "state")
         return state
 
     async def _with_own_state(self, state: ExecutionState) -> ExecutionState:
