@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from holdfast import FailurePolicy, KeyRing, sync
+from holdfast import CheckpointConfig, FailurePolicy, KeyRing, sync
 from holdfast.cli.keys import parse_keys
 from holdfast.codec import decode, encode
 from holdfast.codec.seal import Seal
@@ -270,6 +270,23 @@ class Logs:
                     question("t")
 
 
+class Configurations:
+    """The configuration of a checkpoint manager, in TOML and in YAML."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = [folder / "checkpoint.toml", folder / "checkpoint.yaml"]
+
+    def target(self) -> Target:
+        seed = b'enabled = true\nstrategy = "hybrid"\ninterval = 5\n[recovery]\ntimeout = 60\n'
+        return Target([seed], self.parse, 5, reads_files=True)
+
+    def parse(self, data: bytes) -> None:
+        for path in self.paths:
+            path.write_bytes(data)
+            with suppress(HoldfastError):
+                CheckpointConfig.load(path)
+
+
 @contextmanager
 def targets() -> Iterator[dict[str, Target]]:
     """All of them by name. Some write to a folder below `FOLDER`, which is gone at the end."""
@@ -279,4 +296,5 @@ def targets() -> Iterator[dict[str, Target]]:
             "bundle": Bundles(Path(folder)).target(),
             "thread": Stored().target(),
             "file log": Logs(Path(folder)).target(),
+            "configuration": Configurations(Path(folder)).target(),
         }
