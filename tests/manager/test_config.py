@@ -249,3 +249,11 @@ def test_settings_made_in_code_are_checked_by_validate_and_by_the_manager() -> N
         CheckpointConfig(recovery={"timeout": 3}).validate()  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="a dict or the path of a file, got 7"):
         CheckpointConfig.load(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["c.toml", "c.yaml"])
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 20_000])
+def test_a_file_that_no_parser_can_read_is_named(tmp_path: Path, name: str, value: str) -> None:
+    (tmp_path / name).write_text(f"interval {'=' if name.endswith('toml') else ':'} {value}\n")
+    with pytest.raises(ConfigurationError, match=name):
+        CheckpointConfig.load(tmp_path / name)

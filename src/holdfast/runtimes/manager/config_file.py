@@ -49,7 +49,7 @@ def _read_toml(text: str, path: Path) -> Any:
 
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers of very many digits
         raise ConfigurationError(f"{path}: not valid TOML: {error}") from error
 
 
@@ -60,7 +60,7 @@ def _read_yaml(text: str, path: Path) -> Any:
         raise ConfigurationError(f"{path}: reading YAML needs PyYAML: pip install 'holdfast[yaml]'") from error
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: not valid YAML: {error}") from error
 
 
