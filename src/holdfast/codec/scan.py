@@ -10,7 +10,7 @@ from typing import Final
 from holdfast.codec import tags
 from holdfast.codec.limits import DEEPEST, Limits
 from holdfast.records.errors import LimitExceeded
-from holdfast.records.packed import BOXED, LEAF, PLACE, WIDE, Buffer, TooDeep, measure, opening_count
+from holdfast.records.packed import BOXED, LEAF, PLACE, WIDE, Buffer, TooDeep, measure
 
 # The engine appends items, each encoded alone with the full depth, to containers a few levels down in a state.
 SLACK: Final = 8
@@ -37,12 +37,6 @@ def refuse_excess(encodings: Sequence[Buffer], limits: Limits, what: str) -> Non
         memory += exact_memory(each, limits)
         if memory > limits.memory:
             raise LimitExceeded(_text(what, "would take more memory", limits.memory, "memory"))
-
-
-def refuse_depth(data: Buffer, limits: Limits) -> None:
-    """Raise LimitExceeded if an encoding nests too deep, without recursion."""
-    if len(data) > limits.depth and opening_count(data) > limits.depth + SLACK:
-        exact_memory(data, limits)
 
 
 def most_memory(data: Buffer) -> int:

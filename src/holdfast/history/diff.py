@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from holdfast.codec import Limits, encode
+from holdfast.history.edits import common_ends
 from holdfast.records.checkpoint import Change
 
 Place: TypeAlias = tuple[Any, ...]
@@ -92,7 +93,7 @@ def _dicts(old: dict[Any, Any], new: dict[Any, Any], path: Place) -> Iterator[Pa
 
 def _sequences(numbers: _Numbers, old: Sequence[Any], new: Sequence[Any], path: Place) -> Iterator[Pair | Change]:
     """Items are paired between what the two have in common at both ends; the surplus was added or removed."""
-    start, end = _common_ends(list(map(numbers.of, old)), list(map(numbers.of, new)))
+    start, end = common_ends(list(map(numbers.of, old)), list(map(numbers.of, new)))
     old_stop, new_stop = len(old) - end, len(new) - end
     both = min(old_stop, new_stop)
     for index in range(start, both):
@@ -101,17 +102,6 @@ def _sequences(numbers: _Numbers, old: Sequence[Any], new: Sequence[Any], path: 
         yield Change((*path, index), "removed", old[index], None)
     for index in range(both, new_stop):
         yield Change((*path, index), "added", None, new[index])
-
-
-def _common_ends(old: list[int], new: list[int]) -> tuple[int, int]:
-    shorter = min(len(old), len(new))
-    start = 0
-    while start < shorter and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < shorter - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    return start, end
 
 
 def _parts(container: Any) -> Any:

@@ -91,7 +91,7 @@ def edit_value(old: Chunk, new: bytes) -> list[Operation]:
     return builder.finished()
 
 
-def _trim(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[int, int]:
+def common_ends(old: Sequence[object], new: Sequence[object]) -> tuple[int, int]:
     """How many items the two have in common at the start and at the end."""
     shorter = min(len(old), len(new))
     start = 0
@@ -140,7 +140,7 @@ def _match(builder: _Builder, old: Sequence[bytes], new: Sequence[bytes], start:
 def edit_items(kind: Literal["list", "map"], old_count: int, old: Chunk, new_count: int, new: bytes) -> list[Operation]:
     """Item by item: common items at both ends are kept, the rest matched by their bytes."""
     before, after = split(kind, old_count, bytes(old)), split(kind, new_count, new)
-    start, end = _trim(before, after)
+    start, end = common_ends(before, after)
     head = sum(map(len, before[:start]))
     tail = sum(map(len, before[len(before) - end :]))
     builder = _Builder()

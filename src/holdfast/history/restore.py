@@ -129,7 +129,7 @@ def fill(folded: Folded, stored: Mapping[bytes, bytes], tuning: Tuning) -> Log:
 
 
 def read_state(binding: Binding, document: Document) -> Any:
-    """The state in a document, decoded anew: the caller's own copy. All of it together is within the limits."""
+    """The state in a document, decoded into a new copy for the caller. The whole state is within the limits."""
     limits = binding.limits
     refuse_heavy(document, "state", limits)
     try:

@@ -300,8 +300,8 @@ class Writer:
     def restart(self, epoch: int) -> bool:
         """After a refusal: start again from the stored head, with what others have written since.
 
-        False if that takes more than a few rows: then the thread has to be loaded anew. `Corrupt` if nobody with the
-        key wrote that head.
+        False if that takes more than a few rows: the caller then reloads the thread. `Corrupt` if the stored head was
+        not signed with the thread's key.
         """
         with self._lock:
             if epoch != self.epoch:

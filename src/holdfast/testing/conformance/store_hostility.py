@@ -123,7 +123,7 @@ class Hostility(StoreKit):
             assert store.save("t", 1).seq == 1
 
     def test_a_damaged_head_is_listed_as_such(self) -> None:
-        """Listings go on with the other threads."""
+        """Listings still return the other threads."""
         fill(self.store())
         Forger(self.base, THREAD).plant(encoded=b"garbage")
         found = {info.thread_id: info.damaged for info in self.store().threads()}
