@@ -12,9 +12,9 @@ pytest.register_assert_rewrite(  # before their first import, hence the order; t
 )
 
 from holdfast import sync  # noqa: E402
-from kinds import EVERY_KIND, ON_DISK, ON_SERVERS, open_store, worlds_and_kinds  # noqa: E402
+from kinds import EVERY_KIND, ON_DISK, ON_SERVERS, open_store, parameters  # noqa: E402
 
-SERVER_STORES = [Path(__file__).parent / "stores" / kind for kind in ON_SERVERS]
+SERVER_STORES = tuple(f"tests/stores/{kind}/" for kind in ON_SERVERS)
 
 settings.register_profile(
     "repeatable",
@@ -38,17 +38,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of the server stores."""
     for item in items:
-        if any(folder in item.path.parents for folder in SERVER_STORES):
+        if item.nodeid.startswith(SERVER_STORES):
             item.add_marker(pytest.mark.servers)
 
 
-@pytest.fixture(params=worlds_and_kinds(*ON_DISK, quick={"sqlite"}))
+@pytest.fixture(params=parameters(*ON_DISK, quick={"sqlite"}))
 def disk_kind(request: pytest.FixtureRequest) -> str:
     """The kinds of store that keep their threads on disk, one after the other."""
     return str(request.param)
 
 
-@pytest.fixture(params=worlds_and_kinds(*EVERY_KIND, quick={"memory", "sqlite"}))
+@pytest.fixture(params=parameters(*EVERY_KIND, quick={"memory", "sqlite"}))
 def kind(request: pytest.FixtureRequest) -> str:
     """Every embedded kind of store, one after the other."""
     return str(request.param)

@@ -1,8 +1,8 @@
 """The kinds of store under test, by name: places to open them at, and how to open one there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import sha256
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 
 import pytest
@@ -27,9 +27,28 @@ def shared_kinds(*kinds: str) -> list[ParameterSet]:
     return [pytest.param(kind, marks=[pytest.mark.servers] if kind in ON_SERVERS else []) for kind in kinds]
 
 
-def worlds_and_kinds(*names: str, quick: set[str]) -> list[ParameterSet]:
-    """Those worlds over kinds of store, as parameters of a fixture: all but the quick ones carry the mark `again`."""
-    return [pytest.param(name, marks=[] if name in quick else [pytest.mark.again]) for name in names]
+def parameters(*names: str, quick: Collection[str], rare: Collection[str] = ()) -> list[ParameterSet]:
+    """Those kinds of store, or worlds over them, as parameters of a fixture.
+
+    The quick ones carry no mark, the rare ones the mark `slow`, all others the mark `again`.
+    """
+
+    def parameter(name: str) -> ParameterSet:
+        if name in quick:
+            return pytest.param(name)
+        return pytest.param(name, marks=pytest.mark.slow if name in rare else pytest.mark.again)
+
+    return [parameter(name) for name in names]
+
+
+def worlds_over(*kinds: str) -> list[ParameterSet]:
+    """Both worlds over kinds of store, as parameters of a fixture: each world and each kind in an ordinary run.
+
+    The store is behind one interface, and has tests of its own, so the other combinations are left to `make faults`.
+    """
+    in_turn = [f"{world}-{kind}" for world, kind in zip(cycle(("awaitable", "blocking")), kinds, strict=False)]
+    every = [f"{world}-{kind}" for world in ("awaitable", "blocking") for kind in kinds]
+    return parameters(*every, quick=in_turn[:2], rare={*every} - {*in_turn})
 
 
 SHARED = shared_kinds(*ON_DISK, *ON_SERVERS)

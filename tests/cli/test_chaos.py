@@ -201,7 +201,7 @@ def test_an_effect_outside_of_a_step_is_found(program: Path) -> None:
 
 
 def test_another_way_through_the_steps_is_found_though_the_result_is_the_same(program: Path) -> None:
-    document = verdict(program, "app:wayward", "4")
+    document = verdict(program, "app:wayward", "4", "--max-points", "6")
     assert not document["ok"]
     assert all(row["result_equal"] for row in document["rows"])
     assert all(
@@ -210,7 +210,7 @@ def test_another_way_through_the_steps_is_found_though_the_result_is_the_same(pr
 
 
 def test_what_was_executed_again_without_its_key_is_told(program: Path) -> None:
-    done = chaos(program, "app:good", "4")
+    done = chaos(program, "app:good", "4", "--max-points", "4")
     assert done.returncode == 0
     assert re.search(r"after executing look +equal +look 2x +none\n", done.stdout)
     assert re.search(r"after executing pay +equal +pay 2x +same\n", done.stdout)

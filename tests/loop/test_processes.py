@@ -21,7 +21,13 @@ MOMENTS = [
     *(f"mail {step}" for step in STEPS),
 ]
 """Every transition, every effect and every deferred effect of the loop."""
-QUICK = {"plan", "pay step4", "observe step4", "reflect 5", "mail step4"}
+ORDINARY = {
+    "plan",
+    *(f"{word} step4" for word in ("begin", "pay", "end", "observe", "mail")),
+    "reflect 5",
+    "reflect 10",
+    "mail step9",
+}
 
 
 def driven(url: str, log: Path, fatal: str) -> str:
@@ -49,7 +55,7 @@ def check_log(lines: list[str], fatal: str) -> None:
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    "fatal", [pytest.param(each, marks=[] if each in QUICK else [pytest.mark.faults]) for each in MOMENTS]
+    "fatal", [pytest.param(each, marks=[] if each in ORDINARY else [pytest.mark.slow]) for each in MOMENTS]
 )
 def test_a_loop_that_is_killed_at_any_transition_ends_as_if_it_was_not(fatal: str, tmp_path: Path) -> None:
     log, url = tmp_path / "log", url_of("sqlite", tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kinds import SHARED, open_store, url_of
+from kinds import open_store, shared_kinds, url_of
 from patience import GIVE_UP_SECONDS
 
 pytestmark = pytest.mark.processes
@@ -26,7 +26,13 @@ def ended(process: "subprocess.Popen[str]", code: int = 0) -> str:
     return printed.strip()
 
 
-@pytest.mark.parametrize("kind", SHARED)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *shared_kinds("sqlite", "postgres"),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("file", "redis", "s3")),
+    ],
+)
 def test_four_servers_that_start_at_once_resume_each_of_200_abandoned_tasks_once(kind: str, tmp_path: Path) -> None:
     url, log, count = url_of(kind, tmp_path), tmp_path / "log", 200
     assert ended(started(url, "abandon", log, count), -9) == ""

@@ -1,22 +1,28 @@
-"""Tests of runs are scenarios: each is played in both worlds, over every embedded kind of store."""
+"""Tests of runs are scenarios: each is played in both worlds, and over every embedded kind of store."""
 
 from collections.abc import Generator
 from inspect import iscoroutinefunction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kinds import EVERY_KIND, new_place, worlds_and_kinds
+from kinds import EVERY_KIND, new_place, worlds_over
 from runs.worlds import EVERY_WORLD, World
 
-NAMES = [f"{world}-{kind}" for world in EVERY_WORLD for kind in EVERY_KIND]
+
+def world_over(*kinds: str) -> Any:
+    """The fixture `world` over those kinds of store: a world over a new place."""
+
+    @pytest.fixture(params=worlds_over(*kinds))
+    def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+        name, _, kind = request.param.partition("-")
+        return EVERY_WORLD[name](new_place(kind, tmp_path))
+
+    return world
 
 
-@pytest.fixture(params=worlds_and_kinds(*NAMES, quick={"awaitable-memory", "blocking-sqlite"}))
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
-    """A world over a new place."""
-    name, _, kind = request.param.partition("-")
-    return EVERY_WORLD[name](new_place(kind, tmp_path))
+world = world_over(*EVERY_KIND)
 
 
 @pytest.hookimpl(wrapper=True)

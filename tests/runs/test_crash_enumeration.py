@@ -45,7 +45,7 @@ from runs.crash_scenes import (
 
 pytestmark = pytest.mark.faults
 
-PAIRS = rounds(10, 40)
+PAIRS = rounds(5, 40)
 AGENTS: dict[str, Callable[..., Any]] = {"blocking": blocking_agent, "awaitable": awaitable_agent}
 
 

@@ -116,11 +116,11 @@ class TestAwaitableSQLiteStore(InSQLite, StoreConformance):
     awaitable = True
 
 
-@pytest.mark.again
+@pytest.mark.slow
 class TestAwaitableFileStore(InFiles, StoreConformance):
     awaitable = True
 
 
-@pytest.mark.again
+@pytest.mark.slow
 class TestAwaitableObjectStore(InObjects, StoreConformance):
     awaitable = True

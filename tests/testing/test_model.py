@@ -18,7 +18,7 @@ from rounds import rounds
 
 PHASES = (Phase.generate, Phase.shrink)
 STEPS = 130
-WALKS = rounds(10, 34)
+WALKS = rounds(5, 34)
 FIRST_SEEDS = {"memory": 0, "sqlite": 1000, "file": 2000}
 
 

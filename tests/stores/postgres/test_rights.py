@@ -72,6 +72,7 @@ def tell_story(store: sync.Store) -> None:
     assert store.verify().ok
 
 
+@pytest.mark.slow  # a schema of its own for each promise
 def test_the_rights_of_the_document_are_enough_for_every_promise(roles: TwoRoles) -> None:
     schemas: dict[PostgresBackend, str] = {}
 

@@ -14,7 +14,7 @@ from servers.redis import new_prefix, shared_server
 from stores.damage_scenes import answers, fill, judge
 from stores.redis.scenes import backend_in, store_in
 
-FLIPS = rounds(25, 80)
+FLIPS = rounds(12, 80)
 
 pytestmark = pytest.mark.faults
 
