@@ -28,7 +28,7 @@ in_both = pytest.mark.parametrize("kind", KINDS)
 def test_random_restores_are_exact(kind: str) -> None:
     """Walks with crashes and faults on the way."""
     total = crashes = faults = 0
-    for seed in range(3000, 3000 + rounds(1, 6)):
+    for seed in range(3000, 3000 + rounds(2, 6)):
         walk = Walk(PrefixPlace(kind), seed, tuning=TIGHT if seed % 3 else None)
         total += walk.run(130)
         crashes += walk.driver.crashes
