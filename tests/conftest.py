@@ -18,7 +18,7 @@ SERVER_STORES = tuple(f"tests/stores/{kind}/" for kind in ON_SERVERS)
 
 settings.register_profile(
     "repeatable",
-    max_examples=int(os.environ.get("HOLDFAST_EXAMPLES", "100")),
+    max_examples=int(os.environ.get("HOLDFAST_EXAMPLES", "60")),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.chaos.torture import sampled
 from holdfast.chaos.trial import Seen
 from holdfast.chaos.verdict import judge
+from holdfast.testing.crash import sampled
 from kinds import url_of
 from patience import GIVE_UP_SECONDS
 

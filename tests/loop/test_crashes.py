@@ -14,7 +14,7 @@ from holdfast.runtimes.loop.work import Transition
 from holdfast.testing import crash_everywhere
 from kinds import ON_DISK, new_place
 from loop.loops import Outside
-from rounds import rounds
+from rounds import points, rounds
 
 outside = Outside()
 decided: list[str] = []
@@ -116,9 +116,8 @@ def test_a_loop_ends_the_same_wherever_it_is_killed(name: str) -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", ON_DISK)
 def test_a_loop_on_disk_ends_the_same_wherever_it_is_killed(kind: str, tmp_path: Path) -> None:
-    crash_everywhere(
-        blocking_loop, before=clear, after=check, pairs=rounds(0, 5), place=lambda: new_place(kind, tmp_path)
-    )
+    options: dict[str, Any] = {"pairs": rounds(0, 5), "max_points": points(20)}
+    crash_everywhere(blocking_loop, before=clear, after=check, place=lambda: new_place(kind, tmp_path), **options)
 
 
 async def _forgetful(self: Transition) -> None:

@@ -28,7 +28,7 @@ from holdfast.stores.writer import Intent
 from holdfast.testing import CrashReport, Scenario, crash_everywhere, enumerate_crashes
 from holdfast.testing.places import MemoryPlace
 from kinds import ON_DISK, new_place
-from rounds import rounds
+from rounds import points, rounds
 from runs.crash_scenes import (
     answer,
     awaitable_agent,
@@ -59,8 +59,9 @@ def torture(function: Callable[..., Any], *args: Any, pairs: int | None = PAIRS,
 
 
 def test_an_agent_ends_the_same_wherever_it_is_killed(agent: Callable[..., Any]) -> None:
-    report = torture(agent, "What holds kelp?", after=outside.check)
+    report = torture(agent, "What holds kelp?", after=outside.check, max_points=points(80))
     assert len(report.points) > 100
+    assert report.point_count >= 80
     assert report.pair_count == min(PAIRS, report.possible_pair_count)
     named = {key.partition(":")[0] for _, key in report.executions}
     assert {"plan", "search", "pay", "send"} <= named

@@ -55,7 +55,7 @@ def test_no_story_breaks_a_store(kind: str, faults: bool, tmp_path: Path) -> Non
     run_state_machine_as_test(
         machine_for(places(kind, tmp_path), faults=faults),
         settings=settings(
-            max_examples=rounds(20, 50) if kind == "memory" else rounds(8, 25),
+            max_examples=rounds(12, 50) if kind == "memory" else rounds(5, 25),
             stateful_step_count=40,
             phases=PHASES,
             report_multiple_bugs=False,

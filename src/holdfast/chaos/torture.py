@@ -11,6 +11,7 @@ from holdfast.chaos.trial import Broken, Laboratory, Seen
 from holdfast.chaos.verdict import Row, judge
 from holdfast.records.errors import ConfigurationError
 from holdfast.stores.opening import locate
+from holdfast.testing.crash import sampled
 
 
 class Plan(msgspec.Struct, kw_only=True, frozen=True):
@@ -128,12 +129,3 @@ def _sentence(target: str, rows: list[Row], bad: list[Row]) -> str:
     if not bad:
         return f"{target} survives: killed at {len(rows)} points, always the same result, no finished step done again."
     return f"{target} does not survive: {len(bad)} of {len(rows)} kills made a difference."
-
-
-def sampled(count: int, most: int | None) -> list[int]:
-    """The numbers of the points to try: all, or some at even distances, the first and the last among them."""
-    if most is None or most >= count:
-        return list(range(1, count + 1))
-    if most == 1:
-        return [(count + 1) // 2]
-    return [1 + place * (count - 1) // (most - 1) for place in range(most)]

@@ -33,6 +33,8 @@ def unpack(data: Buffer, room: int, hook: Hook) -> Any:
 
 def _is_shallow(data: Buffer, room: int) -> bool:
     """True if it was cheap to find out that the bytes nest at most `room` lists and dicts; raises TooDeep if not."""
+    if len(data) <= room:
+        return True
     if len(data) > EQUAL_HASHES and extension_count(data) > EQUAL_HASHES:
         return False
     if len(data) <= _MIDDLE and opening_count(data) <= room:

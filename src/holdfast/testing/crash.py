@@ -34,7 +34,9 @@ class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
     """What an enumeration did and found."""
 
     points: list[str]
-    """Every point at which the scenario was killed, in the order of an undisturbed run."""
+    """Every point at which the scenario can be killed, in the order of an undisturbed run."""
+    point_count: int
+    """At so many of them it was killed."""
     case_count: int
     pair_count: int
     """Cases with two crashes in a row."""
@@ -50,11 +52,16 @@ class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
         """True if nothing went wrong."""
         return not self.failures
 
+    @property
+    def _tried_points(self) -> str:
+        every = len(self.points)
+        return str(every) if self.point_count == every else f"{self.point_count} of {every}"
+
     def table(self) -> str:
         """Crash point, what was going on, and what went wrong; the first lines say how much was tried."""
         pairs = f"{self.pair_count} of {self.possible_pair_count} pairs tried"
         problems = f"{len(self.failures)} {'problem' if len(self.failures) == 1 else 'problems'}"
-        lines = [f"{problems} in {self.case_count} cases ({len(self.points)} crash points, {pairs})"]
+        lines = [f"{problems} in {self.case_count} cases ({self._tried_points} crash points, {pairs})"]
         if self.failures:
             lines += _aligned([("crash point", "going on", "what went wrong"), *map(_row, self.failures)])
         return "\n".join(lines)
@@ -69,15 +76,26 @@ def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
     return [f"{row[0]:<{first}}  {row[1]:<{second}}  {row[2]}" for row in rows]
 
 
-def enumerate_crashes(scenario: Scenario, *, pairs: int | None = 100, limit: int = 50) -> CrashReport:
+def sampled(count: int, most: int | None) -> list[int]:
+    """The numbers of the points to try: all, or some at even distances, the first and the last among them."""
+    if most is None or most >= count:
+        return list(range(1, count + 1))
+    if most == 1:
+        return [(count + 1) // 2]
+    return [1 + place * (count - 1) // (most - 1) for place in range(most)]
+
+
+def enumerate_crashes(
+    scenario: Scenario, *, pairs: int | None = 100, limit: int = 50, max_points: int | None = None
+) -> CrashReport:
     """Run a scenario undisturbed, then once for every point at which it can die, and for pairs of points in a row.
 
-    `pairs` is the most of them that are tried, drawn by the scenario's seed; None for all. The second point of a pair
-    is counted in the life that follows the first crash. After `limit` problems nothing more is tried. An error of the
-    undisturbed run is raised as it is.
+    `max_points` is the most points that are tried, at even distances; None for all. `pairs` is the most pairs, drawn by
+    the scenario's seed; None for all. The second point of a pair is counted in the life that follows the first crash.
+    After `limit` problems nothing more is tried. An error of the undisturbed run is raised as it is.
     """
     with _quiet():
-        return _Enumeration(scenario, limit).report(pairs)
+        return _Enumeration(scenario, limit).report(pairs, max_points)
 
 
 @contextmanager
@@ -104,9 +122,9 @@ class _Enumeration:
             raise self._calm.error
         self._failures += _failures(self._calm, self._calm)
 
-    def report(self, pairs: int | None) -> CrashReport:
-        """Every single crash, then as many pairs."""
-        singles = [(point,) for point in range(1, len(self._calm.points) + 1)]
+    def report(self, pairs: int | None, max_points: int | None) -> CrashReport:
+        """The single crashes, then as many pairs."""
+        singles = [(point,) for point in sampled(len(self._calm.points), max_points)]
         lengths = [len(case.points) for case in self._tried(singles)]
         possible = [
             (*single, second)
@@ -119,6 +137,7 @@ class _Enumeration:
         pair_count = len(list(self._tried(drawn)))
         return CrashReport(
             points=self._calm.points,
+            point_count=len(lengths),
             case_count=self._case_count,
             pair_count=pair_count,
             possible_pair_count=len(possible),
@@ -191,6 +210,7 @@ def crash_everywhere(
     accept: type[Exception] | tuple[type[Exception], ...] = (),
     pairs: int | None = 100,
     limit: int = 50,
+    max_points: int | None = None,
     seed: int = 0,
     place: Callable[[], Place] = MemoryPlace,
     **named: Any,
@@ -199,8 +219,8 @@ def crash_everywhere(
 
     `function` is a durable function of either world, run on `thread_id`; or a plain or async one that takes a store. It
     is run undisturbed, then with a crash at each point, then with two crashes in a row (at most `pairs` of them, drawn
-    by `seed`; None for all). After each crash it is started anew over what was stored. After `limit` problems nothing
-    more is tried.
+    by `seed`; None for all). After each crash it is started again over what was stored. After `limit` problems nothing
+    more is tried. For a function that takes long, `max_points` tries so many points at even distances, not all.
 
     Questions it asks are answered by `answer(request)` with a choice, or a value where there are no choices. `before()`
     is called before each case and makes the world outside new, `after()` asserts at its end that the world is as it
@@ -223,7 +243,7 @@ def crash_everywhere(
         place=place,
         seed=seed,
     )
-    report = enumerate_crashes(scenario, pairs=pairs, limit=limit)
+    report = enumerate_crashes(scenario, pairs=pairs, limit=limit, max_points=max_points)
     if not report.ok:
         raise AssertionError(report.table())
     return report
