@@ -22,7 +22,7 @@ from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing, readable_head
+from holdfast.stores.backend import Listing, readable_head, replaces_lost_head
 from holdfast.stores.sql import statements
 from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, roll_back, translated
 
@@ -157,7 +157,7 @@ class SQLiteBackend:
     def _swap_in(self, connection: sqlite3.Connection, swap: Swap) -> bool:
         if self._swap_lone_row(connection.cursor(), swap):
             return True
-        number, head_id, head = self._locate(connection, swap.thread, also_lost=_replaces_lost_head(swap))
+        number, head_id, head = self._locate(connection, swap.thread, also_lost=replaces_lost_head(swap))
         if head != swap.expected:
             return False
         if number is None:
@@ -454,11 +454,6 @@ def _problem(columns: tuple[int, bytes, bytes | None, str, bytes]) -> str:
     except (Corrupt, IncompatibleCheckpoint) as error:
         return str(error)
     return ""
-
-
-def _replaces_lost_head(swap: Swap) -> bool:
-    """True if a swap puts a tombstone where no head is expected: also where one was lost."""
-    return swap.drop.everything and not swap.expected
 
 
 def _is_empty(head: bytes | None) -> bool:
