@@ -1,5 +1,6 @@
 """Damaged threads on the command line: shown as such, with an exit code, and removable."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,10 @@ def test_an_import_that_is_refused_exits_with_an_error_and_stores_nothing(
     before = document("threads")
     assert "nothing was imported" in call("import", "u.bundle", "--to", "copy", code=1).output
     assert document("threads") == before
+
+
+def test_something_else_in_the_place_of_a_store_is_named(call: Call, place: Path) -> None:
+    os.mkfifo(place / "pipe.db")
+    said = call("threads", "--store", "pipe.db", code=1).stderr
+    assert "a named pipe is in the place of a regular file" in said
+    assert "no store" not in said
