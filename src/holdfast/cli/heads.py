@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from holdfast.ports import run_blocking
+from holdfast.records.errors import NotFound
 from holdfast.records.thread import ThreadInfo
 from holdfast.runs.block import Tools
 from holdfast.runs.store import tools_of
@@ -47,7 +48,7 @@ def list_threads(
 
 
 def read_thread(store: "Store", thread_id: str) -> ThreadInfo:
-    """One thread; `NotFound` if there is none."""
+    """One thread; `NotFound` if there is none. A damaged one may be found only as it is listed."""
     tools = opened_tools(store)
     thread = tools.reader.sealing.key(thread_id)
     try:
@@ -55,6 +56,11 @@ def read_thread(store: "Store", thread_id: str) -> ThreadInfo:
         return listed_info(tools.reader, thread, seen.head)
     except UNREADABLE as error:
         return damaged_info(thread, error)
+    except NotFound:
+        for info in list_threads(store):
+            if info.damaged is not None and info.thread_id == thread_id:
+                return info
+        raise
 
 
 def presence_of(store: "Store", thread_id: str) -> Presence:

@@ -25,6 +25,7 @@ from holdfast.cli.values import arguments_of, inline
 from holdfast.cli.work import Work, read_work
 from holdfast.processes import is_certainly_dead, named
 from holdfast.records.checkpoint import CheckpointInfo
+from holdfast.records.errors import Corrupt
 from holdfast.records.failure import AgentSummary
 from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
@@ -113,6 +114,8 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     """Show a thread: how it stands, what it asks, and its checkpoints, the newest first."""
     store = session.store
     info = read_thread(store, find_thread(store, thread))
+    if info.damaged is not None:
+        raise Corrupt(f"{info.damaged}; `holdfast delete` removes it", record=info.thread_id)
     if info.sealed_by is not None:
         return _sealed(info)
     rows, more_count = _rows(store, info, limit, journal=journal)

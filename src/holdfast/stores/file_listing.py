@@ -85,7 +85,8 @@ def problem_of(log: OpenLog) -> str:
     except NotRegular as error:
         return str(log.planted(error))
     except (Corrupt, IncompatibleCheckpoint) as error:
-        return str(error)
+        key = log.index.thread or _key_in(log)
+        return f"thread {shown_id_of(key)!r}: {error}" if key else str(error)
     finally:
         log.shut()
     return ""

@@ -84,7 +84,8 @@ class OpenLog:
 
     def planted(self, error: NotRegular) -> Corrupt:
         """The error for something else in the place of the log."""
-        return Corrupt(f"log {self.path} is damaged: {error.strerror}", record=f"log {self.path}")
+        what = error.strerror.partition(";")[0]
+        return Corrupt(f"log {self.path} is damaged: {what}", record=f"log {self.path}")
 
     def forget(self) -> None:
         """Start over: the next reading begins with the first frame."""
