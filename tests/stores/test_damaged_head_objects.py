@@ -43,7 +43,7 @@ def test_a_damaged_head_object_is_listed_and_its_thread_can_be_deleted(damage: s
         plant(kept, head_name(BAD), contents[damage])
         with opened(kept) as store:
             for question in ({}, {"status": "failed"}, {"labels": {"app": "x"}}):
-                found = {info.thread_id: info.damaged is None for info in store.threads(**question)}  # type: ignore[arg-type]
+                found = {info.thread_id: info.damaged is None for info in store.threads(**question)}
                 assert found == {"good": True, "bad": False}
             assert store.counts() == store.stats().statuses == {"failed": 1, "damaged": 1}
             assert store.prune(sync.Retention(keep_last=1)).damaged == ("bad",)

@@ -113,7 +113,7 @@ def test_one_thread_under_another_key_stops_no_listing(disk_kind: str, tmp_path:
     with open_with(disk_kind, tmp_path, b"o" * 32) as store:
         store.save("ours", 1, labels={"app": "x"}, status="working")
         found = {info.thread_id: (info.sealed_by, info.labels, info.damaged) for info in store.threads()}
-        hidden = ("2026-11", {}, None)
+        hidden: tuple[str, dict[str, str], None] = ("2026-11", {}, None)
         assert found == {"ours": (None, {"app": "x"}, None), "foreign": hidden, "foreign asks": hidden}
         assert {info.thread_id for info in store.threads(labels={"app": "x"})} == {"ours"}
         assert store.stats().statuses == store.counts() == {"working": 2, "input_required": 1}

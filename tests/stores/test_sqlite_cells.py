@@ -227,10 +227,11 @@ def test_no_value_of_a_birth_hides_a_thread_or_stops_new_ones(path: Path, birth:
     with sync.open(path) as store:
         for thread_id in ("c", "d", "e"):
             store.save(thread_id, 1)
-        pages = store.threads(limit=1)
-        found = [*pages]
-        while (pages := pages.next_page()) is not None:
-            found += pages
+        page: sync.Page[sync.ThreadInfo] | None = store.threads(limit=1)
+        found = list[sync.ThreadInfo]()
+        while page is not None:
+            found += page
+            page = page.next_page()
         assert {info.thread_id: info.damaged is None for info in found} == {
             BAD: False,
             **dict.fromkeys((GOOD, "c", "d", "e"), True),

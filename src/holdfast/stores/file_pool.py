@@ -84,7 +84,7 @@ class OpenLog:
 
     def planted(self, error: NotRegular) -> Corrupt:
         """The error for something else in the place of the log."""
-        what = error.strerror.partition(";")[0]
+        what = str(error.strerror).partition(";")[0]
         return Corrupt(f"log {self.path} is damaged: {what}", record=f"log {self.path}")
 
     def forget(self) -> None:

@@ -163,7 +163,7 @@ class Hostility(StoreKit):
         store = self.store(keys=KeyRing({"ours": b"o" * 32}, "ours"))
         store.save("ours", 1, labels={"app": "x"})
         found = {info.thread_id: (info.sealed_by, info.labels, info.damaged) for info in store.threads()}
-        hidden = ("theirs", {}, None)
+        hidden: tuple[str, dict[str, str], None] = ("theirs", {}, None)
         assert found == {"ours": (None, {"app": "x"}, None), "t": hidden, "beside": hidden}
         assert [info.thread_id for info in store.threads(labels={"app": "x"})] == ["ours"]
         assert store.stats().statuses == store.counts() == {"idle": 3}
