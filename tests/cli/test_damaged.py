@@ -1,5 +1,6 @@
 """Damaged threads on the command line: shown as such, with an exit code, and removable."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from cli.conftest import Call
 from holdfast import sync
 from holdfast.records.head import decode_head, encode_head
 from holdfast.records.rows import Swap
+from stores.file_scenes import log_of
 from stores.test_bundles import frames_of, write_frames
 
 Document = Callable[..., Any]
@@ -79,3 +81,27 @@ def test_an_import_that_is_refused_exits_with_an_error_and_stores_nothing(
     before = document("threads")
     assert "nothing was imported" in call("import", "u.bundle", "--to", "copy", code=1).output
     assert document("threads") == before
+
+
+def test_a_thread_whose_id_is_lost_is_shown_and_deleted_by_the_name_that_is_listed(
+    call: Call, document: Document, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_STORE", "file:logs")
+    with sync.open("file:logs") as store:
+        store.save("good", 1)
+        store.save("bad", 1)
+    log = log_of(Path("logs"), b"\0bad")
+    log.unlink()
+    os.mkfifo(log)
+    assert {info["thread_id"]: info["status"] for info in document("threads")} == {"good": "idle", log.name: None}
+    assert "is damaged" in call("show", log.name, code=1).output
+    assert "a named pipe" in call("show", "bad", code=1).output
+    call("delete", log.name, "--yes")
+    assert [info["thread_id"] for info in document("threads")] == ["good"]
+
+
+def test_something_else_in_the_place_of_a_store_is_named(call: Call, place: Path) -> None:
+    os.mkfifo(place / "pipe.db")
+    said = call("threads", "--store", "pipe.db", code=1).stderr
+    assert "a named pipe is in the place of a regular file" in said
+    assert "no store" not in said

@@ -109,6 +109,29 @@ def test_a_ring_that_lacks_one_key_shows_the_other_threads(sealed: Path, documen
     assert (shown["user-2"], shown["user-1"]) == ({"user": "eve"}, {})
 
 
+@pytest.mark.parametrize("given", [[], ["--key-file", "new"]], ids=["no key", "another key"])
+def test_recover_without_the_key_says_which_key_is_missing(
+    sealed: Path, call: Call, document: Document, given: list[str]
+) -> None:
+    (sealed / "new").write_text(NEW.hex())
+    (sealed / "shop.py").write_text("import holdfast\n\n\n@holdfast.durable\nasync def buy(thread_id): ...\n")
+    with sync.open("sealed.db", keys=OLD) as store:
+        store.save("left", {}, status="working")
+    report = document("recover", "--app", "shop", *given, code=1)
+    assert report["failed"] == []
+    assert "left" in report["damaged"]
+    assert "'2025', which is missing; give --key-file FILE" in report["errors"]["asking"]
+    assert "is missing; give --key-file" in " ".join(call("recover", "--app", "shop", *given, code=1).stdout.split())
+
+
+def test_requests_and_labels_that_could_not_be_searched_are_named(sealed: Path, call: Call, document: Document) -> None:
+    said = call("requests")
+    assert "warning: not all requests are listed: thread 'asking'" in said.stderr
+    assert "the key '2025' is missing" in said.stderr
+    assert "were not searched for labels" in call("threads", "--label", "user=ana", "--json").stderr
+    assert document("threads", "--label", "user=ana") == []
+
+
 def test_a_thread_that_cannot_be_read_can_be_deleted(sealed: Path, call: Call, document: Document) -> None:
     call("delete", "broken", "--yes")
     assert {thread["thread_id"] for thread in document("threads")} == {"user-1", "asking"}

@@ -18,6 +18,7 @@ from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing
 from holdfast.stores.file import FileBackend
+from holdfast.stores.file_listing import nameless
 from holdfast.stores.file_log import DIGEST_BYTES, FOOTER_BYTES
 
 SPACE = namespace_prefix("")
@@ -100,9 +101,10 @@ def everything(backend: FileBackend, thread: bytes = THREAD) -> list[object]:
 
 
 def _listed(backend: FileBackend, thread: bytes) -> Listing:
-    """All threads; `Corrupt` if the listing names this one as lost."""
+    """All threads; `Corrupt` if the listing names this one as lost, by its key or by its file."""
     listing = backend.threads(b"", (), (), None, 10)
-    if (thread, LOST_HEAD) in listing.heads:
+    names = (thread, nameless(sha256(thread).digest(), b""))
+    if any((name, LOST_HEAD) in listing.heads for name in names):
         raise Corrupt("its head was lost", record="listing")
     return listing
 

@@ -1,5 +1,8 @@
 """Every backend keeps every promise of the interface, and every store over it every promise of the API."""
 
+import os
+import sqlite3
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -11,8 +14,10 @@ from holdfast.stores.file import FileBackend
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects.map import ObjectMap
+from holdfast.stores.objects.names import head_name
 from holdfast.stores.sqlite import SQLiteBackend
 from holdfast.testing.conformance import BackendConformance, Kit, StoreConformance
+from stores.file_scenes import log_of
 
 
 class InMemory(Kit):
@@ -52,10 +57,21 @@ class InSQLite(OnDisk):
     def make(self, place: str) -> Backend:
         return SQLiteBackend(place, Durability.PROCESS)
 
+    def damage(self, backend: Backend, thread: bytes) -> None:
+        number = "(SELECT number FROM threads WHERE thread = ?)"
+        sql = f"UPDATE rows SET header = 'text' WHERE digest = x'' AND id >> 28 = {number}"
+        with closing(sqlite3.connect(self.places[backend], isolation_level=None)) as connection:
+            assert connection.execute(sql, (thread,)).rowcount == 1
+
 
 class InFiles(OnDisk):
     def make(self, place: str) -> Backend:
         return FileBackend(place, Durability.PROCESS)
+
+    def damage(self, backend: Backend, thread: bytes) -> None:
+        log = log_of(Path(self.places[backend]), thread)
+        log.unlink()
+        os.mkfifo(log)
 
 
 class InObjects(Kit):
@@ -73,6 +89,9 @@ class InObjects(Kit):
 
     def reopen(self, backend: Backend) -> Backend:
         return self._made(self.maps[backend])
+
+    def damage(self, backend: Backend, thread: bytes) -> None:
+        self.maps[backend].kept[head_name(thread)] = (b"garbage", "planted")
 
 
 class TestMemoryBackend(InMemory, BackendConformance): ...

@@ -91,7 +91,6 @@ def test_without_the_key_there_is_no_data_and_no_not_found(
             lambda: store.get("t", 30).state,
             lambda: store.history("t"),
             lambda: store.thread("t"),
-            store.threads,
             lambda: store.save("t", 1),
             lambda: store.append("t", "list", 1),
             lambda: store.export("t", tmp_path / "bundle"),
@@ -104,6 +103,40 @@ def test_without_the_key_there_is_no_data_and_no_not_found(
         assert not report.ok
     with open_with(disk_kind, tmp_path, KEYS) as store:
         assert store.verify().ok
+
+
+def test_one_thread_under_another_key_stops_no_listing(disk_kind: str, tmp_path: Path) -> None:
+    with open_with(disk_kind, tmp_path, KEYS) as store:
+        store.save("foreign", 1, labels={"app": "x"}, status="working")
+        with pytest.raises(sync.Suspended), store.run("foreign asks") as run:
+            run.ask("what")
+    with open_with(disk_kind, tmp_path, b"o" * 32) as store:
+        store.save("ours", 1, labels={"app": "x"}, status="working")
+        found = {info.thread_id: (info.sealed_by, info.labels, info.damaged) for info in store.threads()}
+        hidden: tuple[str, dict[str, str], None] = ("2026-11", {}, None)
+        assert found == {"ours": (None, {"app": "x"}, None), "foreign": hidden, "foreign asks": hidden}
+        assert {info.thread_id for info in store.threads(labels={"app": "x"})} == {"ours"}
+        assert store.stats().statuses == store.counts() == {"working": 2, "input_required": 1}
+        with pytest.warns(sync.HoldfastWarning, match="thread 'foreign.*'2026-11' is missing"):
+            assert list(store.requests()) == []
+        assert set(store.prune(sync.Retention(keep_last=1)).damaged) == {"foreign", "foreign asks"}
+        report = store.recover(lambda run: run.complete("done"))
+        assert (report.completed, set(report.damaged), report.failed) == (("ours",), {"foreign", "foreign asks"}, ())
+        store.backup(tmp_path / "backup.db")
+    with sync.open(tmp_path / "backup.db", keys=KEYS) as copy:
+        assert copy.get("foreign", 1).state == 1
+
+
+def test_a_search_for_labels_with_the_wrong_key_says_that_it_could_not_search(tmp_path: Path) -> None:
+    with open_with("sqlite", tmp_path, KEYS) as store:
+        store.save("t", 1, labels={"app": "x"})
+        assert list(store.threads(labels={"app": "y"})) == []
+    for keys in (None, b"o" * 32):
+        with (
+            open_with("sqlite", tmp_path, keys) as store,
+            pytest.warns(sync.HoldfastWarning, match="thread 't'.* could not be searched.*'2026-11' is missing"),
+        ):
+            assert list(store.threads(labels={"app": "x"})) == []
 
 
 def test_the_missing_key_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from holdfast.records.errors import (
     Corrupt,
 )
+from holdfast.records.head import LOST_HEAD
 from holdfast.records.rows import Drop
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects.map import ObjectMap
@@ -51,11 +52,11 @@ def test_a_flipped_bit_in_a_head_object_is_found_by_all_who_read_it() -> None:
         lambda backend: backend.index(THREAD, None, None),
         lambda backend: backend.blobs(THREAD, IDS),
         lambda backend: backend.inbox(THREAD),
-        lambda backend: backend.threads(SPACE, (), (), None, 10),
         lambda backend: backend.post(THREAD, "l", b"v"),
         lambda backend: backend.swap(steps(1, start=3)),
     ]
     for _ in flips(kept, head_name(THREAD)):
+        assert process(kept).threads(SPACE, (), (), None, 10).heads == [(THREAD, LOST_HEAD)]
         for read in reads:
             with pytest.raises(Corrupt) as raised:
                 read(process(kept))

@@ -230,8 +230,11 @@ class TestFileStore:
     ) -> None:
         plant(log_of(root), kind, victim)
         store = opened(root)
-        with pytest.raises(sync.StoreUnavailable, match="is in the place of a regular file"):
-            USES[use](store)
+        if use in {"list", "check"}:
+            assert USES[use](store)  # tests/stores/test_damaged_logs.py says what
+        else:
+            with pytest.raises(sync.Corrupt, match="is in the place of a regular file"):
+                USES[use](store)
         store.close()
         assert_untouched(victim)
 
@@ -301,6 +304,6 @@ def test_an_error_names_the_whole_path(tmp_path: Path, victim: Path) -> None:
     log_of(tmp_path / "store").parent.mkdir()
     plant(log_of(tmp_path / "store"), "named pipe", victim)
     store = opened(tmp_path / "store")
-    with pytest.raises(sync.StoreUnavailable, match=re.escape(str(log_of(tmp_path / "store")))):
+    with pytest.raises(sync.Corrupt, match=re.escape(str(log_of(tmp_path / "store")))):
         store.heads([THREAD])
     store.close()

@@ -216,3 +216,39 @@ def test_a_key_that_is_not_utf_8_is_named_also_under_its_own_number(path: Path) 
     with sync.open(path) as store:
         assert {info.thread_id for info in store.threads() if info.damaged} == {"\ufffd"}
         assert {problem.thread_id for problem in store.verify().problems} == {"\ufffd"}
+
+
+BIRTHS = ["'text'", "x'00'", "4611686018427387904", "9223372036854775807", "0.5", "1e300", "CAST(x'ff' AS TEXT)"]
+
+
+@pytest.mark.parametrize("birth", BIRTHS)
+def test_no_value_of_a_birth_hides_a_thread_or_stops_new_ones(path: Path, birth: str) -> None:
+    change(path, f"UPDATE threads SET birth = {birth} WHERE thread = x'0061'")
+    with sync.open(path) as store:
+        for thread_id in ("c", "d", "e"):
+            store.save(thread_id, 1)
+        page: sync.Page[sync.ThreadInfo] | None = store.threads(limit=1)
+        found = list[sync.ThreadInfo]()
+        while page is not None:
+            found += page
+            page = page.next_page()
+        assert {info.thread_id: info.damaged is None for info in found} == {
+            BAD: False,
+            **dict.fromkeys((GOOD, "c", "d", "e"), True),
+        }
+        assert len(found) == 5
+        assert not store.verify().ok
+        assert store.get(BAD, 1).state["n"] == 0
+        store.delete(BAD)
+        assert {info.thread_id for info in store.threads()} == {GOOD, "c", "d", "e"}
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("cursor", ["x", "text:x", "real:x", "other:00", ":", "9" * 30])
+def test_a_cursor_that_is_none_is_refused(path: Path, cursor: str) -> None:
+    with sync.open(path) as store:
+        if cursor.isdigit():
+            assert len(store.threads(cursor=cursor)) == 2
+        else:
+            with pytest.raises(sync.ConfigurationError, match="cursor"):
+                store.threads(cursor=cursor)

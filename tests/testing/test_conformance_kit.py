@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from holdfast.records.head import decode_head
 from holdfast.records.rows import Row, Swap
-from holdfast.stores.backend import Backend, Listing, counts
+from holdfast.stores.backend import Backend, Listing, counts, readable_head
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.sqlite import SQLiteBackend
 from holdfast.testing.broken import FlipsBits, Lossy, NoFencing, SeqOnly
-from holdfast.testing.conformance import BackendConformance, StoreConformance, check, check_store, promises
+from holdfast.testing.conformance import BackendConformance, StoreConformance, check, check_store, promises, run
+from holdfast.testing.conformance.store_hostility import Hostility
 from holdfast.testing.faults import FaultyBackend
 
 pytestmark = pytest.mark.faults
@@ -37,7 +39,89 @@ def test_a_sound_backend_that_survives_keeps_all_of_them(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("awaitable", [False, True])
 def test_a_sound_store_keeps_every_promise(awaitable: bool) -> None:
-    assert check_store(MemoryBackend, awaitable=awaitable) == len(promises(StoreConformance))
+    assert check_store(MemoryBackend, awaitable=awaitable) == len(promises(StoreConformance)) - 1, "all but damage"
+
+
+def plant_garbage(backend: Backend, thread: bytes) -> None:
+    """As somebody else does who may write to the store."""
+    inner = backend.inner if isinstance(backend, FaultyBackend) else backend
+    stored = inner.heads([thread])[0] or b""
+    assert inner.swap([Swap(thread, stored, b"garbage", decode_head(thread, stored))]) == [True]
+
+
+def test_a_sound_store_that_can_be_damaged_keeps_every_promise() -> None:
+    assert check_store(MemoryBackend, damage=plant_garbage) == len(promises(StoreConformance))
+
+
+class StopsAtDamage(FaultyBackend):
+    """Raises for all threads if the head of one cannot be read."""
+
+    def threads(
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
+    ) -> Listing:
+        listing = self.inner.threads(prefix, statuses, labels, cursor, limit)
+        for entry in listing.heads:
+            decode_head(*entry)
+        return listing
+
+
+class HidesDamage(FaultyBackend):
+    """Leaves out a thread whose head cannot be read."""
+
+    def threads(
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
+    ) -> Listing:
+        listing = self.inner.threads(prefix, statuses, labels, cursor, limit)
+        return Listing([entry for entry in listing.heads if readable_head(*entry)], listing.next)
+
+
+class KeepsDamage(FaultyBackend):
+    """Does not let a head be replaced that it cannot read."""
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        for swap in swaps:
+            if swap.expected and swap.head.deleted:
+                decode_head(swap.thread, swap.expected)
+        return self.inner.swap(swaps, wait=wait)
+
+
+class SealedIsGone(FaultyBackend):
+    """Lists no thread that is encrypted with the first key that it meets."""
+
+    def threads(
+        self,
+        prefix: bytes,
+        statuses: Collection[str],
+        labels: Sequence[Collection[bytes]],
+        cursor: str | None,
+        limit: int,
+    ) -> Listing:
+        listing = self.inner.threads(prefix, statuses, labels, cursor, limit)
+        kept = [entry for entry in listing.heads if b"theirs" not in decode_head(*entry).data_key]
+        return Listing(kept, listing.next)
+
+
+@pytest.mark.parametrize("broken", [StopsAtDamage, HidesDamage, KeepsDamage, SealedIsGone])
+def test_a_store_that_suffers_from_one_damaged_thread_breaks_a_promise(broken: type[FaultyBackend]) -> None:
+    class Given(Hostility):
+        def backend(self) -> Backend:
+            return broken(MemoryBackend())
+
+        def damage(self, backend: Backend, thread: bytes) -> None:
+            plant_garbage(backend, thread)
+
+    with pytest.raises(AssertionError, match="broken promise: "):
+        run(Given)
 
 
 def test_promises_that_take_two_backends_are_left_out_where_there_is_one() -> None:

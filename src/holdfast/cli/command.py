@@ -2,8 +2,9 @@
 
 import logging
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext, redirect_stdout
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any, Final
 
 import click
@@ -11,8 +12,9 @@ import click
 from holdfast.cli.answer import Answer
 from holdfast.cli.exits import EXIT_INTERRUPTED, Failure
 from holdfast.cli.session import Session
+from holdfast.cli.text import printable
 from holdfast.codec.opaque import unknown_as_opaque
-from holdfast.records.errors import HoldfastError
+from holdfast.records.errors import HoldfastError, HoldfastWarning
 
 Flag = tuple[str, str, dict[str, Any]]
 
@@ -68,6 +70,23 @@ def quiet_logs(*, debug: bool) -> None:
         logger.addHandler(logging.NullHandler())
 
 
+@contextmanager
+def spoken_warnings() -> Iterator[None]:
+    """Print warnings of the library as a line on standard error, like errors."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def speak(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
+            if issubclass(category, HoldfastWarning):
+                click.echo(f"warning: {printable(str(message))}", err=True)
+            else:
+                show(message, category, *place, **rest)
+
+        warnings.simplefilter("always", HoldfastWarning)
+        warnings.showwarning = speak
+        yield
+
+
 class Command(click.Command):
     """A command whose function gets the session first, and returns an `Answer`, which is printed here."""
 
@@ -82,7 +101,7 @@ class Command(click.Command):
         ctx.call_on_close(session.close)
         quiet_logs(debug=session.debug)
         try:
-            with nullcontext() if self._runs_code else unknown_as_opaque():
+            with nullcontext() if self._runs_code else unknown_as_opaque(), spoken_warnings():
                 with redirect_stdout(sys.stderr) if self._runs_code and session.as_json else nullcontext():
                     answer = super().invoke(ctx)  # what the user's code prints is no part of the document
                 if isinstance(answer, Answer):

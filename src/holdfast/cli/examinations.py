@@ -270,8 +270,15 @@ def undone(patient: Patient) -> Findings:
 def _answered(patient: Patient) -> list[str]:
     """The threads that wait though nothing is asked of anybody, and no timer runs."""
     asking = {request.thread_id for request in every(patient.store.requests(limit=PAGE))}
-    waiting = [info for info in patient.threads if info.status is Status.INPUT_REQUIRED and info.lease is None]
-    return [info.thread_id for info in waiting if info.thread_id not in asking and not _sleeps(info, patient.now)]
+    waiting = [
+        info.thread_id
+        for info in patient.threads
+        if info.status is Status.INPUT_REQUIRED
+        and info.lease is None
+        and info.sealed_by is None
+        and not _sleeps(info, patient.now)
+    ]
+    return [thread_id for thread_id in waiting if thread_id not in asking]
 
 
 def _sleeps(info: ThreadInfo, now: datetime) -> bool:

@@ -3,16 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from holdfast.codec.keys import KeyRing
 from holdfast.ports import run_blocking
-from holdfast.records.errors import KeyUnavailable
-from holdfast.records.head import Head, decode_head
+from holdfast.records.errors import NotFound
 from holdfast.records.thread import ThreadInfo
 from holdfast.runs.block import Tools
 from holdfast.runs.store import tools_of
-from holdfast.stores.listing import UNREADABLE, damaged_info, described, thread_info
-from holdfast.stores.reader import Reader
-from holdfast.stores.sealing import Summary
+from holdfast.stores.listing import UNREADABLE, damaged_info, info_or_damage, listed_info
 
 if TYPE_CHECKING:
     from holdfast.sync import Store
@@ -20,12 +16,6 @@ if TYPE_CHECKING:
 PAGE = 1000
 Presence: TypeAlias = Literal["none", "empty", "listed", "deleted"]
 ADVICE = "give --key-file FILE, or set HOLDFAST_KEY"
-
-
-class ListedThread(ThreadInfo, frozen=True, kw_only=True):
-    """A thread as it is listed. `sealed_by`: the id of the key that is missing to read its content."""
-
-    sealed_by: str | None = None
 
 
 def opened_tools(store: "Store") -> Tools:
@@ -41,7 +31,7 @@ def opened_tools(store: "Store") -> Tools:
 
 def list_threads(
     store: "Store", statuses: Iterable[str] = (), labels: Mapping[str, str] | None = None, page: int = PAGE
-) -> Iterator[ListedThread]:
+) -> Iterator[ThreadInfo]:
     """Threads, the newest first, read page by page."""
     tools = opened_tools(store)
     reader, cursor = tools.reader, None
@@ -51,21 +41,26 @@ def list_threads(
             tools.ports.perform(reader.backend.threads, reader.sealing.prefix, list(statuses), choices, cursor, page)
         )
         for thread, encoded in listing.heads:
-            yield _listed_or_damaged(reader, thread, encoded)
+            yield info_or_damage(reader, thread, encoded)
         cursor = listing.next
         if cursor is None:
             return
 
 
-def read_thread(store: "Store", thread_id: str) -> ListedThread:
-    """One thread; `NotFound` if there is none."""
+def read_thread(store: "Store", thread_id: str) -> ThreadInfo:
+    """One thread; `NotFound` if there is none. A damaged one may be found only as it is listed."""
     tools = opened_tools(store)
     thread = tools.reader.sealing.key(thread_id)
     try:
         seen = run_blocking(tools.ports.perform(tools.reader.listed, thread))
-        return _listed(tools.reader, thread, seen.head)
+        return listed_info(tools.reader, thread, seen.head)
     except UNREADABLE as error:
-        return _damaged(thread, error)
+        return damaged_info(thread, error)
+    except NotFound:
+        for info in list_threads(store):
+            if info.damaged is not None and info.thread_id == thread_id:
+                return info
+        raise
 
 
 def presence_of(store: "Store", thread_id: str) -> Presence:
@@ -78,35 +73,3 @@ def presence_of(store: "Store", thread_id: str) -> Presence:
     if seen is None:
         return "none"
     return "deleted" if seen.head.deleted else "listed" if seen.head.listed_as else "empty"
-
-
-def _listed_or_damaged(reader: Reader, thread: bytes, encoded: bytes) -> ListedThread:
-    try:
-        return _listed(reader, thread, decode_head(thread, encoded))
-    except UNREADABLE as error:
-        return _damaged(thread, error)
-
-
-def _listed(reader: Reader, thread: bytes, head: Head) -> ListedThread:
-    missing = _missing_key(reader, thread, head)
-    info = thread_info(reader, thread, head) if missing is None else described(thread, head, Summary())
-    return _as_listed(info, missing)
-
-
-def _damaged(thread: bytes, error: Exception) -> ListedThread:
-    return _as_listed(damaged_info(thread, error), None)
-
-
-def _as_listed(info: ThreadInfo, missing: str | None) -> ListedThread:
-    return ListedThread(**{name: getattr(info, name) for name in info.__struct_fields__}, sealed_by=missing)
-
-
-def _missing_key(reader: Reader, thread: bytes, head: Head) -> str | None:
-    """The id of the key that this thread is encrypted with, if it cannot be opened; None if it can."""
-    if not head.data_key:
-        return None
-    try:
-        reader.binding(thread, head)
-    except KeyUnavailable:
-        return KeyRing.wrapped_by(head.data_key)
-    return None

@@ -1,5 +1,6 @@
 """What a shell offers where an id is to be typed. Whatever goes wrong here is silent: a person is in mid-line."""
 
+import warnings
 from collections.abc import Callable, Iterable
 from itertools import islice
 from threading import Thread
@@ -13,6 +14,7 @@ from holdfast.cli.heads import PAGE, list_threads
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
 from holdfast.cli.work import read_work
+from holdfast.records.errors import HoldfastWarning
 
 if TYPE_CHECKING:
     from holdfast.sync import Store
@@ -41,7 +43,9 @@ def _checkpoints(store: "Store", start: str) -> Offers:
 
 
 def _requests(store: "Store", _start: str) -> Offers:
-    return ((request.id, request.name) for request in every(store.requests(limit=PAGE)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HoldfastWarning)  # a line on standard error would spoil the line being typed
+        return [(request.id, request.name) for request in every(store.requests(limit=PAGE))]
 
 
 def _doubts(store: "Store", thread_id: str) -> Offers:

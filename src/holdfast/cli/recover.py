@@ -1,6 +1,7 @@
 """Resume every thread that can be resumed, and report why the others were skipped."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -11,10 +12,12 @@ from holdfast.cli.app_stores import is_same, own_store
 from holdfast.cli.apps import in_world_of, is_blocking, load
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_ERROR
+from holdfast.cli.heads import ADVICE, read_thread
 from holdfast.cli.runs import note_lines
 from holdfast.cli.screen import COLOURS, Screen
 from holdfast.cli.session import Session, refuse_missing
 from holdfast.cli.work import function_of
+from holdfast.records.errors import NotFound
 from holdfast.records.outcome import Recovery
 from holdfast.runs.durable import registry
 from holdfast.runtimes.agent.memory import AGENT
@@ -43,7 +46,7 @@ def recover(session: Session, apps: tuple[str, ...], max_attempts: int) -> Answe
     document = {
         **{end: getattr(report, end) for end in ENDS},
         "reasons": {thread_id: remarks[thread_id] for thread_id in report.skipped},
-        "errors": {thread_id: remarks[thread_id] for thread_id in report.failed},
+        "errors": {thread_id: remarks[thread_id] for thread_id in (*report.failed, *report.damaged)},
         "note": (note := _note(session, agents)),
     }
     code = EXIT_ERROR if report.failed or report.damaged else 0
@@ -78,8 +81,17 @@ def _recovered(session: Session, own: "Store | None", agents: list[AnyAgent], ma
     report = merged([functions, *(recover_agent(session, agent, functions.skipped, max_attempts) for agent in mine)])
     remarks = {thread_id: _reason(session, thread_id, agents) for thread_id in report.skipped}
     remarks |= {thread_id: session.store.thread(thread_id).error or "" for thread_id in report.failed}
-    remarks |= dict.fromkeys(report.damaged, "its head cannot be read; `holdfast verify` says why")
+    remarks |= {thread_id: _why_unreadable(session, thread_id) for thread_id in report.damaged}
     return _Recovered(report, remarks)
+
+
+def _why_unreadable(session: Session, thread_id: str) -> str:
+    """Why a thread could not even be looked at."""
+    with suppress(NotFound):
+        sealed_by = read_thread(session.store, thread_id).sealed_by
+        if sealed_by is not None:
+            return f"encrypted with key {sealed_by!r}, which is missing; {ADVICE}"
+    return "its head cannot be read; `holdfast verify` says why"
 
 
 def _note(session: Session, agents: list[AnyAgent]) -> str:

@@ -11,7 +11,7 @@ from holdfast.cli.arguments import json_value, named_text
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_CONFLICT
 from holdfast.cli.find import find_exact_thread, find_thread, standing
-from holdfast.cli.heads import ListedThread, list_threads, read_thread
+from holdfast.cli.heads import list_threads, read_thread
 from holdfast.cli.hints import recover_command, resume_command
 from holdfast.cli.offers import doubt_argument, thread_argument
 from holdfast.cli.requests import by_option
@@ -19,7 +19,8 @@ from holdfast.cli.screen import COLOURS, Screen, counted
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
 from holdfast.cli.work import read_work
-from holdfast.records.errors import Conflict, Deleted, LeaseHeld, NotFound
+from holdfast.records.errors import Conflict, Deleted, KeyUnavailable, LeaseHeld, NotFound
+from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Status
 
 
@@ -40,7 +41,7 @@ def retry(
         raise click.UsageError("give the ids of failed threads, or --status failed, with --label to narrow it")
     store = session.store
     if threads:
-        found: Iterable[ListedThread] = [read_thread(store, find_thread(store, text)) for text in threads]
+        found: Iterable[ThreadInfo] = [read_thread(store, find_thread(store, text)) for text in threads]
     else:
         found = list_threads(store, [Status.FAILED.value], dict(label))
     dry_run = not threads and not yes
@@ -53,13 +54,13 @@ def retry(
     return Answer(document, lambda screen: _retry_lines(screen, back, refused, hint, dry_run=dry_run), code)
 
 
-def _put_back(session: Session, info: ListedThread, *, dry_run: bool) -> str:
+def _put_back(session: Session, info: ThreadInfo, *, dry_run: bool) -> str:
     """Put one thread back; why that could not be done, or nothing."""
     if dry_run:
         return "" if info.sealed_by is None else f"encrypted with key {info.sealed_by!r}"
     try:
         session.store.retry(info.thread_id)
-    except (Conflict, Deleted, LeaseHeld, NotFound) as error:
+    except (Conflict, Deleted, KeyUnavailable, LeaseHeld, NotFound) as error:
         return str(error)
     return ""
 

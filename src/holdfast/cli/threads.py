@@ -13,7 +13,7 @@ from holdfast.cli.command import command
 from holdfast.cli.examinations import is_abandoned
 from holdfast.cli.find import every, find_thread, standing
 from holdfast.cli.find_request import requests_of
-from holdfast.cli.heads import ADVICE, PAGE, ListedThread, list_threads, read_thread
+from holdfast.cli.heads import ADVICE, PAGE, list_threads, read_thread
 from holdfast.cli.hints import next_commands
 from holdfast.cli.loops import loop_facts, read_loop
 from holdfast.cli.offers import thread_argument
@@ -25,6 +25,7 @@ from holdfast.cli.values import arguments_of, inline
 from holdfast.cli.work import Work, read_work
 from holdfast.processes import is_certainly_dead, named
 from holdfast.records.checkpoint import CheckpointInfo
+from holdfast.records.errors import Corrupt
 from holdfast.records.failure import AgentSummary
 from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
@@ -44,6 +45,7 @@ THREADS = (
     Column("UPDATED"),
     Column("LABELS", gives_way=True),
 )
+UNSEARCHED = f"encrypted threads were not searched for labels; to search them {ADVICE}"
 ENDED_BADLY = {Status.FAILED, Status.CANCELLED}
 ROWS = (
     Column("SEQ", number=True),
@@ -71,10 +73,12 @@ def threads(session: Session, status: tuple[str, ...], label: tuple[tuple[str, s
     infos = list(islice(found, limit or None))
     more = next(found, None) is not None if limit else False
     unsearched = bool(label) and any(info.sealed_by is not None for info in list_threads(store))
+    if unsearched and session.as_json:
+        click.echo(f"warning: {UNSEARCHED}", err=True)
     return Answer(infos, lambda screen: _thread_lines(screen, infos, more=more, unsearched=unsearched))
 
 
-def _thread_lines(screen: Screen, infos: list[ListedThread], *, more: bool, unsearched: bool) -> Iterator[str]:
+def _thread_lines(screen: Screen, infos: list[ThreadInfo], *, more: bool, unsearched: bool) -> Iterator[str]:
     sealed_count = sum(info.sealed_by is not None for info in infos)
     if infos:
         yield from screen.table(THREADS, [_thread_row(screen, info) for info in infos])
@@ -83,12 +87,12 @@ def _thread_lines(screen: Screen, infos: list[ListedThread], *, more: bool, unse
     if sealed_count:
         yield screen.faint(f"{counted(sealed_count, 'thread')} encrypted, with hidden labels; to see them {ADVICE}")
     if unsearched:
-        yield screen.faint(f"encrypted threads were not searched for labels; to search them {ADVICE}")
+        yield screen.faint(UNSEARCHED)
     if more:
         yield screen.faint(f"… and more; these are the first {len(infos)}. --limit 0 lists all")
 
 
-def _thread_row(screen: Screen, info: ListedThread) -> tuple[str, ...]:
+def _thread_row(screen: Screen, info: ThreadInfo) -> tuple[str, ...]:
     if info.damaged is not None:
         return info.thread_id, standing(info), "", "", "", info.damaged
     labels = " ".join(f"{name}={value}" for name, value in info.labels.items())
@@ -110,6 +114,8 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     """Show a thread: how it stands, what it asks, and its checkpoints, the newest first."""
     store = session.store
     info = read_thread(store, find_thread(store, thread))
+    if info.damaged is not None:
+        raise Corrupt(f"{info.damaged}; `holdfast delete` removes it", record=info.thread_id)
     if info.sealed_by is not None:
         return _sealed(info)
     rows, more_count = _rows(store, info, limit, journal=journal)
@@ -162,7 +168,7 @@ def _rows(store: "Store", info: ThreadInfo, limit: int, *, journal: bool) -> tup
     return list(page), sum(1 for _ in every(rest))
 
 
-def _sealed(info: ListedThread) -> Answer:
+def _sealed(info: ThreadInfo) -> Answer:
     """What there is to say of a thread whose key is missing."""
     names = ("work", "session", "agent", "loop", "requests", "checkpoints")
     document = {"thread": info, **dict.fromkeys(names)}

@@ -55,8 +55,8 @@ def thread_id_of(key: bytes) -> str:
 
 
 def shown_id_of(key: bytes) -> str:
-    """The id within a key that may be damaged, as far as it can be shown."""
-    return key[1 + sum(key[:1]) :].decode(errors="replace")
+    """The id within a key that may be damaged, as far as it can be shown; never empty."""
+    return key[1 + sum(key[:1]) :].decode(errors="replace") or repr(key)
 
 
 def checkpoint_id(thread_id: str, seq: int, life: str) -> str:

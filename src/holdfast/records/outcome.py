@@ -22,7 +22,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """What `recover` did, by thread id: which came to an end, which wait again, which failed, and which it left alone.
 
     `open`: the handler left them so. `skipped`: nobody here knows how to go on with them, or another was faster.
-    `damaged`: their heads cannot be read; `verify` says why.
+    `damaged`: their heads cannot be read, or the store was opened without their key; `verify` says why.
     """
 
     completed: tuple[str, ...] = ()

@@ -39,6 +39,9 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     damaged: str | None = None
     """Why the thread's head cannot be read; None if it can. `delete` removes such a thread."""
 
+    sealed_by: str | None = None
+    """The id of the key that the store was not opened with, and that `labels` and `error` need; None if it has it."""
+
     @property
     def owner(self) -> str | None:
         """Who holds the thread, if a run does."""

@@ -13,6 +13,7 @@ from holdfast.records.errors import (
     Corrupt,
     Deleted,
     IncompatibleCheckpoint,
+    KeyUnavailable,
     LeaseHeld,
     NotFound,
     Suspended,
@@ -61,16 +62,18 @@ class Recoverer:
         return Recovery(**{end: tuple(ids) for end, ids in by_end.items()})
 
     def _candidates(self, labels: Mapping[str, str]) -> list[str]:
-        """The threads that can be resumed. Those whose head cannot be read are noted."""
+        """The threads that can be resumed. Those whose head cannot be read, or whose key is missing, are noted."""
         reader, ports = self._store._tools.reader, self._store._tools.ports
         choices, found, cursor = reader.sealing.label_choices(labels), list[str](), None
         while True:
             listing = reader.backend.threads(reader.sealing.prefix, STATUSES, choices, cursor, PAGE)
             for thread, encoded in listing.heads:
                 try:
-                    if self._can_go_on(thread, decode_head(thread, encoded), ports.now()):
+                    head = decode_head(thread, encoded)
+                    if self._can_go_on(thread, head, ports.now()):
+                        reader.binding(thread, head)
                         found.append(thread_id_of(thread))
-                except (Corrupt, IncompatibleCheckpoint):
+                except (Corrupt, IncompatibleCheckpoint, KeyUnavailable):
                     self._damaged.append(shown_id_of(thread))
             cursor = listing.next
             if cursor is None:

@@ -16,6 +16,7 @@ from holdfast.runs.run import Run
 from holdfast.stores.claim import CANCEL, FINISHED
 from holdfast.stores.heartbeat import Heartbeat
 from holdfast.stores.housekeeping import Housekeeping
+from holdfast.stores.listing import warn_of_sealed
 from holdfast.stores.pages import AsyncPage
 
 if TYPE_CHECKING:
@@ -213,8 +214,10 @@ class Store(Housekeeping):
         found: list[Request] = []
         while True:
             threads, cursor = self._listings.threads(statuses, {}, cursor, limit)
+            if sealed := [info for info in threads if info.sealed_by is not None]:
+                warn_of_sealed("not all requests are listed", sealed[0])
             for info in threads:
-                if info.damaged is None:
+                if info.damaged is None and info.sealed_by is None:
                     found += self._requests_of(info.thread_id, status)
             if cursor is None or len(found) >= limit:
                 return found, cursor

@@ -106,7 +106,8 @@ class Backend(Protocol):
         `statuses`: any of these, or all if empty. `labels`: for each collection, the head has one of its tokens.
         The order is stable under paging: newest created first, or whatever fixed order the store has. A head that
         cannot be read is listed too, as it is stored: where there is no index, whatever is asked for. One that was
-        lost, or differs from the index, is listed as `LOST_HEAD`.
+        lost, or differs from the index, is listed as `LOST_HEAD`. If not even the thread's key can be read, list it in
+        every namespace under a name that `Misplacing.drop_misplaced` finds it by.
         """
         ...
 
@@ -188,6 +189,11 @@ class Misplacing(Protocol):
     def drop_misplaced(self, thread: bytes) -> None:
         """Drop all that is listed under this key, and is not the thread that `heads` finds."""
         ...
+
+
+def replaces_lost_head(swap: Swap) -> bool:
+    """True if a swap puts a tombstone where no head is expected: also where one was lost."""
+    return swap.drop.everything and not swap.expected
 
 
 def counts(backend: Backend, prefix: bytes) -> dict[str, int]:

@@ -24,13 +24,13 @@ from holdfast.records.errors import (
     StoreError,
     StoreUnavailable,
 )
-from holdfast.records.head import LOST_HEAD
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing, belongs, counted_as
+from holdfast.stores.backend import Listing, belongs, counted_as, replaces_lost_head
+from holdfast.stores.file_listing import LOG_NAME, head_in, nameless_owner, problem_of
 from holdfast.stores.file_locks import lock_file
-from holdfast.stores.file_log import Envelope, Index, change_of, end_of_data, last_frame
+from holdfast.stores.file_log import Envelope, Index, change_of
 from holdfast.stores.file_pool import (
     RESERVE_AFTER,
     SYNC,
@@ -41,7 +41,7 @@ from holdfast.stores.file_pool import (
     unavailable,
     write_all,
 )
-from holdfast.stores.private_files import PRIVATE_DIRECTORY, directory_below, open_regular
+from holdfast.stores.private_files import PRIVATE_DIRECTORY, NotRegular, directory_below, open_regular
 
 FORMAT = 1
 MARKER = "holdfast.json"
@@ -50,7 +50,6 @@ MARKER_BYTES = 4096  # far more than one has
 THREADS = "threads"
 
 _SHARD_NAME = re.compile("[0-9a-f]{2}")
-_LOG_NAME = re.compile("[0-9a-f]{64}[.]log")
 
 
 class FileBackend:
@@ -140,7 +139,7 @@ class FileBackend:
         """See `Backend.check`: reads every frame of every log."""
         self._pool.check_usable()
         try:
-            return [problem for log in self._all_logs() if (problem := _problem(log))]
+            return [problem for log in self._all_logs() if (problem := problem_of(log))]
         except OSError as error:
             raise unavailable(error) from error
 
@@ -191,7 +190,7 @@ class FileBackend:
         self._pool.check_usable()
         after = bytes.fromhex(cursor) if cursor else b""
         try:
-            heads = [entry for entry in self._all_heads() if entry[0].startswith(prefix) and entry[0] > after]
+            heads = [entry for entry in self._all_heads(prefix) if entry[0] > after]
         except OSError as error:
             raise unavailable(error) from error
         found = sorted(entry for entry in heads if belongs(*entry, statuses, labels))
@@ -202,20 +201,21 @@ class FileBackend:
         """See `Counting.counts`: reads the last frame of every log, once."""
         self._pool.check_usable()
         try:
-            words = [counted_as(*entry) for entry in self._all_heads() if entry[0].startswith(prefix)]
+            words = [counted_as(*entry) for entry in self._all_heads(prefix)]
         except OSError as error:
             raise unavailable(error) from error
         return dict(Counter(filter(None, words)))
 
-    def _all_heads(self) -> Iterator[tuple[bytes, bytes]]:
+    def _all_heads(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         for log in self._all_logs():
-            if head := _head_in(log):
-                yield head
+            found = head_in(log, prefix)
+            if found and found[0].startswith(prefix):
+                yield found
 
     def _all_logs(self) -> Iterator[OpenLog]:
         """Every log there is, apart from the pool, and with its file not yet open."""
         for shard in filter(_SHARD_NAME.fullmatch, self._pool.names_in()):
-            for name in filter(_LOG_NAME.fullmatch, self._pool.names_in(shard)):
+            for name in filter(LOG_NAME.fullmatch, self._pool.names_in(shard)):
                 if name.startswith(shard):
                     yield OpenLog(self._pool, bytes.fromhex(name[:-4]))
 
@@ -239,7 +239,12 @@ class FileBackend:
 
     def _swap_one(self, swap: Swap, *, wait: bool) -> bool:
         with self._pool.take(swap.thread, wait=wait) as log:
-            index = log.for_writing(wait=wait, create=not swap.expected)
+            try:
+                index = log.for_writing(wait=wait, create=not swap.expected)
+            except (NotRegular, Corrupt):
+                if not replaces_lost_head(swap):
+                    raise
+                return self._replace_damaged(log, swap, wait=wait)
             if index.head != swap.expected:
                 return False
             left = index.without(swap.drop) if swap.drop != KEEP_ALL else None
@@ -248,6 +253,30 @@ class FileBackend:
             else:
                 self._append(log, *change_of(swap))
             return True
+
+    def _replace_damaged(self, log: OpenLog, swap: Swap, *, wait: bool) -> bool:
+        """Put a log of this swap alone in the place of a damaged one, or of what is no file."""
+        log.remove_irregular()
+        with suppress(Corrupt):
+            index = log.for_writing(wait=wait, create=True)
+            if index.head:
+                return False  # another process was faster
+        self._replace(log, Index(log.owner, log.index.name), swap)
+        return True
+
+    def drop_misplaced(self, thread: bytes) -> None:
+        """See `Misplacing.drop_misplaced`: a log that does not say whose it is, listed under the file's name."""
+        owner = nameless_owner(thread)
+        if owner is None:
+            return
+        with self._pool.take_apart(owner) as log:
+            found = head_in(log, thread[: 1 + thread[0]])
+            if found and found[0] == thread:
+                log.remove_irregular()
+                with suppress(Corrupt):
+                    log.for_writing(wait=True, create=False)
+                    return  # it was replaced by a sound one
+                log.remove()
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""
@@ -334,42 +363,6 @@ def _written(fd: int, log: OpenLog, left: Index, swap: Swap) -> Index:
         write_all(fd, frame.data, index.end)
         index.accept(frame)
     return index
-
-
-def _head_in(log: OpenLog) -> tuple[bytes, bytes] | None:
-    """The thread of a log, and its head: `LOST_HEAD` if the log is damaged behind the frame that names the thread."""
-    try:
-        index = _glance(log)
-    except Corrupt:
-        if not log.index.thread:
-            raise
-        return log.index.thread, LOST_HEAD
-    return (index.thread, index.head) if index.head else None
-
-
-def _glance(log: OpenLog) -> Index:
-    """The index of the last frame alone, or of everything if the file does not end with a whole frame."""
-    log.adopt(log.open_file(os.O_RDONLY))
-    try:
-        size = log.file_size()
-        if not any(last_frame(log.index, log.read, end) for end in (size, end_of_data(log.read, size))):
-            log.forget()
-            log.catch_up()
-        return log.index
-    finally:
-        log.shut()
-
-
-def _problem(log: OpenLog) -> str:
-    """What is wrong with a log; empty if nothing is."""
-    log.adopt(log.open_file(os.O_RDONLY))
-    try:
-        log.catch_up()
-    except (Corrupt, IncompatibleCheckpoint) as error:
-        return str(error)
-    finally:
-        log.shut()
-    return ""
 
 
 def _lock_or_refuse(root: int, path: str) -> None:

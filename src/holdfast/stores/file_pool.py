@@ -21,7 +21,15 @@ from holdfast.records.errors import Corrupt, StoreClosed, StoreError, StoreUnava
 from holdfast.stores.backend import Busy
 from holdfast.stores.file_locks import lock_file, try_to_lock, unlock
 from holdfast.stores.file_log import DIGEST_BYTES, HEADER_BYTES, Index
-from holdfast.stores.private_files import PRIVATE_DIRECTORY, directory_below, open_regular, sync_directory
+from holdfast.stores.private_files import (
+    PRIVATE_DIRECTORY,
+    NotRegular,
+    directory_below,
+    open_regular,
+    refuse_irregular,
+    remove_name,
+    sync_directory,
+)
 
 MAX_OPEN = 128
 """Files kept open. Far below the usual limits of a process: 1,024 on Linux, 256 on macOS."""
@@ -69,8 +77,15 @@ class OpenLog:
             unlock(self.fd)
         self.lock.release()
         self.pool.give_back(self)
+        if isinstance(error, NotRegular):
+            raise self.planted(error) from error
         if isinstance(error, OSError):
             raise unavailable(error) from error
+
+    def planted(self, error: NotRegular) -> Corrupt:
+        """The error for something else in the place of the log."""
+        what = str(error.strerror).partition(";")[0]
+        return Corrupt(f"log {self.path} is damaged: {what}", record=f"log {self.path}")
 
     def forget(self) -> None:
         """Start over: the next reading begins with the first frame."""
@@ -191,21 +206,39 @@ class OpenLog:
         with self.pool.folder(self.shard) as folder:
             return open_regular(self.path, flags, directory=folder)
 
+    def remove_irregular(self) -> None:
+        """Remove what is in the place of the log, unless it is a regular file. A link is removed, and not followed."""
+        with suppress(FileNotFoundError), self.pool.folder(self.shard) as folder:
+            lock_file(folder, self.path)  # only one process at a time removes: the next one finds a log
+            try:
+                refuse_irregular(self.path, directory=folder)
+            except NotRegular:
+                remove_name(self._log_name, folder)
+
+    def remove(self) -> None:
+        """Remove the file; call only with the log locked."""
+        with self.pool.folder(self.shard) as folder:
+            remove_name(self._log_name, folder)
+
     def new_file(self) -> int:
         """Make a file beside the log that shall replace it; call only with the log locked."""
         with self.pool.folder(self.shard) as folder:
-            _remove(self._new_name, folder)
+            remove_name(self._new_name, folder)
             return open_regular(f"{self.path[:-4]}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, directory=folder)
 
     def rename_new_file(self) -> None:
         """Give the new file the name of the log."""
         with self.pool.folder(self.shard) as folder:
-            os.rename(self._new_name, f"{self.owner.hex()}.log", src_dir_fd=folder, dst_dir_fd=folder)
+            os.rename(self._new_name, self._log_name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def remove_new_file(self) -> None:
         """Remove the new file, if there is one."""
         with self.pool.folder(self.shard) as folder:
-            _remove(self._new_name, folder)
+            remove_name(self._new_name, folder)
+
+    @property
+    def _log_name(self) -> str:
+        return f"{self.owner.hex()}.log"
 
     @property
     def _new_name(self) -> str:
@@ -308,6 +341,14 @@ class LogPool:
             raise Busy
         return log
 
+    def take_apart(self, owner: bytes) -> OpenLog:
+        """A log by the hash of its thread's key, apart from the logs of the pool; as `take`, for one caller."""
+        self.check_usable()
+        log = OpenLog(self, owner)
+        log.users += 1
+        log.lock.acquire()
+        return log
+
     def check_usable(self) -> None:
         """Raise unless the store is open."""
         if self.unusable:
@@ -384,11 +425,6 @@ def _name_of(fd: int) -> str:
         return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115  in the path of every swap
     except OSError:
         return ""
-
-
-def _remove(name: str, folder: int) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)
 
 
 def write_all(fd: int, data: bytes | bytearray, offset: int) -> None:

@@ -6,7 +6,7 @@ A program that only goes on with its threads needs none of it, so each part is l
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.codec.keys import KeyRing
 from holdfast.history.meta import decode_meta
@@ -26,6 +26,8 @@ from holdfast.stores.archive import ATTEMPTS, Archive, redraft
 from holdfast.stores.events import pruned_details
 from holdfast.stores.reader import Reader
 from holdfast.stores.writer import Intent, Proposal
+
+T = TypeVar("T")
 
 
 class Housekeeping(Archive):
@@ -144,8 +146,10 @@ class Housekeeping(Archive):
             )
         freed = Freed()
         threads = await self._ports.perform(self._listings.all_threads)
-        for thread in _counted(threads, progress):
-            freed += await self._ports.perform(self._upkeep.prune, thread, policy, self._ports.now(), dry_run=dry_run)
+        for thread, is_lost in _counted(threads, progress):
+            freed += await self._ports.perform(
+                self._upkeep.prune, thread, policy, self._ports.now(), dry_run=dry_run, is_lost=is_lost
+            )
         await self._events.emit("pruned", "", 0, **pruned_details(freed, dry_run=dry_run))
         return freed
 
@@ -242,7 +246,7 @@ class Housekeeping(Archive):
         if self._reader.sealing.ring is None:
             raise ConfigurationError("rotate needs a store opened with keys=")
         changed, failures = 0, list[Corrupt | IncompatibleCheckpoint | KeyUnavailable]()
-        for thread in await self._ports.perform(self._listings.all_threads):
+        for thread, _ in await self._ports.perform(self._listings.all_threads):
             try:
                 changed += await self._ports.perform(self._upkeep.rotate, thread)
             except (Corrupt, IncompatibleCheckpoint, KeyUnavailable) as error:
@@ -259,7 +263,7 @@ class Housekeeping(Archive):
         return self._events.subscribe(callback, content=content)
 
 
-def _counted(threads: list[bytes], progress: Callable[[int, int], object] | None) -> Iterator[bytes]:
+def _counted(threads: list[T], progress: Callable[[int, int], object] | None) -> Iterator[T]:
     """The threads, telling after each how many are done."""
     for number, thread in enumerate(threads, 1):
         yield thread

@@ -1,13 +1,21 @@
 """Listings: pages of checkpoints and of threads. Blocking; every item is checked against its own digest."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from holdfast.codec.keys import KeyRing
 from holdfast.history.meta import checkpoint_info
 from holdfast.records.arguments import mapping_or_none, text_or_none, whole_number
 from holdfast.records.checkpoint import CheckpointInfo
-from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleCheckpoint
-from holdfast.records.head import Head, decode_head
+from holdfast.records.errors import (
+    ConfigurationError,
+    Corrupt,
+    HoldfastWarning,
+    IncompatibleCheckpoint,
+    KeyUnavailable,
+)
+from holdfast.records.head import LOST_HEAD, Head, decode_head
 from holdfast.records.identity import shown_id_of, thread_id_of
 from holdfast.records.reports import Stats
 from holdfast.records.thread import Lease, ThreadInfo
@@ -20,15 +28,25 @@ from holdfast.stores.sealing import Summary
 UNREADABLE = (Corrupt, IncompatibleCheckpoint)
 """What says that a head cannot be read."""
 CHUNK = 256
+SAMPLE = 16
+"""How many threads are looked at to tell an empty answer from a wrong key."""
 MAX_LIMIT = 10_000
 
 
 def thread_info(reader: Reader, thread: bytes, head: Head) -> ThreadInfo:
-    """What is shown of a thread."""
-    return described(thread, head, reader.summary(thread, head))
+    """What is shown of a thread; `KeyUnavailable` if the ring lacks its key."""
+    return _described(thread, head, reader.summary(thread, head))
 
 
-def described(thread: bytes, head: Head, summary: Summary) -> ThreadInfo:
+def listed_info(reader: Reader, thread: bytes, head: Head) -> ThreadInfo:
+    """What a listing shows of a thread. If the ring lacks its key, that is all but its labels and error."""
+    try:
+        return thread_info(reader, thread, head)
+    except KeyUnavailable:
+        return _described(thread, head, Summary(), KeyRing.wrapped_by(head.data_key))
+
+
+def _described(thread: bytes, head: Head, summary: Summary, sealed_by: str | None = None) -> ThreadInfo:
     """What a head says of its thread, the summary unsealed."""
     lease = Lease(head.owner, head.token, from_microseconds(head.expires_at)) if head.owner else None
     return ThreadInfo(
@@ -44,6 +62,7 @@ def described(thread: bytes, head: Head, summary: Summary) -> ThreadInfo:
         error=summary.error,
         pinned=head.marks.pinned,
         wake_at=from_microseconds(head.expires_at) if head.expires_at and not head.owner else None,
+        sealed_by=sealed_by,
     )
 
 
@@ -63,11 +82,22 @@ def damaged_info(thread: bytes, why: Exception) -> ThreadInfo:
     )
 
 
-def _info_or_damage(reader: Reader, thread: bytes, encoded: bytes) -> ThreadInfo:
+def info_or_damage(reader: Reader, thread: bytes, encoded: bytes) -> ThreadInfo:
+    """What a listing shows of a thread, given its head as it is stored."""
     try:
-        return thread_info(reader, thread, decode_head(thread, encoded))
+        return listed_info(reader, thread, decode_head(thread, encoded))
     except UNREADABLE as error:
         return damaged_info(thread, error)
+
+
+def warn_of_sealed(what: str, info: ThreadInfo) -> None:
+    """Warn that an answer lacks what is sealed by a key that the store was not opened with."""
+    warnings.warn(
+        f"{what}: thread {info.thread_id!r}, and perhaps others, could not be searched, since the key"
+        f" {info.sealed_by!r} is missing; open the store with that key",
+        HoldfastWarning,
+        stacklevel=2,
+    )
 
 
 def check_limit(limit: int) -> int:
@@ -128,11 +158,20 @@ class Listings:
             listing = self._reader.backend.threads(sealing.prefix, statuses, choices, place, check_limit(limit))
         except ValueError as error:
             raise ConfigurationError(f"cursor {cursor!r} is not one that threads() gave") from error
-        return [_info_or_damage(self._reader, thread, head) for thread, head in listing.heads], listing.next
+        if labels and cursor is None and not listing.heads:
+            self._warn_of_sealed("no thread with these labels was found")
+        return [info_or_damage(self._reader, thread, head) for thread, head in listing.heads], listing.next
 
-    def all_threads(self) -> list[bytes]:
-        """The key of every listed thread of this namespace."""
-        return [thread for thread, _ in self.all_heads()]
+    def _warn_of_sealed(self, what: str) -> None:
+        """Warn if one of the newest threads is sealed by a missing key: then it was not searched."""
+        newest = self._reader.backend.threads(self._reader.sealing.prefix, (), (), None, SAMPLE)
+        infos = (info_or_damage(self._reader, *entry) for entry in newest.heads)
+        if sealed := next((info for info in infos if info.sealed_by is not None), None):
+            warn_of_sealed(what, sealed)
+
+    def all_threads(self) -> list[tuple[bytes, bool]]:
+        """The key of every listed thread of this namespace, and whether its head was lost."""
+        return [(thread, encoded == LOST_HEAD) for thread, encoded in self.all_heads()]
 
     def all_heads(self) -> Iterator[tuple[bytes, bytes]]:
         """Every listed thread of this namespace, with its head."""

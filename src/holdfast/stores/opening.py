@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from threading import Lock
@@ -285,7 +286,7 @@ def is_there(url: str | os.PathLike[str] | None) -> bool:
     kind, place = locate(url)
     try:
         if kind == "sqlite":
-            return place == ":memory:" or os.path.getsize(place) > 0  # noqa: PTH202  a plain name is what was given
+            return place == ":memory:" or not _is_empty_file(place)
         return kind != "file" or bool(os.listdir(place))  # noqa: PTH208  likewise
     except FileNotFoundError:
         return False
@@ -293,6 +294,12 @@ def is_there(url: str | os.PathLike[str] | None) -> bool:
         return True  # something is; opening it says what is wrong with it
     except OSError as error:
         raise StoreUnavailable(f"cannot look at {place}: {error.strerror}") from error
+
+
+def _is_empty_file(path: str) -> bool:
+    """True for a regular file without content. Of anything else, opening it says what is wrong with it."""
+    status = os.stat(path)  # noqa: PTH116  a plain name is what was given
+    return stat.S_ISREG(status.st_mode) and not status.st_size
 
 
 def resolve(url: str | os.PathLike[str] | None, level: Durability | None, *, inline: bool) -> Shared:

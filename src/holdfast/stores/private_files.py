@@ -26,6 +26,10 @@ _KINDS = {
 }
 
 
+class NotRegular(OSError):
+    """Something other than a regular file is in the place of one."""
+
+
 def open_regular(path: str, flags: int, *, directory: int | None = None, follow: bool = False) -> int:
     """Open a regular file, or make one with mode 0600.
 
@@ -50,7 +54,7 @@ def open_regular(path: str, flags: int, *, directory: int | None = None, follow:
 
 
 def refuse_irregular(path: str, *, directory: int | None = None) -> None:
-    """Raise `OSError` if something other than a regular file has this name; nothing is opened."""
+    """Raise `NotRegular` if something other than a regular file has this name; nothing is opened."""
     name = path if directory is None else os.path.basename(path)
     with suppress(FileNotFoundError):
         _require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), path)
@@ -58,11 +62,21 @@ def refuse_irregular(path: str, *, directory: int | None = None) -> None:
 
 def _require_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(EINVAL, f"{_kind(status)} is in the place of a regular file; remove it, or name another", path)
+        raise NotRegular(EINVAL, f"{_kind(status)} is in the place of a regular file; remove it, or name another", path)
 
 
 def _kind(status: os.stat_result) -> str:
     return _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+
+
+def remove_name(name: str, directory: int) -> None:
+    """Remove whatever has this name in a directory, an empty directory too; nothing is followed."""
+    try:
+        os.unlink(name, dir_fd=directory)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError:
+        os.rmdir(name, dir_fd=directory)
 
 
 def open_to_read(path: str) -> BinaryIO:

@@ -22,7 +22,7 @@ from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing, readable_head
+from holdfast.stores.backend import Listing, readable_head, replaces_lost_head
 from holdfast.stores.sql import statements
 from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, roll_back, translated
 
@@ -37,8 +37,8 @@ NUMBERS_KEPT = 65536
 BLOB = bytearray
 """Python's sqlite3 takes it as it is; of bytes it asks first whether they want to be something else, which takes longer
 than to copy them."""
-NO_BIRTH = 1 << 62
-"""Later than that of any thread."""
+LATEST_BIRTH = (1 << 63) - 1
+"""What SQLite can compare with."""
 
 
 class SQLiteBackend:
@@ -157,7 +157,7 @@ class SQLiteBackend:
     def _swap_in(self, connection: sqlite3.Connection, swap: Swap) -> bool:
         if self._swap_lone_row(connection.cursor(), swap):
             return True
-        number, head_id, head = self._locate(connection, swap.thread, also_lost=_replaces_lost_head(swap))
+        number, head_id, head = self._locate(connection, swap.thread, also_lost=replaces_lost_head(swap))
         if head != swap.expected:
             return False
         if number is None:
@@ -187,6 +187,8 @@ class SQLiteBackend:
             connection.executemany(self._sql["insert_label"], [(token, number) for token in swap.head.labels])
         if (known, known_status) != (packed, status):
             connection.execute(self._sql["update_thread"], (packed, status, number))
+        if swap.drop.everything:
+            connection.execute(self._sql["mend_birth"], (number,))
 
     def _drop_labels(self, connection: sqlite3.Connection, number: int, known: object, head: Head) -> None:
         """Drop a thread's labels from the index. If its column differs from its head, search the whole index."""
@@ -362,8 +364,8 @@ class SQLiteBackend:
         with self._reading() as connection:
             found = connection.execute(sql, parameters).fetchall()
         page = found[:limit]
-        heads = [(columns[1], _listed_head(*columns)) for _, *columns in page]
-        return Listing(heads, str(page[-1][0]) if len(found) > limit else None)
+        heads = [(columns[1], _listed_head(*columns)) for _, _, *columns in page]
+        return Listing(heads, _cursor(*page[-1][:2]) if len(found) > limit else None)
 
     def counts(self, prefix: bytes) -> dict[str, int]:
         """See `Counting.counts`: one pass over the table of threads, which holds no heads."""
@@ -416,8 +418,9 @@ def _listing_query(
     prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
 ) -> tuple[str, list[object]]:
     """One more than `limit` is asked for, to know whether there is a next page."""
-    conditions = ["birth < ?", "substr(thread, 1, ?) = ?"]
-    parameters: list[object] = [NO_BIRTH if cursor is None else min(int(cursor), NO_BIRTH), len(prefix), prefix]
+    older, births = _older_than(cursor)
+    conditions = [older, "substr(thread, 1, ?) = ?"]
+    parameters: list[object] = [*births, len(prefix), prefix]
     if statuses:
         conditions.append(f"status IN ({_marks(statuses)})")
         parameters += statuses
@@ -428,21 +431,47 @@ def _listing_query(
         parameters += choices
     where = " AND ".join(conditions)
     chosen = f"SELECT number FROM threads WHERE {where} ORDER BY birth DESC LIMIT ?"  # noqa: S608
-    columns = "birth, number, thread, head, status, labels"
+    columns = f"typeof (birth), {BIRTH}, number, thread, head, status, labels, {IS_DATED}"
     sql = f"SELECT {columns} FROM heads WHERE number IN ({chosen}) ORDER BY birth DESC"  # noqa: S608
     return sql, [*parameters, limit + 1]
 
 
-def _listed_head(number: int, thread: bytes, encoded: bytes | None, status: str, packed: bytes) -> bytes:
+BIRTH = "CASE typeof (birth) WHEN 'text' THEN CAST (birth AS BLOB) ELSE birth END"
+"""As it is stored, also if it is text that Python cannot decode."""
+IS_DATED = "typeof (birth) = 'integer' AND birth < 4611686018427387904"
+
+
+def _cursor(kind: str, birth: float | bytes) -> str:
+    """The place behind a thread in a listing. Births are numbers; one that somebody changed has its type before it."""
+    return str(birth) if kind == "integer" else f"{kind}:{birth.hex() if isinstance(birth, bytes) else birth}"
+
+
+def _older_than(cursor: str | None) -> tuple[str, list[object]]:
+    """The condition for threads behind that place, and its parameters; `ValueError` if it is none."""
+    if cursor is None:
+        return "true", []
+    kind, colon, birth = cursor.rpartition(":")
+    if not colon:
+        return "birth < ?", [min(int(cursor), LATEST_BIRTH)]
+    if kind == "real":
+        return "birth < ?", [float(birth)]
+    if kind not in {"text", "blob"}:
+        raise ValueError(cursor)
+    return f"birth < CAST (? AS {kind})", [bytes.fromhex(birth)]
+
+
+def _listed_head(
+    number: int, thread: bytes, encoded: bytes | None, status: str, packed: bytes, is_dated: bool
+) -> bytes:
     """The head of a thread; `LOST_HEAD` if the columns that the thread is found by differ from what it says."""
-    if encoded is None or not _is_near(number, thread):
+    if encoded is None or not is_dated or not _is_near(number, thread):
         return LOST_HEAD
     head = Head() if encoded == NO_HEAD_YET else readable_head(thread, encoded)
     agrees = head is None or (head.listed_as, _packed(head.labels)) == (status, packed)
     return encoded if agrees else LOST_HEAD
 
 
-def _problem(columns: tuple[int, bytes, bytes | None, str, bytes]) -> str:
+def _problem(columns: tuple[int, bytes, bytes | None, str, bytes, bool]) -> str:
     """What is wrong with the head of a thread, or with its columns; empty if nothing is."""
     number, thread, *_ = columns
     if type(thread) is not bytes:
@@ -454,11 +483,6 @@ def _problem(columns: tuple[int, bytes, bytes | None, str, bytes]) -> str:
     except (Corrupt, IncompatibleCheckpoint) as error:
         return str(error)
     return ""
-
-
-def _replaces_lost_head(swap: Swap) -> bool:
-    """True if a swap puts a tombstone where no head is expected: also where one was lost."""
-    return swap.drop.everything and not swap.expected
 
 
 def _is_empty(head: bytes | None) -> bool:

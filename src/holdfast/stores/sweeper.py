@@ -46,8 +46,9 @@ class Sweeper:
     def sweep(self) -> Freed:
         """Prune every thread once."""
         freed = Freed()
-        for thread in self._listings.all_threads():
-            freed += self._upkeep.prune(thread, self._retention, time.time_ns() // 1000, dry_run=False)
+        for thread, is_lost in self._listings.all_threads():
+            now = time.time_ns() // 1000
+            freed += self._upkeep.prune(thread, self._retention, now, dry_run=False, is_lost=is_lost)
         if freed.damaged:
             logger().warning("a sweep left damaged threads as they are: %s", ", ".join(freed.damaged))
         log_event("pruned", "", 0, pruned_details(freed, dry_run=False))

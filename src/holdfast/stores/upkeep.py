@@ -84,12 +84,18 @@ class Upkeep:
 
     # Prune
 
-    def prune(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed:
-        """Apply a retention to one thread, unless it is damaged, or the ring lacks its key."""
+    def prune(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool, is_lost: bool = False) -> Freed:
+        """Apply a retention to one thread, unless it is damaged, or the ring lacks its key.
+
+        `is_lost`: a listing shows it without its head; then it is damaged, whatever else is found under its key.
+        """
+        damaged = Freed(damaged=(shown_id_of(thread),))
+        if is_lost:
+            return damaged
         try:
             return self._until_swapped(thread, lambda: self._prune_once(thread, retention, now, dry_run=dry_run))
         except (Corrupt, IncompatibleCheckpoint, KeyUnavailable):
-            return Freed(damaged=(shown_id_of(thread),))
+            return damaged
 
     def _prune_once(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed | None:
         seen = self._reader.seen(thread)
@@ -165,6 +171,7 @@ class Upkeep:
         except Corrupt:
             if not self._bury(thread, now):
                 raise
+            self._drop_misplaced(thread)
 
     def _drop_misplaced(self, thread: bytes) -> bool:
         """Nothing is left to delete but what only a listing finds."""

@@ -124,3 +124,40 @@ def test_a_thread_that_lost_its_head_is_not_taken_for_one_that_never_was(loss: C
             with pytest.raises(sync.Corrupt):
                 store.latest(thread_id)
         assert store.latest("never was") is None
+
+
+PLANTED: dict[str, str] = {
+    "its own key was overwritten": "UPDATE {}.threads SET key = key || '\\x00' WHERE thread = '\\x0062657461'",
+    "its row was removed": "DELETE FROM {}.threads WHERE thread = '\\x0062657461'",
+    "its head was emptied": "UPDATE {}.threads SET head = '' WHERE thread = '\\x0062657461'",
+    "its row has another name": "UPDATE {}.threads SET thread = '\\x006e6577' WHERE thread = '\\x0062657461'",
+    "its row has no name": "UPDATE {}.threads SET thread = '\\x00ff' WHERE thread = '\\x0062657461'",
+    "another row has its name": (
+        "INSERT INTO {}.threads (key, thread, head, status, labels)"
+        " SELECT '\\x00', thread, head, status, labels FROM {}.threads WHERE thread = '\\x0062657461'"
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", PLANTED)
+@pytest.mark.parametrize("by_name", [True, False])
+def test_what_is_under_a_wrong_key_stops_no_listing_and_can_be_deleted(damage: str, by_name: bool) -> None:
+    """By the thread's own name, or by the one that is listed: if both are there, one after the other."""
+    schema = new_schema()
+    with store_in(schema) as store:
+        fill(store)
+        shared_server().execute(PLANTED[damage].replace("{}", schema))
+    with store_in(schema) as store:
+        others = set(THREADS) - {"beta"}
+        assert others <= {info.thread_id for info in store.threads() if info.damaged is None}
+        assert not store.verify().ok
+        for thread_id in ("beta", *(info.thread_id for info in store.threads() if info.damaged))[not by_name :]:
+            store.delete(thread_id)
+        store.delete("beta")
+        assert {info.thread_id for info in store.threads()} == others
+        assert store.verify().ok
+        if by_name:
+            with pytest.raises(sync.Deleted):
+                store.save("beta", 1)
+            store.revive("beta")
+        assert store.save("new", 1).seq == 1

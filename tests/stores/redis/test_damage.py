@@ -137,3 +137,55 @@ def test_a_damaged_thread_does_not_fail_what_is_saved_beside_it(client: Any) -> 
     with pytest.raises(sync.StoreUnavailable):
         backend.swap(both)
     backend.close()
+
+
+def plant(client: Any, prefix: str, damage: str) -> None:
+    """Damage the thread `beta`, or plant an entry of its name."""
+    thread = b"\0beta"
+    shard = shard_of(thread)
+    listing = f"{prefix}:{{{shard}}}:i".encode() + b"\0*"
+    place = f"{prefix}:{{{shard}}}:t".encode() + thread
+    elsewhere = f"{prefix}:{{{(shard + 1) % 64}}}:".encode()
+    member = next(each for each in client.zrange(listing, 0, -1) if each.endswith(thread))
+    if damage == "another type":
+        client.delete(place)
+        client.set(place, "text")
+    elif damage == "another thread's head":
+        client.hset(place, "h", client.hget(f"{prefix}:{{{shard_of(b'%calpha' % 0)}}}:t".encode() + b"\0alpha", "h"))
+    elif damage == "listed twice":
+        client.zadd(listing, {bytes(8) + thread: 0})
+    elif damage == "listed in another shard":
+        client.zadd(elsewhere + b"i\0*", {member: 0})
+        client.zadd(elsewhere + b"i\0sidle", {member: 0})
+        client.hset(elsewhere + b"t" + thread, "h", client.hget(place, "h"))
+    elif damage == "a name that is none":
+        client.zadd(listing, {bytes(8) + b"\xff\xfe": 0})
+    else:
+        client.delete(place)
+
+
+DAMAGES = [
+    "another type",
+    "another thread's head",
+    "listed twice",
+    "listed in another shard",
+    "a name that is none",
+    "removed",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_planted_in_a_listing_stops_no_listing_and_can_be_deleted(
+    client: Any, prefix: str, damage: str
+) -> None:
+    plant(client, prefix, damage)
+    with store_in("server", prefix) as store:
+        assert {"alpha", "gamma/δ"} <= {info.thread_id for info in store.threads() if info.damaged is None}
+        damaged = [info.thread_id for info in store.threads() if info.damaged is not None]
+        assert len(damaged) == 1
+        assert store.stats().threads == len(store.threads())
+        assert not store.verify().ok
+        for thread_id in ("beta", *damaged):
+            store.delete(thread_id)
+        assert {info.thread_id for info in store.threads()} == {"alpha", "gamma/δ"}
+        assert store.verify().ok

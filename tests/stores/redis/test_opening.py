@@ -474,7 +474,7 @@ def test_a_thread_whose_status_changes_while_it_is_listed_is_not_taken_for_one_t
 
         store.save("t", 1, status="failed")
         with suppress(sync.Corrupt):  # it never stands still, so nobody can say
-            Pages(overtaken, backend.keys).page(key("t")[:1], ["failed"], [], None, 10)
+            Pages(overtaken, overtaken, backend.keys).page(key("t")[:1], ["failed"], [], None, 10)
         store.save("t", 6, status="failed")
         assert [info.thread_id for info in store.threads(status="failed")] == ["t"]
         backend.close()

@@ -24,7 +24,7 @@ from holdfast.stores.objects.heads import Heads, Kept
 from holdfast.stores.objects.listing import Finder
 from holdfast.stores.objects.litter import seq_of
 from holdfast.stores.objects.log import Found, ObjectLog, blob_object, post_object
-from holdfast.stores.objects.names import MARKS, SPACES, head_of, marker_name
+from holdfast.stores.objects.names import MARKS, SPACES, head_of, marker_name, nameless_hash, space_of
 from holdfast.stores.objects.probe import check_format, probe
 from holdfast.stores.objects.record import Record, bind, mark_names, posted, unbind
 from holdfast.stores.objects.swaps import ATTEMPTS, Swaps, always_written, pause
@@ -138,6 +138,16 @@ class ObjectBackend:
             return self._swaps.make(swap)
         except HoldfastError as error:
             return error
+
+    def drop_misplaced(self, thread: bytes) -> None:
+        """See `Misplacing.drop_misplaced`: a damaged head object whose marker does not say whose it is."""
+        thread_hash = nameless_hash(thread)
+        if thread_hash:
+            try:
+                self._heads.read(head_of(thread_hash))
+            except Corrupt:
+                root = head_of(thread_hash).removesuffix("head")
+                self._log.delete([*self._calls.names(root), space_of(thread) + thread_hash])
 
     # Rows and blobs
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from holdfast.records.errors import Corrupt
 from holdfast.records.rows import Swap
+from holdfast.stores.backend import replaces_lost_head
 from holdfast.stores.objects.heads import Kept
 from holdfast.stores.objects.layout import Layout
 from holdfast.stores.objects.log import ObjectLog, blob_object, folder_of, segment_objects
@@ -48,7 +49,7 @@ class Changes:
         marks = tuple(name for name in mark_names(replaced) if name not in old_marks)
         objects = {blob_object(record, blob): data for blob, data in swap.blobs.items()}
         objects |= zip(segment_objects(record, layout.segments), layout.segments.values(), strict=True)
-        objects |= {marker_name(swap.thread): swap.thread} if kept.tag is None else {}
+        objects |= {marker_name(swap.thread): swap.thread} if kept.tag is None or replaces_lost_head(swap) else {}
         return Change(replaced, objects | dict.fromkeys(marks, b""), tuple(layout.segments), marks)
 
     def _lay(self, layout: Layout, record: Record, stretch: Stretch, dropped: Sequence[Range]) -> None:

@@ -4,12 +4,17 @@ from collections import OrderedDict
 from threading import Lock
 from typing import NamedTuple
 
+from holdfast.records.errors import Corrupt
 from holdfast.stores.objects.calls import Calls
-from holdfast.stores.objects.names import head_name
+from holdfast.stores.objects.names import SegmentName, era_of, head_name, root_of
 from holdfast.stores.objects.record import NO_LEFTOVERS, Record, decode_record, encode_record
 
 KEPT = 1024
 """Some 32 MB at most, with the rows that ride in them."""
+
+
+LOST_VERSIONS = 1 << 20
+"""How far a lost record may have been ahead of the last segment: records without new rows have no segment."""
 
 
 class Kept(NamedTuple):
@@ -34,14 +39,31 @@ class Heads:
         with self._lock:
             return self._kept.get(thread)
 
-    def fetch(self, thread: bytes) -> Kept:
-        """The record as it is now; an empty one if there is none."""
-        found = self.read(head_name(thread))
+    def fetch(self, thread: bytes, *, also_lost: bool = False) -> Kept:
+        """The record as it is now; an empty one if there is none.
+
+        A damaged one is `Corrupt`; with `also_lost`, it is one without a head, to be replaced as a whole.
+        """
+        found = self._calls.get(head_name(thread))
         if found is not None:
-            return self._remember(found)
+            try:
+                return self._remember(Kept(decode_record(head_name(thread), found[0]), found[1]))
+            except Corrupt:
+                if not also_lost:
+                    raise
+                return Kept(self._lost_record(thread), found[1])
         with self._lock:
             self._kept.pop(thread, None)
         return Kept(Record(thread))
+
+    def _lost_record(self, thread: bytes) -> Record:
+        """What the names of a thread's objects say of it: enough to begin an era after all of them."""
+        era = version = 0
+        for name in self._calls.names(root_of(thread)):
+            era = max(era, era_of(name))
+            segment = SegmentName.parse(name)
+            version = max(version, segment.version if segment else 0)
+        return Record(thread, version=version + LOST_VERSIONS, era=era)
 
     def read(self, name: str) -> Kept | None:
         """The record in an object, not remembered."""

@@ -6,12 +6,13 @@ from heapq import merge
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from holdfast.records.errors import StoreError
+from holdfast.records.errors import Corrupt, StoreError
+from holdfast.records.head import LOST_HEAD
 from holdfast.stores.backend import Listing, belongs
 from holdfast.stores.objects.calls import PAGE, Calls
-from holdfast.stores.objects.heads import Heads
+from holdfast.stores.objects.heads import Heads, Kept
 from holdfast.stores.objects.marks import is_dead, sought
-from holdfast.stores.objects.names import MarkName, head_of, markers_of, marks_of
+from holdfast.stores.objects.names import SPACES, MarkName, hash_of, head_of, markers_of, marks_of, nameless
 from holdfast.stores.objects.record import Record
 
 HEADS_PER_PAGE = 64
@@ -44,25 +45,44 @@ class Finder:
     ) -> Listing:
         """See `Backend.threads`."""
         found: list[tuple[str, bytes, bytes]] = []
-        for place, record in self._records(sought(prefix, statuses, labels), prefix, cursor or "", limit):
-            thread, head = record.thread, record.head
-            if head and thread.startswith(prefix) and belongs(thread, head, statuses, labels):
+        for place, thread, head in self._listed(sought(prefix, statuses, labels), prefix, cursor or "", limit):
+            if thread.startswith(prefix) and belongs(thread, head, statuses, labels):
                 found.append((place, thread, head))
             if len(found) > limit:
                 break
         page = [(thread, head) for _, thread, head in found[:limit]]
         return Listing(page, found[limit - 1][0] if len(found) > limit else None)
 
-    def _records(self, words: list[str] | None, prefix: bytes, after: str, limit: int) -> Iterator[tuple[str, Record]]:
+    def _listed(
+        self, words: list[str] | None, prefix: bytes, after: str, limit: int
+    ) -> Iterator[tuple[str, bytes, bytes]]:
+        """The place, the thread and the head of each candidate that has one; `LOST_HEAD` for a damaged object."""
         size = min(max(limit + 1, HEADS_PER_PAGE), PAGE)
         space = markers_of(prefix)
         found = self._marked(words, after, size) if words is not None else self._all(space, after, size)
         while page := list(islice(found, size)):
-            records = self._calls.each(self._heads.read, [head_of(candidate.thread_hash) for candidate in page])
+            records = self._calls.each(self._read, [head_of(candidate.thread_hash) for candidate in page])
             for candidate, kept in zip(page, records, strict=True):
-                if kept:
+                if isinstance(kept, Corrupt):
+                    yield candidate.place, self._key_of(candidate, prefix), LOST_HEAD
+                elif kept:
                     self._bury(candidate, kept.record)
-                    yield candidate.place, kept.record
+                    if kept.record.head:
+                        yield candidate.place, kept.record.thread, kept.record.head
+
+    def _read(self, name: str) -> Kept | Corrupt | None:
+        try:
+            return self._heads.read(name)
+        except Corrupt as error:
+            return error
+
+    def _key_of(self, candidate: Candidate, prefix: bytes) -> bytes:
+        """The key of a thread whose head object is damaged: its marker holds it, and the hash proves it."""
+        marker = candidate.place if candidate.place.startswith(SPACES) else markers_of(prefix) + candidate.thread_hash
+        found = self._calls.get(marker)
+        if found and hash_of(found[0]) == candidate.thread_hash:
+            return found[0]
+        return nameless(prefix, candidate.thread_hash)
 
     def _all(self, space: str, after: str, size: int) -> Iterator[Candidate]:
         for marker in self._calls.names(space, after, size):

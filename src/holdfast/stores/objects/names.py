@@ -18,6 +18,8 @@ MARKS = "marks/"
 _MARK = re.compile(r"marks/([0-9a-f]{64})/([0-9a-f]{64})-([0-9]{12})-([0-9a-f]+)")
 _SEGMENT = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9]{12})-([0-9]{12})-((?:[0-9a-f]{32})?)-([0-9a-f]{32})")
 _BLOB = re.compile(r"[0-9a-f]{32}")
+_ERA = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}/([0-9]{8})/")
+_NAMELESS = re.compile(rb"([0-9a-f]{64})[.]head")
 
 
 def blob_of(name: str) -> bytes | None:
@@ -97,6 +99,23 @@ class MarkName(NamedTuple):
 def era_root(thread: bytes, era: int) -> str:
     """What the names of all segments, blobs and posts of one era begin with. Eras ascend."""
     return f"{root_of(thread)}{era:08}/"
+
+
+def era_of(name: str) -> int:
+    """The era in the whole name of an object; 0 if there is none."""
+    found = _ERA.match(name)
+    return int(found[1]) if found else 0
+
+
+def nameless(prefix: bytes, thread_hash: str) -> bytes:
+    """The key that stands for a thread whose own key is lost, in the namespace that is asked for."""
+    return (prefix or b"\0") + f"{thread_hash}.head".encode()
+
+
+def nameless_hash(thread: bytes) -> str:
+    """The hash in a key that `nameless` made; empty for any other."""
+    found = _NAMELESS.fullmatch(thread[1 + thread[0] :])
+    return found[1].decode() if found else ""
 
 
 class SegmentName(NamedTuple):

@@ -8,29 +8,39 @@ Pure: no calls here.
 from collections.abc import Sequence
 from hashlib import sha256
 from secrets import token_bytes
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from holdfast.records.packed import bounded
-from holdfast.records.ranges import UNDECODABLE
+from holdfast.records.ranges import UNDECODABLE, Seq
 from holdfast.records.rows import KEEP_ALL, Swap
 from holdfast.stores.objects.marks import mark_name, remarked
-from holdfast.stores.objects.names import head_name
+from holdfast.stores.objects.names import hash_of, head_name
 from holdfast.stores.objects.segments import DIGEST_BYTES, StoredRow, Stretch, damaged, stored
 
 WRITER_BYTES = 8
+
+Era: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=10**8)]
+PostName: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{32}\Z")]
+Word: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+MarkRest: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[0-9]{12}-[0-9a-f]{1,32}\Z")]
+WholeMark: TypeAlias = Annotated[
+    str, msgspec.Meta(pattern=r"\Amarks/[0-9a-f]{64}/[0-9a-f]{64}-[0-9]{12}-[0-9a-f]{1,32}\Z")
+]
+"""The names in a record: objects are read and removed by them, so they can only be names that we give."""
 
 
 class Leftovers(msgspec.Struct, frozen=True, array_like=True):
     """Objects that no longer count and may still be there."""
 
     blobs: tuple[bytes, ...] = ()
-    posts: tuple[str, ...] = ()
+    posts: tuple[PostName, ...] = ()
     rows: bool = False
     """Segments that no stretch leads to."""
     eras: bool = False
     """All objects of earlier eras."""
-    marks: tuple[str, ...] = ()
+    marks: tuple[WholeMark, ...] = ()
 
 
 NO_LEFTOVERS = Leftovers()
@@ -42,21 +52,21 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     thread: bytes
     head: bytes = b""
     """Empty while there are only posts."""
-    version: int = 0
+    version: Seq = 0
     writer: bytes = b""
     """Random, from the last swap: it knows its own record again. With it no two records are equal, nor their tags,
     even where a tag is a hash of the content."""
-    era: int = 0
+    era: Era = 0
     """Raised when everything is dropped. A thread starts again at row 1 then, and whoever still removes the objects
     of an earlier life must not touch those of the next."""
-    last: int = 0
+    last: Seq = 0
     """The highest seq that was ever committed in this era."""
     stretches: tuple[Stretch, ...] = ()
     """All rows that are in segments, ascending."""
-    posts: dict[str, str] = {}
+    posts: dict[str, PostName] = {}
     """For each key the post object's name. Names are never used again, so a slow removal cannot hit a later post."""
     leftovers: Leftovers = NO_LEFTOVERS
-    marks: dict[str, str] = {}
+    marks: dict[Word, MarkRest] = {}
     """For each word that the thread is marked with, the rest of the mark's name (marks.py)."""
     tail: tuple[StoredRow, ...] = ()
     """The newest rows, as long as they are few and small: they ride here, and are in no segment yet."""
@@ -103,6 +113,9 @@ def decode_record(name: str, data: bytes) -> Record:
         raise damaged(name, error) from error
     if head_name(record.thread) != name:
         raise damaged(name, "it is the head of another thread")
+    own = hash_of(record.thread)
+    if any(own not in mark for mark in record.leftovers.marks):
+        raise damaged(name, "it drops marks of another thread")
     return record
 
 

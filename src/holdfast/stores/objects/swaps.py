@@ -7,6 +7,7 @@ from time import sleep
 
 from holdfast.records.errors import Corrupt, StoreError, StoreUnavailable
 from holdfast.records.rows import Swap
+from holdfast.stores.backend import replaces_lost_head
 from holdfast.stores.objects.calls import Calls
 from holdfast.stores.objects.changes import Change, Changes
 from holdfast.stores.objects.heads import Heads, Kept
@@ -36,7 +37,7 @@ class Swaps:
             try:
                 change = self._changes.of(kept, swap)
             except Corrupt:
-                known, kept = kept, self._heads.fetch(swap.thread)
+                known, kept = kept, self._fetch(swap)
                 if kept.tag == known.tag:
                     self._take_back(tried, swap, kept.record)
                     raise
@@ -45,7 +46,7 @@ class Swaps:
             replaced = self._replaced(kept, tried, swap)
             if replaced is None:
                 pause(attempt)
-                kept = self._heads.fetch(swap.thread)
+                kept = self._fetch(swap)
             # A client beneath us may have repeated a put whose reply was lost, and so be refused by itself.
             if replaced or kept.record.writer == change.record.writer:
                 self._tidy(replaced or kept, tried[:-1], swap)
@@ -58,7 +59,10 @@ class Swaps:
         known = self._heads.known(swap.thread)
         if known is None and not swap.expected:
             return Kept(Record(swap.thread))
-        return known if known and known.record.head == swap.expected else self._heads.fetch(swap.thread)
+        return known if known and known.record.head == swap.expected else self._fetch(swap)
+
+    def _fetch(self, swap: Swap) -> Kept:
+        return self._heads.fetch(swap.thread, also_lost=replaces_lost_head(swap))
 
     def _replaced(self, kept: Kept, tried: Sequence[Change], swap: Swap) -> Kept | None:
         """Put what comes first, then replace the head; None if it is not the present one any more.

@@ -10,11 +10,12 @@ from threading import Lock
 from holdfast.history.tuning import Tuning
 from holdfast.ports import Ports, reset_after_fork
 from holdfast.records.errors import Corrupt, StoreError
+from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing
-from holdfast.stores.postgres.arrays import call_for, key_of, name_of
+from holdfast.stores.backend import Listing, replaces_lost_head
+from holdfast.stores.postgres.arrays import KEY_BYTES, call_for, key_of, name_of
 from holdfast.stores.postgres.binary import ByteaArray
 from holdfast.stores.postgres.connections import CONNECTIONS, OwnConnections, Source, connections_of, transport_of
 from holdfast.stores.postgres.durability import Settings
@@ -102,7 +103,23 @@ class PostgresBackend:
             return []
         name, parameters = call_for(swaps, demanded=self._demanded)
         outcome = self._statements.write(self._sql[name], *parameters)[0][0]
-        return [outcome] if name == "swap_row" else list(outcome)
+        if name == "swap_row":
+            return [outcome]
+        return [is_made or self._bury(swap) for is_made, swap in zip(outcome, swaps, strict=True)]
+
+    def _bury(self, swap: Swap) -> bool:
+        """Put a tombstone in the place of a head that was lost; False if it is sound, or this is none."""
+        if not (replaces_lost_head(swap) and swap.head.deleted):
+            return False
+        parameters = (key_of(swap.thread), swap.thread, swap.replacement, self._demanded)
+        return bool(self._statements.write(self._sql["bury"], *parameters))
+
+    def drop_misplaced(self, thread: bytes) -> None:
+        """See `Misplacing.drop_misplaced`: every entry under a key that is not its own. Reads the table of threads."""
+        shown = shown_id_of(thread)
+        for key, listed in self._statements.read(self._sql["find_misplaced"], KEY_BYTES):
+            if shown_id_of(listed) == shown:
+                self._statements.write(self._sql["drop_misplaced"], key, listed)
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""
@@ -123,8 +140,9 @@ class PostgresBackend:
         for key, thread, head, is_orphan in self._statements.read(self._sql["read_heads"], ByteaArray.of(keys)):
             if is_orphan or thread not in {None, keys[key]}:
                 raise Corrupt(
-                    "the PostgreSQL tables are damaged: a thread lost its head, or is under a wrong key",
-                    record=f"head of {keys[key]!r}",
+                    f"the PostgreSQL tables are damaged: thread {shown_id_of(keys[key])!r} lost its head, or its key is"
+                    " that of another one",
+                    record=f"head of {shown_id_of(keys[key])!r}",
                 )
             found[keys[key]] = head
         return [found[thread] for thread in threads]

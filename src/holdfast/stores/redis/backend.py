@@ -33,7 +33,7 @@ from holdfast.stores.redis.scripts import script
 from holdfast.stores.redis.servers import servers_of
 from holdfast.stores.redis.settings import Source, from_client, from_url, options_in
 from holdfast.stores.redis.swapping import Swaps
-from holdfast.stores.redis.unlisting import unlist
+from holdfast.stores.redis.unlisting import drop_misplaced, unlist
 from holdfast.stores.redis.wire import Request, Wire
 
 FORMAT = 1
@@ -84,7 +84,7 @@ class RedisBackend:
         self._transport = settings.transport
         self.identity = (settings.identity, self._durability, repr(sorted(named.items())))
         self._swaps = Swaps(self.keys, self._life, keep_pinned=named.get("keep_pinned", True))
-        self._pages = Pages(self.wire.read, self.keys)
+        self._pages = Pages(self.wire.read, self.wire.read_each, self.keys)
         self._rows, self._index = script("rows"), script("index")
         self._is_open = False
         self._is_doubtful = False
@@ -171,6 +171,10 @@ class RedisBackend:
         if any(isinstance(reply, Exception) for reply in replies):
             raise self._failure(replies)
         return [reply == 1 for reply in replies]
+
+    def drop_misplaced(self, thread: bytes) -> None:
+        """See `Misplacing.drop_misplaced`: reads all listings by status of the thread's namespace."""
+        drop_misplaced(self.wire, self.keys, thread)
 
     def _failure(self, replies: list[Any]) -> Exception:
         """What to raise for several swaps, of which some failed: what is true of all of them."""

@@ -6,6 +6,8 @@ from typing import Any
 
 from holdfast.records.errors import HoldfastError
 from holdfast.records.head import decode_head
+from holdfast.records.identity import shown_id_of
+from holdfast.stores.redis.errors import is_wrong_type
 from holdfast.stores.redis.keys import SHARDS, Keys, born, shard_of, space_of, words_of
 from holdfast.stores.redis.wire import Request, Wire
 
@@ -20,20 +22,23 @@ def problems(wire: Wire, keys: Keys) -> list[str]:
         found += _of_threads(wire, keys, threads, counted)
     expiring = wire.read([Request(shard, (b"EXISTS", keys.expiring(shard))) for shard in range(SHARDS)])
     for names in _chunks(scan(wire, keys, b"i")):
-        sizes = wire.read([Request(_shard_in(name, keys), (b"ZCARD", name)) for name in names])
+        sizes = wire.read([Request(shard_in(name, keys), (b"ZCARD", name)) for name in names])
         for name, size in zip(names, sizes, strict=True):
             # Where threads expire, what is left of them in listings goes when they are met.
-            if size < counted[name] or (size > counted[name] and not expiring[_shard_in(name, keys)]):
+            if size < counted[name] or (size > counted[name] and not expiring[shard_in(name, keys)]):
                 found.append(f"the listing {name!r} has {size} threads, and {counted[name]} say that they are in it")
     return found
 
 
 def _of_threads(wire: Wire, keys: Keys, names: list[bytes], counted: Counter[bytes]) -> list[str]:
     found: list[str] = []
-    kept = wire.read([Request(_shard_in(name, keys), (b"HGET", name, b"h")) for name in names])
+    kept = wire.read_each([Request(shard_in(name, keys), (b"HGET", name, b"h")) for name in names])
     wanted: list[tuple[bytes, bytes, bytes]] = []
     for name, encoded in zip(names, kept, strict=True):
         thread = _behind_tag(name)
+        if is_wrong_type(encoded):
+            found.append(f"thread {shown_id_of(thread)!r} is damaged: {name!r} is not a hash")
+            continue
         try:
             head = decode_head(thread, encoded or b"")
         except HoldfastError as error:
@@ -43,7 +48,7 @@ def _of_threads(wire: Wire, keys: Keys, names: list[bytes], counted: Counter[byt
         listings = [keys.listing(shard, space_of(thread), word) for word in words_of(head)]
         counted.update(listings)
         wanted += ((thread, listing, member) for listing in listings)
-    requests = [Request(_shard_in(listing, keys), (b"ZSCORE", listing, member)) for _, listing, member in wanted]
+    requests = [Request(shard_in(listing, keys), (b"ZSCORE", listing, member)) for _, listing, member in wanted]
     for (thread, listing, _), score in zip(wanted, wire.read(requests) if requests else [], strict=True):
         if score is None:
             found.append(f"thread {thread!r} is missing in the listing {listing!r}")
@@ -70,7 +75,8 @@ def _is_sort(name: bytes, keys: Keys, what: bytes) -> bool:
     return bool(brace) and shard.isdigit() and len(shard) < 9 and int(shard) < SHARDS and rest.startswith(what)
 
 
-def _shard_in(name: bytes, keys: Keys) -> int:
+def shard_in(name: bytes, keys: Keys) -> int:
+    """The shard that a key of ours is in."""
     return int(name[len(keys.prefix.encode()) + 2 :].partition(b"}")[0])
 
 

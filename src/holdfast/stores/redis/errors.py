@@ -25,6 +25,7 @@ PASSING = ("LOADING", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY
 """Refusals that pass: the server starts, fails over, moves slots, is busy. Nothing was done."""
 FORBIDDEN = ("The user executing the script can't run", "NOPERM")
 """What an ACL's refusal says within a script, and within a transaction."""
+WRONG_TYPE = "WRONGTYPE"
 REFUSALS = {
     "OOM": "Redis is out of memory (maxmemory): raise it, or prune; nothing was written",
     "MISCONF": "Redis refuses writes because it cannot write to its disk; see its log; nothing was written",
@@ -69,6 +70,11 @@ def needs_source(reply: Any) -> bool:
     return isinstance(reply, NoScriptError)
 
 
+def is_wrong_type(reply: Any) -> bool:
+    """True if a key of ours holds something else."""
+    return isinstance(reply, RedisError) and code_of(reply) == WRONG_TYPE
+
+
 def translated(error: Exception, *, writing: bool) -> HoldfastError:
     """What to raise for an error that stands in the place of a reply."""
     if isinstance(error, HoldfastError):
@@ -93,7 +99,7 @@ def _about_refusal(error: Exception, *, writing: bool) -> HoldfastError:
     code = code_of(error)
     if code in REFUSALS:
         return StoreUnavailable(REFUSALS[code])
-    if code == "WRONGTYPE":
+    if code == WRONG_TYPE:
         return Corrupt(f"a key of this store holds something else: {error}", record="a Redis key")
     if "user_script" in str(error):
         # Scripts read before they write, and fail only at what they read.

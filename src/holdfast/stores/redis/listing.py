@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from holdfast.records.head import LOST_HEAD
 from holdfast.records.words import Status
 from holdfast.stores.backend import Listing, belongs, readable_head
+from holdfast.stores.redis.errors import is_wrong_type
 from holdfast.stores.redis.keys import EVERY, SHARDS, Keys, born, label_word, shard_of, status_word, words_of
 from holdfast.stores.redis.wire import Request
 
@@ -74,8 +75,9 @@ class _Source:
 class Pages:
     """The listings of one store."""
 
-    def __init__(self, read: Read, keys: Keys) -> None:
+    def __init__(self, read: Read, read_each: Read, keys: Keys) -> None:
         self._read = read
+        self._read_each = read_each
         self._keys = keys
 
     def page(
@@ -158,7 +160,10 @@ class Pages:
         asked = [
             Request(entry.shard, (b"HGET", self._keys.thread(entry.shard, entry.thread), b"h")) for entry in entries
         ]
-        for entry, encoded in zip(entries, self._read(asked), strict=True):
+        for entry, encoded in zip(entries, self._read_each(asked), strict=True):
+            if is_wrong_type(encoded):
+                yield entry, LOST_HEAD
+                continue
             found = encoded if _agrees(entry, encoded) else self._again(entry)
             if found is not None:
                 yield entry, found

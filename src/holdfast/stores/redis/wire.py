@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import AskError, MovedError
 
 from holdfast.stores.redis.connections import Command, Connection, Connections, Lost, NotSent
-from holdfast.stores.redis.errors import closed, is_passing, is_redirect, needs_source, translated
+from holdfast.stores.redis.errors import closed, is_passing, is_redirect, is_wrong_type, needs_source, translated
 from holdfast.stores.redis.servers import Servers
 from holdfast.stores.redis.settings import Address
 
@@ -58,6 +58,12 @@ class Wire:
     def read(self, requests: Sequence[Request]) -> list[Any]:
         """The replies. What was lost on the way is asked for again."""
         return self.checked(self.attempt(requests, writing=False), writing=False)
+
+    def read_each(self, requests: Sequence[Request]) -> list[Any]:
+        """As `read`, but where a key holds something else, the reply is that error."""
+        replies = self.attempt(requests, writing=False)
+        self.checked([reply for reply in replies if not is_wrong_type(reply)], writing=False)
+        return replies
 
     def checked(self, replies: list[Any], *, writing: bool) -> list[Any]:
         """The replies, if all are; else the first error among them is raised, in our own words."""

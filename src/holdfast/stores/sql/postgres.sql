@@ -90,6 +90,49 @@ SELECT born, key, thread, head, status, labels FROM {schema}.threads
 SELECT r.key FROM {schema}.rows AS r
  WHERE NOT EXISTS (SELECT 1 FROM {schema}.threads AS t WHERE t.key OPERATOR(pg_catalog.=) r.key) LIMIT 1
 
+-- name: bury
+-- A tombstone where a head was lost: it is empty, or has another thread's name, or is not there while rows are. Returns
+-- nothing where a head is sound. Where a session would not wait for the disk, this does, if that is demanded.
+WITH replaced AS (
+    UPDATE {schema}.threads SET thread = $2, head = $3, status = '', labels = '{}'
+     WHERE key OPERATOR(pg_catalog.=) $1 AND (thread OPERATOR(pg_catalog.<>) $2 OR head OPERATOR(pg_catalog.=) '')
+    RETURNING key
+), made AS (
+    INSERT INTO {schema}.threads (key, thread, head, status, labels)
+    SELECT $1::pg_catalog.bytea, $2::pg_catalog.bytea, $3::pg_catalog.bytea, '', '{}'
+     WHERE NOT EXISTS (SELECT 1 FROM {schema}.threads AS t WHERE t.key OPERATOR(pg_catalog.=) $1)
+        ON CONFLICT (key) DO NOTHING
+    RETURNING key
+), buried AS (
+    SELECT key FROM replaced UNION ALL SELECT key FROM made
+), without_rows AS (
+    DELETE FROM {schema}.rows AS r USING buried AS b WHERE r.key OPERATOR(pg_catalog.=) b.key
+), without_blobs AS (
+    DELETE FROM {schema}.blobs AS r USING buried AS b WHERE r.key OPERATOR(pg_catalog.=) b.key
+), without_posts AS (
+    DELETE FROM {schema}.posts AS r USING buried AS b WHERE r.key OPERATOR(pg_catalog.=) b.key
+)
+SELECT CASE WHEN $4 AND pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off'
+            THEN pg_catalog.set_config('synchronous_commit', 'on', true) END
+  FROM buried
+
+-- name: find_misplaced
+-- Every entry whose key is not the hash of its thread. Reads the whole table.
+SELECT key, thread FROM {schema}.threads
+ WHERE key OPERATOR(pg_catalog.<>) substring(pg_catalog.sha256(thread) FROM 1 FOR $1::integer)
+
+-- name: drop_misplaced
+WITH gone AS (
+    DELETE FROM {schema}.threads WHERE key OPERATOR(pg_catalog.=) $1 AND thread OPERATOR(pg_catalog.=) $2 RETURNING key
+), without_rows AS (
+    DELETE FROM {schema}.rows AS r USING gone AS g WHERE r.key OPERATOR(pg_catalog.=) g.key
+), without_blobs AS (
+    DELETE FROM {schema}.blobs AS r USING gone AS g WHERE r.key OPERATOR(pg_catalog.=) g.key
+), without_posts AS (
+    DELETE FROM {schema}.posts AS r USING gone AS g WHERE r.key OPERATOR(pg_catalog.=) g.key
+)
+SELECT key FROM gone
+
 -- name: insert_post
 INSERT INTO {schema}.posts (key, name, value) VALUES ($1, $2, $3) ON CONFLICT (key, name) DO NOTHING RETURNING 1
 

@@ -17,17 +17,23 @@ SELECT id >> 28 FROM rows WHERE id >= ?1 << 28 AND id < (?1 + 16) << 28
 SELECT labels, status FROM threads WHERE number = ?
 
 -- name: read_all_heads
-SELECT number, thread, head, status, labels FROM heads
+SELECT number, thread, head, status, labels, typeof (birth) = 'integer' AND birth < 4611686018427387904 FROM heads
 
 -- name: count_threads
 SELECT status, count(*) FROM threads WHERE substr(thread, 1, ?) = ? AND status <> '' GROUP BY status
 
 -- name: insert_thread
+-- A birth of 2^62 and more, or of another type, was changed by somebody else: others are not counted on from there.
 INSERT INTO threads (number, thread, labels, status, birth)
-VALUES (?, ?, ?, ?, (SELECT coalesce(max(birth), 0) + 1 FROM threads))
+VALUES (?, ?, ?, ?, (SELECT coalesce(CAST (max(birth) AS INTEGER), 0) + 1 FROM threads WHERE birth < 4611686018427387904))
 
 -- name: update_thread
 UPDATE threads SET labels = ?, status = ? WHERE number = ?
+
+-- name: mend_birth
+UPDATE threads
+   SET birth = (SELECT coalesce(CAST (max(birth) AS INTEGER), 0) + 1 FROM threads WHERE birth < 4611686018427387904)
+ WHERE number = ? AND NOT (typeof (birth) = 'integer' AND birth < 4611686018427387904)
 
 -- name: drop_head
 DELETE FROM rows WHERE id = ?

@@ -66,21 +66,24 @@ def check(make: Callable[[], B], reopen: Callable[[B], B] | None = None) -> int:
     `make` gives a new backend on a new, empty place each time; `reopen` another one on the place of the given one.
     Without `reopen` nothing is tried that takes two. Returns how many promises were kept.
     """
-    return run(_given(BackendConformance, make, reopen))
-
-
-def check_store(make: Callable[[], Backend], *, awaitable: bool = False) -> int:
-    """Try every promise of a store over such backends, likewise."""
-    kit = _given(StoreConformance, make, None)
-    kit.awaitable = awaitable  # type: ignore[attr-defined]
-    return run(kit)
-
-
-def _given(kit: type[Kit], make: Callable[[], Backend], reopen: Callable[[Any], Backend] | None) -> type[Kit]:
     methods: dict[str, Any] = {"backend": lambda _: make()}
     if reopen is not None:
         methods["reopen"] = lambda _, backend: reopen(backend)
-    return type("Given", (kit,), methods)
+    return run(type("Given", (BackendConformance,), methods))
+
+
+def check_store(
+    make: Callable[[], B], *, awaitable: bool = False, damage: Callable[[B, bytes], None] | None = None
+) -> int:
+    """Try every promise of a store over such backends, likewise.
+
+    `damage` damages what a backend has stored of a thread's head, beneath it: of the key that it is given. Without it,
+    nothing is tried that needs it.
+    """
+    methods: dict[str, Any] = {"backend": lambda _: make(), "awaitable": awaitable}
+    if damage is not None:
+        methods["damage"] = lambda _, backend, thread: damage(backend, thread)
+    return run(type("Given", (StoreConformance,), methods))
 
 
 __all__ = ["BackendConformance", "Kit", "StoreConformance", "check", "check_store", "promises", "run"]

@@ -15,21 +15,31 @@ F = TypeVar("F", bound=Callable[..., None])
 
 def needs_reopen(test: F) -> F:
     """Mark a test that only a kit with `reopen` has."""
-    test.needs_reopen = True  # type: ignore[attr-defined]
+    test.needs = "reopen"  # type: ignore[attr-defined]
+    return test
+
+
+def needs_damage(test: F) -> F:
+    """Mark a test that only a kit with `damage` has."""
+    test.needs = "damage"  # type: ignore[attr-defined]
     return test
 
 
 class Kit:
-    """Subclass a kit, give it `backend`, and `reopen` if anything survives a close; then run it with pytest."""
+    """Subclass a kit, give it `backend`, and `reopen` if anything survives a close; then run it with pytest.
+
+    Give it `damage` too if others can write to what the backend keeps.
+    """
 
     _opened: list[Backend]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if cls.backend is not Kit.backend:
-            for name, test in _reopening(cls).items():
+            for name, test in _optional(cls).items():
                 if getattr(cls, name) in {test, None}:
-                    setattr(cls, name, None if cls.reopen is Kit.reopen else test)
+                    is_given = getattr(cls, test.needs) is not getattr(Kit, test.needs)
+                    setattr(cls, name, test if is_given else None)
 
     def backend(self) -> Backend:
         """A new backend on a new, empty place, not yet open."""
@@ -38,6 +48,10 @@ class Kit:
     def reopen(self, backend: Backend) -> Backend:
         """Another backend on the same place, as another process would make it; the given one may still be open."""
         raise NotImplementedError("without reopen() a conformance kit has no tests that need it")
+
+    def damage(self, backend: Backend, thread: bytes) -> None:
+        """Damage what is stored of this thread's head, beneath the backend: it cannot be read afterwards."""
+        raise NotImplementedError("without damage() a conformance kit has no tests that need it")
 
     def setup_method(self) -> None:
         """Begin a test. Called by pytest, and by `run`."""
@@ -62,10 +76,10 @@ class Kit:
         return backend
 
 
-def _reopening(kit: type[Kit]) -> dict[str, Any]:
-    """The tests that need `reopen`, whether the kit has them or a class below it left them out."""
+def _optional(kit: type[Kit]) -> dict[str, Any]:
+    """The tests that need `reopen` or `damage`, whether the kit has them or a class below it left them out."""
     inherited = [vars(base) for base in reversed(kit.__mro__)]
-    return {name: test for names in inherited for name, test in names.items() if hasattr(test, "needs_reopen")}
+    return {name: test for names in inherited for name, test in names.items() if hasattr(test, "needs")}
 
 
 def promises(kit: type[Kit]) -> list[str]:

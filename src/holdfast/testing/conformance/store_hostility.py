@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator
 
 from holdfast import sync
-from holdfast.records.errors import Corrupt, NotFound
+from holdfast.codec.keys import KeyRing
+from holdfast.records.errors import Corrupt, Deleted, NotFound
 from holdfast.records.head import Head
+from holdfast.records.retention import Retention
 from holdfast.records.rows import Row
+from holdfast.testing.conformance.kit import needs_damage
 from holdfast.testing.conformance.store_kit import StoreKit, raises
 from holdfast.testing.forging import FIELDS, LEASE, Forger, changed, other, swap_blobs
 
@@ -126,10 +129,48 @@ class Hostility(StoreKit):
         """Listings still return the other threads."""
         fill(self.store())
         Forger(self.base, THREAD).plant(encoded=b"garbage")
-        found = {info.thread_id: info.damaged for info in self.store().threads()}
-        assert found["beside"] is None
-        assert found["t"]
-        assert self.store().stats().threads == 2  # both are counted
+        self._others_are_served("t")
+
+    @needs_damage
+    def test_a_head_damaged_beneath_the_backend_is_listed_as_such(self) -> None:
+        """The other threads are listed, too, and `delete` removes the damaged one."""
+        fill(self.store())
+        self.damage(self.base, THREAD)
+        shown = [info.thread_id for info in self.store().threads() if info.damaged]
+        assert len(shown) == 1, "the damaged thread is not listed once"
+        raises(Corrupt, self.store().latest, "t")
+        raises(Corrupt, self.store().save, "t", 1)
+        self._others_are_served(shown[0])
+
+    def _others_are_served(self, damaged: str) -> None:
+        """With a damaged thread in the store, which is listed under this name, until it is deleted."""
+        store = self.store()
+        assert {info.thread_id: bool(info.damaged) for info in store.threads()} == {"beside": False, damaged: True}
+        assert store.stats().statuses == {"idle": 1, "damaged": 1}
+        assert sum(store.counts().values()) == 2
+        assert store.prune(Retention(keep_last=1)).damaged == (damaged,)
+        raises(Corrupt, store.backup, self.directory / "backup.db")
+        store.delete("t")
+        assert [info.thread_id for info in store.threads()] == ["beside"]
+        raises(Deleted, store.save, "t", 1)
+        store.revive("t")
+        assert store.save("t", 1).seq == 1
+        assert store.verify().ok
+
+    def test_a_thread_under_another_key_stops_no_listing(self) -> None:
+        """It is listed with the id of that key, without its labels; all that needs no key goes on."""
+        fill(self.store(keys=KeyRing({"theirs": KEY}, "theirs")))
+        store = self.store(keys=KeyRing({"ours": b"o" * 32}, "ours"))
+        store.save("ours", 1, labels={"app": "x"})
+        found = {info.thread_id: (info.sealed_by, info.labels, info.damaged) for info in store.threads()}
+        hidden: tuple[str, dict[str, str], None] = ("theirs", {}, None)
+        assert found == {"ours": (None, {"app": "x"}, None), "t": hidden, "beside": hidden}
+        assert [info.thread_id for info in store.threads(labels={"app": "x"})] == ["ours"]
+        assert store.stats().statuses == store.counts() == {"idle": 3}
+        assert sorted(store.prune(Retention(keep_last=1)).damaged) == ["beside", "t"]
+        store.backup(self.directory / "backup.db")
+        store.delete("t")
+        assert {info.thread_id for info in store.threads()} == {"ours", "beside"}
 
     def test_rows_without_digest_are_damage(self) -> None:
         """A row is loaded only with the digest that it was written with."""

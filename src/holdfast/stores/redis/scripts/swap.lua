@@ -4,8 +4,15 @@
 -- how many listings it leaves, its member there, its member in the new ones, then fields and values as in `append`.
 -- A head that was emptied, or is gone while there are rows, is replaced only where everything is dropped.
 -- Returns 2 if it needs the posts: the thread has a time to live, which both are to lose.
+-- So is anything but a hash in the place of the thread.
 local thread, posts = KEYS[1], KEYS[2]
-local old = redis.call('HMGET', thread, 'h', 't', 'e')
+local old = redis.pcall('HMGET', thread, 'h', 't', 'e')
+if old.err then
+  if ARGV[1] ~= '' or string.sub(ARGV[3], 5, 14) ~= 'everything' then
+    return old
+  end
+  old = {'', false, false}
+end
 local is_lost = old[1] == '' or (old[2] and not old[1])
 if (old[1] or '') ~= ARGV[1] or (is_lost and string.sub(ARGV[3], 5, 14) ~= 'everything') then
   return 0
