@@ -7,7 +7,6 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.ports import run_blocking
-from holdfast.records.errors import ConfigurationError
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.events import Event
 from holdfast.runtimes.manager.hooks import CheckpointHooks as AwaitableHooks
@@ -91,8 +90,6 @@ class CheckpointManager:
         wait: timedelta | float | None = None,
         max_attempts: int = 3,
     ) -> None:
-        if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
         self._manager = ManagerMethods(Tasks(config, inner_store(store), lease, wait, max_attempts))
         self.hooks = CheckpointHooks(self._manager.hooks)
         """See `holdfast.CheckpointManager.hooks`."""
@@ -155,9 +152,9 @@ class CheckpointManager:
         """See `holdfast.CheckpointManager.stats`."""
         return run_blocking(self._manager.stats(app))
 
-    def add_event(self, app: str, user: str, session: str, event: Event) -> None:
+    def add_event(self, app: str, user: str, session: str, event: Event, key: str | None = None) -> None:
         """See `holdfast.CheckpointManager.add_event`."""
-        run_blocking(self._manager.add_event(app, user, session, event))
+        run_blocking(self._manager.add_event(app, user, session, event, key))
 
     def events(self, app: str, user: str, session: str) -> list[Event]:
         """See `holdfast.CheckpointManager.events`."""

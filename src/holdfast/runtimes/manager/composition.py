@@ -15,7 +15,7 @@ from holdfast.codec import decode, encode
 from holdfast.records.arguments import text_or_none, whole_number
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.tracebacks import hide_our_frames
-from holdfast.runs.driver import Driver, Run, Store, Terms, claim, default_store, fresh_id, note, read_note
+from holdfast.runs.driver import Driver, Durable, Run, Store, Terms, claim, fresh_id, note, read_note, store_finder
 from holdfast.runtimes.manager.events import name_of
 
 AGENT_DONE = "agent_done"
@@ -131,19 +131,11 @@ class Tree:
 
     async def _side_by_side(self, place: Place, given: Any) -> list[Any]:
         """The outputs of all, in their order. If some fail, the others finish first: they are not executed again."""
-
-        async def branch(stage: int, agent: Any) -> tuple[Any, Exception | None]:
+        branches = []
+        for stage, agent in enumerate(self.agents):
             below = place.below(stage, agent, workflow_type=PARALLEL, workflow_stage=stage)
-            try:
-                return await _execute(below, agent, given), None
-            except Exception as error:  # noqa: BLE001  raised once all have ended
-                return None, error
-
-        ends = await place.driver.ports.gather([branch(*each) for each in enumerate(self.agents)])
-        for _, error in ends:
-            if error is not None:
-                raise error
-        return [output for output, _ in ends]
+            branches.append(_execute(below, agent, given))
+        return await place.driver.together(branches)
 
     async def _again_and_again(self, place: Place, given: Any) -> Any:
         agent, laps, most = self.agents[0], Laps(), self._max_iterations
@@ -178,6 +170,11 @@ def _tree_of(agent: Any) -> Tree | None:
 
 
 def _check_agent(agent: Any) -> None:
+    if isinstance(agent, Durable):
+        raise ConfigurationError(
+            f"{name_of(agent)} is a durable function, which has threads of its own, and not an agent; give a function"
+            " (input, ctx) that calls it: its steps are then recorded in the thread of the composite"
+        )
     if not (callable(agent) or callable(getattr(agent, "run", None))):
         raise ConfigurationError(f"{agent!r} is not an agent: a function (input, ctx), an Agent, or a composite")
 
@@ -244,8 +241,7 @@ class Composite(CompositeBase):
         wait: timedelta | float | None = None,
     ) -> Any:
         """Return the composite's output. An unfinished thread is resumed; a finished one has its output already."""
-        found = default_store() if store is None else store
-        return await self._tree.result(given, thread_id, found, Terms(lease, wait))
+        return await self._tree.result(given, thread_id, store_finder(store)(), Terms(lease, wait))
 
     async def resume(self, run: Run) -> Any:
         """Resume a claimed thread: `await store.recover(composite.resume, labels={"workflow": "my_name"})`."""

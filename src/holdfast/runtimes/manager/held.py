@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from holdfast.codec import encode
-from holdfast.records.errors import ConfigurationError, Deleted, NotFound, Suspended
+from holdfast.records.errors import ConfigurationError, Conflict, Deleted, NotFound, Suspended
 from holdfast.records.words import Phase, Status
 from holdfast.runs.driver import Driver, Store, Terms, claim
 from holdfast.runtimes.manager.state import ExecutionState
@@ -78,10 +78,16 @@ class Held:
         return result, await self.leave()
 
     async def save(self, state: ExecutionState, details: Mapping[str, str]) -> None:
-        """Save a state as the next checkpoint, with details for listings."""
+        """Save a state as the next checkpoint, with details for listings. Questions of earlier ones are withdrawn."""
+        if self.is_cleared:
+            raise Conflict(
+                f"task {self.driver.thread_id!r} is complete, and nothing of it is kept; to start it again, save it"
+                " after its callback or its `hold` block has ended"
+            )
         metadata: dict[str, Any] = {**details, "phase": str(state.phase), "checkpoint_type": str(state.checkpoint_type)}
         metadata["iteration"] = state.agent_state.iteration if state.agent_state else 0
         fields, run = state.to_dict(), self.driver.run
+        self.driver.withdraw(QUESTION, "the task was saved again")
         await run.checkpoint(fields, phase=state.phase, cause=state.checkpoint_type, metadata=metadata)
         self._saved = state
 

@@ -6,12 +6,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from holdfast.records.arguments import text_or_none
 from holdfast.records.errors import ConfigurationError, Conflict, NotFound
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Store, default_store, ports_of
+from holdfast.runs.driver import Store, ports_of, store_finder
 from holdfast.runtimes.manager.config import CheckpointConfig
-from holdfast.runtimes.manager.events import Event, SessionEvents
+from holdfast.runtimes.manager.events import Event, SessionEvents, added_once
 from holdfast.runtimes.manager.held import thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks
 from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
@@ -127,10 +130,14 @@ class ManagerMethods:
             average_age=sum(ages, NO_TIME) / len(ages),
         )
 
-    async def add_event(self, app: str, user: str, session: str, event: Event) -> None:
-        """Append an event to a session; durable when this returns."""
+    async def add_event(self, app: str, user: str, session: str, event: Event, key: str | None = None) -> None:
+        """Append an event to a session; durable when this returns. Under the same key it is appended once.
+
+        `KeyReused` if the session has another event under this key.
+        """
         if not isinstance(event, Event):
             raise ConfigurationError(f"event must be a holdfast.Event, got {event!r}")
+        event = replace(event, key=text_or_none(key, "key") or "")
         check_loadable(event, "event")
         thread_id, store = thread_id_of(app, user, session), self._tasks.store
         try:
@@ -139,7 +146,11 @@ class ManagerMethods:
             labels = {"app": app, "user": user, "session": session}
             with suppress(Conflict):  # another process was faster
                 await store.save(thread_id, {"events": []}, labels=labels, expect_seq=0)
-        await store.append(thread_id, "events", event.to_dict())
+        if key is None:
+            await store.append(thread_id, "events", event.to_dict())
+            return
+        while not await added_once(store, thread_id, event):
+            pass  # another process wrote in between
 
     async def events(self, app: str, user: str, session: str) -> list[Event]:
         """List the events of a session, the oldest first: what every agent of it said."""
@@ -163,7 +174,4 @@ class CheckpointManager(ManagerMethods):
         wait: timedelta | float | None = None,
         max_attempts: int = 3,
     ) -> None:
-        if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
-        find = default_store if store is None else lambda: store
-        super().__init__(Tasks(config, find, lease, wait, max_attempts))
+        super().__init__(Tasks(config, store_finder(store), lease, wait, max_attempts))
