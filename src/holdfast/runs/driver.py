@@ -5,7 +5,7 @@ and calls the user's functions in a frame. The words of a runtime are its own: a
 nothing below looks into it. Nothing of `stores` or `history` is needed beside this file.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, Unpack
 
@@ -442,16 +442,16 @@ class Driver:
             self.check_waits_not(key)
         return value
 
-    async def together(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    async def together(self, branches: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         """Run these to their end, at the same time where the world allows it. Then raise the first error, if any did.
 
         None of them outlives the claim, and what the others finished is recorded.
         """
-        ends = await self.ports.gather([_end_of(each) for each in coroutines])
+        ends = await self.ports.gather([_end_of(branch) for branch in branches])
         for _, error in ends:
             if error is not None:
                 raise error
-        return [result for result, _ in ends]  # type: ignore[misc]  without an error there is a result
+        return [result for result, _ in ends]
 
     @contextmanager
     def body(self) -> Iterator[None]:
@@ -503,10 +503,10 @@ def _intent(cause: str, metadata: Mapping[str, Any] | None, journal: bool) -> In
     return Intent(cause=cause, journal=journal, metadata=packed_metadata(metadata))
 
 
-async def _end_of(coroutine: Coroutine[Any, Any, T]) -> tuple[T | None, BaseException | None]:
+async def _end_of(branch: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseException | None]:
     """Return the result or the error; what ends the program is raised at once."""
     try:
-        return await coroutine, None
+        return await branch(), None
     except ENDS_OF_PROGRAMS:
         raise
     except BaseException as error:  # noqa: BLE001  raised once all have ended

@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.ports import run_blocking
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.events import Event
+from holdfast.runtimes.manager.held import Held
 from holdfast.runtimes.manager.hooks import CheckpointHooks as AwaitableHooks
 from holdfast.runtimes.manager.manager import ManagerMethods
 from holdfast.runtimes.manager.state import (
@@ -19,7 +20,6 @@ from holdfast.runtimes.manager.state import (
     RecoveryReport,
 )
 from holdfast.runtimes.manager.tasks import ResumeCallback, Tasks
-from holdfast.runtimes.manager.tasks import TaskBlock as AwaitableTaskBlock
 from holdfast.sync.functions import inner_store
 from holdfast.sync.store import Store
 
@@ -66,7 +66,7 @@ class CheckpointHooks:
 class TaskBlock:
     """`with manager.hold(app, user, session, task)`."""
 
-    def __init__(self, block: AwaitableTaskBlock) -> None:
+    def __init__(self, block: Held) -> None:
         self._block = block
 
     def __enter__(self) -> None:

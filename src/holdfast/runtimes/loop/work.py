@@ -18,15 +18,7 @@ from holdfast.records.loop import Deferred, LoopState, Snapshot
 from holdfast.runs.driver import Driver, fingerprint_of
 from holdfast.runtimes.loop.options import LoopTerms
 from holdfast.runtimes.loop.tools import Tool
-from holdfast.runtimes.loop.transitions import (
-    COMPLETE,
-    EXECUTING,
-    FAILED,
-    OBSERVING,
-    PLANNING,
-    REFLECTING,
-    applied,
-)
+from holdfast.runtimes.loop.transitions import COMPLETE, EXECUTING, FAILED, OBSERVING, PLANNING, REFLECTING, applied
 
 
 class Place(msgspec.Struct):
@@ -115,7 +107,8 @@ class Transition:
         """Execute the steps of one item at the same time."""
         places = [Place(f"{name}.{number}") for number in range(len(steps))]
         execute, pairs = self._terms.execute, zip(places, steps, strict=True)
-        results = await self._driver.together([self._call(place, execute, self.loop, step) for place, step in pairs])
+        workers = [partial(self._call, place, execute, self.loop, step) for place, step in pairs]
+        results = await self._driver.together(workers)
         return results, [each for place in places for each in place.deferred]
 
     async def _observe(self) -> None:

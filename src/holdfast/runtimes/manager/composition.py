@@ -134,7 +134,7 @@ class Tree:
         branches = []
         for stage, agent in enumerate(self.agents):
             below = place.below(stage, agent, workflow_type=PARALLEL, workflow_stage=stage)
-            branches.append(_execute(below, agent, given))
+            branches.append(partial(_execute, below, agent, given))
         return await place.driver.together(branches)
 
     async def _again_and_again(self, place: Place, given: Any) -> Any:

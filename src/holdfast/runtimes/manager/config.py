@@ -86,25 +86,19 @@ class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True):
         if "recovery" in settings:
             settings["recovery"] = RecoveryConfig(**checked(settings["recovery"], RecoveryConfig, origin, "recovery."))
         config = cls(**settings)
-        config._check_together(origin)
+        if config.strategy == Strategy.INTERVAL and not config.interval:
+            place = f"{origin}: " if origin else ""
+            raise ConfigurationError(
+                f"{place}interval must be at least 1 with strategy 'interval', got 0: nothing would be saved between"
+                " approvals and errors; set interval, or use strategy 'event'"
+            )
         return config
 
     def validate(self) -> "CheckpointConfig":
         """Raise `ConfigurationError`, naming the field, for settings that make no sense; else return the settings."""
         if not isinstance(self.recovery, RecoveryConfig):
             raise ConfigurationError(f"recovery must be a RecoveryConfig, got {self.recovery!r}")
-        checked(msgspec.structs.asdict(self), type(self), "")
-        checked(msgspec.structs.asdict(self.recovery), RecoveryConfig, "", "recovery.")
-        self._check_together("")
-        return self
-
-    def _check_together(self, origin: str) -> None:
-        if self.strategy == Strategy.INTERVAL and not self.interval:
-            place = f"{origin}: " if origin else ""
-            raise ConfigurationError(
-                f"{place}interval must be at least 1 with strategy 'interval', got 0: nothing would be saved between"
-                " approvals and errors; set interval, or use strategy 'event'"
-            )
+        return self.load(msgspec.structs.asdict(self) | {"recovery": msgspec.structs.asdict(self.recovery)})
 
     def should_checkpoint(self, hook: str, iteration: int | None = None) -> bool:
         """True if this hook saves. `iteration_end` needs the number of the iteration, counted from 1."""

@@ -6,6 +6,7 @@ next one, in the same way.
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from types import TracebackType
 from typing import Any, TypeVar
 
 from holdfast.codec import encode
@@ -29,32 +30,44 @@ def thread_id_of(*parts: Any) -> str:
 
 
 class Held:
-    """A claim on the thread of a task. `enter` takes it, `leave` releases it; both worlds call them."""
+    """A claim on the thread of a task, for a block. `enter` takes it, `leave` releases it; both worlds call them."""
 
-    def __init__(self, store: Store, ids: tuple[str, str, str, str], terms: Terms) -> None:
+    def __init__(
+        self, store: Store, ids: tuple[str, str, str, str], terms: Terms, shared: "dict[str, Held] | None" = None
+    ) -> None:
+        """`shared`: where other code of this process finds the claim, to save under it."""
+        self._thread_id = thread_id_of(*ids)
         self._store = store
         self._ids = ids
         self._terms = terms
+        self._shared = {} if shared is None else shared
         self._saved: ExecutionState | None = None
         self.is_cleared = False
         """True once the task is complete: its thread is deleted when it is left."""
 
+    async def __aenter__(self) -> None:
+        await self.enter()
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        return await self.leave(error)
+
     async def enter(self) -> Driver:
         """Claim the thread; one that was cleared is made again. `RunCancelled` if the task was cancelled."""
-        thread_id = thread_id_of(*self._ids)
         while True:
             try:
-                self._block = claim(self._store, thread_id, self._terms)
+                self._block = claim(self._store, self._thread_id, self._terms)
                 self.driver = Driver(await self._block.enter())
             except Deleted:
                 with suppress(NotFound):  # another process revived it
-                    await self._store.revive(thread_id)
+                    await self._store.revive(self._thread_id)
                 continue
             if self.driver.run.status is not Status.COMPLETE:
                 return await self._started()
             self.driver.leave_untouched()  # its process died before it could delete it
             await self._left(None)
-            await self._store.delete(thread_id)
+            await self._store.delete(self._thread_id)
 
     async def _started(self) -> Driver:
         """Note whose thread it is, the first time."""
@@ -64,6 +77,7 @@ class Held:
         except BaseException as error:
             await self._left(error)
             raise
+        self._shared[self._thread_id] = self
         return self.driver
 
     async def work(self, function: Callable[[Driver], Awaitable[T]]) -> tuple[T | None, bool]:
@@ -81,7 +95,7 @@ class Held:
         """Save a state as the next checkpoint, with details for listings. Questions of earlier ones are withdrawn."""
         if self.is_cleared:
             raise Conflict(
-                f"task {self.driver.thread_id!r} is complete, and nothing of it is kept; to start it again, save it"
+                f"task {self._thread_id!r} is complete, and nothing of it is kept; to start it again, save it"
                 " after its callback or its `hold` block has ended"
             )
         metadata: dict[str, Any] = {**details, "phase": str(state.phase), "checkpoint_type": str(state.checkpoint_type)}
@@ -109,6 +123,7 @@ class Held:
 
     async def leave(self, error: BaseException | None = None) -> bool:
         """Release the thread, with the status that its last checkpoint calls for. True if it waits for an answer."""
+        self._shared.pop(self._thread_id, None)
         if error is None:
             try:
                 await self._settle()
@@ -133,5 +148,5 @@ class Held:
         except Suspended:
             return True
         if self.is_cleared:
-            await self._store.delete(thread_id_of(*self._ids))
+            await self._store.delete(self._thread_id)
         return False

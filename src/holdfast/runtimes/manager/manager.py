@@ -8,14 +8,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.records.arguments import text_or_none
+from holdfast.records.arguments import function_or_none, text_or_none
 from holdfast.records.errors import ConfigurationError, Conflict, NotFound
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.driver import Store, ports_of, store_finder
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.events import Event, SessionEvents, added_once
-from holdfast.runtimes.manager.held import thread_id_of
+from holdfast.runtimes.manager.held import Held, thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks
 from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
 from holdfast.runtimes.manager.state import (
@@ -25,7 +25,7 @@ from holdfast.runtimes.manager.state import (
     RecoveryReport,
     check_loadable,
 )
-from holdfast.runtimes.manager.tasks import ResumeCallback, TaskBlock, Tasks
+from holdfast.runtimes.manager.tasks import ResumeCallback, Tasks
 
 NO_TIME = timedelta(0)
 
@@ -54,22 +54,27 @@ class ManagerMethods:
 
     def on_resume(self, callback: ResumeCallback) -> ResumeCallback:
         """Set the function that resumes a task: `callback(state, user_input)`. Can be used as a decorator."""
-        return self._tasks.on_resume(callback)
+        if function_or_none(callback, "callback") is None:
+            raise ConfigurationError("callback=None: give the function that resumes a task")
+        self._tasks.callback = callback
+        return callback
 
     def register(self, name: str, agent: Checkpointable) -> None:
         """Let an agent bring its own state: every save of a state with this `agent_name` calls `agent.save_state()`.
 
         Before such a task is resumed, `agent.restore_state` is called with what was saved.
         """
-        self._tasks.register(name, agent)
+        if not isinstance(agent, Checkpointable):
+            raise ConfigurationError(f"agent {name!r} needs the methods save_state() and restore_state(state)")
+        self._tasks.agents[name] = agent
 
-    def hold(self, app: str, user: str, session: str, task: str) -> TaskBlock:
+    def hold(self, app: str, user: str, session: str, task: str) -> Held:
         """Hold a task while this process works on it: `async with manager.hold(app, user, session, task)`.
 
         Saves and hooks of the task write under its claim, and no other process resumes it meanwhile. If this process
         dies, the task can be recovered at once. A block that ends without `hooks.complete` leaves the task idle.
         """
-        return TaskBlock(self._tasks, (app, user, session, task))
+        return self._tasks.hold((app, user, session, task), self._tasks.terms)
 
     async def save(self, state: ExecutionState) -> ExecutionState:
         """Save a state as a checkpoint of type manual; durable when this returns. Returns it with its time.

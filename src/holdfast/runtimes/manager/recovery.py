@@ -112,7 +112,7 @@ class Recoverer:
             return "waiting" if requests else verdict
         for request in requests:
             await self._store.answer(request.id, value="", by="auto_resume_hitl")
-        await self._resume(self._held(info), found, None)
+        await self._resume(self._at_once(info), found, None)
         return "resumed" if info.thread_id in self._called else "waiting"
 
     async def _expire(self, found: Found, state: ExecutionState) -> str:
@@ -122,7 +122,7 @@ class Recoverer:
             found.check(driver)
             await driver.run.fail(f"expired: the last checkpoint is {age} old, and recovery.timeout is {timeout}")
 
-        await self._held(found.info).work(fail)
+        await self._at_once(found.info).work(fail)
         return "expired"
 
     async def resume(self, ids: tuple[str, str, str, str], user_input: str) -> Any:
@@ -136,7 +136,7 @@ class Recoverer:
             if not user_input:
                 raise InvalidAnswer(f"task {thread_id!r} waits for a person; give user_input")
             await self._store.answer(request.id, value=user_input)
-        result = await self._resume(Held(self._store, ids, self._tasks.terms), found, user_input)
+        result = await self._resume(self._tasks.hold(ids, self._tasks.terms), found, user_input)
         if thread_id not in self._called:  # its process died before it asked the question: now it is asked
             return await self.resume(ids, user_input)
         return result
@@ -160,8 +160,9 @@ class Recoverer:
         waits = info.status is Status.INPUT_REQUIRED
         return (await self._store.outcome(info.thread_id)).requests if waits else ()
 
-    def _held(self, info: ThreadInfo) -> Held:
-        return Held(self._store, _ids(info), Terms(self._tasks.terms.lease, wait=0))
+    def _at_once(self, info: ThreadInfo) -> Held:
+        """The claim of a recovery: it waits for nobody."""
+        return self._tasks.hold(_ids(info), Terms(self._tasks.terms.lease, wait=0))
 
     async def _resume(self, held: Held, found: Found, given: str | None) -> Any:
         """Claim a task and call the callback, unless the task waits for an answer. Returns the callback's result.
@@ -188,15 +189,11 @@ class Recoverer:
 
     async def _call(self, held: Held, state: ExecutionState, user_input: str) -> Any:
         """Call the callback. What it saves is written under the claim that is held."""
-        driver, tasks = held.driver, self._tasks
-        await tasks.restore(state)
-        tasks.held[driver.thread_id] = held
+        driver = held.driver
+        await self._tasks.restore(state)
         self._called.add(driver.thread_id)
-        try:
-            key = driver.key("resume", str(driver.run.seq))
-            return await driver.invoke(key, partial(self._callback(), state, user_input))
-        finally:
-            del tasks.held[driver.thread_id]
+        key = driver.key("resume", str(driver.run.seq))
+        return await driver.invoke(key, partial(self._callback(), state, user_input))
 
     def _callback(self) -> Callable[[ExecutionState, str], Any]:
         if self._tasks.callback is None:

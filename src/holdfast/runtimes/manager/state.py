@@ -135,9 +135,7 @@ class ExecutionState(JsonStruct):
     pending_tool_call: PendingToolCall | None = None
     phase: Phase = Phase.INITIALIZED
     checkpoint_type: Cause = Cause.MANUAL
-    checkpoint_time: Annotated[datetime, msgspec.Meta(tz=True)] = msgspec.field(
-        default_factory=lambda: datetime.now(UTC)
-    )
+    checkpoint_time: Moment = msgspec.field(default_factory=lambda: datetime.now(UTC))
     """When it was saved; until then, when it was made."""
     error: str = ""
 

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast.ports import logger
-from holdfast.records.arguments import function_or_none, whole_number
+from holdfast.records.arguments import whole_number
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Cause
@@ -38,9 +37,9 @@ class Tasks:
         self.max_attempts = whole_number(max_attempts, "max_attempts", least=1)
         self._find_store = store
         self.callback: ResumeCallback | None = None
-        self._agents: dict[str, Checkpointable] = {}
+        self.agents: dict[str, Checkpointable] = {}
         self.held: dict[str, Held] = {}
-        """The tasks that this process holds, by thread id."""
+        """The tasks that this process works on, by thread id."""
         self._has_warned = False
 
     @property
@@ -48,24 +47,15 @@ class Tasks:
         """The store of the tasks."""
         return self._find_store()
 
-    def on_resume(self, callback: ResumeCallback) -> ResumeCallback:
-        """Set the function that resumes a task."""
-        if function_or_none(callback, "callback") is None:
-            raise ConfigurationError("callback=None: give the function that resumes a task")
-        self.callback = callback
-        return callback
-
-    def register(self, name: str, agent: Checkpointable) -> None:
-        """Let an agent bring its own state."""
-        if not isinstance(agent, Checkpointable):
-            raise ConfigurationError(f"agent {name!r} needs the methods save_state() and restore_state(state)")
-        self._agents[name] = agent
-
     def warn_disabled(self) -> None:
         """Say once that nothing is saved."""
         if not self._has_warned:
             self._has_warned = True
             logger().warning("checkpointing is disabled: hooks save nothing; set enabled to true in the configuration")
+
+    def hold(self, ids: tuple[str, str, str, str], terms: Terms) -> Held:
+        """A claim on a task that this process works on: what is saved meanwhile is written under it."""
+        return Held(self.store, ids, terms, self.held)
 
     # Saving
 
@@ -102,7 +92,7 @@ class Tasks:
         return state
 
     async def _with_own_state(self, state: ExecutionState) -> ExecutionState:
-        agent = self._agents.get(state.agent_name)
+        agent = self.agents.get(state.agent_name)
         if agent is None:
             return state
         custom = await ports_of(self.store).call(agent.save_state)
@@ -110,7 +100,7 @@ class Tasks:
 
     async def restore(self, state: ExecutionState) -> None:
         """Hand an agent its own state back."""
-        agent = self._agents.get(state.agent_name)
+        agent = self.agents.get(state.agent_name)
         if agent is not None and state.agent_state is not None:
             await ports_of(self.store).call(agent.restore_state, state.agent_state.custom)
 
@@ -119,30 +109,3 @@ class Tasks:
         thread_id = thread_id_of(*ids)
         held = self.held.get(thread_id)
         await (self.store.delete(thread_id) if held is None else held.clear())
-
-
-class TaskBlock:
-    """`async with manager.hold(app, user, session, task)`."""
-
-    def __init__(self, tasks: Tasks, ids: tuple[str, str, str, str]) -> None:
-        self._tasks = tasks
-        self._thread_id = thread_id_of(*ids)
-        self._held = Held(tasks.store, ids, tasks.terms)
-
-    async def __aenter__(self) -> None:
-        await self.enter()
-
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> bool:
-        return await self.leave(error)
-
-    async def enter(self) -> None:
-        """Claim the task."""
-        await self._held.enter()
-        self._tasks.held[self._thread_id] = self._held
-
-    async def leave(self, error: BaseException | None) -> bool:
-        """Release it. True if the task waits: the error is then how its code stopped."""
-        del self._tasks.held[self._thread_id]
-        return await self._held.leave(error)
