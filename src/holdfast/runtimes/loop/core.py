@@ -23,8 +23,8 @@ from holdfast.runtimes.loop.work import Execution, Transition, current_place
 
 LOOP = "loop"
 """What the thread of a loop was started with."""
-Origin: TypeAlias = Literal["new", "thread", "given", "attached"]
-"""Where the snapshot of a loop comes from: a request, a thread that was read, a caller, a thread that was claimed."""
+Origin: TypeAlias = Literal["new", "thread", "given"]
+"""Where the snapshot of a loop comes from: a request, its thread, or a caller who kept it."""
 
 
 class LoopCore:
@@ -40,10 +40,8 @@ class LoopCore:
         self._store = store
         self._thread_id = thread_id
         self._origin: Origin = origin
-        self._loaded = snapshot.transitions
-        """How many transitions it had as it was loaded."""
-        self._seen = None if origin == "given" else snapshot.transitions
-        """How many transitions the thread had when it was read or written last; None if that is not known."""
+        self._seen = None if origin == "given" else self.snapshot.transitions
+        """After how many transitions the thread, as last read or written, is resumed; None if that is not known."""
         self._is_ahead = False
         """True if the loop has made transitions that it did not write."""
         self._execution: Execution | None = None
@@ -181,7 +179,7 @@ class LoopCore:
             self.snapshot, self._execution, self._seen = before
             driver.leave_untouched()
             raise
-        self._origin = "attached"
+        self._origin = "thread"
 
     def _arguments(self, driver: Driver) -> bytes:
         """Return the request, encoded; of a loop that was loaded, as its thread was started with it."""
@@ -194,7 +192,7 @@ class LoopCore:
         if not state:
             self._seen = self.snapshot.transitions
             return
-        held = loaded(state, self.terms, f"thread {self.thread_id!r}")
+        held = resumption(loaded(state, self.terms, f"thread {self.thread_id!r}"))
         if self._origin == "new" or (not self._is_ahead and self._seen not in {None, held.transitions}):
             self.snapshot, self._execution = _ready(held, self.terms), None
         elif self._is_behind(held):
@@ -207,12 +205,11 @@ class LoopCore:
 
     def _is_behind(self, held: Snapshot) -> bool:
         """Return True if the thread holds what this loop has neither seen nor done itself."""
-        mine = max(self.snapshot.transitions, self._loaded)
+        mine = resumption(self.snapshot)
         if self._seen is None:
-            return held.transitions > mine
-        if held.transitions != mine:
-            return held.transitions != self._seen
-        return held.transitions != self._seen and _work(resumption(held)) != _work(resumption(self.written()))
+            return held.transitions > mine.transitions
+        is_mine = held.transitions == mine.transitions and _work(held) == _work(self.written(mine))
+        return held.transitions != self._seen and not is_mine
 
     async def _save(self, driver: Driver, snapshot: Snapshot, cause: str, before: str = "") -> None:
         """Write a snapshot as a checkpoint; `before` is the state before its transition."""
@@ -220,7 +217,7 @@ class LoopCore:
         metadata: dict[str, Any] = {"cursor": written.cursor, "steps": len(written.plan)}
         if before:
             metadata = {"transition": {"from": before, "to": written.state}, **metadata}
-        self._seen, self._is_ahead = written.transitions, False  # of parallel effects the first writes it
+        self._seen, self._is_ahead = resumption(written).transitions, False  # of parallel effects the first writes it
         await driver.run.checkpoint(written.to_dict(), cause=cause, metadata=metadata)
 
     async def _end(self, driver: Driver) -> None:

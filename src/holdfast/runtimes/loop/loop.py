@@ -6,9 +6,9 @@ from typing import Any, Self, Unpack
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.loop import LoopState, Snapshot
 from holdfast.runs.driver import Store, checked_store, store_finder
-from holdfast.runtimes.loop.core import LoopCore, Origin, first_snapshot, stored
+from holdfast.runtimes.loop.core import LoopCore, first_snapshot, stored
 from holdfast.runtimes.loop.loading import loaded
-from holdfast.runtimes.loop.options import LoopOptions, LoopTerms, loop_terms
+from holdfast.runtimes.loop.options import LoopOptions, loop_terms
 
 
 class LoopView:
@@ -88,7 +88,7 @@ class Loop(LoopView):
         **options: Unpack[LoopOptions],
     ) -> None:
         terms = loop_terms(options)
-        self._hold(_core(terms, store, thread_id, first_snapshot(request, terms), "new"))
+        self._hold(LoopCore(terms, store_finder(store), thread_id, first_snapshot(request, terms), "new"))
 
     @classmethod
     def from_dict(
@@ -101,7 +101,9 @@ class Loop(LoopView):
     ) -> Self:
         """Make a loop of a snapshot that you kept. `IncompatibleCheckpoint` if it has another version."""
         terms = loop_terms(options)
-        return cls._holding(_core(terms, store, thread_id, loaded(snapshot, terms, "the given snapshot"), "given"))
+        return cls._holding(
+            LoopCore(terms, store_finder(store), thread_id, loaded(snapshot, terms, "the given snapshot"), "given")
+        )
 
     @classmethod
     async def resume(
@@ -116,7 +118,7 @@ class Loop(LoopView):
         found = await stored(checked_store(store), thread_id, terms)
         if found is None:
             return None
-        loop = cls._holding(_core(terms, store, thread_id, found, "thread"))
+        loop = cls._holding(LoopCore(terms, store_finder(store), thread_id, found, "thread"))
         if drive:
             await loop.drive()
         return loop
@@ -142,10 +144,6 @@ class Loop(LoopView):
         A deferred tool returns a `Deferred` at once.
         """
         return await self._core.call(tool, args)
-
-
-def _core(terms: LoopTerms, store: Store | None, thread_id: str | None, snapshot: Snapshot, origin: Origin) -> LoopCore:
-    return LoopCore(terms, store_finder(store), thread_id, snapshot, origin)
 
 
 class SnapshotStore:

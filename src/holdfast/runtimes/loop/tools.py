@@ -10,6 +10,7 @@ from holdfast.records.arguments import text_or_none
 from holdfast.records.callables import is_async
 from holdfast.records.errors import ConfigurationError
 from holdfast.runs.options import StepOptions, StepPolicy
+from holdfast.runtimes.loop.screening import Screen
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -25,20 +26,20 @@ class Tool(msgspec.Struct, frozen=True):
         """Call the function, outside of any loop."""
         return self.function(*args, **named)
 
-    def bound(self, args: tuple[Any, ...], screened: Callable[[Any], Any]) -> Callable[..., Any]:
+    def bound(self, args: tuple[Any, ...], screen: Screen) -> Callable[..., Any]:
         """Return the function as a step: called with these arguments whatever a row shows, its result screened."""
-        function = self.function
+        function, what = self.function, f"result of {self.name}"
         if is_async(function):
 
             @wraps(function)
             async def awaited(*_: Any, **named: Any) -> Any:
-                return screened(await function(*args, **named))
+                return screen.screened(await function(*args, **named), what)
 
             return awaited
 
         @wraps(function)
         def called(*_: Any, **named: Any) -> Any:
-            return screened(function(*args, **named))
+            return screen.screened(function(*args, **named), what)
 
         return called
 

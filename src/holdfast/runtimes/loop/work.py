@@ -155,8 +155,8 @@ class Transition:
         self.snapshot = applied(now, COMPLETE, outbox=[], decision="")
 
     async def _perform(self, tool: Tool, deferred: Deferred) -> None:
-        args, screen = tuple(deferred.arguments), self._terms.screen
-        function = tool.bound(args, lambda result: screen.screened(result, f"result of {tool.name}"))
+        args = tuple(deferred.arguments)
+        function = tool.bound(args, self._terms.screen)
         await self._driver.step("deferred", deferred.id, function, *args, **tool.policy_for(args))
 
     # Calls
@@ -180,9 +180,8 @@ class Transition:
         if screen.hides(args):
             content = fingerprint_of([tool.name, *shown], f"tool {tool.name!r}", "")
             place.check_order(tool.name, content, self._driver.ports.branch(), args)
-        function = tool.bound(args, lambda result: screen.screened(result, f"result of {tool.name}"))
         await self._commit()
-        return await self._driver.step_within(tool.name, function, *shown, **tool.policy_for(args))
+        return await self._driver.step_within(tool.name, tool.bound(args, screen), *shown, **tool.policy_for(args))
 
     def _defer(self, place: Place, tool: Tool, args: tuple[Any, ...]) -> Deferred:
         refusing = replace(self._terms.screen, redacts=False)  # a mask is no argument that anybody wants

@@ -80,16 +80,17 @@ class Held:
         self._shared[self._thread_id] = self
         return self.driver
 
-    async def work(self, function: Callable[[Driver], Awaitable[T]]) -> tuple[T | None, bool]:
-        """Claim the thread, call the function, and release it. Returns its result, and whether the task waits."""
+    async def work(self, function: Callable[[Driver], Awaitable[T]]) -> T | None:
+        """Claim the thread, call the function, and release it. Returns its result; None if the task waits."""
         driver = await self.enter()
         try:
             result = await function(driver)
         except BaseException as error:
-            if await self.leave(error):
-                return None, True
-            raise
-        return result, await self.leave()
+            if not await self.leave(error):
+                raise
+            return None
+        await self.leave()
+        return result
 
     async def save(self, state: ExecutionState, details: Mapping[str, str]) -> None:
         """Save a state as the next checkpoint, with details for listings. Questions of earlier ones are withdrawn."""

@@ -184,8 +184,7 @@ class Recoverer:
             await driver.write(note(RESUMED, content, self._ports.now()), journal=True, metadata={"resumed": seq})
             return await self._call(held, state, user_input)
 
-        result, _ = await held.work(resume)
-        return result
+        return await held.work(resume)
 
     async def _call(self, held: Held, state: ExecutionState, user_input: str) -> Any:
         """Call the callback. What it saves is written under the claim that is held."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.records.arguments import plain_word
-from holdfast.records.errors import Corrupt, UnstorableValue
+from holdfast.records.errors import ConfigurationError, Corrupt, UnstorableValue
 from holdfast.records.words import CAUSE_WORDS, Cause, Phase
 from holdfast.runs.driver import text_of
 
@@ -199,6 +199,13 @@ class ExecutionState(JsonStruct):
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Corrupt(f"not the JSON of ExecutionState: {error}", record=cls.__name__) from error
         return cls.from_dict(fields)
+
+
+def checked_state(state: object) -> ExecutionState:
+    """Return the state that a user gave; `ConfigurationError` if it is none."""
+    if not isinstance(state, ExecutionState):
+        raise ConfigurationError(f"state must be a holdfast.ExecutionState, got {type(state).__name__}")
+    return state
 
 
 @runtime_checkable

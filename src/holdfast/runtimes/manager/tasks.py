@@ -9,13 +9,12 @@ from msgspec.structs import replace
 
 from holdfast.ports import logger
 from holdfast.records.arguments import whole_number
-from holdfast.records.errors import ConfigurationError
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Cause
 from holdfast.runs.driver import Driver, Store, Terms, ports_of
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.held import Held, thread_id_of
-from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState, check_loadable
+from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState, check_loadable, checked_state
 
 ResumeCallback = Callable[[ExecutionState, str], Any]
 
@@ -84,10 +83,10 @@ class Tasks:
 
     async def _complete(self, state: ExecutionState, checkpoint_type: Cause) -> ExecutionState:
         """The state to save: with its type, its time and the agent's own state. It can be loaded again."""
-        if not isinstance(state, ExecutionState):
-            raise ConfigurationError(f"state must be a holdfast.ExecutionState, got {type(state).__name__}")
         now = from_microseconds(ports_of(self.store).now())
-        state = await self._with_own_state(replace(state.with_type(checkpoint_type), checkpoint_time=now))
+        state = await self._with_own_state(
+            replace(checked_state(state).with_type(checkpoint_type), checkpoint_time=now)
+        )
         check_loadable(state, "state")
         return state
 
