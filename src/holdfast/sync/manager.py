@@ -93,16 +93,10 @@ class CheckpointManager:
         self._manager = ManagerMethods(Tasks(config, inner_store(store), lease, wait, max_attempts))
         self.hooks = CheckpointHooks(self._manager.hooks)
         """See `holdfast.CheckpointManager.hooks`."""
-
-    @property
-    def enabled(self) -> bool:
-        """See `holdfast.CheckpointManager.enabled`."""
-        return self._manager.enabled
-
-    @property
-    def config(self) -> CheckpointConfig:
+        self.config = self._manager.config
         """See `holdfast.CheckpointManager.config`."""
-        return self._manager.config
+        self.enabled = self._manager.enabled
+        """See `holdfast.CheckpointManager.enabled`."""
 
     def thread_id(self, app: str, user: str, session: str, task: str) -> str:
         """See `holdfast.CheckpointManager.thread_id`."""

@@ -106,7 +106,7 @@ class CompositeBase:
         if run.finished:
             return run.result
         with driver.body():
-            output = await self.execute(Place(driver, AgentContext(thread_id=run.thread_id, branch=self.name)), given)
+            output = await self._execute(Place(driver, AgentContext(thread_id=run.thread_id, branch=self.name)), given)
         await run.complete(output)
         return output
 
@@ -119,7 +119,7 @@ class CompositeBase:
             raise ConfigurationError(f"thread {run.thread_id!r} was not started by {self.name!r}; it cannot resume it")
         return await self._work(run, decode(started.arguments)[0])
 
-    async def execute(self, place: Place, given: Any) -> Any:
+    async def _execute(self, place: Place, given: Any) -> Any:
         """Execute the agents of this composite."""
         kinds = {SEQUENTIAL: self._in_order, PARALLEL: self._side_by_side, LOOP: self._again_and_again}
         return await kinds[self._kind](place, given)
@@ -166,7 +166,7 @@ def _shape_of(agent: Any) -> Any:
 
 async def _execute(place: Place, agent: Any, given: Any) -> Any:
     if isinstance(agent, CompositeBase):
-        return await agent.execute(place, given)
+        return await agent._execute(place, given)  # noqa: SLF001  one file
     key = place.driver.key("agent", place.path)
     return await place.driver.alone(key, partial(_replayed_or_called, place, key, agent, given))
 

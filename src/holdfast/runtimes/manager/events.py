@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from holdfast.records.errors import Conflict, KeyReused
-from holdfast.runs.driver import Store
 from holdfast.runtimes.manager.state import JsonStruct
 
 USER = "user"
@@ -19,31 +17,12 @@ class Event(JsonStruct):
     content: Any = None
     final: bool = False
     branch: str = ""
-    key: str = ""
-    """The key that it was added under, if there was one."""
 
 
 class SessionEvents(JsonStruct):
     """The state of a session's thread."""
 
     events: list[Event]
-
-
-async def added_once(store: Store, thread_id: str, event: Event) -> bool:
-    """Add an event unless the session has it, by its key. False if something was written in between: try again."""
-    latest = await store.latest(thread_id)
-    assert latest is not None  # noqa: S101  made before
-    events = SessionEvents.from_dict(latest.state).events
-    for known in events:
-        if known.key == event.key and known != event:
-            raise KeyReused(f"session {thread_id!r} has another event under key {event.key!r}; give this one its own")
-        if known.key == event.key:
-            return True
-    try:
-        await store.save(thread_id, SessionEvents([*events, event]).to_dict(), expect_seq=latest.seq)
-    except Conflict:
-        return False
-    return True
 
 
 def name_of(agent: Any) -> str:

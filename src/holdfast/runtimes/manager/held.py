@@ -4,18 +4,16 @@ The checkpoint is the decision, and it is written first: a thread whose process 
 next one, in the same way.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from holdfast.codec import encode
 from holdfast.records.errors import ConfigurationError, Conflict, Deleted, NotFound, Suspended
 from holdfast.records.words import Phase, Status
 from holdfast.runs.driver import Driver, Store, Terms, claim
 from holdfast.runtimes.manager.state import ExecutionState
-
-T = TypeVar("T")
 
 QUESTION = "tool_approval"
 """The name of the request that a task waits for."""
@@ -79,18 +77,6 @@ class Held:
             raise
         self._shared[self._thread_id] = self
         return self.driver
-
-    async def work(self, function: Callable[[Driver], Awaitable[T]]) -> T | None:
-        """Claim the thread, call the function, and release it. Returns its result; None if the task waits."""
-        driver = await self.enter()
-        try:
-            result = await function(driver)
-        except BaseException as error:
-            if not await self.leave(error):
-                raise
-            return None
-        await self.leave()
-        return result
 
     async def save(self, state: ExecutionState, details: Mapping[str, str]) -> None:
         """Save a state as the next checkpoint, with details for listings. Questions of earlier ones are withdrawn."""

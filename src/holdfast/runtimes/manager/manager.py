@@ -6,15 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
-from holdfast.records.arguments import function_or_none, text_or_none
+from holdfast.records.arguments import function_or_none
 from holdfast.records.errors import ConfigurationError, Conflict, NotFound
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.driver import Store, ports_of, store_finder
 from holdfast.runtimes.manager.config import CheckpointConfig
-from holdfast.runtimes.manager.events import Event, SessionEvents, added_once
+from holdfast.runtimes.manager.events import Event, SessionEvents
 from holdfast.runtimes.manager.held import Held, thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks
 from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
@@ -37,16 +35,10 @@ class ManagerMethods:
         self._tasks = tasks
         self.hooks = CheckpointHooks(tasks)
         """The hooks to call from the agent loop."""
-
-    @property
-    def enabled(self) -> bool:
+        self.config = tasks.config
+        """The settings that the manager was made with."""
+        self.enabled = tasks.config.enabled
         """True if hooks save."""
-        return self._tasks.config.enabled
-
-    @property
-    def config(self) -> CheckpointConfig:
-        """Return the settings that the manager was made with."""
-        return self._tasks.config
 
     def thread_id(self, app: str, user: str, session: str, task: str) -> str:
         """Return the id of a task's thread in the store."""
@@ -142,7 +134,6 @@ class ManagerMethods:
         """
         if not isinstance(event, Event):
             raise ConfigurationError(f"event must be a holdfast.Event, got {event!r}")
-        event = replace(event, key=text_or_none(key, "key") or "")
         check_loadable(event, "event")
         thread_id, store = thread_id_of(app, user, session), self._tasks.store
         try:
@@ -151,11 +142,7 @@ class ManagerMethods:
             labels = {"app": app, "user": user, "session": session}
             with suppress(Conflict):  # another process was faster
                 await store.save(thread_id, {"events": []}, labels=labels, expect_seq=0)
-        if key is None:
-            await store.append(thread_id, "events", event.to_dict())
-            return
-        while not await added_once(store, thread_id, event):
-            pass  # another process wrote in between
+        await store.append(thread_id, "events", event.to_dict(), idempotency_key=key)
 
     async def events(self, app: str, user: str, session: str) -> list[Event]:
         """List the events of a session, the oldest first: what every agent of it said."""

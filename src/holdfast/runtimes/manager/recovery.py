@@ -117,12 +117,10 @@ class Recoverer:
 
     async def _expire(self, found: Found, state: ExecutionState) -> str:
         timeout, age = self._tasks.config.recovery_timeout, self._now() - state.checkpoint_time
-
-        async def fail(driver: Driver) -> None:
-            found.check(driver)
-            await driver.run.fail(f"expired: the last checkpoint is {age} old, and recovery.timeout is {timeout}")
-
-        await self._at_once(found.info).work(fail)
+        held = self._at_once(found.info)
+        async with held:
+            found.check(held.driver)
+            await held.driver.run.fail(f"expired: the last checkpoint is {age} old, and recovery.timeout is {timeout}")
         return "expired"
 
     async def resume(self, ids: tuple[str, str, str, str], user_input: str) -> Any:
@@ -169,8 +167,8 @@ class Recoverer:
 
         `given`: the user's input, or None for a recovery.
         """
-
-        async def resume(driver: Driver) -> Any:
+        async with held:
+            driver = held.driver
             found.check(driver)
             state = ExecutionState.from_dict(driver.run.state)
             if given is None:
@@ -183,8 +181,7 @@ class Recoverer:
             content = seq if given is None else [seq, user_input]
             await driver.write(note(RESUMED, content, self._ports.now()), journal=True, metadata={"resumed": seq})
             return await self._call(held, state, user_input)
-
-        return await held.work(resume)
+        return None
 
     async def _call(self, held: Held, state: ExecutionState, user_input: str) -> Any:
         """Call the callback. What it saves is written under the claim that is held."""

@@ -11,7 +11,7 @@ from holdfast.ports import logger
 from holdfast.records.arguments import whole_number
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Cause
-from holdfast.runs.driver import Driver, Store, Terms, ports_of
+from holdfast.runs.driver import Store, Terms, ports_of
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.held import Held, thread_id_of
 from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState, check_loadable, checked_state
@@ -69,24 +69,19 @@ class Tasks:
             await held.save(state, details or {})
             return state
         alone = Held(self.store, ids, self.terms)
-
-        async def save_alone(driver: Driver) -> None:
+        async with alone:
             try:
                 await alone.save(state, details or {})
             except Exception:
-                driver.leave_untouched()  # it is the save that failed, not the task
+                alone.driver.leave_untouched()  # it is the save that failed, not the task
                 raise
-            driver.leave_resumable()
-
-        await alone.work(save_alone)
+            alone.driver.leave_resumable()
         return state
 
     async def _complete(self, state: ExecutionState, checkpoint_type: Cause) -> ExecutionState:
         """The state to save: with its type, its time and the agent's own state. It can be loaded again."""
-        now = from_microseconds(ports_of(self.store).now())
-        state = await self._with_own_state(
-            replace(checked_state(state).with_type(checkpoint_type), checkpoint_time=now)
-        )
+        state, now = checked_state(state).with_type(checkpoint_type), from_microseconds(ports_of(self.store).now())
+        state = await self._with_own_state(replace(state, checkpoint_time=now))
         check_loadable(state, "state")
         return state
 
