@@ -482,3 +482,22 @@ async def test_a_task_that_is_complete_is_not_saved_by_its_callback_any_more(wor
     assert await made.load(*TASK) is None
     await made.save(state_of())
     assert (await made.load(*TASK)).query == "Where is my money?"
+
+
+async def test_an_approval_is_asked_for_once_though_the_callback_recorded_a_step_before_its_process_died(
+    world: World,
+) -> None:
+    made, inputs, paid = manager(world), list[str](), list[int]()
+
+    async def callback(state: ExecutionState, user_input: str) -> None:
+        inputs.append(user_input)
+        await world.api.current().step("pay", paid.append, 40)
+        if len(inputs) == 1:
+            raise ConnectionError("down")
+
+    made.on_resume(callback)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    with pytest.raises(ConnectionError):
+        await made.resume(*TASK, user_input="approve")
+    await made.resume(*TASK)
+    assert (inputs, paid) == (["approve", "approve"], [40])

@@ -94,7 +94,10 @@ def _cannot_go_on(app: str, found: Any) -> str:
         return f"--app {app} is no durable function: decorate it with @holdfast.durable"
     names = [name for name, value in vars(found).items() if isinstance(value, AnyAgent | Durable)]
     if not names:
-        return f"--app {app}: there is no durable function and no agent in it; give MODULE:NAME"
+        return (
+            f"--app {app}: there is no durable function and no agent in it; give MODULE:NAME. Loops, composites and the"
+            " tasks of a checkpoint manager are resumed by their own program"
+        )
     return f"name the function: {' or '.join(f'--app {app}:{name}' for name in names)}"
 
 

@@ -27,6 +27,12 @@ def thread_id_of(*parts: Any) -> str:
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
+def saved_at(state: ExecutionState) -> str:
+    """Return what tells one save of a task from the others: its time, and the tool call that waits."""
+    pending = state.pending_tool_call
+    return f"{state.checkpoint_time.isoformat()} {pending.id if pending else ''}"
+
+
 class Held:
     """A claim on the thread of a task, for a block. `enter` takes it, `leave` releases it; both worlds call them."""
 
@@ -99,7 +105,7 @@ class Held:
         pending = state.pending_tool_call
         payload = {"agent": state.agent_name, "tool_call": pending.to_dict() if pending else {}}
         question = {"choices": (), "deadline": None, "default": None}
-        key = self.driver.key(QUESTION, str(self.driver.run.seq))
+        key = self.driver.key(QUESTION, saved_at(state))  # steps of a callback are checkpoints too
         answer = await self.driver.ask(key, QUESTION, payload, question)
         return "" if answer.value is None else str(answer.value)
 

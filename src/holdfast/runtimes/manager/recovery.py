@@ -15,7 +15,7 @@ from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.driver import Driver, Store, Terms, note, ports_of, read, was_deleted
 from holdfast.runtimes.manager.config import CheckpointConfig
-from holdfast.runtimes.manager.held import QUESTION, Held, thread_id_of
+from holdfast.runtimes.manager.held import QUESTION, Held, saved_at, thread_id_of
 from holdfast.runtimes.manager.state import ExecutionState, RecoveryReport
 from holdfast.runtimes.manager.tasks import Tasks
 
@@ -23,7 +23,8 @@ PAGE = 500
 PENDING = (Status.WORKING, Status.INPUT_REQUIRED)
 RESUMABLE = (*PENDING, Status.FAILED)
 RESUMED = "manager_resumed"
-"""The kind of note that says that a checkpoint is being resumed: its number, and the user's input if there is one."""
+"""The kind of note that says that a task is being resumed: by a recovery, with the number of its checkpoint; by hand,
+with the time of its last save and the user's input."""
 
 
 async def pending_threads(store: Store, app: str, user: str | None = None) -> list[ThreadInfo]:
@@ -177,8 +178,8 @@ class Recoverer:
             if given and said and said != given:
                 driver.leave_untouched()
                 raise Conflict(f"task {driver.thread_id!r} has its input already: {said!r}")
-            user_input, seq = said or given or _last_input(driver), driver.run.seq
-            content = seq if given is None else [seq, user_input]
+            user_input, seq = said or given or _last_input(driver, state), driver.run.seq
+            content = seq if given is None else [saved_at(state), user_input]
             await driver.write(note(RESUMED, content, self._ports.now()), journal=True, metadata={"resumed": seq})
             return await self._call(held, state, user_input)
         return None
@@ -211,10 +212,10 @@ def _check_attempts(driver: Driver, most: int) -> None:
         )
 
 
-def _last_input(driver: Driver) -> str:
-    """Return the input that this checkpoint was resumed with by hand, if it was: its process may have died with it."""
+def _last_input(driver: Driver, state: ExecutionState) -> str:
+    """Return the input that this state was resumed with by hand, if it was: its process may have died with it."""
     noted = [each for each in driver.record.contents(RESUMED) if isinstance(each, list)]
-    return str(noted[-1][1]) if noted and noted[-1][0] == driver.run.seq else ""
+    return str(noted[-1][1]) if noted and noted[-1][0] == saved_at(state) else ""
 
 
 def _is_task(info: ThreadInfo) -> bool:
