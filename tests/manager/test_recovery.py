@@ -16,7 +16,9 @@ from holdfast import (
     Phase,
     RecoveryConfig,
     Status,
+    sync,
 )
+from holdfast.runs.driver import Driver
 from manager.tasks import APPROVAL, TASK, manager, server, state_of
 from runs.worlds import World
 
@@ -501,3 +503,21 @@ async def test_an_approval_is_asked_for_once_though_the_callback_recorded_a_step
         await made.resume(*TASK, user_input="approve")
     await made.resume(*TASK)
     assert (inputs, paid) == (["approve", "approve"], [40])
+
+
+def test_a_task_that_two_processes_find_complete_is_deleted_by_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that completed it died, or was slow, before it deleted the thread."""
+    with sync.MemoryStore() as store:
+        made = sync.CheckpointManager({"enabled": True}, store)
+        made.save(state_of())
+        with store.run(THREAD) as run:
+            run.complete()
+        leave = Driver.leave_untouched
+
+        def leave_as_another_deletes_it(driver: Driver) -> None:
+            leave(driver)
+            store.delete(THREAD)
+
+        monkeypatch.setattr(Driver, "leave_untouched", leave_as_another_deletes_it)
+        made.save(state_of())
+        assert len(made.pending("shop")) == 1

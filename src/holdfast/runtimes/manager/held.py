@@ -63,15 +63,14 @@ class Held:
             try:
                 self._block = claim(self._store, self._thread_id, self._terms)
                 self.driver = Driver(await self._block.enter())
+                if self.driver.run.status is not Status.COMPLETE:
+                    return await self._started()
+                self.driver.leave_untouched()  # its process died before it could delete it, or is about to
+                await self._left(None)
+                await self._store.delete(self._thread_id)
             except Deleted:
                 with suppress(NotFound):  # another process revived it
                     await self._store.revive(self._thread_id)
-                continue
-            if self.driver.run.status is not Status.COMPLETE:
-                return await self._started()
-            self.driver.leave_untouched()  # its process died before it could delete it
-            await self._left(None)
-            await self._store.delete(self._thread_id)
 
     async def _started(self) -> Driver:
         """Note whose thread it is, the first time."""
