@@ -167,7 +167,10 @@ async def status(user: str, session: str, task: str) -> dict[str, Any]:
     state = await manager.load(APP, user, session, task)
     if state is None:
         raise HTTPException(404, f"there is no task {task!r}")
-    info = await store.thread(manager.thread_id(APP, user, session, task))
+    try:
+        info = await store.thread(manager.thread_id(APP, user, session, task))
+    except holdfast.NotFound:  # it was completed meanwhile
+        return await status(user, session, task)
     pending = state.pending_tool_call.to_dict() if state.pending_tool_call else None
     return {"status": info.status, "phase": state.phase, "pending": pending, "error": info.error}
 

@@ -48,3 +48,14 @@ def test_a_document_has_the_loop_and_the_transition_of_each_row(document: Any) -
     newest = shown["checkpoints"][0]["metadata"]
     assert newest == {"transition": {"from": "REFLECTING", "to": "EXECUTING"}, "cursor": 8, "steps": 16}
     assert document("show", "ticket-1")["loop"] is None
+
+
+@pytest.mark.usefixtures("stopped")
+def test_a_loop_is_resumed_by_its_program_and_the_commands_say_so(call: Call, document: Any, place: Path) -> None:
+    assert (
+        "'looped' is a loop: its program resumes it by Loop.resume"
+        in call("resume", "looped", "--app", "shop:refund", code=2).stderr
+    )
+    with sync.open(place / "holdfast.db") as store:
+        store.retry("looped")
+    assert document("recover", "--app", "shop")["reasons"]["looped"].startswith("a loop: its program resumes it")

@@ -127,7 +127,7 @@ async def _forgetful(self: Transition) -> None:
     self.snapshot = applied(self.snapshot, LoopState.COMPLETE, outbox=[])
 
 
-async def _unsaved(self: LoopCore, _driver: Any, _before: str, _cause: str) -> None:
+async def _unsaved(self: LoopCore, *_: Any) -> None:
     self._seen = self.snapshot.transitions
 
 

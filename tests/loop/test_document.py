@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import IncompatibleCheckpoint, LoopState, Retention, Snapshot, sync
+from holdfast import Deleted, IncompatibleCheckpoint, LoopState, Retention, Snapshot, sync
 from holdfast.sync import Loop
 from holdfast.sync import LoopState as State
 from loop.loops import OVER, Outside, failing, new_loop, newest, resumed, transitions
@@ -293,6 +293,14 @@ async def test_a_checkpoint_that_was_not_touched_for_the_ttl_is_deleted(world: W
     assert await resumed(world, thread_id="old", retention=retention) is None
     assert await world.store.latest("old") is None
     assert (await resumed(world, thread_id="young", retention=retention)).state in OVER
+    assert await new_loop(world, thread_id="old", plan=["new"], retention=retention).drive() == ["new"]
+
+
+async def test_a_loop_that_was_deleted_as_it_ended_is_not_executed_again_by_accident(world: World) -> None:
+    options: dict[str, Any] = {"retention": Retention(delete_on=("complete",))}
+    await new_loop(world, **options).drive()
+    with pytest.raises(Deleted, match=r"was deleted; store\.revive\('t'\) brings its id back"):
+        await new_loop(world, **options).drive()
 
 
 def test_a_snapshot_is_plain_data_that_json_takes() -> None:

@@ -53,6 +53,25 @@ async def test_handlers_may_change_the_context_and_a_resumed_loop_has_it(world: 
     assert (await resumed(world, execute=execute)).context == {"user": "ana", "seen": ["a", "b", "c"]}
 
 
+async def test_a_handler_that_fails_leaves_the_loop_with_the_context_it_had(world: World) -> None:
+    async def count(loop: Any, step: str) -> str:
+        loop.context["seen"].append(step)
+        loop.context["count"] = loop.context.get("count", 0) + 1
+        return step
+
+    given = {"seen": [], "key": holdfast.Secret("k")}
+    loop = new_loop(world, plan=["a"], context=given, execute=failing(2, count), on_secret="redact")
+    with pytest.raises(ConnectionError):
+        await loop.drive()
+    assert (loop.state, loop.context["seen"], "count" in loop.context) == (LoopState.EXECUTING, [], False)
+    with pytest.raises(ConnectionError):
+        await loop.step_once()
+    assert loop.context["seen"] == []
+    await loop.drive()
+    assert (loop.context["seen"], loop.context["count"]) == (["a"], 1)
+    assert loop.context["key"].reveal() == "k"
+
+
 async def test_the_results_of_a_parallel_step_are_in_its_order_and_observed_together(world: World) -> None:
     observed: list[Any] = []
 

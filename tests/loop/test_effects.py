@@ -1,11 +1,12 @@
 """Tools with effects: keys, doubt, divergence, and calls that are deferred to the end."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import Deferred, Diverged, LoopState, StepFailed, StepInDoubt
+from holdfast import ConfigurationError, Deferred, Diverged, LoopState, StepFailed, StepInDoubt
 from holdfast.ports import run_blocking
 from holdfast.testing.faults import Crash
 from loop.loops import OVER, Outside, failing, new_loop, newest, resumed, transitions
@@ -262,3 +263,73 @@ async def test_one_step_at_a_time_the_decision_is_committed_before_a_deferred_ca
     while loop.state not in OVER:
         await loop.step_once()
     assert committed == ["COMPLETE"]
+
+
+def test_parallel_effects_that_differ_only_in_what_is_masked_are_refused() -> None:
+    """Only their order would tell them apart, and that may be another when the worker runs again."""
+    paid: list[Any] = []
+
+    def pay(order: str, card: dict[str, str]) -> None:
+        paid.append((order, card["number"]))
+
+    async def drive(*orders: str) -> None:
+        async def execute(loop: Any, _: str) -> None:
+            cards = [{"number": str(number)} for number in range(len(orders))]
+            await asyncio.gather(*(loop.call("pay", *each) for each in zip(orders, cards, strict=True)))
+
+        async with holdfast.MemoryStore() as store:
+            options: dict[str, Any] = {"tools": [holdfast.tool(pay, effect=True)], "never_store": {"number"}}
+            await holdfast.Loop("r", plan=lambda _: ["a"], execute=execute, store=store, **options).drive()
+
+    asyncio.run(drive("x", "y"))
+    assert sorted(paid) == [("x", "0"), ("y", "1")]
+    with pytest.raises(ConfigurationError, match="differ only in what is never stored"):
+        asyncio.run(drive("x", "x"))
+
+
+async def test_effects_that_differ_only_in_what_is_masked_are_told_apart_by_their_order(world: World) -> None:
+    paid: list[str] = []
+
+    def pay(card: dict[str, str]) -> str:
+        paid.append(card["number"])
+        return f"paid by {card['number']}"
+
+    async def execute(loop: Any, _: str) -> Any:
+        return [await loop.call("pay", {"number": number}) for number in ("1", "2")]
+
+    options: dict[str, Any] = {"tools": [holdfast.tool(pay, effect=True)], "never_store": {"number"}}
+    with pytest.raises(ConnectionError):
+        await new_loop(world, plan=["a"], execute=failing(1, execute), **options).drive()
+    assert (await resumed(world, execute=execute, **options)).results == [["paid by 1", "paid by 2"]]
+    assert paid == ["1", "2"]
+
+
+@pytest.mark.parametrize("every", [100, 3600.0])
+async def test_an_effect_is_never_executed_on_decisions_that_are_not_committed(world: World, every: Any) -> None:
+    """A planner that changes its mind in the next process would call other effects in its place."""
+    outside, plans = Outside(), [["a", "b"], ["c"], ["d"]]
+    options: dict[str, Any] = {
+        "plan": lambda _: plans.pop(0),
+        "tools": [holdfast.tool(outside.send, name="send", effect=True)],
+        "every": every,
+    }
+    with pytest.raises(ConnectionError):
+        await new_loop(world, execute=failing(1, send_step), **options).drive()
+    snapshot = (await newest(world)).state
+    assert (snapshot["state"], snapshot["plan"], snapshot["cursor"]) == ("EXECUTING", ["a", "b"], 0)
+    assert (await resumed(world, execute=send_step, **options)).results == ["sent a", "sent b"]
+    assert outside.calls == ["a", "b"]
+
+
+async def test_a_loop_driven_by_hand_commits_its_decisions_before_an_effect(world: World) -> None:
+    outside, plans = Outside(), [["a"], ["b"]]
+    options: dict[str, Any] = {
+        "plan": lambda _: plans.pop(0),
+        "execute": send_step,
+        "tools": [holdfast.tool(outside.send, name="send", effect=True)],
+    }
+    loop = new_loop(world, **options)
+    await loop.step_once()
+    await loop.step_once()  # and this process is gone
+    assert (await resumed(world, **options)).results == ["sent a"]
+    assert outside.calls == ["a"]

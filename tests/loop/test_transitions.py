@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import ConfigurationError, LoopState, Snapshot
-from holdfast.runtimes.loop.transitions import TERMINAL, TRANSITIONS, applied, diagram, resumption
+from holdfast.runtimes.loop.transitions import PLANNING, TERMINAL, TRANSITIONS, applied, resumption
 
 START = Snapshot(1, "essay", "PLANNING", [], 0, [])
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "loop.md"
@@ -58,6 +58,14 @@ def test_a_loop_whose_deferred_call_failed_performs_what_is_left() -> None:
 @pytest.mark.parametrize("state", [state for state in LoopState if state is not LoopState.OBSERVING])
 def test_any_other_state_is_resumed_where_it_is(state: LoopState) -> None:
     assert resumption(snapshot_in(state)) == snapshot_in(state)
+
+
+def diagram() -> str:
+    """Draw the table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", f"    [*] --> {PLANNING}"]
+    for state, following in TRANSITIONS.items():
+        lines += [f"    {state} --> {after}: {when}" for after, when in following.items()]
+    return "\n".join((*lines, *(f"    {state} --> [*]" for state in LoopState if state in TERMINAL)))
 
 
 def test_the_diagram_in_the_guide_is_drawn_from_the_table() -> None:

@@ -99,3 +99,13 @@ def test_what_is_no_store_of_that_world_is_refused(api: Any, memory_store: sync.
             asyncio.run(holdfast.Loop.resume(store, "t")) if api is holdfast else api.Loop.resume(store, "t")
         with pytest.raises(ConfigurationError, match="store must be a store of holdfast"):
             api.SnapshotStore(store, "t")
+
+
+@BOTH
+@pytest.mark.parametrize("wrong", [5, None, ["a"]])
+def test_a_snapshot_that_is_none_is_refused(api: Any, wrong: Any) -> None:
+    def save() -> None:
+        asyncio.run(api.SnapshotStore(api.open("memory:"), "t").save(wrong))
+
+    with pytest.raises(ConfigurationError, match="snapshot must be a Snapshot or its dict, got"):
+        save()

@@ -273,3 +273,18 @@ def test_functions_and_composites_are_agents_of_a_tree_too() -> None:
     root = sync.sequential([sync.parallel([draft], name="both")], name="root")
     assert find_agent_to_run([Event("draft", "?")], root) is draft
     assert find_agent_to_run([Event("both", "?")], root) is root.sub_agents[0]
+
+
+async def test_a_durable_function_is_not_taken_for_an_agent(world: World) -> None:
+    def greet(name: str) -> str:
+        return name
+
+    durable = sync.durable(name="greet_in_a_composite")(greet)
+    with pytest.raises(ConfigurationError, match="greet_in_a_composite is a durable function"):
+        Kit(world).make("sequential", [durable])
+
+
+async def test_a_composite_refuses_a_store_that_is_none(world: World) -> None:
+    composite = Kit(world).make("sequential", [lambda given, _: given])
+    with pytest.raises(ConfigurationError, match="store must be a store of holdfast"):
+        await (Calls(composite) if isinstance(world, BlockingWorld) else composite).run("x", store="agents.db")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast import ConfigurationError, Corrupt, Event, UnstorableValue, find_agent_to_run
+from holdfast import ConfigurationError, Corrupt, Event, KeyReused, UnstorableValue, find_agent_to_run
 from manager.tasks import manager
 from manager.test_composition import COORDINATOR, RESEARCHER, ROOT
 from runs.worlds import World
@@ -23,6 +23,19 @@ async def test_events_are_kept_in_their_order_over_processes(world: World) -> No
     assert await manager(world).events("shop", "bob", "chat-1") == []
     with pytest.raises(ConfigurationError, match=r"event must be a holdfast\.Event"):
         await manager(world).add_event(*SESSION, {"author": "user"})
+
+
+async def test_an_event_is_added_once_under_its_key(world: World) -> None:
+    made, event = manager(world), Event("user", "hi")
+    await world.gather(*(made.add_event(*SESSION, event, key="message-1") for _ in range(3)))
+    await made.add_event(*SESSION, Event("user", "hi"), key="message-2")
+    await made.add_event(*SESSION, Event("user", "hi"))
+    await made.add_event(*SESSION, event, key="message-1")
+    assert await made.events(*SESSION) == [event] * 3
+    with pytest.raises(KeyReused, match="idempotency key 'message-1' of thread 'shop/ana/chat-1' was used for other"):
+        await made.add_event(*SESSION, Event("user", "other words"), key="message-1")
+    with pytest.raises(ConfigurationError, match="idempotency_key=''"):
+        await made.add_event(*SESSION, event, key="")
 
 
 async def test_the_documents_recovery_flow_resumes_the_researcher_with_full_context(world: World) -> None:

@@ -1,19 +1,24 @@
 """Start-up recovery and resuming by hand: which tasks, by whom, with which input, and how often."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from holdfast import (
+    CheckpointManager,
     ConfigurationError,
     Conflict,
     ExecutionState,
     InvalidAnswer,
+    MemoryStore,
     NotFound,
     Phase,
     RecoveryConfig,
     Status,
+    sync,
 )
+from holdfast.runs.driver import Driver
 from manager.tasks import APPROVAL, TASK, manager, server, state_of
 from runs.worlds import World
 
@@ -384,3 +389,135 @@ async def test_an_input_that_is_no_text_is_refused_before_it_is_posted(world: Wo
         await made.resume(*TASK, user_input=wrong)
     assert await made.resume(*TASK, user_input="approve") == "resumed task-1"
     assert called.calls == [("task-1", "approve")]
+
+
+async def test_a_save_that_does_not_wait_withdraws_the_question_of_the_one_before(world: World) -> None:
+    made = manager(world)
+    called = server(made)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    (request,) = await world.store.requests()
+    await made.save(state_of())
+    assert (await world.store.requests()).items == []
+    assert (await world.store.thread(THREAD)).status is Status.WORKING
+    with pytest.raises(Conflict, match="was answered already"):
+        await world.store.answer(request.id, value="approve")
+    assert (await made.recover("shop")).resumed == (THREAD,)
+    assert called.calls == [("task-1", "")]
+
+
+async def test_the_next_approval_takes_the_place_of_the_one_before(world: World) -> None:
+    made = manager(world)
+    for number in (1, 2):
+        await made.hooks.tool_approval_required(state_of(), type(APPROVAL)(id=f"call-{number}", name="refund"))
+    (request,) = await world.store.requests()
+    assert request.payload["tool_call"]["id"] == "call-2"
+
+
+async def test_an_answer_that_was_given_is_used_however_late_it_is_recovered(world: World) -> None:
+    made = manager(world)
+    called = server(made)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    (request,) = await world.store.requests()
+    world.clock.advance(3500)
+    await world.store.answer(request.id, value="approve")
+    world.clock.advance(3500)
+    assert (await made.recover("shop")).resumed == (THREAD,)
+    assert called.calls == [("task-1", "approve")]
+
+
+def test_of_three_who_resume_a_failed_task_at_once_one_does() -> None:
+    """Though the callback fails again, and leaves the task as it was."""
+    calls: list[str] = []
+
+    async def callback(state: ExecutionState, user_input: str) -> None:
+        calls.append(user_input)
+        raise ConnectionError("down")
+
+    async def scenario() -> list[Any]:
+        async with MemoryStore() as store:
+            made = CheckpointManager({"enabled": True}, store)
+            made.on_resume(callback)
+            await made.hooks.error(state_of(), ValueError("no"))
+            ends = await asyncio.gather(*(made.resume(*TASK, said) for said in "abc"), return_exceptions=True)
+            with pytest.raises(ConnectionError):
+                await made.resume(*TASK, "later")
+            return ends
+
+    ends = asyncio.run(scenario())
+    assert sorted(type(end).__name__ for end in ends) == ["Conflict", "Conflict", "ConnectionError"]
+    assert calls[1:] == ["later"]
+
+
+async def test_an_input_for_a_task_that_failed_is_not_lost_with_its_process(world: World) -> None:
+    dying = manager(world, store=world.open())
+    broken = world.faults[-1]
+    await dying.hooks.error(state_of(), ValueError("no"))
+
+    def dies(state: ExecutionState, user_input: str) -> None:
+        from holdfast.testing.faults import Fault
+
+        broken.plan = Fault(1, "crash before", frozenset({"swap"}))
+        raise KeyboardInterrupt
+
+    dying.on_resume(dies)
+    with pytest.raises(BaseException):  # noqa: B017, PT011  the process dies
+        await dying.resume(*TASK, user_input="try the other card")
+    world.clock.advance(60)
+    made = manager(world)
+    called = server(made)
+    await made.resume(*TASK)
+    assert called.calls == [("task-1", "try the other card")]
+
+
+async def test_a_task_that_is_complete_is_not_saved_by_its_callback_any_more(world: World) -> None:
+    made = manager(world)
+    await made.save(state_of())
+
+    async def callback(state: ExecutionState, user_input: str) -> None:
+        await made.hooks.complete(*TASK)
+        await made.hooks.complete(*TASK)
+        await made.save(state)
+
+    made.on_resume(callback)
+    with pytest.raises(Conflict, match="is complete, and nothing of it is kept; to start it again, save it after"):
+        await made.resume(*TASK)
+    assert await made.load(*TASK) is None
+    await made.save(state_of())
+    assert (await made.load(*TASK)).query == "Where is my money?"
+
+
+async def test_an_approval_is_asked_for_once_though_the_callback_recorded_a_step_before_its_process_died(
+    world: World,
+) -> None:
+    made, inputs, paid = manager(world), list[str](), list[int]()
+
+    async def callback(state: ExecutionState, user_input: str) -> None:
+        inputs.append(user_input)
+        await world.api.current().step("pay", paid.append, 40)
+        if len(inputs) == 1:
+            raise ConnectionError("down")
+
+    made.on_resume(callback)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    with pytest.raises(ConnectionError):
+        await made.resume(*TASK, user_input="approve")
+    await made.resume(*TASK)
+    assert (inputs, paid) == (["approve", "approve"], [40])
+
+
+def test_a_task_that_two_processes_find_complete_is_deleted_by_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that completed it died, or was slow, before it deleted the thread."""
+    with sync.MemoryStore() as store:
+        made = sync.CheckpointManager({"enabled": True}, store)
+        made.save(state_of())
+        with store.run(THREAD) as run:
+            run.complete()
+        leave = Driver.leave_untouched
+
+        def leave_as_another_deletes_it(driver: Driver) -> None:
+            leave(driver)
+            store.delete(THREAD)
+
+        monkeypatch.setattr(Driver, "leave_untouched", leave_as_another_deletes_it)
+        made.save(state_of())
+        assert len(made.pending("shop")) == 1

@@ -2,10 +2,11 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from holdfast import sync
+from holdfast import KeyReused, sync
 from holdfast.ports import Ticket
 from holdfast.records.rows import Swap
 from holdfast.stores.committer import Committer
@@ -48,3 +49,15 @@ def test_a_save_without_a_queue_does_not_overtake_one_that_it_builds_on(monkeypa
     finally:
         sys.setswitchinterval(interval)
     assert restarts == []
+
+
+@pytest.mark.parametrize("path", ["events", ["page", "events"]], ids=["a list", "a list within a value"])
+def test_an_item_is_appended_once_under_a_key(path: Any) -> None:
+    with sync.MemoryStore() as store:
+        store.save("t", {"events": ["first"], "page": {"events": ["first"]}})
+        for item, key in (("a", "1"), ("b", "2"), ("a", None), ("a", "1")):
+            latest = store.append("t", path, item, idempotency_key=key)
+        events = latest.state["events"] if path == "events" else latest.state["page"]["events"]
+        assert events == ["first", "a", "b", "a"]
+        with pytest.raises(KeyReused, match="was used for other content"):
+            store.append("t", path, "c", idempotency_key="1")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.cli.text import printable
 from holdfast.cli.work import function_of
 from holdfast.runtimes.agent.memory import AGENT
+from holdfast.runtimes.loop.core import LOOP
 
 if TYPE_CHECKING:
     from holdfast.sync import Store
@@ -21,6 +22,17 @@ def app_of(function: str) -> str:
     """What `--app` takes for the function or agent that a thread recorded; empty if its name is not importable."""
     name = function.removeprefix(AGENT)
     return name if IMPORTABLE.fullmatch(name) else ""
+
+
+def program_advice(function: str) -> str:
+    """Say what resumes a thread of a runtime whose handlers only its program has; empty for functions and agents."""
+    if function == LOOP:
+        return "a loop: its program resumes it by Loop.resume"
+    if function.startswith("manager:"):
+        return "a task of a checkpoint manager: its server resumes it by manager.recover or manager.resume"
+    if function.startswith("workflow:"):
+        return "a composite: its program resumes it by store.recover(composite.resume)"
+    return ""
 
 
 def resume_command(store: "Store", thread_id: str) -> str:

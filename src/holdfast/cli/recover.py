@@ -13,6 +13,7 @@ from holdfast.cli.apps import in_world_of, is_blocking, load
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_ERROR
 from holdfast.cli.heads import ADVICE, read_thread
+from holdfast.cli.hints import program_advice
 from holdfast.cli.runs import note_lines
 from holdfast.cli.screen import COLOURS, Screen
 from holdfast.cli.session import Session, refuse_missing
@@ -118,7 +119,7 @@ def _reason(session: Session, thread_id: str, agents: list[AnyAgent]) -> str:
         return "neither a durable function nor an agent: store.recover(handler) resumes it"
     known = {AGENT + core_of(agent).name: refusal_of(core_of(agent)) for agent in agents}
     if function not in {*registry, *known}:
-        return f"{function} is not in --app"
+        return program_advice(function) or f"{function} is not in --app"
     return known.get(function) or "another process was faster"
 
 

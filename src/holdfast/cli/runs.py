@@ -35,10 +35,14 @@ def resume(session: Session, thread: str, app: str) -> Answer:
     thread waits for an answer.
     """
     from holdfast.cli.app_stores import choose_store
+    from holdfast.cli.hints import program_advice
+    from holdfast.cli.work import function_of
 
     found = _application(app)
     note = choose_store(session, app, found)
     thread_id = _found(session, thread, note)
+    if advice := program_advice(function_of(session.store, thread_id)):
+        raise ConfigurationError(f"thread {thread_id!r} is {advice}; `holdfast resume` knows functions and agents only")
     try:
         result = _go_on(session, found, thread_id)
     except Suspended as suspended:
@@ -90,7 +94,10 @@ def _cannot_go_on(app: str, found: Any) -> str:
         return f"--app {app} is no durable function: decorate it with @holdfast.durable"
     names = [name for name, value in vars(found).items() if isinstance(value, AnyAgent | Durable)]
     if not names:
-        return f"--app {app}: there is no durable function and no agent in it; give MODULE:NAME"
+        return (
+            f"--app {app}: there is no durable function and no agent in it; give MODULE:NAME. Loops, composites and the"
+            " tasks of a checkpoint manager are resumed by their own program"
+        )
     return f"name the function: {' or '.join(f'--app {app}:{name}' for name in names)}"
 
 

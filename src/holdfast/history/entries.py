@@ -118,7 +118,7 @@ class Asked(Entry, frozen=True, tag="ask"):
 
 
 class Answered(Entry, frozen=True, tag="answer"):
-    """The one answer to request `number`, consumed. `expired`: nobody answered, and there was no default."""
+    """The one answer to request `number`, consumed. `expired`: there was none, or the request was withdrawn."""
 
     number: Count
     choice: str | None

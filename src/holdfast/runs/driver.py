@@ -5,7 +5,7 @@ and calls the user's functions in a frame. The words of a runtime are its own: a
 nothing below looks into it. Nothing of `stores` or `history` is needed beside this file.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, Unpack
 
@@ -13,20 +13,21 @@ import msgspec
 
 from holdfast.codec import decode, encode
 from holdfast.history.draft import draft_state
-from holdfast.history.entries import Noted, Recorded, RolledBack, Started
+from holdfast.history.entries import NOTHING, Answered, Noted, Recorded, RolledBack, Started
 from holdfast.history.journal import Journal
 from holdfast.history.restore import read_state
 from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import Corrupt, HoldfastError, KeyReused, RunCancelled
+from holdfast.records.errors import ConfigurationError, Corrupt, HoldfastError, KeyReused, RunCancelled
 from holdfast.records.request import Answer
 from holdfast.records.words import Status
 from holdfast.runs.api import default_store
 from holdfast.runs.asking import ask
-from holdfast.runs.block import RunBlock, Terms
+from holdfast.runs.block import ENDS_OF_PROGRAMS, RunBlock, Terms
 from holdfast.runs.branches import Branch, current_branch, last_step, mark_step
 from holdfast.runs.divergence import Replay
+from holdfast.runs.durable import Durable
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.keys import Key, kept
 from holdfast.runs.ledger import packed_metadata, packed_words
@@ -49,6 +50,7 @@ from holdfast.stores.writer import Intent
 __all__ = [
     "BEGINNING",
     "Driver",
+    "Durable",
     "Frame",
     "Line",
     "Note",
@@ -64,6 +66,7 @@ __all__ = [
     "Terms",
     "Then",
     "check_key",
+    "checked_store",
     "claim",
     "default_store",
     "failed_steps",
@@ -75,6 +78,7 @@ __all__ = [
     "read_note",
     "stand",
     "standing",
+    "store_finder",
     "text_of",
     "was_deleted",
     "within",
@@ -95,6 +99,21 @@ Standing: TypeAlias = tuple[Frame | None, Branch | None]
 def claim(store: Store, thread_id: str, terms: Terms, labels: Mapping[str, str] | None = None) -> RunBlock:
     """Claim a thread for a block, which gives the run that a `Driver` is made of."""
     return RunBlock(tools_of(store), thread_id, check_labels(labels), terms)
+
+
+def checked_store(store: Any) -> Store:
+    """Return the store that a user gave; `ConfigurationError` if it is none."""
+    if not isinstance(store, Store):
+        raise ConfigurationError(f"store must be a store of holdfast, as holdfast.open returns it, got {store!r}")
+    return store
+
+
+def store_finder(store: Any) -> Callable[[], Store]:
+    """Return what finds the store to work on: the given one, or the default store as it is when it is asked for."""
+    if store is None:
+        return default_store
+    found = checked_store(store)
+    return lambda: found
 
 
 def fresh_id(store: Store, prefix: str) -> str:
@@ -399,6 +418,13 @@ class Driver:
         """
         return await ask(self.run, check_key(name), payload, **question, key=key)
 
+    def withdraw(self, name: str, reason: str) -> None:
+        """Close the open requests of this name, with the next row: they take no answer, and are listed as expired."""
+        journal, now = self._ledger.journal, self.ports.now()
+        for number in journal.open_numbers():
+            if journal.requests[number - 1].name == name:
+                self._ledger.carry(Answered(number, None, NOTHING, "", reason, now, expired=True))
+
     # Calling the user's code
 
     def frame(self, key: str) -> Frame:
@@ -415,6 +441,17 @@ class Driver:
         if self._ledger.suspension is not None:
             self.check_waits_not(key)
         return value
+
+    async def together(self, branches: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+        """Run these to their end, at the same time where the world allows it. Then raise the first error, if any did.
+
+        None of them outlives the claim, and what the others finished is recorded.
+        """
+        ends = await self.ports.gather([_end_of(branch) for branch in branches])
+        for _, error in ends:
+            if error is not None:
+                raise error
+        return [result for result, _ in ends]
 
     @contextmanager
     def body(self) -> Iterator[None]:
@@ -464,6 +501,16 @@ class Driver:
 
 def _intent(cause: str, metadata: Mapping[str, Any] | None, journal: bool) -> Intent:
     return Intent(cause=cause, journal=journal, metadata=packed_metadata(metadata))
+
+
+async def _end_of(branch: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseException | None]:
+    """Return the result or the error; what ends the program is raised at once."""
+    try:
+        return await branch(), None
+    except ENDS_OF_PROGRAMS:
+        raise
+    except BaseException as error:  # noqa: BLE001  raised once all have ended
+        return None, error
 
 
 def standing() -> Standing:

@@ -218,15 +218,16 @@ class Ledger:
 
     def _filled(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:
         """The intent with these journal entries in the same row, and with what is carried."""
-        for entry in entries:
+        written = (*self._carried, *entries) if self._carried else entries
+        for entry in written:
             if type(entry) in _REQUESTS:
-                intent.requests = self.journal.open_after(entries)
+                intent.requests = self.journal.open_after(written)
         changes = self._changes
         if changes is not None:
             whole = intent.draft
             intent.draft = changes.applied(self.claim.log.state_cells) if whole is None else changes.added_to(whole)
             intent.leaves = {}  # they are those of the state without the changes
-        return with_entries(intent, (*self._carried, *entries) if self._carried else entries)
+        return with_entries(intent, written)
 
     async def commit_within(self, ports: Ports, transaction: Transaction, intent: Intent, *entries: AnyEntry) -> None:
         """Write a row with these entries in a transaction, and commit it. Only then are they taken in.

@@ -169,21 +169,28 @@ class Archive:
         )
         return await self._write(thread, intent)
 
-    async def append(self, thread_id: str, path: str | Sequence[str], item: Any) -> Checkpoint:
+    async def append(
+        self, thread_id: str, path: str | Sequence[str], item: Any, *, idempotency_key: str | None = None
+    ) -> Checkpoint:
         """Append one item to the list at `path` of the state, at the same cost however long the list is.
 
-        The list is made if it is not there. The thread keeps its status. Otherwise as `save`.
+        The list is made if it is not there. The thread keeps its status. Otherwise as `save`, except that the newest
+        checkpoint is returned if the item was appended before under the same key.
         """
         thread = self._reader.sealing.key(thread_id)
         where = _place_of(path) if type(path) is str else _where(path)
-        intent = Intent(appends=((where, encode(item, path="item", limits=self._limits)),))
+        encoded, key = encode(item, path="item", limits=self._limits), check_idempotency_key(idempotency_key)
+        content = b"" if key is None else fingerprint({where: encoded})
+        intent = Intent(appends=((where, encoded),), key=key, fingerprint=content)
         for _ in range(ATTEMPTS):
             try:
                 return await self._write(thread, intent)
             except NotACell:
                 pass
             try:
-                return await self._write(thread, await self._append_within(thread, where, item))
+                whole = await self._append_within(thread, where, item)
+                whole.key, whole.fingerprint = key, content
+                return await self._write(thread, whole)
             except Conflict:
                 continue
         raise Conflict(f"thread {thread_id!r} is being written to by others all the time; try again")
@@ -202,6 +209,8 @@ class Archive:
         if not self._ready or self._closed:
             await self._open()
         outcome = await self._saver.commit(thread, intent)
+        if isinstance(outcome, Recorded) and intent.appends:
+            return await self._ports.perform(self._load_latest, thread)
         if isinstance(outcome, Recorded):
             return self._recorded_checkpoint(thread, intent, outcome)
         if self._events.wants("saved"):

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.ports import run_blocking
 from holdfast.runs.block import Terms
-from holdfast.runtimes.manager.composition import LOOP, PARALLEL, SEQUENTIAL, CompositeBase, Tree
+from holdfast.runtimes.manager.composition import LOOP, PARALLEL, SEQUENTIAL, CompositeBase
 from holdfast.sync.functions import inner_store
 from holdfast.sync.run import Run
 from holdfast.sync.store import Store
@@ -25,23 +25,23 @@ class Composite(CompositeBase):
         wait: timedelta | float | None = None,
     ) -> Any:
         """See `holdfast.Composite.run`."""
-        return run_blocking(self._tree.result(given, thread_id, inner_store(store)(), Terms(lease, wait)))
+        return run_blocking(self._result(given, thread_id, inner_store(store)(), Terms(lease, wait)))
 
     def resume(self, run: Run) -> Any:
         """See `holdfast.Composite.resume`."""
-        return run_blocking(self._tree.resumed(run._run))  # noqa: SLF001  one room
+        return run_blocking(self._resumed(run._run))  # noqa: SLF001  one room
 
 
 def sequential(agents: Sequence[Any], *, name: str | None = None) -> Composite:
     """See `holdfast.sequential`."""
-    return Composite(Tree(SEQUENTIAL, agents, name))
+    return Composite(SEQUENTIAL, agents, name)
 
 
 def parallel(agents: Sequence[Any], *, name: str | None = None) -> Composite:
     """See `holdfast.parallel`."""
-    return Composite(Tree(PARALLEL, agents, name))
+    return Composite(PARALLEL, agents, name)
 
 
 def repeat(agent: Any, *, max_iterations: int, name: str | None = None) -> Composite:
     """See `holdfast.repeat`."""
-    return Composite(Tree(LOOP, [agent], name, max_iterations))
+    return Composite(LOOP, [agent], name, max_iterations)

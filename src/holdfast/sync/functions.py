@@ -41,7 +41,19 @@ def inner_default_store() -> AwaitableStore:
 
 def inner_store(store: Store | None) -> Callable[[], AwaitableStore]:
     """What finds the store to run on: the given one, or the default one as it is when it is asked for."""
-    return inner_default_store if store is None else lambda: store._store  # noqa: SLF001  one room
+    if store is None:
+        return inner_default_store
+    found = checked_store(store)
+    return lambda: found
+
+
+def checked_store(store: Any) -> AwaitableStore:
+    """Return what a store that a user gave is made of; `ConfigurationError` if it is none."""
+    if not isinstance(store, Store):
+        raise ConfigurationError(
+            f"store must be a store of holdfast.sync, as holdfast.sync.open returns it, got {store!r}"
+        )
+    return store._store  # noqa: SLF001  one room
 
 
 def current() -> Run:

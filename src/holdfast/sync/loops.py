@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Self, Unpack
 
 from holdfast.ports import run_blocking
-from holdfast.records.errors import ConfigurationError
 from holdfast.records.loop import Snapshot
 from holdfast.runtimes.loop.core import LoopCore, Origin, first_snapshot, stored
 from holdfast.runtimes.loop.loading import loaded
 from holdfast.runtimes.loop.loop import LoopView
 from holdfast.runtimes.loop.loop import SnapshotStore as AwaitableSnapshotStore
 from holdfast.runtimes.loop.options import LoopOptions, LoopTerms, loop_terms
-from holdfast.sync.functions import inner_store
+from holdfast.sync.functions import checked_store, inner_store
 from holdfast.sync.store import Store
 
 
@@ -46,7 +45,7 @@ class Loop(LoopView):
     def resume(cls, store: Store, thread_id: str, *, drive: bool = True, **options: Unpack[LoopOptions]) -> Self | None:
         """See `holdfast.Loop.resume`."""
         terms = loop_terms(options)
-        found = run_blocking(stored(_checked(store)._store, thread_id, terms))  # noqa: SLF001  one room
+        found = run_blocking(stored(checked_store(store), thread_id, terms))
         if found is None:
             return None
         loop = cls._holding(_core(terms, store, thread_id, found, "thread"))
@@ -72,23 +71,14 @@ class Loop(LoopView):
 
 
 def _core(terms: LoopTerms, store: Store | None, thread_id: str | None, snapshot: Snapshot, origin: Origin) -> LoopCore:
-    found = None if store is None else _checked(store)
-    return LoopCore(terms, inner_store(found), thread_id, snapshot, origin)
-
-
-def _checked(store: Any) -> Store:
-    if not isinstance(store, Store):
-        raise ConfigurationError(
-            f"store must be a store of holdfast.sync, as holdfast.sync.open returns it, got {store!r}"
-        )
-    return store
+    return LoopCore(terms, inner_store(store), thread_id, snapshot, origin)
 
 
 class SnapshotStore:
     """See `holdfast.SnapshotStore`."""
 
     def __init__(self, store: Store, thread_id: str) -> None:
-        self._inner = AwaitableSnapshotStore(_checked(store)._store, thread_id)  # noqa: SLF001  one room
+        self._inner = AwaitableSnapshotStore(checked_store(store), thread_id)
 
     def save(self, snapshot: Snapshot | Mapping[str, Any]) -> None:
         """See `holdfast.SnapshotStore.save`."""

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.ports import run_blocking
-from holdfast.records.errors import ConfigurationError
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.events import Event
+from holdfast.runtimes.manager.held import Held
 from holdfast.runtimes.manager.hooks import CheckpointHooks as AwaitableHooks
 from holdfast.runtimes.manager.manager import ManagerMethods
 from holdfast.runtimes.manager.state import (
@@ -20,7 +20,6 @@ from holdfast.runtimes.manager.state import (
     RecoveryReport,
 )
 from holdfast.runtimes.manager.tasks import ResumeCallback, Tasks
-from holdfast.runtimes.manager.tasks import TaskBlock as AwaitableTaskBlock
 from holdfast.sync.functions import inner_store
 from holdfast.sync.store import Store
 
@@ -67,7 +66,7 @@ class CheckpointHooks:
 class TaskBlock:
     """`with manager.hold(app, user, session, task)`."""
 
-    def __init__(self, block: AwaitableTaskBlock) -> None:
+    def __init__(self, block: Held) -> None:
         self._block = block
 
     def __enter__(self) -> None:
@@ -91,21 +90,13 @@ class CheckpointManager:
         wait: timedelta | float | None = None,
         max_attempts: int = 3,
     ) -> None:
-        if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
         self._manager = ManagerMethods(Tasks(config, inner_store(store), lease, wait, max_attempts))
         self.hooks = CheckpointHooks(self._manager.hooks)
         """See `holdfast.CheckpointManager.hooks`."""
-
-    @property
-    def enabled(self) -> bool:
-        """See `holdfast.CheckpointManager.enabled`."""
-        return self._manager.enabled
-
-    @property
-    def config(self) -> CheckpointConfig:
+        self.config = self._manager.config
         """See `holdfast.CheckpointManager.config`."""
-        return self._manager.config
+        self.enabled = self._manager.enabled
+        """See `holdfast.CheckpointManager.enabled`."""
 
     def thread_id(self, app: str, user: str, session: str, task: str) -> str:
         """See `holdfast.CheckpointManager.thread_id`."""
@@ -155,9 +146,9 @@ class CheckpointManager:
         """See `holdfast.CheckpointManager.stats`."""
         return run_blocking(self._manager.stats(app))
 
-    def add_event(self, app: str, user: str, session: str, event: Event) -> None:
+    def add_event(self, app: str, user: str, session: str, event: Event, key: str | None = None) -> None:
         """See `holdfast.CheckpointManager.add_event`."""
-        run_blocking(self._manager.add_event(app, user, session, event))
+        run_blocking(self._manager.add_event(app, user, session, event, key))
 
     def events(self, app: str, user: str, session: str) -> list[Event]:
         """See `holdfast.CheckpointManager.events`."""

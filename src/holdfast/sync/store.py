@@ -125,9 +125,11 @@ class Store:
             )
         )
 
-    def append(self, thread_id: str, path: str | Sequence[str], item: Any) -> Checkpoint:
+    def append(
+        self, thread_id: str, path: str | Sequence[str], item: Any, *, idempotency_key: str | None = None
+    ) -> Checkpoint:
         """See `holdfast.Store.append`."""
-        return run_blocking(self._store.append(thread_id, path, item))
+        return run_blocking(self._store.append(thread_id, path, item, idempotency_key=idempotency_key))
 
     def latest(self, thread_id: str) -> Checkpoint | None:
         """See `holdfast.Store.latest`."""

@@ -17,14 +17,14 @@ from holdfast.records.words import Status
 from holdfast.runs.driver import Driver, Record, Store, claim, fresh_id, ports_of, read
 from holdfast.runtimes.loop.loading import loaded
 from holdfast.runtimes.loop.options import Cadence, LoopTerms
-from holdfast.runtimes.loop.screening import with_secrets
+from holdfast.runtimes.loop.screening import copied, with_secrets
 from holdfast.runtimes.loop.transitions import CHECKPOINTED, COMPLETE, FAILED, PLANNING, TERMINAL, resumption
 from holdfast.runtimes.loop.work import Execution, Transition, current_place
 
 LOOP = "loop"
 """What the thread of a loop was started with."""
-Origin: TypeAlias = Literal["new", "thread", "given", "attached"]
-"""Where the snapshot of a loop comes from: a request, a thread that was read, a caller, a thread that was claimed."""
+Origin: TypeAlias = Literal["new", "thread", "given"]
+"""Where the snapshot of a loop comes from: a request, its thread, or a caller who kept it."""
 
 
 class LoopCore:
@@ -40,10 +40,8 @@ class LoopCore:
         self._store = store
         self._thread_id = thread_id
         self._origin: Origin = origin
-        self._loaded = snapshot.transitions
-        """How many transitions it had as it was loaded."""
-        self._seen = None if origin == "given" else snapshot.transitions
-        """How many transitions the thread had when it was read or written last; None if that is not known."""
+        self._seen = None if origin == "given" else self.snapshot.transitions
+        """After how many transitions the thread, as last read or written, is resumed; None if that is not known."""
         self._is_ahead = False
         """True if the loop has made transitions that it did not write."""
         self._execution: Execution | None = None
@@ -62,11 +60,11 @@ class LoopCore:
             self._thread_id = fresh_id(self._store(), LOOP)
         return self._thread_id
 
-    def written(self) -> Snapshot:
-        """Return the snapshot as it may be written; raise `SecretInState` for what may not."""
-        screen, now = self.terms.screen, self.snapshot
+    def written(self, snapshot: Snapshot | None = None) -> Snapshot:
+        """Return a snapshot, that of now by default, as it may be written; raise `SecretInState` for what may not."""
+        screen, given = self.terms.screen, snapshot or self.snapshot
         names = ("request", "plan", "results", "context")
-        return replace(now, **{name: screen.screened(getattr(now, name), name) for name in names})
+        return replace(given, **{name: screen.screened(getattr(given, name), name) for name in names})
 
     # Driving
 
@@ -93,18 +91,16 @@ class LoopCore:
             await self._advance(driver)
         except Exception:
             if self.state is FAILED:  # a deferred call failed: the rest is kept
-                await self._save(driver, before.state, "error")
+                await self._save(driver, self.snapshot, "error", before.state)
             raise
-        if before.state not in CHECKPOINTED:
-            return
         at = driver.ports.now()
-        is_decision = self.snapshot.decision != before.decision or self.state in TERMINAL
-        if cadence.is_due(at) or is_decision:
-            await self._save(driver, before.state, "event" if self.terms.every == "transition" else "interval")
+        if before.state in CHECKPOINTED and (cadence.is_due(at) or self.state in TERMINAL):
+            cause = "event" if self.terms.every == "transition" else "interval"
+            await self._save(driver, self.snapshot, cause, before.state)
             cadence.written(at)
 
     async def step_once(self) -> None:
-        """Make one transition, and write nothing but what effects need: their rows, the decision to perform them."""
+        """Make one transition, and write nothing but what effects need: their rows, and the decisions before them."""
         self.terms.check_complete()
         if self.state in TERMINAL:
             raise Finished(f"the loop of thread {self.thread_id!r} is {self.state}: there is no step left")
@@ -114,8 +110,6 @@ class LoopCore:
         if self.state in TERMINAL:  # its thread was found so
             driver.leave_untouched()
             return
-        if self.snapshot.decision and self._is_ahead:  # deferred calls are next: the decision is committed first
-            await self._save(driver, "", "event")
         with driver.body():
             await self._advance(driver)
 
@@ -126,17 +120,26 @@ class LoopCore:
 
     async def _checkpoint(self, driver: Driver) -> None:
         if not driver.run.finished:
-            await self._save(driver, "", "manual")
+            await self._save(driver, self.snapshot, "manual")
         if self.state in TERMINAL:
             await self._end(driver)
 
     async def _advance(self, driver: Driver) -> None:
-        transition = Transition(self.terms, driver, self.facade, self.snapshot, self._execution)
-        self._is_ahead = True
+        """Make one transition. One that fails leaves the loop as it was, with its context."""
+        before = replace(self.snapshot, context=copied(self.snapshot.context))
+
+        async def commit() -> None:
+            if self._is_ahead:
+                await self._save(driver, before, "event")
+
+        transition = Transition(self.terms, driver, self.facade, self.snapshot, self._execution, commit)
         try:
             await transition.make()
         finally:
-            self.snapshot, self._execution = transition.snapshot, transition.execution
+            if transition.snapshot is self.snapshot:
+                self.snapshot = before
+            else:
+                self.snapshot, self._execution, self._is_ahead = transition.snapshot, transition.execution, True
 
     async def call(self, wanted: Any, args: tuple[Any, ...]) -> Any:
         """Call a tool from within a handler."""
@@ -176,7 +179,7 @@ class LoopCore:
             self.snapshot, self._execution, self._seen = before
             driver.leave_untouched()
             raise
-        self._origin = "attached"
+        self._origin = "thread"
 
     def _arguments(self, driver: Driver) -> bytes:
         """Return the request, encoded; of a loop that was loaded, as its thread was started with it."""
@@ -189,7 +192,7 @@ class LoopCore:
         if not state:
             self._seen = self.snapshot.transitions
             return
-        held = loaded(state, self.terms, f"thread {self.thread_id!r}")
+        held = resumption(loaded(state, self.terms, f"thread {self.thread_id!r}"))
         if self._origin == "new" or (not self._is_ahead and self._seen not in {None, held.transitions}):
             self.snapshot, self._execution = _ready(held, self.terms), None
         elif self._is_behind(held):
@@ -198,23 +201,24 @@ class LoopCore:
                 f" {self.snapshot.transitions} since {self._seen}: another process drove it; continue with Loop.resume"
             )
         self._seen = held.transitions
+        self._is_ahead = self._is_ahead or self.snapshot.transitions > held.transitions
 
     def _is_behind(self, held: Snapshot) -> bool:
         """Return True if the thread holds what this loop has neither seen nor done itself."""
-        mine = max(self.snapshot.transitions, self._loaded)
+        mine = resumption(self.snapshot)
         if self._seen is None:
-            return held.transitions > mine
-        if held.transitions != mine:
-            return held.transitions != self._seen
-        return held.transitions != self._seen and _work(resumption(held)) != _work(resumption(self.written()))
+            return held.transitions > mine.transitions
+        is_mine = held.transitions == mine.transitions and _work(held) == _work(self.written(mine))
+        return held.transitions != self._seen and not is_mine
 
-    async def _save(self, driver: Driver, before: str, cause: str) -> None:
-        written = self.written()
+    async def _save(self, driver: Driver, snapshot: Snapshot, cause: str, before: str = "") -> None:
+        """Write a snapshot as a checkpoint; `before` is the state before its transition."""
+        written = self.written(snapshot)
         metadata: dict[str, Any] = {"cursor": written.cursor, "steps": len(written.plan)}
         if before:
             metadata = {"transition": {"from": before, "to": written.state}, **metadata}
+        self._seen, self._is_ahead = resumption(written).transitions, False  # of parallel effects the first writes it
         await driver.run.checkpoint(written.to_dict(), cause=cause, metadata=metadata)
-        self._seen, self._is_ahead = written.transitions, False
 
     async def _end(self, driver: Driver) -> None:
         """End the thread as the loop ended; leave it alone if it has."""
@@ -251,6 +255,7 @@ async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | N
     try:
         if _is_expired(await store.thread(thread_id), terms.retention.ttl_us, ports_of(store).now()):
             await store.delete(thread_id)
+            await store.revive(thread_id)  # a new loop may start under its id
             return None
         record = await read(store, thread_id)
     except NotFound:

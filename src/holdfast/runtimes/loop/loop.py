@@ -5,10 +5,10 @@ from typing import Any, Self, Unpack
 
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.loop import LoopState, Snapshot
-from holdfast.runs.driver import Store, default_store
-from holdfast.runtimes.loop.core import LoopCore, Origin, first_snapshot, stored
+from holdfast.runs.driver import Store, checked_store, store_finder
+from holdfast.runtimes.loop.core import LoopCore, first_snapshot, stored
 from holdfast.runtimes.loop.loading import loaded
-from holdfast.runtimes.loop.options import LoopOptions, LoopTerms, loop_terms
+from holdfast.runtimes.loop.options import LoopOptions, loop_terms
 
 
 class LoopView:
@@ -88,7 +88,7 @@ class Loop(LoopView):
         **options: Unpack[LoopOptions],
     ) -> None:
         terms = loop_terms(options)
-        self._hold(_core(terms, store, thread_id, first_snapshot(request, terms), "new"))
+        self._hold(LoopCore(terms, store_finder(store), thread_id, first_snapshot(request, terms), "new"))
 
     @classmethod
     def from_dict(
@@ -101,7 +101,9 @@ class Loop(LoopView):
     ) -> Self:
         """Make a loop of a snapshot that you kept. `IncompatibleCheckpoint` if it has another version."""
         terms = loop_terms(options)
-        return cls._holding(_core(terms, store, thread_id, loaded(snapshot, terms, "the given snapshot"), "given"))
+        return cls._holding(
+            LoopCore(terms, store_finder(store), thread_id, loaded(snapshot, terms, "the given snapshot"), "given")
+        )
 
     @classmethod
     async def resume(
@@ -113,10 +115,10 @@ class Loop(LoopView):
         upgrades that one. With `drive=False` the loop is only loaded.
         """
         terms = loop_terms(options)
-        found = await stored(_checked(store), thread_id, terms)
+        found = await stored(checked_store(store), thread_id, terms)
         if found is None:
             return None
-        loop = cls._holding(_core(terms, store, thread_id, found, "thread"))
+        loop = cls._holding(LoopCore(terms, store_finder(store), thread_id, found, "thread"))
         if drive:
             await loop.drive()
         return loop
@@ -144,28 +146,19 @@ class Loop(LoopView):
         return await self._core.call(tool, args)
 
 
-def _core(terms: LoopTerms, store: Store | None, thread_id: str | None, snapshot: Snapshot, origin: Origin) -> LoopCore:
-    found = None if store is None else _checked(store)
-    return LoopCore(terms, default_store if found is None else lambda: found, thread_id, snapshot, origin)
-
-
-def _checked(store: Any) -> Store:
-    if not isinstance(store, Store):
-        raise ConfigurationError(f"store must be a store of holdfast, as holdfast.open returns it, got {store!r}")
-    return store
-
-
 class SnapshotStore:
     """One thread of a store that keeps the snapshots of a loop which you drive yourself."""
 
     def __init__(self, store: Store, thread_id: str) -> None:
-        self._store = _checked(store)
+        self._store = checked_store(store)
         self._thread_id = thread_id
 
     async def save(self, snapshot: Snapshot | Mapping[str, Any]) -> None:
         """Write a snapshot as the next checkpoint of the thread, all or nothing."""
-        fields = snapshot.to_dict() if isinstance(snapshot, Snapshot) else dict(snapshot)
-        await self._store.save(self._thread_id, fields, metadata={"state": fields.get("state")})
+        fields = snapshot.to_dict() if isinstance(snapshot, Snapshot) else snapshot
+        if not isinstance(fields, Mapping):
+            raise ConfigurationError(f"snapshot must be a Snapshot or its dict, got {snapshot!r}")
+        await self._store.save(self._thread_id, dict(fields), metadata={"state": fields.get("state")})
 
     async def save_atomic(self, snapshot: Snapshot | Mapping[str, Any]) -> None:
         """Write a snapshot: every `save` is atomic."""

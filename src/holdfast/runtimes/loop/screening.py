@@ -50,6 +50,14 @@ class Screen(msgspec.Struct, frozen=True):
         """Return a copy with all of it replaced, for what is only shown."""
         return Screen(self.names, redacts=True, hides_objects=True).screened(value, "arguments")
 
+    def hides(self, value: Any) -> bool:
+        """Return True if any of it must not be written."""
+        try:
+            Screen(self.names).screened(value, "arguments")
+        except SecretInState:
+            return True
+        return False
+
     def _check_parts(self, value: Any, path: str, depth: int) -> None:
         """Refuse what must not be written within a value of another kind: it is not copied with a part replaced."""
         refusing, fields = Screen(self.names), _field_names(value)
@@ -77,6 +85,13 @@ class Screen(msgspec.Struct, frozen=True):
 def with_secrets(kept: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a context that was loaded, with what was redacted in it taken from the one that the program gives."""
     return {key: given.get(key, value) if value == MASK else value for key, value in kept.items()}
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of plain data; objects of other kinds, such as secrets, are shared."""
+    if type(value) is dict:
+        return {key: copied(item) for key, item in value.items()}
+    return type(value)(map(copied, value)) if type(value) in _SEQUENCES else value
 
 
 def _refusal(path: str, what: str) -> str:

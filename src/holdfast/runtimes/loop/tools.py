@@ -10,6 +10,7 @@ from holdfast.records.arguments import text_or_none
 from holdfast.records.callables import is_async
 from holdfast.records.errors import ConfigurationError
 from holdfast.runs.options import StepOptions, StepPolicy
+from holdfast.runtimes.loop.screening import Screen
 
 
 class Tool(msgspec.Struct, frozen=True):
@@ -25,20 +26,20 @@ class Tool(msgspec.Struct, frozen=True):
         """Call the function, outside of any loop."""
         return self.function(*args, **named)
 
-    def bound(self, args: tuple[Any, ...], screened: Callable[[Any], Any]) -> Callable[..., Any]:
+    def bound(self, args: tuple[Any, ...], screen: Screen) -> Callable[..., Any]:
         """Return the function as a step: called with these arguments whatever a row shows, its result screened."""
-        function = self.function
+        function, what = self.function, f"result of {self.name}"
         if is_async(function):
 
             @wraps(function)
             async def awaited(*_: Any, **named: Any) -> Any:
-                return screened(await function(*args, **named))
+                return screen.screened(await function(*args, **named), what)
 
             return awaited
 
         @wraps(function)
         def called(*_: Any, **named: Any) -> Any:
-            return screened(function(*args, **named))
+            return screen.screened(function(*args, **named), what)
 
         return called
 
@@ -50,46 +51,36 @@ class Tool(msgspec.Struct, frozen=True):
         return self.policy | {"verify": lambda key, *_: verify(key, *args)}
 
 
+class ToolOptions(StepPolicy, total=False):
+    """The keywords of a tool: those of a step, its name, and whether its calls are deferred."""
+
+    name: str | None
+    defer: bool
+
+
 @overload
-def tool(
-    function: Callable[..., Any],
-    /,
-    *,
-    name: str | None = None,
-    defer: bool = False,
-    **policy: Unpack[StepPolicy],
-) -> Tool: ...
+def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Tool: ...
 @overload
-def tool(
-    *, name: str | None = None, defer: bool = False, **policy: Unpack[StepPolicy]
-) -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    defer: bool = False,
-    **policy: Unpack[StepPolicy],
-) -> Any:
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
     """Make a function a tool of a loop: `tool(send_mail, effect=True)`, or `@tool(effect=True)`.
 
     A plain tool is called again when its worker starts again. With `effect=True` its intent is noted first, it is
     handed `idempotency_key=` if it takes it, and its result is recorded; the other keywords are those of `Run.step`.
-    `defer=True` makes it an effect that is performed last, after all decisions of the loop are committed.
+    `defer=True` makes it an effect that is performed last, after all decisions of the loop are committed. `name` is
+    that of the function by default.
     """
-    if function is None:
-        return lambda decorated: _tool(decorated, name, defer, dict(policy))
-    return _tool(function, name, defer, dict(policy))
+    return (lambda decorated: _tool(decorated, **options)) if function is None else _tool(function, **options)
 
 
-def _tool(function: Any, name: str | None, defer: bool, policy: dict[str, Any]) -> Tool:
+def _tool(function: Any, *, name: str | None = None, defer: bool = False, **policy: Any) -> Tool:
     if not callable(function):
         raise ConfigurationError(f"a tool is a function, got {function!r}")
     named = text_or_none(name, "name") or getattr(function, "__name__", "")
     if not named or named == "<lambda>":
         raise ConfigurationError(f"a tool needs a name that is the same in every process: tool({function!r}, name=...)")
     effect = bool(policy.pop("effect", False)) or defer
-    StepOptions.of({**policy, "effect": effect})
+    StepOptions.of({**policy, "effect": effect}, "name", "defer")
     if policy and not effect:
         raise ConfigurationError(f"{', '.join(policy)} of tool {named!r} is for tools with effect=True")
     return Tool(named, function, effect, defer, {**policy, "effect": effect})
@@ -105,7 +96,7 @@ class Tools(msgspec.Struct, frozen=True):
         """Return these tools; a bare function is a plain tool."""
         found: dict[str, Tool] = {}
         for each in given:
-            made = each if isinstance(each, Tool) else _tool(each, None, False, {})
+            made = each if isinstance(each, Tool) else _tool(each)
             if made.name in found:
                 raise ConfigurationError(f"two tools are named {made.name!r}; give one of them another name=")
             found[made.name] = made

@@ -59,11 +59,3 @@ def resumption(snapshot: Snapshot) -> Snapshot:
     else:
         return snapshot
     return replace(snapshot, state=back.value, transitions=max(snapshot.transitions - 1, 0))
-
-
-def diagram() -> str:
-    """Draw the table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {PLANNING}"]
-    for state, following in TRANSITIONS.items():
-        lines += [f"    {state} --> {after}: {when}" for after, when in following.items()]
-    return "\n".join((*lines, *(f"    {state} --> [*]" for state in LoopState if state in TERMINAL)))

@@ -4,9 +4,10 @@ What a handler calls by `loop.call` belongs to its work: effects get keys of tha
 the transition is made.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from functools import partial
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -14,20 +15,10 @@ from msgspec.structs import replace
 
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.loop import Deferred, LoopState, Snapshot
-from holdfast.runs.driver import Driver
+from holdfast.runs.driver import Driver, fingerprint_of
 from holdfast.runtimes.loop.options import LoopTerms
 from holdfast.runtimes.loop.tools import Tool
-from holdfast.runtimes.loop.transitions import (
-    COMPLETE,
-    EXECUTING,
-    FAILED,
-    OBSERVING,
-    PLANNING,
-    REFLECTING,
-    applied,
-)
-
-ENDS_OF_PROGRAMS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+from holdfast.runtimes.loop.transitions import COMPLETE, EXECUTING, FAILED, OBSERVING, PLANNING, REFLECTING, applied
 
 
 class Place(msgspec.Struct):
@@ -35,6 +26,17 @@ class Place(msgspec.Struct):
 
     name: str
     deferred: list[Deferred] = []
+    _masked: dict[bytes, tuple[int, tuple[Any, ...]]] = {}
+    """By what is shown of it, the first call with something masked: the branch it came from, and its arguments."""
+
+    def check_order(self, tool: str, shown: bytes, branch: int, args: tuple[Any, ...]) -> None:
+        """Refuse parallel calls that only their order tells apart: when the worker runs again, it may be another."""
+        first_branch, first = self._masked.setdefault(shown, (branch, args))
+        if first_branch != branch and not all(map(is_, first, args)):
+            raise ConfigurationError(
+                f"calls of {tool!r} in parallel branches differ only in what is never stored: after a crash one would"
+                " get the result of the other; give each a plain argument that tells them apart, such as a number"
+            )
 
 
 class Execution(msgspec.Struct):
@@ -51,9 +53,17 @@ class Transition:
     """Makes one transition of a loop under a claim."""
 
     def __init__(
-        self, terms: LoopTerms, driver: Driver, loop: Any, snapshot: Snapshot, execution: Execution | None
+        self,
+        terms: LoopTerms,
+        driver: Driver,
+        loop: Any,
+        snapshot: Snapshot,
+        execution: Execution | None,
+        commit: Callable[[], Awaitable[None]],
     ) -> None:
+        """`commit`: writes the decisions made so far, before an effect that follows from them is executed."""
         self._terms = terms
+        self._commit = commit
         self._driver = driver
         self.loop = loop
         """The loop that is handed to the handlers."""
@@ -94,22 +104,12 @@ class Transition:
         self.snapshot = applied(now, OBSERVING)
 
     async def _execute_all(self, steps: list[Any], name: str) -> tuple[list[Any], list[Deferred]]:
-        """Run the steps of one item at the same time, all to their end; then raise the first error."""
+        """Execute the steps of one item at the same time."""
         places = [Place(f"{name}.{number}") for number in range(len(steps))]
-        workers = [self._outcome(place, step) for place, step in zip(places, steps, strict=True)]
-        outcomes = await self._driver.ports.gather(workers)
-        for _, error in outcomes:
-            if error is not None:
-                raise error
-        return [result for result, _ in outcomes], [each for place in places for each in place.deferred]
-
-    async def _outcome(self, place: Place, step: Any) -> tuple[Any, BaseException | None]:
-        try:
-            return await self._call(place, self._terms.execute, self.loop, step), None
-        except ENDS_OF_PROGRAMS:
-            raise
-        except BaseException as error:  # noqa: BLE001  raised once all workers have ended: none may outlive the claim
-            return None, error
+        execute, pairs = self._terms.execute, zip(places, steps, strict=True)
+        workers = [partial(self._call, place, execute, self.loop, step) for place, step in pairs]
+        results = await self._driver.together(workers)
+        return results, [each for place in places for each in place.deferred]
 
     async def _observe(self) -> None:
         now, execution = self.snapshot, self.execution
@@ -143,6 +143,7 @@ class Transition:
 
     async def _perform_deferred(self) -> None:
         """Perform what the outbox holds, in its order. One that fails makes the loop FAILED, with the rest kept."""
+        await self._commit()
         now = self.snapshot
         tools = [self._terms.tools.find(each.tool) for each in now.outbox]
         for number, (tool, each) in enumerate(zip(tools, now.outbox, strict=True)):
@@ -154,8 +155,8 @@ class Transition:
         self.snapshot = applied(now, COMPLETE, outbox=[], decision="")
 
     async def _perform(self, tool: Tool, deferred: Deferred) -> None:
-        args, screen = tuple(deferred.arguments), self._terms.screen
-        function = tool.bound(args, lambda result: screen.screened(result, f"result of {tool.name}"))
+        args = tuple(deferred.arguments)
+        function = tool.bound(args, self._terms.screen)
         await self._driver.step("deferred", deferred.id, function, *args, **tool.policy_for(args))
 
     # Calls
@@ -176,8 +177,11 @@ class Transition:
             return await self._driver.ports.invoke(tool.function, args, {}, None)
         screen = self._terms.screen
         shown = screen.masked(args)
-        function = tool.bound(args, lambda result: screen.screened(result, f"result of {tool.name}"))
-        return await self._driver.step_within(tool.name, function, *shown, **tool.policy_for(args))
+        if screen.hides(args):
+            content = fingerprint_of([tool.name, *shown], f"tool {tool.name!r}", "")
+            place.check_order(tool.name, content, self._driver.ports.branch(), args)
+        await self._commit()
+        return await self._driver.step_within(tool.name, tool.bound(args, screen), *shown, **tool.policy_for(args))
 
     def _defer(self, place: Place, tool: Tool, args: tuple[Any, ...]) -> Deferred:
         refusing = replace(self._terms.screen, redacts=False)  # a mask is no argument that anybody wants

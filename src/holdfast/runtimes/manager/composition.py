@@ -15,7 +15,7 @@ from holdfast.codec import decode, encode
 from holdfast.records.arguments import text_or_none, whole_number
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.tracebacks import hide_our_frames
-from holdfast.runs.driver import Driver, Run, Store, Terms, claim, default_store, fresh_id, note, read_note
+from holdfast.runs.driver import Driver, Durable, Run, Store, Terms, claim, fresh_id, note, read_note, store_finder
 from holdfast.runtimes.manager.events import name_of
 
 AGENT_DONE = "agent_done"
@@ -67,7 +67,7 @@ class Place(msgspec.Struct, frozen=True):
         return Place(self.driver, context, f"{self.path}.{index}", self.laps)
 
 
-class Tree:
+class CompositeBase:
     """The agents of a composite, and how they are executed: in both worlds the same."""
 
     def __init__(self, kind: str, agents: Any, name: str | None, max_iterations: int = 1) -> None:
@@ -77,53 +77,55 @@ class Tree:
             _check_agent(agent)
         whole_number(max_iterations, "max_iterations", least=1)
         self.name = text_or_none(name, "name") or kind
-        self.agents = list(agents)
+        """The composite's name: the first of its agents' branches."""
+        self.sub_agents = list(agents)
+        """The agents that it is made of."""
         self._kind = kind
         self._max_iterations = max_iterations
 
-    def shape(self) -> list[Any]:
+    def _shape(self) -> list[Any]:
         """Return the kinds and names of the tree: what must be the same when a thread is resumed."""
-        return [self._kind, self.name, self._max_iterations, *map(_shape_of, self.agents)]
+        return [self._kind, self.name, self._max_iterations, *map(_shape_of, self.sub_agents)]
 
-    async def result(self, given: Any, thread_id: str | None, store: Store, terms: Terms) -> Any:
+    async def _result(self, given: Any, thread_id: str | None, store: Store, terms: Terms) -> Any:
         """Return the output on a thread: the stored one, or what the agents that have not finished make."""
         terms.check()
         name = fresh_id(store, self.name) if thread_id is None else thread_id
         try:
             async with claim(store, name, terms) as run:
-                return await self.work(run, given)
+                return await self._work(run, given)
         except Exception as error:
             hide_our_frames(error)
             raise
 
-    async def work(self, run: Run, given: Any) -> Any:
+    async def _work(self, run: Run, given: Any) -> Any:
         """Return the output within a run."""
         driver = Driver(run)
-        arguments = encode([given, self.shape()], path="input")
+        arguments = encode([given, self._shape()], path="input")
         await driver.start(f"workflow:{self.name}", arguments, "input or agents", {"workflow": self.name})
         if run.finished:
             return run.result
         with driver.body():
-            output = await self.execute(Place(driver, AgentContext(thread_id=run.thread_id, branch=self.name)), given)
+            output = await self._execute(Place(driver, AgentContext(thread_id=run.thread_id, branch=self.name)), given)
         await run.complete(output)
         return output
 
-    async def resumed(self, run: Run) -> Any:
+    async def _resumed(self, run: Run) -> Any:
         """Return the output of a thread that a recovery claimed; its input is recorded."""
         driver = Driver(run)
         started = driver.record.started
         if started is None or started.function != f"workflow:{self.name}":
             driver.leave_untouched()
             raise ConfigurationError(f"thread {run.thread_id!r} was not started by {self.name!r}; it cannot resume it")
-        return await self.work(run, decode(started.arguments)[0])
+        return await self._work(run, decode(started.arguments)[0])
 
-    async def execute(self, place: Place, given: Any) -> Any:
+    async def _execute(self, place: Place, given: Any) -> Any:
         """Execute the agents of this composite."""
         kinds = {SEQUENTIAL: self._in_order, PARALLEL: self._side_by_side, LOOP: self._again_and_again}
         return await kinds[self._kind](place, given)
 
     async def _in_order(self, place: Place, given: Any) -> Any:
-        for stage, agent in enumerate(self.agents):
+        for stage, agent in enumerate(self.sub_agents):
             given = await _execute(
                 place.below(stage, agent, workflow_type=SEQUENTIAL, workflow_stage=stage), agent, given
             )
@@ -131,22 +133,14 @@ class Tree:
 
     async def _side_by_side(self, place: Place, given: Any) -> list[Any]:
         """The outputs of all, in their order. If some fail, the others finish first: they are not executed again."""
-
-        async def branch(stage: int, agent: Any) -> tuple[Any, Exception | None]:
+        branches = []
+        for stage, agent in enumerate(self.sub_agents):
             below = place.below(stage, agent, workflow_type=PARALLEL, workflow_stage=stage)
-            try:
-                return await _execute(below, agent, given), None
-            except Exception as error:  # noqa: BLE001  raised once all have ended
-                return None, error
-
-        ends = await place.driver.ports.gather([branch(*each) for each in enumerate(self.agents)])
-        for _, error in ends:
-            if error is not None:
-                raise error
-        return [output for output, _ in ends]
+            branches.append(partial(_execute, below, agent, given))
+        return await place.driver.together(branches)
 
     async def _again_and_again(self, place: Place, given: Any) -> Any:
-        agent, laps, most = self.agents[0], Laps(), self._max_iterations
+        agent, laps, most = self.sub_agents[0], Laps(), self._max_iterations
         for iteration in range(1, most + 1):
             changes = {"workflow_type": LOOP, "loop_iteration": iteration, "loop_max_iterations": most}
             below = place.below(iteration, agent, workflow_stage=0, **changes)
@@ -156,41 +150,23 @@ class Tree:
         return given
 
 
-class CompositeBase:
-    """What the composites of both worlds show of themselves."""
-
-    def __init__(self, tree: Tree) -> None:
-        self._tree = tree
-
-    @property
-    def name(self) -> str:
-        """The composite's name: the first of its agents' branches."""
-        return self._tree.name
-
-    @property
-    def sub_agents(self) -> list[Any]:
-        """The agents that it is made of."""
-        return list(self._tree.agents)
-
-
-def _tree_of(agent: Any) -> Tree | None:
-    return agent._tree if isinstance(agent, CompositeBase) else None  # noqa: SLF001  one file
-
-
 def _check_agent(agent: Any) -> None:
+    if isinstance(agent, Durable):
+        raise ConfigurationError(
+            f"{name_of(agent)} is a durable function, which has threads of its own, and not an agent; give a function"
+            " (input, ctx) that calls it: its steps are then recorded in the thread of the composite"
+        )
     if not (callable(agent) or callable(getattr(agent, "run", None))):
         raise ConfigurationError(f"{agent!r} is not an agent: a function (input, ctx), an Agent, or a composite")
 
 
 def _shape_of(agent: Any) -> Any:
-    tree = _tree_of(agent)
-    return name_of(agent) if tree is None else tree.shape()
+    return agent._shape() if isinstance(agent, CompositeBase) else name_of(agent)  # noqa: SLF001  one file
 
 
 async def _execute(place: Place, agent: Any, given: Any) -> Any:
-    tree = _tree_of(agent)
-    if tree is not None:
-        return await tree.execute(place, given)
+    if isinstance(agent, CompositeBase):
+        return await agent._execute(place, given)  # noqa: SLF001  one file
     key = place.driver.key("agent", place.path)
     return await place.driver.alone(key, partial(_replayed_or_called, place, key, agent, given))
 
@@ -244,24 +220,23 @@ class Composite(CompositeBase):
         wait: timedelta | float | None = None,
     ) -> Any:
         """Return the composite's output. An unfinished thread is resumed; a finished one has its output already."""
-        found = default_store() if store is None else store
-        return await self._tree.result(given, thread_id, found, Terms(lease, wait))
+        return await self._result(given, thread_id, store_finder(store)(), Terms(lease, wait))
 
     async def resume(self, run: Run) -> Any:
         """Resume a claimed thread: `await store.recover(composite.resume, labels={"workflow": "my_name"})`."""
-        return await self._tree.resumed(run)
+        return await self._resumed(run)
 
 
 def sequential(agents: Sequence[Any], *, name: str | None = None) -> Composite:
     """Run agents one after the other: the output of each is the input of the next."""
-    return Composite(Tree(SEQUENTIAL, agents, name))
+    return Composite(SEQUENTIAL, agents, name)
 
 
 def parallel(agents: Sequence[Any], *, name: str | None = None) -> Composite:
     """Run agents side by side, each with the same input. The output is the list of theirs, in their order."""
-    return Composite(Tree(PARALLEL, agents, name))
+    return Composite(PARALLEL, agents, name)
 
 
 def repeat(agent: Any, *, max_iterations: int, name: str | None = None) -> Composite:
     """Run an agent up to `max_iterations` times, its output the next input; `ctx.stop()` ends it sooner."""
-    return Composite(Tree(LOOP, [agent], name, max_iterations))
+    return Composite(LOOP, [agent], name, max_iterations)

@@ -13,14 +13,6 @@ from holdfast.records.words import Cause, Phase
 from holdfast.runtimes.manager.config_file import checked, parsed
 
 
-class Strategy(StrEnum):
-    """When checkpoints are taken: at events, every so many iterations, or both."""
-
-    EVENT = "event"
-    INTERVAL = "interval"
-    HYBRID = "hybrid"
-
-
 class Rule(StrEnum):
     """Whether a hook saves under a strategy."""
 
@@ -64,10 +56,10 @@ class RecoveryConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a `CheckpointManager`. `interval`: every how many iterations; 0 for never."""
+    """The settings of a `CheckpointManager`. `strategy`: event, interval or hybrid. `interval`: 0 for never."""
 
     enabled: bool = False
-    strategy: str = Strategy.EVENT
+    strategy: str = "event"
     interval: int = 0
     after_tools: bool = False
     before_llm: bool = False
@@ -86,31 +78,25 @@ class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True):
         if "recovery" in settings:
             settings["recovery"] = RecoveryConfig(**checked(settings["recovery"], RecoveryConfig, origin, "recovery."))
         config = cls(**settings)
-        config._check_together(origin)
+        if config.strategy == "interval" and not config.interval:
+            place = f"{origin}: " if origin else ""
+            raise ConfigurationError(
+                f"{place}interval must be at least 1 with strategy 'interval', got 0: nothing would be saved between"
+                " approvals and errors; set interval, or use strategy 'event'"
+            )
         return config
 
     def validate(self) -> "CheckpointConfig":
         """Raise `ConfigurationError`, naming the field, for settings that make no sense; else return the settings."""
         if not isinstance(self.recovery, RecoveryConfig):
             raise ConfigurationError(f"recovery must be a RecoveryConfig, got {self.recovery!r}")
-        checked(msgspec.structs.asdict(self), type(self), "")
-        checked(msgspec.structs.asdict(self.recovery), RecoveryConfig, "", "recovery.")
-        self._check_together("")
-        return self
-
-    def _check_together(self, origin: str) -> None:
-        if self.strategy == Strategy.INTERVAL and not self.interval:
-            place = f"{origin}: " if origin else ""
-            raise ConfigurationError(
-                f"{place}interval must be at least 1 with strategy 'interval', got 0: nothing would be saved between"
-                " approvals and errors; set interval, or use strategy 'event'"
-            )
+        return self.load(msgspec.structs.asdict(self) | {"recovery": msgspec.structs.asdict(self.recovery)})
 
     def should_checkpoint(self, hook: str, iteration: int | None = None) -> bool:
         """True if this hook saves. `iteration_end` needs the number of the iteration, counted from 1."""
         if hook not in HOOKS:
             raise ConfigurationError(f"there is no hook {hook!r}; hooks are {', '.join(HOOKS)}")
-        if self.strategy not in tuple(Strategy):
+        if self.strategy not in Hook.__struct_fields__:
             self.validate()
         rule: Rule = getattr(HOOKS[hook], self.strategy)
         if rule is Rule.EVERY_N and iteration is None:
@@ -157,7 +143,7 @@ class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def should_checkpoint_interval(self) -> bool:
         """True if iterations are saved at all."""
-        return self.enabled and self.strategy != Strategy.EVENT and self.interval > 0
+        return self.enabled and self.strategy != "event" and self.interval > 0
 
     @property
     def recovery_timeout(self) -> timedelta:

@@ -4,17 +4,16 @@ The checkpoint is the decision, and it is written first: a thread whose process 
 next one, in the same way.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any
 
 from holdfast.codec import encode
-from holdfast.records.errors import ConfigurationError, Deleted, NotFound, Suspended
+from holdfast.records.errors import ConfigurationError, Conflict, Deleted, NotFound, Suspended
 from holdfast.records.words import Phase, Status
 from holdfast.runs.driver import Driver, Store, Terms, claim
 from holdfast.runtimes.manager.state import ExecutionState
-
-T = TypeVar("T")
 
 QUESTION = "tool_approval"
 """The name of the request that a task waits for."""
@@ -28,33 +27,50 @@ def thread_id_of(*parts: Any) -> str:
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
-class Held:
-    """A claim on the thread of a task. `enter` takes it, `leave` releases it; both worlds call them."""
+def saved_at(state: ExecutionState) -> str:
+    """Return what tells one save of a task from the others: its time, and the tool call that waits."""
+    pending = state.pending_tool_call
+    return f"{state.checkpoint_time.isoformat()} {pending.id if pending else ''}"
 
-    def __init__(self, store: Store, ids: tuple[str, str, str, str], terms: Terms) -> None:
+
+class Held:
+    """A claim on the thread of a task, for a block. `enter` takes it, `leave` releases it; both worlds call them."""
+
+    def __init__(
+        self, store: Store, ids: tuple[str, str, str, str], terms: Terms, shared: "dict[str, Held] | None" = None
+    ) -> None:
+        """`shared`: where other code of this process finds the claim, to save under it."""
+        self._thread_id = thread_id_of(*ids)
         self._store = store
         self._ids = ids
         self._terms = terms
+        self._shared = {} if shared is None else shared
         self._saved: ExecutionState | None = None
         self.is_cleared = False
         """True once the task is complete: its thread is deleted when it is left."""
 
+    async def __aenter__(self) -> None:
+        await self.enter()
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        return await self.leave(error)
+
     async def enter(self) -> Driver:
         """Claim the thread; one that was cleared is made again. `RunCancelled` if the task was cancelled."""
-        thread_id = thread_id_of(*self._ids)
         while True:
             try:
-                self._block = claim(self._store, thread_id, self._terms)
+                self._block = claim(self._store, self._thread_id, self._terms)
                 self.driver = Driver(await self._block.enter())
+                if self.driver.run.status is not Status.COMPLETE:
+                    return await self._started()
+                self.driver.leave_untouched()  # its process died before it could delete it, or is about to
+                await self._left(None)
+                await self._store.delete(self._thread_id)
             except Deleted:
                 with suppress(NotFound):  # another process revived it
-                    await self._store.revive(thread_id)
-                continue
-            if self.driver.run.status is not Status.COMPLETE:
-                return await self._started()
-            self.driver.leave_untouched()  # its process died before it could delete it
-            await self._left(None)
-            await self._store.delete(thread_id)
+                    await self._store.revive(self._thread_id)
 
     async def _started(self) -> Driver:
         """Note whose thread it is, the first time."""
@@ -64,24 +80,20 @@ class Held:
         except BaseException as error:
             await self._left(error)
             raise
+        self._shared[self._thread_id] = self
         return self.driver
 
-    async def work(self, function: Callable[[Driver], Awaitable[T]]) -> tuple[T | None, bool]:
-        """Claim the thread, call the function, and release it. Returns its result, and whether the task waits."""
-        driver = await self.enter()
-        try:
-            result = await function(driver)
-        except BaseException as error:
-            if await self.leave(error):
-                return None, True
-            raise
-        return result, await self.leave()
-
     async def save(self, state: ExecutionState, details: Mapping[str, str]) -> None:
-        """Save a state as the next checkpoint, with details for listings."""
+        """Save a state as the next checkpoint, with details for listings. Questions of earlier ones are withdrawn."""
+        if self.is_cleared:
+            raise Conflict(
+                f"task {self._thread_id!r} is complete, and nothing of it is kept; to start it again, save it"
+                " after its callback or its `hold` block has ended"
+            )
         metadata: dict[str, Any] = {**details, "phase": str(state.phase), "checkpoint_type": str(state.checkpoint_type)}
         metadata["iteration"] = state.agent_state.iteration if state.agent_state else 0
         fields, run = state.to_dict(), self.driver.run
+        self.driver.withdraw(QUESTION, "the task was saved again")
         await run.checkpoint(fields, phase=state.phase, cause=state.checkpoint_type, metadata=metadata)
         self._saved = state
 
@@ -92,7 +104,7 @@ class Held:
         pending = state.pending_tool_call
         payload = {"agent": state.agent_name, "tool_call": pending.to_dict() if pending else {}}
         question = {"choices": (), "deadline": None, "default": None}
-        key = self.driver.key(QUESTION, str(self.driver.run.seq))
+        key = self.driver.key(QUESTION, saved_at(state))  # steps of a callback are checkpoints too
         answer = await self.driver.ask(key, QUESTION, payload, question)
         return "" if answer.value is None else str(answer.value)
 
@@ -103,6 +115,7 @@ class Held:
 
     async def leave(self, error: BaseException | None = None) -> bool:
         """Release the thread, with the status that its last checkpoint calls for. True if it waits for an answer."""
+        self._shared.pop(self._thread_id, None)
         if error is None:
             try:
                 await self._settle()
@@ -127,5 +140,5 @@ class Held:
         except Suspended:
             return True
         if self.is_cleared:
-            await self._store.delete(thread_id_of(*self._ids))
+            await self._store.delete(self._thread_id)
         return False

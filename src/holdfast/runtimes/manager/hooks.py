@@ -5,9 +5,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.records.arguments import whole_number
-from holdfast.records.errors import ConfigurationError
 from holdfast.runtimes.manager.config import HOOKS
-from holdfast.runtimes.manager.state import AgentState, ExecutionState, PendingToolCall
+from holdfast.runtimes.manager.state import AgentState, ExecutionState, PendingToolCall, checked_state
 from holdfast.runtimes.manager.tasks import Tasks
 
 
@@ -64,6 +63,4 @@ class CheckpointHooks:
 
 def _at_work(state: ExecutionState) -> ExecutionState:
     """Return the state without a pending tool call; `ConfigurationError` if it is no state."""
-    if not isinstance(state, ExecutionState):
-        raise ConfigurationError(f"state must be a holdfast.ExecutionState, got {type(state).__name__}")
-    return state.with_pending_tool_call(None)
+    return checked_state(state).with_pending_tool_call(None)

@@ -6,13 +6,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from holdfast.records.arguments import function_or_none
 from holdfast.records.errors import ConfigurationError, Conflict, NotFound
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Store, default_store, ports_of
+from holdfast.runs.driver import Store, ports_of, store_finder
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.events import Event, SessionEvents
-from holdfast.runtimes.manager.held import thread_id_of
+from holdfast.runtimes.manager.held import Held, thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks
 from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
 from holdfast.runtimes.manager.state import (
@@ -22,7 +23,7 @@ from holdfast.runtimes.manager.state import (
     RecoveryReport,
     check_loadable,
 )
-from holdfast.runtimes.manager.tasks import ResumeCallback, TaskBlock, Tasks
+from holdfast.runtimes.manager.tasks import ResumeCallback, Tasks
 
 NO_TIME = timedelta(0)
 
@@ -34,16 +35,10 @@ class ManagerMethods:
         self._tasks = tasks
         self.hooks = CheckpointHooks(tasks)
         """The hooks to call from the agent loop."""
-
-    @property
-    def enabled(self) -> bool:
+        self.config = tasks.config
+        """The settings that the manager was made with."""
+        self.enabled = tasks.config.enabled
         """True if hooks save."""
-        return self._tasks.config.enabled
-
-    @property
-    def config(self) -> CheckpointConfig:
-        """Return the settings that the manager was made with."""
-        return self._tasks.config
 
     def thread_id(self, app: str, user: str, session: str, task: str) -> str:
         """Return the id of a task's thread in the store."""
@@ -51,22 +46,27 @@ class ManagerMethods:
 
     def on_resume(self, callback: ResumeCallback) -> ResumeCallback:
         """Set the function that resumes a task: `callback(state, user_input)`. Can be used as a decorator."""
-        return self._tasks.on_resume(callback)
+        if function_or_none(callback, "callback") is None:
+            raise ConfigurationError("callback=None: give the function that resumes a task")
+        self._tasks.callback = callback
+        return callback
 
     def register(self, name: str, agent: Checkpointable) -> None:
         """Let an agent bring its own state: every save of a state with this `agent_name` calls `agent.save_state()`.
 
         Before such a task is resumed, `agent.restore_state` is called with what was saved.
         """
-        self._tasks.register(name, agent)
+        if not isinstance(agent, Checkpointable):
+            raise ConfigurationError(f"agent {name!r} needs the methods save_state() and restore_state(state)")
+        self._tasks.agents[name] = agent
 
-    def hold(self, app: str, user: str, session: str, task: str) -> TaskBlock:
+    def hold(self, app: str, user: str, session: str, task: str) -> Held:
         """Hold a task while this process works on it: `async with manager.hold(app, user, session, task)`.
 
         Saves and hooks of the task write under its claim, and no other process resumes it meanwhile. If this process
         dies, the task can be recovered at once. A block that ends without `hooks.complete` leaves the task idle.
         """
-        return TaskBlock(self._tasks, (app, user, session, task))
+        return self._tasks.hold((app, user, session, task), self._tasks.terms)
 
     async def save(self, state: ExecutionState) -> ExecutionState:
         """Save a state as a checkpoint of type manual; durable when this returns. Returns it with its time.
@@ -127,8 +127,11 @@ class ManagerMethods:
             average_age=sum(ages, NO_TIME) / len(ages),
         )
 
-    async def add_event(self, app: str, user: str, session: str, event: Event) -> None:
-        """Append an event to a session; durable when this returns."""
+    async def add_event(self, app: str, user: str, session: str, event: Event, key: str | None = None) -> None:
+        """Append an event to a session; durable when this returns. Under the same key it is appended once.
+
+        `KeyReused` if the session has another event under this key.
+        """
         if not isinstance(event, Event):
             raise ConfigurationError(f"event must be a holdfast.Event, got {event!r}")
         check_loadable(event, "event")
@@ -139,7 +142,7 @@ class ManagerMethods:
             labels = {"app": app, "user": user, "session": session}
             with suppress(Conflict):  # another process was faster
                 await store.save(thread_id, {"events": []}, labels=labels, expect_seq=0)
-        await store.append(thread_id, "events", event.to_dict())
+        await store.append(thread_id, "events", event.to_dict(), idempotency_key=key)
 
     async def events(self, app: str, user: str, session: str) -> list[Event]:
         """List the events of a session, the oldest first: what every agent of it said."""
@@ -163,7 +166,4 @@ class CheckpointManager(ManagerMethods):
         wait: timedelta | float | None = None,
         max_attempts: int = 3,
     ) -> None:
-        if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
-        find = default_store if store is None else lambda: store
-        super().__init__(Tasks(config, find, lease, wait, max_attempts))
+        super().__init__(Tasks(config, store_finder(store), lease, wait, max_attempts))

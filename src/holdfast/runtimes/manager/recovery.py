@@ -1,9 +1,11 @@
 """Resuming tasks: which of them, decided by a pure function; and each by one process, with its input used once."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from holdfast.ports import logger
 from holdfast.records.errors import ConfigurationError, Conflict, Deleted, InvalidAnswer, LeaseHeld, NotFound, RunError
@@ -11,9 +13,9 @@ from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Store, Terms, note, ports_of, was_deleted
+from holdfast.runs.driver import Driver, Store, Terms, note, ports_of, read, was_deleted
 from holdfast.runtimes.manager.config import CheckpointConfig
-from holdfast.runtimes.manager.held import QUESTION, Held, thread_id_of
+from holdfast.runtimes.manager.held import QUESTION, Held, saved_at, thread_id_of
 from holdfast.runtimes.manager.state import ExecutionState, RecoveryReport
 from holdfast.runtimes.manager.tasks import Tasks
 
@@ -21,7 +23,8 @@ PAGE = 500
 PENDING = (Status.WORKING, Status.INPUT_REQUIRED)
 RESUMABLE = (*PENDING, Status.FAILED)
 RESUMED = "manager_resumed"
-"""The kind of note that says that the checkpoint of this number is being resumed."""
+"""The kind of note that says that a task is being resumed: by a recovery, with the number of its checkpoint; by hand,
+with the time of its last save and the user's input."""
 
 
 async def pending_threads(store: Store, app: str, user: str | None = None) -> list[ThreadInfo]:
@@ -37,15 +40,32 @@ async def pending_threads(store: Store, app: str, user: str | None = None) -> li
 def decide(state: ExecutionState, config: CheckpointConfig, now: datetime, *, waits: bool) -> str:
     """What to do about a pending task: `resume` it, or report it as `expired`, `waiting` or `skipped`.
 
-    `waits`: it has an open request that nobody has answered.
+    `waits`: it has an open request that nobody has answered. A task that was answered does not expire.
     """
     if not config.enabled:
         return "skipped"
-    if state.is_expired(config.recovery_timeout, now=now):
+    is_answered = state.needs_user_input and not waits
+    if not is_answered and state.is_expired(config.recovery_timeout, now=now):
         return "expired"
     if waits:
         return "resume" if config.should_auto_resume_hitl else "waiting"
     return "resume" if config.should_auto_resume and state.is_recoverable else "skipped"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A task as it was found, before it was claimed."""
+
+    info: ThreadInfo
+    resumptions: int
+    """How often it was resumed so far."""
+
+    def check(self, driver: Driver) -> None:
+        """`Conflict` if somebody was faster: the thread is not as it was when it was looked at."""
+        then, now = self.info, driver.run
+        is_resumed = len(driver.record.notes(RESUMED)) != self.resumptions
+        if is_resumed or driver.found_status != then.status or now.seq != then.seq:
+            driver.leave_untouched()
+            raise Conflict(f"task {then.thread_id!r} was resumed by another process, or has moved on")
 
 
 class Recoverer:
@@ -81,28 +101,27 @@ class Recoverer:
             return "failed"
 
     async def _recover(self, info: ThreadInfo) -> str:
-        latest = await self._store.latest(info.thread_id)
-        if latest is None:
-            return "skipped"
-        state, requests = ExecutionState.from_dict(latest.state), await self._requests(info)
+        record = await read(self._store, info.thread_id)
+        if not record.state:
+            return "skipped"  # its process died before its first checkpoint
+        found = Found(info, len(record.notes(RESUMED)))
+        state, requests = ExecutionState.from_dict(record.state), await self._requests(info)
         verdict = decide(state, self._tasks.config, self._now(), waits=bool(requests))
         if verdict == "expired":
-            return await self._expire(info, state)
+            return await self._expire(found, state)
         if verdict != "resume" or any(request.name != QUESTION for request in requests):  # asked by the callback
             return "waiting" if requests else verdict
         for request in requests:
             await self._store.answer(request.id, value="", by="auto_resume_hitl")
-        await self._resume(self._held(info, wait=0), info, None)
+        await self._resume(self._at_once(info), found, None)
         return "resumed" if info.thread_id in self._called else "waiting"
 
-    async def _expire(self, info: ThreadInfo, state: ExecutionState) -> str:
+    async def _expire(self, found: Found, state: ExecutionState) -> str:
         timeout, age = self._tasks.config.recovery_timeout, self._now() - state.checkpoint_time
-
-        async def fail(driver: Driver) -> None:
-            _check_unchanged(driver, info)
-            await driver.run.fail(f"expired: the last checkpoint is {age} old, and recovery.timeout is {timeout}")
-
-        await self._held(info, wait=0).work(fail)
+        held = self._at_once(found.info)
+        async with held:
+            found.check(held.driver)
+            await held.driver.run.fail(f"expired: the last checkpoint is {age} old, and recovery.timeout is {timeout}")
         return "expired"
 
     async def resume(self, ids: tuple[str, str, str, str], user_input: str) -> Any:
@@ -110,19 +129,21 @@ class Recoverer:
         self._callback()
         if not isinstance(user_input, str):
             raise ConfigurationError(f"user_input must be a str, got {user_input!r}")
-        info = await self._task(thread_id_of(*ids))
-        for request in await self._requests(info):
+        thread_id = thread_id_of(*ids)
+        found = await self._find(thread_id)
+        for request in await self._requests(found.info):
             if not user_input:
-                raise InvalidAnswer(f"task {info.thread_id!r} waits for a person; give user_input")
+                raise InvalidAnswer(f"task {thread_id!r} waits for a person; give user_input")
             await self._store.answer(request.id, value=user_input)
-        result = await self._resume(Held(self._store, ids, self._tasks.terms), info, user_input)
-        if info.thread_id not in self._called:  # its process died before it asked the question: now it is asked
+        result = await self._resume(self._tasks.hold(ids, self._tasks.terms), found, user_input)
+        if thread_id not in self._called:  # its process died before it asked the question: now it is asked
             return await self.resume(ids, user_input)
         return result
 
-    async def _task(self, thread_id: str) -> ThreadInfo:
+    async def _find(self, thread_id: str) -> Found:
         """A task that can be resumed by hand; `Conflict` if it was already, `NotFound` if there is none."""
         try:
+            record = await read(self._store, thread_id)
             info = await self._store.thread(thread_id)
         except NotFound:
             if await was_deleted(self._store, thread_id):
@@ -131,58 +152,45 @@ class Recoverer:
         if info.status not in RESUMABLE:
             word = "damaged" if info.status is None else info.status.value
             raise Conflict(f"task {thread_id!r} is {word}: it was resumed already, or has ended")
-        return info
+        return Found(info, len(record.notes(RESUMED)))
 
     async def _requests(self, info: ThreadInfo) -> tuple[Request, ...]:
         """The requests that a task waits for, and that nobody has answered."""
         waits = info.status is Status.INPUT_REQUIRED
         return (await self._store.outcome(info.thread_id)).requests if waits else ()
 
-    def _held(self, info: ThreadInfo, wait: timedelta | float | None) -> Held:
-        return Held(self._store, _ids(info), Terms(self._tasks.terms.lease, wait))
+    def _at_once(self, info: ThreadInfo) -> Held:
+        """The claim of a recovery: it waits for nobody."""
+        return self._tasks.hold(_ids(info), Terms(self._tasks.terms.lease, wait=0))
 
-    async def _resume(self, held: Held, info: ThreadInfo, given: str | None) -> Any:
+    async def _resume(self, held: Held, found: Found, given: str | None) -> Any:
         """Claim a task and call the callback, unless the task waits for an answer. Returns the callback's result.
 
         `given`: the user's input, or None for a recovery.
         """
-
-        async def resume(driver: Driver) -> Any:
-            _check_unchanged(driver, info)
+        async with held:
+            driver = held.driver
+            found.check(driver)
             state = ExecutionState.from_dict(driver.run.state)
             if given is None:
-                await self._count_attempt(driver)
+                _check_attempts(driver, self._tasks.max_attempts)
             said = await held.user_input(state)
             if given and said and said != given:
                 driver.leave_untouched()
-                raise Conflict(f"task {info.thread_id!r} has its input already: {said!r}")
-            return await self._call(held, state, said or given or "")
-
-        result, _ = await held.work(resume)
-        return result
+                raise Conflict(f"task {driver.thread_id!r} has its input already: {said!r}")
+            user_input, seq = said or given or _last_input(driver, state), driver.run.seq
+            content = seq if given is None else [saved_at(state), user_input]
+            await driver.write(note(RESUMED, content, self._ports.now()), journal=True, metadata={"resumed": seq})
+            return await self._call(held, state, user_input)
+        return None
 
     async def _call(self, held: Held, state: ExecutionState, user_input: str) -> Any:
         """Call the callback. What it saves is written under the claim that is held."""
-        driver, tasks = held.driver, self._tasks
-        await tasks.restore(state)
-        tasks.held[driver.thread_id] = held
+        driver = held.driver
+        await self._tasks.restore(state)
         self._called.add(driver.thread_id)
-        try:
-            key = driver.key("resume", str(driver.run.seq))
-            return await driver.invoke(key, partial(self._callback(), state, user_input))
-        finally:
-            del tasks.held[driver.thread_id]
-
-    async def _count_attempt(self, driver: Driver) -> None:
-        """Note that this checkpoint is being resumed; `RunError` if that was noted too often: it kills processes."""
-        seq, most = driver.run.seq, self._tasks.max_attempts
-        attempts = driver.record.contents(RESUMED).count(seq)
-        if attempts >= most:
-            raise RunError(
-                f"gave up: checkpoint {seq} was resumed {attempts} times, and each process died or was stopped before"
-                " the next checkpoint; look at the task, and call manager.resume to try it again"
-            )
-        await driver.write(note(RESUMED, seq, self._ports.now()), journal=True, metadata={"resumed": seq})
+        key = driver.key("resume", str(driver.run.seq))
+        return await driver.invoke(key, partial(self._callback(), state, user_input))
 
     def _callback(self) -> Callable[[ExecutionState, str], Any]:
         if self._tasks.callback is None:
@@ -193,11 +201,21 @@ class Recoverer:
         return from_microseconds(self._ports.now())
 
 
-def _check_unchanged(driver: Driver, info: ThreadInfo) -> None:
-    """`Conflict` if somebody was faster: the thread is not as it was when it was looked at."""
-    if driver.found_status != info.status or driver.run.seq != info.seq:
-        driver.leave_untouched()
-        raise Conflict(f"task {info.thread_id!r} was resumed by another process, or has moved on")
+def _check_attempts(driver: Driver, most: int) -> None:
+    """`RunError` if recoveries resumed this checkpoint too often: it kills processes."""
+    seq = driver.run.seq
+    attempts = driver.record.contents(RESUMED).count(seq)
+    if attempts >= most:
+        raise RunError(
+            f"gave up: checkpoint {seq} was resumed {attempts} times, and each process died or was stopped before"
+            " the next checkpoint; look at the task, and call manager.resume to try it again"
+        )
+
+
+def _last_input(driver: Driver, state: ExecutionState) -> str:
+    """Return the input that this state was resumed with by hand, if it was: its process may have died with it."""
+    noted = [each for each in driver.record.contents(RESUMED) if isinstance(each, list)]
+    return str(noted[-1][1]) if noted and noted[-1][0] == saved_at(state) else ""
 
 
 def _is_task(info: ThreadInfo) -> bool:

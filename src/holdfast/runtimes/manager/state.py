@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.records.arguments import plain_word
-from holdfast.records.errors import Corrupt, UnstorableValue
+from holdfast.records.errors import ConfigurationError, Corrupt, UnstorableValue
 from holdfast.records.words import CAUSE_WORDS, Cause, Phase
 from holdfast.runs.driver import text_of
 
@@ -135,9 +135,7 @@ class ExecutionState(JsonStruct):
     pending_tool_call: PendingToolCall | None = None
     phase: Phase = Phase.INITIALIZED
     checkpoint_type: Cause = Cause.MANUAL
-    checkpoint_time: Annotated[datetime, msgspec.Meta(tz=True)] = msgspec.field(
-        default_factory=lambda: datetime.now(UTC)
-    )
+    checkpoint_time: Moment = msgspec.field(default_factory=lambda: datetime.now(UTC))
     """When it was saved; until then, when it was made."""
     error: str = ""
 
@@ -201,6 +199,13 @@ class ExecutionState(JsonStruct):
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Corrupt(f"not the JSON of ExecutionState: {error}", record=cls.__name__) from error
         return cls.from_dict(fields)
+
+
+def checked_state(state: object) -> ExecutionState:
+    """Return the state that a user gave; `ConfigurationError` if it is none."""
+    if not isinstance(state, ExecutionState):
+        raise ConfigurationError(f"state must be a holdfast.ExecutionState, got {type(state).__name__}")
+    return state
 
 
 @runtime_checkable

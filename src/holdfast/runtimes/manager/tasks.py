@@ -3,20 +3,18 @@
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast.ports import logger
-from holdfast.records.arguments import function_or_none, whole_number
-from holdfast.records.errors import ConfigurationError
+from holdfast.records.arguments import whole_number
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Cause
-from holdfast.runs.driver import Driver, Store, Terms, ports_of
+from holdfast.runs.driver import Store, Terms, ports_of
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.held import Held, thread_id_of
-from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState, check_loadable
+from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState, check_loadable, checked_state
 
 ResumeCallback = Callable[[ExecutionState, str], Any]
 
@@ -38,9 +36,9 @@ class Tasks:
         self.max_attempts = whole_number(max_attempts, "max_attempts", least=1)
         self._find_store = store
         self.callback: ResumeCallback | None = None
-        self._agents: dict[str, Checkpointable] = {}
+        self.agents: dict[str, Checkpointable] = {}
         self.held: dict[str, Held] = {}
-        """The tasks that this process holds, by thread id."""
+        """The tasks that this process works on, by thread id."""
         self._has_warned = False
 
     @property
@@ -48,24 +46,15 @@ class Tasks:
         """The store of the tasks."""
         return self._find_store()
 
-    def on_resume(self, callback: ResumeCallback) -> ResumeCallback:
-        """Set the function that resumes a task."""
-        if function_or_none(callback, "callback") is None:
-            raise ConfigurationError("callback=None: give the function that resumes a task")
-        self.callback = callback
-        return callback
-
-    def register(self, name: str, agent: Checkpointable) -> None:
-        """Let an agent bring its own state."""
-        if not isinstance(agent, Checkpointable):
-            raise ConfigurationError(f"agent {name!r} needs the methods save_state() and restore_state(state)")
-        self._agents[name] = agent
-
     def warn_disabled(self) -> None:
         """Say once that nothing is saved."""
         if not self._has_warned:
             self._has_warned = True
             logger().warning("checkpointing is disabled: hooks save nothing; set enabled to true in the configuration")
+
+    def hold(self, ids: tuple[str, str, str, str], terms: Terms) -> Held:
+        """A claim on a task that this process works on: what is saved meanwhile is written under it."""
+        return Held(self.store, ids, terms, self.held)
 
     # Saving
 
@@ -80,29 +69,24 @@ class Tasks:
             await held.save(state, details or {})
             return state
         alone = Held(self.store, ids, self.terms)
-
-        async def save_alone(driver: Driver) -> None:
+        async with alone:
             try:
                 await alone.save(state, details or {})
             except Exception:
-                driver.leave_untouched()  # it is the save that failed, not the task
+                alone.driver.leave_untouched()  # it is the save that failed, not the task
                 raise
-            driver.leave_resumable()
-
-        await alone.work(save_alone)
+            alone.driver.leave_resumable()
         return state
 
     async def _complete(self, state: ExecutionState, checkpoint_type: Cause) -> ExecutionState:
         """The state to save: with its type, its time and the agent's own state. It can be loaded again."""
-        if not isinstance(state, ExecutionState):
-            raise ConfigurationError(f"state must be a holdfast.ExecutionState, got {type(state).__name__}")
-        now = from_microseconds(ports_of(self.store).now())
-        state = await self._with_own_state(replace(state.with_type(checkpoint_type), checkpoint_time=now))
+        state, now = checked_state(state).with_type(checkpoint_type), from_microseconds(ports_of(self.store).now())
+        state = await self._with_own_state(replace(state, checkpoint_time=now))
         check_loadable(state, "state")
         return state
 
     async def _with_own_state(self, state: ExecutionState) -> ExecutionState:
-        agent = self._agents.get(state.agent_name)
+        agent = self.agents.get(state.agent_name)
         if agent is None:
             return state
         custom = await ports_of(self.store).call(agent.save_state)
@@ -110,7 +94,7 @@ class Tasks:
 
     async def restore(self, state: ExecutionState) -> None:
         """Hand an agent its own state back."""
-        agent = self._agents.get(state.agent_name)
+        agent = self.agents.get(state.agent_name)
         if agent is not None and state.agent_state is not None:
             await ports_of(self.store).call(agent.restore_state, state.agent_state.custom)
 
@@ -119,30 +103,3 @@ class Tasks:
         thread_id = thread_id_of(*ids)
         held = self.held.get(thread_id)
         await (self.store.delete(thread_id) if held is None else held.clear())
-
-
-class TaskBlock:
-    """`async with manager.hold(app, user, session, task)`."""
-
-    def __init__(self, tasks: Tasks, ids: tuple[str, str, str, str]) -> None:
-        self._tasks = tasks
-        self._thread_id = thread_id_of(*ids)
-        self._held = Held(tasks.store, ids, tasks.terms)
-
-    async def __aenter__(self) -> None:
-        await self.enter()
-
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> bool:
-        return await self.leave(error)
-
-    async def enter(self) -> None:
-        """Claim the task."""
-        await self._held.enter()
-        self._tasks.held[self._thread_id] = self._held
-
-    async def leave(self, error: BaseException | None) -> bool:
-        """Release it. True if the task waits: the error is then how its code stopped."""
-        del self._tasks.held[self._thread_id]
-        return await self._held.leave(error)
