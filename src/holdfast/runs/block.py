@@ -322,7 +322,7 @@ class RunBlock:
             raise RunCancelled(f"the run of {claim.thread_id!r} was cancelled")
         inbox = await ports.perform(self._tools.reader.backend.inbox, claim.thread)
         unanswered = [number for number in journal.open_numbers() if message_key(number) not in inbox]
-        requests = tuple(journal.request(claim.log.binding, number) for number in unanswered)
+        requests = tuple(journal.list_requests(claim.log.binding, unanswered))
         can_resume = not requests and bool(journal.open_numbers())
         wake_at = 0 if can_resume else self._wake_at(journal, unanswered)
         status = Status.INPUT_REQUIRED.value if requests else Status.WORKING.value

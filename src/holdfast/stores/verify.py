@@ -120,7 +120,8 @@ class Verifier:
 def _read_journal(binding: Binding, document: Document) -> None:
     """Decode every step and request; the journal at the head has all of them."""
     journal = Journal.of(document)
-    journal.steps()
+    for _ in journal.lazy_steps():
+        pass
     for number in journal.numbers():
         journal.request(binding, number)
 

@@ -176,7 +176,7 @@ class Recoverer:
     async def _count_attempt(self, driver: Driver) -> None:
         """Note that this checkpoint is being resumed; `RunError` if that was noted too often: it kills processes."""
         seq, most = driver.run.seq, self._tasks.max_attempts
-        attempts = driver.record.contents(RESUMED).count(seq)
+        attempts = sum(each == seq for each in driver.record.contents(RESUMED))
         if attempts >= most:
             raise RunError(
                 f"gave up: checkpoint {seq} was resumed {attempts} times, and each process died or was stopped before"
