@@ -6,7 +6,7 @@ from typing import overload
 from holdfast.codec import decode
 from holdfast.codec.limits import Limits
 from holdfast.codec.scan import refuse_together
-from holdfast.history.entries import Noted, Recorded, Shown, StepError, encodings_of
+from holdfast.history.entries import AnyEntry, Noted, Recorded, Shown, StepError, encodings_of
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import Corrupt
 
@@ -36,6 +36,15 @@ class LazySteps(Sequence[Step]):
         encodings = [encoding for _, entry in self._entries for encoding in encodings_of(entry)]
         refuse_together(encodings, self._limits, f"the list of all {len(self)} steps of the thread")
         return list(self)
+
+
+def check_entry(entry: AnyEntry) -> None:
+    """Decode the values within an entry, one at a time; `Corrupt` if a step cannot be made of them."""
+    if isinstance(entry, Recorded) or (isinstance(entry, Noted) and entry.action):
+        _read_step(0, entry, set())
+        return
+    for encoding in encodings_of(entry):
+        decode(encoding)
 
 
 def _read_step(index: int, entry: Shown, effects: set[str]) -> Step:

@@ -8,6 +8,7 @@ from typing import NoReturn
 import msgspec
 
 from holdfast.codec import encode
+from holdfast.history.answers import message_key
 from holdfast.history.entries import Ended, Traced
 from holdfast.history.journal import Journal
 from holdfast.ports import INFO, Ports, is_heard, logger
@@ -26,7 +27,6 @@ from holdfast.records.identity import thread_id_of
 from holdfast.records.request import Request
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
-from holdfast.runs.asking import message_key
 from holdfast.runs.failures import explain, failed_steps, text_of
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
