@@ -59,8 +59,7 @@ def _check_changes(log: Log, before: Document, known: bytes) -> None:
         refuse_heavy(document, "state", binding.limits)
     for path in changed:
         _check_part(binding, path, _added_part(before.get(path), document[path]), known)
-    if len(document) != len(before) or changed:
-        _check_nesting(binding, document)
+    _check_nesting(binding, document)
 
 
 def _added_part(old: Cell | None, new: Cell) -> Cell:
