@@ -290,7 +290,7 @@ async def compensated(world: World, trip: Callable[..., Any], policy: Any = None
         await made.run("t", thread_id="t")
     store: Any = world.store
     record = await driver.read(store._inner._store if world.name == "blocking" else store, "t")
-    steps = record._journal.steps()
+    steps = record._journal.lazy_steps()
     return [(each.arguments[0], steps[each.step].action) for each in Memory.of(record).compensators]
 
 

@@ -132,7 +132,7 @@ operations = st.one_of(
 )
 scripts = st.builds(
     Script,
-    st.none() | st.lists(st.lists(st.text(max_size=3), min_size=1, max_size=3).map(tuple), max_size=3),
+    st.none() | st.lists(st.lists(st.text(max_size=3), min_size=1, max_size=3).map(tuple), max_size=3, unique=True),
     st.lists(
         st.tuples(
             st.integers(0, 9),

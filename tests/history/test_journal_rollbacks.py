@@ -39,7 +39,7 @@ def back_to(length: int, kept: int = 0) -> RolledBack:
 
 
 def actions(of: Journal) -> list[str]:
-    return [step.action for step in of.steps()]
+    return [step.action for step in of.lazy_steps()]
 
 
 def test_steps_marks_and_sleeps_are_those_of_then() -> None:
@@ -58,7 +58,7 @@ def test_steps_marks_and_sleeps_are_those_of_then() -> None:
     assert (set(made.memos), made.marks, made.timers) == ({"a"}, {"m"}, {"s": 5})
     assert (made.step_count, made.length) == (2, 9)
     made.add(recorded("e"))
-    assert [step.index for step in made.steps()] == [0, 1, 2]
+    assert [step.index for step in made.lazy_steps()] == [0, 1, 2]
 
 
 def test_a_result_that_was_undone_begins_a_new_epoch_each_time() -> None:

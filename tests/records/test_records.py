@@ -1,13 +1,14 @@
 """The nouns: ids, heads, marks, retentions, pages and errors mean what they say."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.records.checkpoint import Content
+from holdfast.records.checkpoint import Part
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint, InvalidId, NotFound
 from holdfast.records.head import FORMAT, Head, Marks, decode_head, encode_head
 from holdfast.records.identity import CheckpointId, namespace_prefix, thread_id_of, thread_key
@@ -150,17 +151,17 @@ def test_a_checkpoint_is_decoded_at_its_first_use_and_once() -> None:
     from holdfast.stores.memory import MemoryBackend
     from holdfast.sync import Store
 
-    calls: list[int] = []
+    calls: list[Part] = []
 
-    def restore() -> Content:
-        calls.append(1)
-        return Content({"a": 1}, [], [])
+    def restore(part: Part) -> Any:
+        calls.append(part)
+        return {"a": 1}
 
     with Store(MemoryBackend()) as store:
         info = store.save("t", 1).info
     checkpoint = holdfast.Checkpoint(lambda: info.id, lambda: info, restore)
     assert not calls
     assert checkpoint.state is checkpoint.state
-    assert calls == [1]
+    assert calls == ["state"]
     assert info.checkpoint_id == info.id
     assert checkpoint != 5

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 import holdfast
 from holdfast import StepInDoubt, sync
 from holdfast.history import journal
+from holdfast.history.answers import message_key, unpack_answer
 from holdfast.history.cells import Document
 from holdfast.history.entries import Answered, AnyEntry, Begun, Marked, StepDone
 from holdfast.history.stored_entries import read_entries
@@ -236,12 +237,12 @@ def test_an_answer_that_is_taken_before_it_is_written_is_caught(
     agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def in_two_writes(run: Run, number: int) -> Answered | None:
-        message = asking.message_key(number)
+        message = message_key(number)
         inbox = await run._ports.perform(run._reader.backend.inbox, run._ledger.claim.thread)
         if message not in inbox:
             return None
         await run._ledger.commit(run._ports, Intent(journal=True, consumed=(message,)))
-        answered = asking.unpack_answer(run._ledger.claim.log.binding, number, inbox[message])
+        answered = unpack_answer(run._ledger.claim.log.binding, number, inbox[message])
         await run._ledger.note(run._ports, answered)
         return answered
 

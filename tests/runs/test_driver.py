@@ -149,7 +149,7 @@ def test_turns_and_hand_overs_of_the_older_format_are_read_as_notes() -> None:
     packed = [encode_entry(entry) for entry in entries]
     cell = Cell("list", len(packed), sum(map(len, packed)), rope([*packed]), rope([*packed]))
     journal = Journal.of({JOURNAL: cell})
-    done, failed, handed, free = journal.steps()
+    done, failed, handed, free = journal.lazy_steps()
     assert (done.action, done.llm_output, done.error) == ("k1", "text", None)
     assert done.metadata == {
         "model": "model-a",

@@ -109,7 +109,7 @@ class Child:
         newest = await store.latest(THREAD)
         if newest is None:
             return THREAD
-        for step in newest.steps:
+        for step in newest.lazy_steps:
             if "key" in step.metadata:  # the replay of a failure is not told of
                 self._life.note("replays" if step.error else "recorded", str(step.metadata["key"]))
         return await store.fork(newest.id, to=REPLAY) if self._order.replay else THREAD

@@ -40,6 +40,7 @@ COMMON: Final[tuple[Flag, ...]] = (
             "shell_complete": _files,
         },
     ),
+    ("--limits", "NAME=N,…", {"help": "Limits of the store, as in memory=1GiB: see docs/limits.md."}),
     ("--json", "", {"is_flag": True, "default": None, "help": "One JSON document on standard output."}),
     ("--utc", "", {"is_flag": True, "default": None, "help": "Times in full, in UTC, instead of relative ones."}),
     ("--debug", "", {"is_flag": True, "default": None, "help": "Show the traceback of an error."}),

@@ -18,6 +18,7 @@ from holdfast.records.errors import (
     KeyReused,
     KeyUnavailable,
     LeaseHeld,
+    LimitExceeded,
     NotFound,
     RequestExpired,
     StepInDoubt,
@@ -60,6 +61,8 @@ def advice(error: HoldfastError) -> str:
         return " (here: --key-file FILE, or HOLDFAST_KEY)"
     if isinstance(error, StepInDoubt):
         return " (here: holdfast settle ID STEP with --done JSON, --retry or --fail)"
+    if isinstance(error, LimitExceeded):
+        return " (here: --limits, as in --limits memory=1GiB)"
     if isinstance(error, UnknownType):
         return " (here: --app MODULE names the module)"
     return ""

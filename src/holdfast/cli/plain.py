@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.codec.opaque import Opaque
+from holdfast.history.lazy_steps import LazySteps
 from holdfast.records.shown import shown
 
 
@@ -105,4 +106,5 @@ _CONVERSIONS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (Mapping, _mapping),
     (tuple, _tuple),
     (list | set | frozenset, list),
+    (LazySteps, LazySteps.all),
 )

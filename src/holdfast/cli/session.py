@@ -92,10 +92,12 @@ class Session:
     def open(self, url: str | None, *, create: bool = False, advice: str = "") -> "Store":
         """A store by its URL, closed at the end of the session."""
         import holdfast.sync
+        from holdfast.cli.limits import parse_limits
 
         if not create:
             refuse_missing(url, advice)
-        opened = holdfast.sync.open(url, keys=self.keys, namespace=self.namespace)
+        limits = parse_limits(self.settings.get("limits"))
+        opened = holdfast.sync.open(url, keys=self.keys, namespace=self.namespace, limits=limits)
         self._opened.append(opened)
         return opened
 
@@ -128,6 +130,7 @@ def blocking_handle(own: "AwaitableStore") -> "Store":
         ports=BlockingPorts(),
         keys=tools.reader.sealing.ring,
         namespace=tools.reader.sealing.namespace,
+        limits=tools.reader.sealing.limits,
         on_close=lambda: None,
     )
     return handle

@@ -1,6 +1,6 @@
 """What is in checkpoints: steps and states, compared, and begun anew from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -42,7 +42,7 @@ def steps(session: Session, checkpoint: str) -> Answer:
 
 
 def _steps_of(found: Checkpoint | None, work: Work) -> Answer:
-    recorded = found.steps if found is not None else []
+    recorded = found.lazy_steps if found is not None else ()
     document = {
         "checkpoint": found.id if found is not None else None,
         "steps": recorded,
@@ -52,7 +52,7 @@ def _steps_of(found: Checkpoint | None, work: Work) -> Answer:
     return Answer(document, lambda screen: _step_lines(screen, recorded, work))
 
 
-def _step_lines(screen: Screen, recorded: list[Step], work: Work) -> Iterator[str]:
+def _step_lines(screen: Screen, recorded: Sequence[Step], work: Work) -> Iterator[str]:
     if not recorded and not work.begun:
         yield "no steps"
         return
@@ -83,7 +83,7 @@ def diff(session: Session, old: str, new: str) -> Answer:
     before, after = (find_checkpoint(session.store, text) for text in (old, new))
     changes = session.store.diff(before.id, after.id)
     document = {"old": before.id, "new": after.id, "changes": [change._asdict() for change in changes]}
-    steps_between = abs(len(after.steps) - len(before.steps))
+    steps_between = abs(len(after.lazy_steps) - len(before.lazy_steps))
     return Answer(document, lambda screen: _diff_lines(screen, changes, steps_between))
 
 

@@ -137,7 +137,7 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
         "checkpoints": rows,
         "more": more_count,
     }
-    recorded = newest.steps if newest is not None else []
+    recorded = newest.lazy_steps if newest is not None else ()
     step_count = len(recorded)
     facts = [("steps", f"{step_count} recorded")] if step_count else []
     facts += _session_facts(talked) if talked is not None else []

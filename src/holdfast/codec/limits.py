@@ -4,6 +4,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.shown import quoted
 
 DEEPEST = 200
 """No value may nest deeper than this, whatever the limits say: ormsgpack ends at 255 levels."""
@@ -31,9 +32,9 @@ class Limits(Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise ConfigurationError(f"Limits: `{name}` must be an int of at least 1, got {value!r:.60}")
+                raise ConfigurationError(f"Limits: `{name}` must be an int of at least 1, got {quoted(value):.60}")
         if self.depth > DEEPEST:
-            raise ConfigurationError(f"Limits: `depth` must be at most {DEEPEST}, got {self.depth:.6g}")
+            raise ConfigurationError(f"Limits: `depth` must be at most {DEEPEST}, got {quoted(self.depth):.60}")
 
 
 DEFAULT = Limits()

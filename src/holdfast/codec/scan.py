@@ -7,8 +7,10 @@ most, then what the bytes of each kind allow at most. Only what these cannot cle
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from holdfast.codec import tags
-from holdfast.codec.limits import DEEPEST, Limits
+from holdfast.codec.limits import DEEPEST, DEFAULT, Limits
 from holdfast.records.errors import LimitExceeded
 from holdfast.records.packed import BOXED, LEAF, PLACE, WIDE, Buffer, TooDeep, measure
 
@@ -37,6 +39,14 @@ def refuse_excess(encodings: Sequence[Buffer], limits: Limits, what: str) -> Non
         memory += exact_memory(each, limits)
         if memory > limits.memory:
             raise LimitExceeded(_text(what, "would take more memory", limits.memory, "memory"))
+
+
+def refuse_together(encodings: Sequence[Buffer], limits: Limits, what: str) -> None:
+    """Raise LimitExceeded if values that are going to be held at the same time would take too much memory together.
+
+    Each was stored under the default limits, so a single one is always taken.
+    """
+    refuse_excess(encodings, replace(DEFAULT, memory=max(limits.memory, DEFAULT.memory)), what)
 
 
 def most_memory(data: Buffer) -> int:

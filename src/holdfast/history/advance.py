@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from holdfast.history.binding import BODY
-from holdfast.history.cells import Cell, Chunk, Document, Kind, Ref, rope
+from holdfast.history.cells import Cell, Chunk, Document, Kind, Ref, referred, rope
 from holdfast.history.format import APPEND, Header, Script, Stored, damaged, decode_append, decode_script, verify_row
 from holdfast.history.log import Log
 from holdfast.history.splice import splice
@@ -47,6 +49,9 @@ def _apply(log: Log, script: Script, blobs: Mapping[bytes, bytes]) -> Document:
 
 def _edited(old: Cell | None, kind: Kind, count: int, operations: list[Stored], blobs: Mapping[bytes, bytes]) -> Cell:
     cell = old or Cell(kind, 0, 0, rope([]), rope([]))
+    if len(operations) == 2 and operations[0] is None and isinstance(operations[1], bytes | Ref):
+        [added] = _chunks(cell, operations[1], blobs)
+        return replace(cell.with_appended(added, operations[1]), kind=kind, count=count)
     pieces = splice(cell.pieces, operations)
     found = [chunk for operation in operations for chunk in _chunks(cell, operation, blobs)]
     return Cell(kind, count, sum(map(len, found)), pieces, rope(found))
@@ -58,7 +63,7 @@ def _chunks(old: Cell, operation: Stored, blobs: Mapping[bytes, bytes]) -> list[
     if isinstance(operation, bytes):
         return [operation]
     if isinstance(operation, Ref):
-        return [memoryview(blobs[operation.blob])[operation.offset : operation.offset + operation.length]]
+        return [referred(operation, blobs)]
     offset, length = operation
     return [memoryview(old.body())[offset : offset + length]]
 

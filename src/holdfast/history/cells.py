@@ -4,12 +4,14 @@ The body of a cell is its encoding without the container's header, so an append 
 It is known twice: as `chunks` (bytes in memory, to compare with) and as `pieces` (where those bytes are stored).
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from holdfast.codec.pieces import container_header
 from holdfast.codec.scan import most_memory
+from holdfast.records.errors import Corrupt
 
 Path: TypeAlias = tuple[str, ...]
 Kind: TypeAlias = Literal["value", "list", "map"]
@@ -31,6 +33,15 @@ class Ref(msgspec.Struct, frozen=True, gc=False):
 
 Piece: TypeAlias = bytes | Ref
 Chunk: TypeAlias = bytes | memoryview
+
+
+def referred(ref: Ref, blobs: Mapping[bytes, bytes]) -> memoryview:
+    """The bytes that a reference is to, out of unsealed blobs."""
+    part = memoryview(blobs[ref.blob])[ref.offset : ref.offset + ref.length]
+    if len(part) != ref.length:
+        name = f"blob {ref.blob.hex()}"
+        raise Corrupt(f"{name} is damaged: it ends before byte {ref.offset + ref.length}", record=name)
+    return part
 
 
 def piece_length(piece: Piece) -> int:
@@ -107,7 +118,7 @@ class Cell(msgspec.Struct, eq=False, gc=False):
             self.memory = most_memory(self.encoded())
         return self.memory
 
-    def with_appended(self, item: bytes, stored: Piece) -> "Cell":
+    def with_appended(self, item: Chunk, stored: Piece) -> "Cell":
         """This list with one more encoded item, at flat cost."""
         pieces, chunks = self.pieces.plus(stored), self.chunks.plus(item)
         return Cell(self.kind, self.count + 1, self.size + len(item), pieces, chunks, None, self._memory_with([item]))
@@ -118,7 +129,7 @@ class Cell(msgspec.Struct, eq=False, gc=False):
         count, size = self.count + len(items), self.size + sum(map(len, items))
         return Cell(self.kind, count, size, pieces, chunks, None, self._memory_with(items))
 
-    def _memory_with(self, items: list[bytes]) -> int | None:
+    def _memory_with(self, items: Sequence[Chunk]) -> int | None:
         return None if self.memory is None else self.memory + sum(map(most_memory, items))
 
     def copy(self) -> "Cell":

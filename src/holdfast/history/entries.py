@@ -4,8 +4,8 @@ An entry begins with its kind. Values within it (results, payloads) are encoding
 journal decodes no value that nobody asks for.
 """
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -228,6 +228,26 @@ Shown: TypeAlias = StepDone | StepError | Recorded | Noted
 
 encode_entry: Callable[[Entry], bytes] = msgspec.msgpack.Encoder().encode
 """An entry as one item of the journal."""
+
+_ENCODED: Final[dict[type[Entry], tuple[str, ...]]] = {
+    Started: ("arguments",),
+    Begun: ("inputs",),
+    StepDone: ("value", "inputs"),
+    StepError: ("inputs", "raised"),
+    Recorded: ("fields",),
+    Asked: ("payload", "default"),
+    Answered: ("value",),
+    Ended: ("value",),
+    Noted: ("content", "value"),
+}
+"""The fields of each kind of entry that hold the encoding of a user's or a runtime's value."""
+
+
+def encodings_of(entry: Entry) -> Iterator[bytes]:
+    """The encodings of values within an entry."""
+    for name in _ENCODED.get(type(entry), ()):
+        if encoding := getattr(entry, name):
+            yield encoding
 
 
 def told(entry: AnyEntry) -> dict[str, object]:

@@ -278,6 +278,13 @@ def _path(stored: Any) -> Path:
     raise ValueError(f"{stored!r} is not a path")
 
 
+def _paths(stored: list[Any]) -> list[Path]:
+    paths = list(map(_path, stored))
+    if len(set(paths)) != len(paths):
+        raise ValueError("a path is listed twice")
+    return paths
+
+
 def decode_script(binding: Binding, header: Header, body: bytes) -> Script:
     """The inverse of `encode_script`, from unsealed bytes."""
     try:
@@ -286,7 +293,7 @@ def decode_script(binding: Binding, header: Header, body: bytes) -> Script:
             (cell[0], KINDS[cell[1]], _count(cell[2]), [_operation(stored, header, sizes) for stored in cell[3:]])
             for cell in cells
         ]
-        return Script(None if paths is None else [_path(path) for path in paths], scripts)
+        return Script(None if paths is None else _paths(paths), scripts)
     except (*UNDECODABLE, ValueError, TypeError, LookupError) as error:
         raise damaged(header.seq, binding.thread_id, str(error)) from error
 

@@ -3,12 +3,14 @@
 Which steps are done, which were begun and are in doubt, what is asked and answered: all of it follows from the entries.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from holdfast.codec import decode, encode
+from holdfast.codec.limits import DEFAULT, Limits
+from holdfast.codec.scan import refuse_together
 from holdfast.history.binding import Binding
 from holdfast.history.cells import Document
 from holdfast.history.entries import (
@@ -32,10 +34,11 @@ from holdfast.history.entries import (
     StepDone,
     StepError,
     Traced,
+    encodings_of,
 )
+from holdfast.history.lazy_steps import LazySteps
 from holdfast.history.stored_entries import read_entries
-from holdfast.records.checkpoint import Step
-from holdfast.records.errors import Corrupt, NotFound
+from holdfast.records.errors import NotFound
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.records.times import from_microseconds
@@ -301,14 +304,18 @@ class Journal:
         ended = self.ended
         return decode(ended.value) if ended is not None and ended.status == Status.COMPLETE.value else None
 
-    def steps(self) -> list[Step]:
-        """What was recorded, as users see it."""
-        return [_read_step(index, entry, self._effects) for index, entry in enumerate(self._shown)]
+    def lazy_steps(self, limits: Limits = DEFAULT) -> LazySteps:
+        """What was recorded so far, as users see it: each step is decoded when it is looked at."""
+        return LazySteps(list(enumerate(self._shown)), self._effects, limits)
+
+    def request_status(self, number: int) -> Literal["open", "answered", "expired"]:
+        """How a request stands."""
+        answered = self.answers.get(number)
+        return "open" if answered is None else "expired" if answered.expired else "answered"
 
     def request(self, binding: Binding, number: int) -> Request:
         """A request as users see it."""
         asked, answered = self.requests[number - 1], self.answers.get(number)
-        status = "open" if answered is None else "expired" if answered.expired else "answered"
         return Request(
             id=str(RequestId(binding.thread_id, number, binding.life)),
             thread_id=binding.thread_id,
@@ -317,13 +324,21 @@ class Journal:
             choices=asked.choices,
             created_at=from_microseconds(asked.at),
             deadline=from_microseconds(asked.deadline) if asked.deadline else None,
-            status=status,
+            status=self.request_status(number),
             answer=None if answered is None or answered.expired else answer_of(answered),
         )
 
+    def list_requests(self, binding: Binding, numbers: Sequence[int]) -> list[Request]:
+        """Requests as users see them; `LimitExceeded` if they would take too much memory together."""
+        asked = [self.requests[number - 1] for number in numbers]
+        answered = [self.answers[number] for number in numbers if number in self.answers]
+        encodings = [encoding for entry in (*asked, *answered) for encoding in encodings_of(entry)]
+        refuse_together(encodings, binding.limits, f"the list of {len(asked)} requests of {binding.thread_id!r}")
+        return [self.request(binding, number) for number in numbers]
+
     def open_requests(self, binding: Binding) -> list[Request]:
         """The requests that wait for an answer."""
-        return [self.request(binding, number) for number in self.open_numbers()]
+        return self.list_requests(binding, self.open_numbers())
 
 
 def answer_of(entry: Answered) -> Answer:
@@ -335,43 +350,6 @@ def answer_of(entry: Answered) -> Answer:
         comment=entry.comment,
         at=from_microseconds(entry.at),
     )
-
-
-def _read_step(index: int, entry: Shown, effects: set[str]) -> Step:
-    try:
-        return _step(index, entry, effects)
-    except (AttributeError, TypeError) as error:
-        raise Corrupt(f"step {index} of the journal cannot be read: {error}", record="journal") from error
-
-
-def _step(index: int, entry: Shown, effects: set[str]) -> Step:
-    """`effects`: the keys of steps that it matters to execute twice."""
-    if isinstance(entry, Noted):
-        return _noted_step(index, entry)
-    if isinstance(entry, Recorded):
-        return Step(**{**decode(entry.fields), "index": index})
-    details = {"key": entry.key, "arguments": entry.arguments} if entry.arguments else {"key": entry.key}
-    inputs = decode(entry.inputs) if entry.inputs else None
-    if isinstance(entry, StepError):
-        error = f"{entry.type}: {entry.message}"
-        return Step(index=index, action=entry.name, tool_input=inputs, error=error, metadata=details)
-    return Step(
-        index=index,
-        action=entry.name,
-        tool_input=inputs,
-        tool_output=decode(entry.value),
-        metadata={**details, "seconds": entry.took / 1e6},
-        idempotent=entry.key not in effects,
-    )
-
-
-def _noted_step(index: int, entry: Noted) -> Step:
-    metadata = {name: value for name, value in decode(entry.content).items() if not name.startswith("_")}
-    if entry.value or entry.error:
-        metadata |= {"seconds": entry.took / 1e6} | ({"key": entry.key} if entry.key else {})
-    value = {entry.field or "tool_output": decode(entry.value)} if entry.value else {}
-    error, idempotent = entry.error or None, bool(entry.key)
-    return Step(index=index, action=entry.action, error=error, metadata=metadata, idempotent=idempotent, **value)
 
 
 def forked(journal: Journal, origin: str, results: Mapping[str, Any], now: int) -> list[Entry]:

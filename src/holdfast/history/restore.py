@@ -11,7 +11,7 @@ import msgspec
 from holdfast.codec import tags
 from holdfast.codec.decoding import decode_weighed
 from holdfast.history.binding import BODY, Binding
-from holdfast.history.cells import Cell, Chunk, Document, Kind, Path, Piece, Ref, rope
+from holdfast.history.cells import Cell, Chunk, Document, Kind, Path, Piece, Ref, referred, rope
 from holdfast.history.draft import STATE
 from holdfast.history.format import APPEND, Header, Script, damaged, decode_append, decode_script, verify_row
 from holdfast.history.log import Log
@@ -43,7 +43,8 @@ class Folded(msgspec.Struct, frozen=True):
         return list({piece.blob: None for piece in pieces if isinstance(piece, Ref)})
 
 
-def _check_range(binding: Binding, rows: Sequence[Row], seq: int) -> None:
+def check_range(binding: Binding, rows: Sequence[Row], seq: int) -> None:
+    """Raise `Corrupt` unless these are the rows from a keyframe up to `seq`."""
     found = [row.seq for row in rows]
     first = seq + 1 - len(rows)
     if not rows or rows[-1].base != first or found != list(range(first, seq + 1)):
@@ -77,7 +78,7 @@ class _Fold:
 
 def fold(binding: Binding, rows: Sequence[Row], seq: int) -> Folded:
     """Apply rows base..seq in order, verifying each digest and the chain between them."""
-    _check_range(binding, rows, seq)
+    check_range(binding, rows, seq)
     state = _Fold()
     parent, base, total = b"", rows[0].seq, 0
     for row in rows:
@@ -99,10 +100,7 @@ def fold(binding: Binding, rows: Sequence[Row], seq: int) -> Folded:
 
 
 def _chunks(pieces: list[Piece], blobs: Mapping[bytes, bytes]) -> list[Chunk]:
-    return [
-        memoryview(blobs[piece.blob])[piece.offset : piece.offset + piece.length] if isinstance(piece, Ref) else piece
-        for piece in pieces
-    ]
+    return [referred(piece, blobs) if isinstance(piece, Ref) else piece for piece in pieces]
 
 
 def fill(folded: Folded, stored: Mapping[bytes, bytes], tuning: Tuning) -> Log:
@@ -130,19 +128,21 @@ def fill(folded: Folded, stored: Mapping[bytes, bytes], tuning: Tuning) -> Log:
 
 def read_state(binding: Binding, document: Document) -> Any:
     """The state in a document, decoded into a new copy for the caller. The whole state is within the limits."""
-    limits = binding.limits
-    refuse_heavy(document, "state", limits)
-    try:
-        cells = [
-            (path, decode_weighed(cell.encoded(), limits)) for path, cell in document.items() if path[0] == "state"
-        ]
-    except CodecError as error:
-        if type(error) is not CodecError:
-            raise
-        raise _undecodable(binding, error) from error
+    refuse_heavy(document, "state", binding.limits)
+    cells = [(path, decoded_cell(binding, cell)) for path, cell in document.items() if path[0] == "state"]
     try:
         return close_state(cells, STATE)
     except (AttributeError, TypeError) as error:  # one cell lies within another
+        raise _undecodable(binding, error) from error
+
+
+def decoded_cell(binding: Binding, cell: Cell) -> Any:
+    """The value of a cell of a state that was found to be within the limits."""
+    try:
+        return decode_weighed(cell.encoded(), binding.limits)
+    except CodecError as error:
+        if type(error) is not CodecError:
+            raise
         raise _undecodable(binding, error) from error
 
 

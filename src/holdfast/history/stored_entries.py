@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from holdfast.codec import encode
-from holdfast.history.cells import Document
+from holdfast.history.cells import Cell, Document
 from holdfast.history.entries import JOURNAL, Answered, AnyEntry, Asked, Entry, Noted
 from holdfast.records.errors import Corrupt
 from holdfast.records.ranges import UNDECODABLE, Count, Moment
@@ -81,15 +81,21 @@ def read_entries(document: Document) -> list[AnyEntry]:
     cell = document.get(JOURNAL)
     if cell is None:
         return []
+    entries = parsed_entries(cell)
+    _check_answers(entries)
+    return entries
+
+
+def parsed_entries(cell: Cell) -> list[AnyEntry]:
+    """The entries in a part of a journal."""
     try:
         stored = _decode(cell.encoded())
     except UNDECODABLE as error:
         raise Corrupt(f"the journal cannot be read: {error}", record="journal") from error
-    _check_answers(stored)
     return [each.renewed() if isinstance(each, Turned | HandedOver) else each for each in stored]
 
 
-def _check_answers(entries: list[_Stored]) -> None:
+def _check_answers(entries: list[AnyEntry]) -> None:
     """Refuse an answer to a request that was not asked before it."""
     asked_count = 0
     for entry in entries:

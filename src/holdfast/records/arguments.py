@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from holdfast.records.errors import ConfigurationError, UnstorableValue
 from holdfast.records.loading import loading
+from holdfast.records.shown import quoted
 from holdfast.records.urls import redacted
 
 W = TypeVar("W", str, str | None)
@@ -20,7 +21,7 @@ def whole_number(value: object, name: str, least: int = 0, most: int | None = No
     """An int of that range; a bool is none."""
     if type(value) is not int or value < least or (most is not None and value > most):
         reach = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise ConfigurationError(f"{name}={value!r}: an int {reach}")
+        raise ConfigurationError(f"{name}={quoted(value)}: an int {reach}")
     return value
 
 
@@ -28,14 +29,16 @@ def duration_us(value: object, name: str) -> int:
     """A duration in microseconds, given as timedelta or seconds; not negative, and its end is a date."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_SECONDS:
-        raise ConfigurationError(f"{name}={value!r}: a timedelta or seconds, not negative, at most a thousand years")
+        raise ConfigurationError(
+            f"{name}={quoted(value)}: a timedelta or seconds, not negative, at most a thousand years"
+        )
     return round(seconds * 1_000_000)
 
 
 def amount(value: object, name: str) -> float:
     """A number that is not negative, such as a sum of money; a bool is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST_AMOUNT:
-        raise ConfigurationError(f"{name}={value!r}: a number, not negative, at most 10**15")
+        raise ConfigurationError(f"{name}={quoted(value)}: a number, not negative, at most 10**15")
     return value
 
 
@@ -47,7 +50,7 @@ def count(value: object, name: str) -> int:
 def text_or_none(value: object, name: str) -> str | None:
     """A str with something in it that can be stored, or None. Of a subclass, an enum among them, its plain text."""
     if value is not None and not (isinstance(value, str) and value and (value.isascii() or _is_utf8(value))):
-        raise ConfigurationError(f"{name}={value!r}: a non-empty str without lone surrogates, or None")
+        raise ConfigurationError(f"{name}={quoted(value)}: a non-empty str without lone surrogates, or None")
     return value if value is None or type(value) is str else str.__str__(value)
 
 
@@ -58,14 +61,14 @@ def _is_utf8(text: str) -> bool:
 def mapping_or_none(value: object, name: str) -> Mapping[str, Any] | None:
     """A mapping, or None."""
     if value is not None and not isinstance(value, Mapping):
-        raise ConfigurationError(f"{name}={value!r}: a mapping, or None")
+        raise ConfigurationError(f"{name}={quoted(value)}: a mapping, or None")
     return value
 
 
 def function_or_none(value: object, name: str) -> Callable[..., Any] | None:
     """What can be called, or None."""
     if value is not None and not callable(value):
-        raise ConfigurationError(f"{name}={value!r} cannot be called: a function, or None")
+        raise ConfigurationError(f"{name}={quoted(value)} cannot be called: a function, or None")
     return value
 
 
@@ -91,7 +94,7 @@ def path_of_keys(value: object) -> tuple[Any, ...]:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, Sequence):
-        raise UnstorableValue(f"append to path {value!r}: a path is one str, or several", path="state")
+        raise UnstorableValue(f"append to path {quoted(value)}: a path is one str, or several", path="state")
     return tuple(value)
 
 
@@ -105,7 +108,7 @@ def several(value: object, name: str) -> list[Any]:
 def sequence(value: object, name: str) -> list[Any]:
     """The words of a collection; a str is none."""
     if not isinstance(value, Sequence | set | frozenset) or isinstance(value, str | bytes):
-        raise ConfigurationError(f"{name}={value!r}: a sequence of words")
+        raise ConfigurationError(f"{name}={quoted(value)}: a sequence of words")
     return list(value)
 
 
@@ -122,7 +125,7 @@ def check_options(given: Iterable[str], valid: Sequence[str]) -> None:
 def check_metadata(metadata: object) -> dict[str, Any]:
     """Metadata as a dict with str keys, or a clear refusal."""
     if not isinstance(metadata, Mapping) or not all(type(key) is str for key in metadata):
-        raise UnstorableValue(f"metadata is a mapping with str keys, not {metadata!r}", path="metadata")
+        raise UnstorableValue(f"metadata is a mapping with str keys, not {quoted(metadata)}", path="metadata")
     return dict(metadata)
 
 
@@ -131,10 +134,12 @@ def check_labels(labels: Mapping[Any, Any] | None) -> dict[str, str] | None:
     if labels is None:
         return None
     if not isinstance(labels, Mapping):
-        raise UnstorableValue(f"labels are a mapping of str to str, not {labels!r}", path="labels")
+        raise UnstorableValue(f"labels are a mapping of str to str, not {quoted(labels)}", path="labels")
     for name, value in labels.items():
         if type(name) is not str or type(value) is not str:
-            raise UnstorableValue(f"label {name!r}={value!r}: names and values are str", path=f"labels[{name!r}]")
+            raise UnstorableValue(
+                f"label {quoted(name)}={quoted(value)}: names and values are str", path=f"labels[{quoted(name)}]"
+            )
     return dict(labels)
 
 
@@ -142,11 +147,11 @@ def check_idempotency_key(key: object) -> str | None:
     """An idempotency key, or a clear refusal."""
     if key is None or (type(key) is str and key):
         return key
-    raise ConfigurationError(f"idempotency_key={key!r}: a non-empty str, or None")
+    raise ConfigurationError(f"idempotency_key={quoted(key)}: a non-empty str, or None")
 
 
 def plain_word(words: Mapping[Any, W], word: object, what: str) -> W:
     """The plain word of a status, cause or phase, or a clear refusal."""
     if (isinstance(word, str) or word is None) and word in words:
         return words[word]
-    raise ConfigurationError(f"{word!r} is not a {what}; those are {', '.join(filter(None, words.values()))}")
+    raise ConfigurationError(f"{quoted(word)} is not a {what}; those are {', '.join(filter(None, words.values()))}")

@@ -1,8 +1,8 @@
 """Checkpoints, the steps within them, and what a comparison of two of them finds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -45,31 +45,27 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
         return self.id
 
 
-class Content(msgspec.Struct, frozen=True):
-    """What a checkpoint holds, decoded."""
-
-    state: Any
-    steps: list[Step]
-    pending: list[Any]
+Part: TypeAlias = Literal["state", "steps", "lazy_steps", "pending"]
+"""What a checkpoint holds, part by part."""
 
 
 class Checkpoint:
     """The complete state of a thread at one seq.
 
     `state` is exactly what was saved, and this checkpoint's own copy: changing it changes nothing that is stored.
-    Content and description are decoded at their first use, so that a save does not pay for what nobody looks at.
+    Each part of it is decoded at its first use, so that nobody pays for what they do not look at.
     """
 
-    __slots__ = ("_content", "_describe", "_identify", "_info", "_restore")
+    __slots__ = ("_describe", "_identify", "_info", "_parts", "_restore")
 
     def __init__(
-        self, identify: Callable[[], str], describe: Callable[[], CheckpointInfo], restore: Callable[[], Content]
+        self, identify: Callable[[], str], describe: Callable[[], CheckpointInfo], restore: Callable[[Part], Any]
     ) -> None:
         self._identify = identify
         self._describe = describe
         self._restore = restore
         self._info: CheckpointInfo | None = None
-        self._content: Content | None = None
+        self._parts: dict[Part, Any] = {}
 
     @property
     def info(self) -> CheckpointInfo:
@@ -78,10 +74,10 @@ class Checkpoint:
             self._info = self._describe()
         return self._info
 
-    def _restored(self) -> Content:
-        if self._content is None:
-            self._content = self._restore()
-        return self._content
+    def _restored(self, part: Part) -> Any:
+        if part not in self._parts:
+            self._parts[part] = self._restore(part)
+        return self._parts[part]
 
     @property
     def id(self) -> str:
@@ -141,17 +137,25 @@ class Checkpoint:
     @property
     def state(self) -> Any:
         """The state that was saved."""
-        return self._restored().state
+        return self._restored("state")
 
     @property
     def steps(self) -> list[Step]:
-        """The steps recorded up to this checkpoint."""
-        return self._restored().steps
+        """The steps recorded up to this checkpoint; `LimitExceeded` if all of them would take too much memory."""
+        steps: list[Step] = self._restored("steps")
+        return steps
+
+    @property
+    def lazy_steps(self) -> Sequence[Step]:
+        """The same steps, each decoded when it is looked at, and not kept: for threads with very large results."""
+        steps: Sequence[Step] = self._restored("lazy_steps")
+        return steps
 
     @property
     def pending(self) -> list[Any]:
         """The requests open at this checkpoint."""
-        return self._restored().pending
+        pending: list[Any] = self._restored("pending")
+        return pending
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Checkpoint) and self.id == other.id

@@ -9,3 +9,11 @@ def shown(value: Any) -> str:
         return ascii(value)
     except ValueError:
         return hex(value) if isinstance(value, int) else f"<{type(value).__name__} with a number too long to show>"
+
+
+def quoted(value: object) -> str:
+    """The value as `repr` writes it; the start of `shown` where `repr` refuses."""
+    try:
+        return repr(value)
+    except ValueError:
+        return f"{shown(value):.60}…"

@@ -9,18 +9,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from msgspec import ValidationError, convert
-
 from holdfast.codec import decode, encode
-from holdfast.history.binding import ANSWER, Binding
+from holdfast.history.answers import message_key, pack_answer, unpack_answer
+from holdfast.history.binding import Binding
 from holdfast.history.entries import Answered, Asked, told
 from holdfast.history.journal import Journal, answer_of
 from holdfast.history.log import Log
 from holdfast.records.errors import (
-    CodecError,
     ConfigurationError,
     Conflict,
-    Corrupt,
     InvalidAnswer,
     KeyReused,
     NotFound,
@@ -41,26 +38,6 @@ if TYPE_CHECKING:
 
 DEADLINE = "deadline"
 """Who gives the default."""
-
-
-def message_key(number: int) -> str:
-    """The key of the message that answers request `number`."""
-    return f"answer:{number}"
-
-
-def pack_answer(binding: Binding, entry: Answered) -> bytes:
-    """An answer as the message that carries it, sealed like everything else of its thread."""
-    content = [entry.choice, entry.value, entry.by, entry.comment, entry.at, entry.expired]
-    return binding.seal(encode(content), entry.number, ANSWER)
-
-
-def unpack_answer(binding: Binding, number: int, message: bytes) -> Answered:
-    """The answer in a message."""
-    name = f"answer {number} of {binding.thread_id!r}"
-    try:
-        return convert(["answer", number, *decode(binding.unseal(message, number, ANSWER))], Answered)
-    except (Corrupt, CodecError, TypeError, ValidationError) as error:
-        raise Corrupt(f"{name} is damaged: {error}", record=name) from error
 
 
 def take_in_answers(journal: Journal, binding: Binding, inbox: Mapping[str, bytes]) -> None:

@@ -8,6 +8,7 @@ from typing import NoReturn
 import msgspec
 
 from holdfast.codec import encode
+from holdfast.history.answers import message_key
 from holdfast.history.entries import Ended, Traced
 from holdfast.history.journal import Journal
 from holdfast.ports import INFO, Ports, is_heard, logger
@@ -26,7 +27,6 @@ from holdfast.records.identity import thread_id_of
 from holdfast.records.request import Request
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
-from holdfast.runs.asking import message_key
 from holdfast.runs.failures import explain, failed_steps, text_of
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
@@ -322,7 +322,7 @@ class RunBlock:
             raise RunCancelled(f"the run of {claim.thread_id!r} was cancelled")
         inbox = await ports.perform(self._tools.reader.backend.inbox, claim.thread)
         unanswered = [number for number in journal.open_numbers() if message_key(number) not in inbox]
-        requests = tuple(journal.request(claim.log.binding, number) for number in unanswered)
+        requests = tuple(journal.list_requests(claim.log.binding, unanswered))
         can_resume = not requests and bool(journal.open_numbers())
         wake_at = 0 if can_resume else self._wake_at(journal, unanswered)
         status = Status.INPUT_REQUIRED.value if requests else Status.WORKING.value

@@ -5,15 +5,16 @@ and calls the user's functions in a frame. The words of a runtime are its own: a
 nothing below looks into it. Nothing of `stores` or `history` is needed beside this file.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
-from holdfast.codec import decode, encode
+from holdfast.codec import DEFAULT, Limits, decode, encode
+from holdfast.codec.scan import refuse_together
 from holdfast.history.draft import draft_state
-from holdfast.history.entries import NOTHING, Answered, Noted, Recorded, RolledBack, Started
+from holdfast.history.entries import NOTHING, Answered, Noted, Recorded, RolledBack, Started, encodings_of
 from holdfast.history.journal import Journal
 from holdfast.history.restore import read_state
 from holdfast.ports import Ports
@@ -158,6 +159,7 @@ class Record(msgspec.Struct, frozen=True):
     _journal: Journal
     state: Any = None
     """The thread's state when it was read; {} if none was saved yet. None in the record of a run: see `Run.state`."""
+    _limits: Limits = DEFAULT
 
     @property
     def started(self) -> Started | None:
@@ -173,9 +175,13 @@ class Record(msgspec.Struct, frozen=True):
         """The notes of these kinds, the oldest first."""
         return [each for each in self._journal.notes if each.kind in kinds]
 
-    def contents(self, kind: str) -> list[Any]:
-        """What the notes of a kind say, the oldest first."""
-        return [decode(each.content) for each in self._journal.notes if each.kind == kind]
+    def contents(self, kind: str) -> Iterator[Any]:
+        """What the notes of a kind say, the oldest first; each is decoded as it comes."""
+        return (decode(each.content) for each in self._journal.notes if each.kind == kind)
+
+    def check_together(self, notes: Iterable[Note], what: str) -> None:
+        """`LimitExceeded` if these notes, all of them decoded, would take too much memory together."""
+        refuse_together([each for noted in notes for each in encodings_of(noted)], self._limits, what)
 
 
 async def read(store: Store, thread_id: str) -> Record:
@@ -183,7 +189,8 @@ async def read(store: Store, thread_id: str) -> Record:
     tools = tools_of(store)
     await tools.open()
     loaded = await tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
-    return Record(Journal.of(loaded.log.document), read_state(loaded.log.binding, loaded.log.state_cells))
+    log = loaded.log
+    return Record(Journal.of(log.document), read_state(log.binding, log.state_cells), log.binding.limits)
 
 
 class Driver:
@@ -195,7 +202,7 @@ class Driver:
         self.run = run
         self.thread_id = run.thread_id
         self.ports: Ports = run._ports
-        self.record = Record(ledger.journal)
+        self.record = Record(ledger.journal, _limits=ledger.claim.log.binding.limits)
         self.running = ledger.running
         """The keys that branches of the run are at."""
         self.check = ledger.check
@@ -241,6 +248,11 @@ class Driver:
     def is_waiting(self) -> bool:
         """True if the run is suspended: it waits for an answer, or for a moment."""
         return self._ledger.suspension is not None
+
+    @property
+    def lazy_steps(self) -> Sequence[Step]:
+        """The steps that were recorded, and not undone; each is decoded when it is looked at."""
+        return self._ledger.lazy_steps
 
     @property
     def step_count(self) -> int:

@@ -15,6 +15,7 @@ from holdfast.history.changes import Changes, state_of
 from holdfast.history.draft import STATE
 from holdfast.history.entries import JOURNAL, Answered, AnyEntry, Asked, Ended, encode_entry, told
 from holdfast.history.journal import Journal
+from holdfast.history.lazy_steps import LazySteps
 from holdfast.history.restore import read_state
 from holdfast.ports import Ports, Ticket
 from holdfast.records.errors import ConfigurationError, Finished, RunCancelled
@@ -248,6 +249,11 @@ class Ledger:
     def carry(self, entry: AnyEntry) -> None:
         """Write this with the next row: not worth one of its own."""
         self._carried.append(entry)
+
+    @property
+    def lazy_steps(self) -> LazySteps:
+        """The steps that were recorded, and not undone; each is decoded when it is looked at."""
+        return self.journal.lazy_steps(self.claim.log.binding.limits)
 
     # The state
 

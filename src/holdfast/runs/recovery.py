@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from holdfast.codec import encode
+from holdfast.history.answers import message_key
 from holdfast.history.entries import Ended, Retaken
 from holdfast.history.journal import Journal
 from holdfast.records.errors import (
@@ -22,7 +23,6 @@ from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import shown_id_of, thread_id_of
 from holdfast.records.outcome import Recovery
 from holdfast.records.words import Status
-from holdfast.runs.asking import message_key
 from holdfast.runs.block import Terms
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.run import Run

@@ -121,8 +121,11 @@ class Run:
 
     @property
     def steps(self) -> list[Step]:
-        """What was recorded so far, by this run and those before it."""
-        return self._ledger.journal.steps()
+        """What was recorded so far, by this run and those before it.
+
+        `LimitExceeded` if all of it would take too much memory.
+        """
+        return self._ledger.lazy_steps.all()
 
     @property
     def result(self) -> Any:

@@ -237,9 +237,11 @@ class Store(Housekeeping):
             return []
         journal, binding = Journal.of(loaded.log.document), loaded.log.binding
         take_in_answers(journal, binding, inbox)
-        requests = [journal.request(binding, number) for number in journal.numbers()]
-        is_over = loaded.seen.head.status in FINISHED
-        return [each for each in requests if status in {None, each.status} and not (is_over and each.status == "open")]
+        shown = set(REQUEST_STATUSES) if status is None else {status}
+        if loaded.seen.head.status in FINISHED:
+            shown.discard("open")
+        numbers = [number for number in journal.numbers() if journal.request_status(number) in shown]
+        return journal.list_requests(binding, numbers)
 
     async def answer(
         self, request_id: str, choice: str | None = None, value: Any = None, *, by: str = "", comment: str = ""

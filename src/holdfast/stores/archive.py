@@ -26,7 +26,7 @@ from holdfast.records.arguments import (
     several,
     whole_number,
 )
-from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Content
+from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Part
 from holdfast.records.errors import (
     Conflict,
     LeaseHeld,
@@ -403,10 +403,15 @@ def _checkpoint(log: Log, meta: Meta, *, seq: int | None = None, status: str | N
     return Checkpoint(
         lambda: checkpoint_id(binding.thread_id, number, binding.life),
         lambda: describe(binding, number, meta, word),
-        lambda: _content(log),
+        lambda part: _restored(log, part),
     )
 
 
-def _content(log: Log) -> Content:
+def _restored(log: Log, part: Part) -> Any:
+    if part == "state":
+        return read_state(log.binding, log.document)
     journal = Journal.of(log.document)
-    return Content(read_state(log.binding, log.document), journal.steps(), journal.open_requests(log.binding))
+    if part == "pending":
+        return journal.open_requests(log.binding)
+    steps = journal.lazy_steps(log.binding.limits)
+    return steps if part == "lazy_steps" else steps.all()

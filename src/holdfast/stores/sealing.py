@@ -43,7 +43,7 @@ class Sealing:
         self.ring = ring
         self._compress = compress
         self._entropy = entropy
-        self._limits = limits
+        self.limits = limits
         self._plain = Seal(compress=compress, limits=limits)
 
     def key(self, thread_id: str) -> bytes:
@@ -123,7 +123,7 @@ class Sealing:
         return [list(self.ring.label_tokens(name, value)) for name, value in labels.items()]
 
     def _encrypting(self, data_key: bytes) -> Seal:
-        return Seal(compress=self._compress, key=data_key, entropy=self._entropy, limits=self._limits)
+        return Seal(compress=self._compress, key=data_key, entropy=self._entropy, limits=self.limits)
 
 
 def authenticated(binding: Binding, head: Head) -> Binding:

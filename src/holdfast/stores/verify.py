@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 
-from holdfast.history.binding import Binding
-from holdfast.history.cells import Document
+from holdfast.history.answers import message_key, unpack_answer
+from holdfast.history.cells import Cell, rope
+from holdfast.history.entries import JOURNAL
 from holdfast.history.format import Header, all_blob_ids, damaged
+from holdfast.history.inspection import inspect
 from holdfast.history.journal import Journal
+from holdfast.history.lazy_steps import check_entry
+from holdfast.history.log import Log
 from holdfast.history.meta import checkpoint_info
 from holdfast.history.prune import needed_rows
-from holdfast.history.restore import fill, fold, read_keys, read_state
 from holdfast.records.errors import CodecError, Corrupt, HoldfastError, NotFound, StoreError
 from holdfast.records.head import LOST_HEAD, decode_head
 from holdfast.records.identity import shown_id_of
@@ -53,7 +56,7 @@ class Verifier:
             self._note(thread, error)
 
     def check_thread(self, thread: bytes) -> None:
-        """Check one thread: its head, every row and blob, its journal, and that each keyframe's last state decodes."""
+        """Check one thread: its head, every row and blob, that all they hold can be decoded, and answers that wait."""
         try:
             self._walk(thread)
         except (StoreError, CodecError) as error:
@@ -85,44 +88,45 @@ class Verifier:
 
     def _check_all(self, thread: bytes, seen: Seen, headers: list[Header]) -> tuple[int, list[HoldfastError]]:
         """How many records were checked, and what was wrong; if the head has moved on meanwhile, look again."""
-        checked, found, after = 1, list[HoldfastError](), None
+        checked, found = 1, list[HoldfastError]()
+        after, journal = None, Cell("list", 0, 0, rope([]), rope([]))
         for group in _groups(headers):
             try:
-                checked += self._check_group(thread, seen, group, after)
+                log = self._check_group(thread, seen, group, after, bytes(journal.body()))
+                journal = max(journal, log.document.get(JOURNAL, journal), key=lambda cell: cell.size)
+                checked += len(group) + len(all_blob_ids(group))
             except (StoreError, CodecError) as error:
                 found.append(error)
             after = group[-1]
         return checked, found
 
-    def _check_group(self, thread: bytes, seen: Seen, group: list[Header], after: Header | None) -> int:
-        """The rows of one keyframe, newest first; returns how many records they are. `after` is the keyframe above."""
+    def _check_group(self, thread: bytes, seen: Seen, group: list[Header], after: Header | None, journal: bytes) -> Log:
+        """The rows of one keyframe, newest first; returns the log at their end.
+
+        `after` is the keyframe above, and `journal` one whose values were checked.
+        """
         binding = self._reader.binding(thread, seen.head)
-        seq = group[0].seq
-        folded = fold(binding, self._reader.backend.rows(thread, seq), seq)
-        if seq == seen.head.seq and folded.digest != seen.head.digest:
-            raise Corrupt(f"{binding.row_name(seq)} is not what the head says", record=binding.row_name(seq))
-        if after is not None and after.seq == seq + 1 and after.parent not in {b"", folded.digest}:
-            raise damaged(seq, binding.thread_id, f"it is not the row that row {after.seq} followed")
         for header in group:
             checkpoint_info(binding, header)
-        wanted = all_blob_ids(group)
-        stored = self._reader.backend.blobs(thread, wanted)
+        wanted, seq = all_blob_ids(group), group[0].seq
+        rows, stored = self._reader.backend.rows(thread, seq), self._reader.backend.blobs(thread, wanted)
         for blob in sorted(wanted):
             binding.unseal_blob(blob, stored.get(blob))
-        document = fill(folded, stored, self._reader.backend.tuning).document
-        read_state(binding, document)
-        read_keys(binding, document)
-        if seq == seen.head.seq:
-            _read_journal(binding, document)
-        return len(group) + len(wanted)
+        log = inspect(binding, rows, seq, stored, self._reader.backend.tuning, journal)
+        if seq == seen.head.seq and log.digest != seen.head.digest:
+            raise Corrupt(f"{binding.row_name(seq)} is not what the head says", record=binding.row_name(seq))
+        if after is not None and after.seq == seq + 1 and after.parent not in {b"", log.digest}:
+            raise damaged(seq, binding.thread_id, f"it is not the row that row {after.seq} followed")
+        self._check_journal(thread, log, is_newest=seq == seen.head.seq)
+        return log
 
-
-def _read_journal(binding: Binding, document: Document) -> None:
-    """Decode every step and request; the journal at the head has all of them."""
-    journal = Journal.of(document)
-    journal.steps()
-    for number in journal.numbers():
-        journal.request(binding, number)
+    def _check_journal(self, thread: bytes, log: Log, *, is_newest: bool) -> None:
+        """Fold the entries of a journal, and read the answers that wait for the open requests of the newest."""
+        open_numbers = Journal.of(log.document).open_numbers()
+        inbox = self._reader.backend.inbox(thread) if is_newest and open_numbers else {}
+        for number in open_numbers:
+            if message := inbox.get(message_key(number)):
+                check_entry(unpack_answer(log.binding, number, message))
 
 
 def _groups(headers: list[Header]) -> Iterator[list[Header]]:

@@ -9,6 +9,7 @@ from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer, get_curr
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from holdfast.records.event import Event
+from holdfast.records.shown import quoted
 
 _KEPT = "traceparent"
 _propagator = TraceContextTextMapPropagator()
@@ -133,7 +134,7 @@ class Spans:
 
 def _content(event: Event) -> dict[str, str]:
     """Arguments and results, where the listener was given any."""
-    return {f"holdfast.step.{name}": repr(value) for name, value in event.content.items()}
+    return {f"holdfast.step.{name}": quoted(value) for name, value in event.content.items()}
 
 
 def _set_error(span: Span, event: Event) -> None:

@@ -6,11 +6,14 @@ from typing import Any
 
 import msgspec
 
+from holdfast.records.shown import quoted
+
 
 def difference(expected: Any, actual: Any, path: str = "state") -> str | None:
     """Where and how two values differ first, in a sentence; None if they are exactly the same."""
     if type(expected) is not type(actual):
-        return f"{path}: {type(expected).__name__} {expected!r:.100} became {type(actual).__name__} {actual!r:.100}"
+        before, after = (f"{type(each).__name__} {quoted(each):.100}" for each in (expected, actual))
+        return f"{path}: {before} became {after}"
     if isinstance(expected, Mapping):
         return _mappings(expected, actual, path)
     if isinstance(expected, list | tuple):
@@ -19,16 +22,16 @@ def difference(expected: Any, actual: Any, path: str = "state") -> str | None:
         return _sets(expected, actual, path)
     if isinstance(expected, msgspec.Struct):
         return _structs(expected, actual, path)
-    return None if _same_leaf(expected, actual) else f"{path}: {expected!r:.200} became {actual!r:.200}"
+    return None if _same_leaf(expected, actual) else f"{path}: {quoted(expected):.200} became {quoted(actual):.200}"
 
 
 def _mappings(expected: Mapping[Any, Any], actual: Mapping[Any, Any], path: str) -> str | None:
     keys, others = list(expected), list(actual)
     if len(keys) != len(others):
-        return f"{path}: keys {keys!r:.200} became {others!r:.200}"
+        return f"{path}: keys {quoted(keys):.200} became {quoted(others):.200}"
     for key, other in zip(keys, others, strict=True):
         found = difference(key, other, f"a key of {path}") or difference(
-            expected[key], actual[other], f"{path}[{key!r}]"
+            expected[key], actual[other], f"{path}[{quoted(key)}]"
         )
         if found:
             return found
@@ -57,9 +60,9 @@ def _sets(expected: Any, actual: Any, path: str) -> str | None:
     for member in expected:
         match = next((other for other in left if difference(member, other) is None), left)
         if match is left:
-            return f"{path}: {member!r:.100} is missing"
+            return f"{path}: {quoted(member):.100} is missing"
         left.remove(match)
-    return f"{path}: {left!r:.200} came in addition" if left else None
+    return f"{path}: {quoted(left):.200} came in addition" if left else None
 
 
 def _same_leaf(expected: Any, actual: Any) -> bool:
@@ -69,7 +72,7 @@ def _same_leaf(expected: Any, actual: Any) -> bool:
         if math.isnan(expected) or math.isnan(actual):
             return math.isnan(expected) and math.isnan(actual)
         return bool(expected == actual) and math.copysign(1, expected) == math.copysign(1, actual)
-    return bool(expected == actual) and repr(expected) == repr(actual)
+    return bool(expected == actual) and quoted(expected) == quoted(actual)
 
 
 def assert_exact(expected: Any, actual: Any, what: str = "state") -> None:

@@ -123,7 +123,7 @@ class Attempts:
         """What an attempt gets to know of those before it; nothing if it is the first."""
         run, memory = self._driver.run, self._memory()
         failures, delivered = memory.failures, len(self._driver.record.notes(ITEM))
-        if not (failures or delivered or run.steps or run.state):
+        if not (failures or delivered or self._driver.step_count or run.state):
             return {}
         known = RecoveryContext(
             thread_id=run.thread_id,

@@ -113,6 +113,7 @@ class Memory(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, record: Record) -> "Memory":
         """What a thread's record remembers."""
+        record.check_together(record.notes(*_KINDS), "what the agent noted")
         choices = [read_note(each, _choice) for each in record.notes(CHOICE)]
         return cls(
             [read_note(each, _failure) for each in record.notes(FAILURE)],
@@ -123,6 +124,7 @@ class Memory(msgspec.Struct, frozen=True):
         )
 
 
+_KINDS = (CHOICE, COMPENSATOR, FAILURE, TOLD, USAGE)
 _attempt = partial(msgspec.convert, type=int)
 _choice = partial(msgspec.convert, type=Choice)
 _compensator = partial(msgspec.convert, type=Compensator)

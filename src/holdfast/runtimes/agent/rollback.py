@@ -93,7 +93,7 @@ async def check_compensated(driver: Driver, target: int) -> None:
     """`NoWayBack` if a step that a rollback to the target would undo has no compensator, and needs one."""
     then = await driver.ports.perform(driver.past().at_latest, target)
     covered = {each.step for each in _undone(driver.record, then.step_count)}
-    for step in driver.run.steps[then.step_count :]:
+    for step in driver.lazy_steps[then.step_count :]:
         if step.error is None and not step.idempotent and step.index not in covered:
             raise NoWayBack(f"step {step.action!r} (index {step.index}) of {driver.thread_id!r} has no compensator")
 
@@ -118,4 +118,4 @@ async def _compensate(driver: Driver, name: str, each: Compensator, function: Ca
 
 
 def _step_name(driver: Driver, undone: Compensator) -> str:
-    return f"step {driver.run.steps[undone.step].action!r} (index {undone.step}) of {driver.thread_id!r}"
+    return f"step {driver.lazy_steps[undone.step].action!r} (index {undone.step}) of {driver.thread_id!r}"

@@ -204,7 +204,7 @@ class Recoverer:
 def _check_attempts(driver: Driver, most: int) -> None:
     """`RunError` if recoveries resumed this checkpoint too often: it kills processes."""
     seq = driver.run.seq
-    attempts = driver.record.contents(RESUMED).count(seq)
+    attempts = sum(each == seq for each in driver.record.contents(RESUMED))
     if attempts >= most:
         raise RunError(
             f"gave up: checkpoint {seq} was resumed {attempts} times, and each process died or was stopped before"

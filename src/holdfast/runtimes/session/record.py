@@ -14,7 +14,7 @@ from holdfast.records.errors import Corrupt
 from holdfast.records.times import from_microseconds
 from holdfast.records.turn import SessionSummary, Turn
 from holdfast.records.usage import PICODOLLARS, Spent, UsageSnapshot
-from holdfast.runs.driver import Note, read_note
+from holdfast.runs.driver import Note, Record, read_note
 
 TURN, RESERVE, HAND_OVER, VISIT = "turn", "reserve", "hand_over", "visit"
 
@@ -132,8 +132,9 @@ class Turns:
         """The session is in other hands."""
         self._hands = read_note(note, _hands)
 
-    def listed(self) -> list[Turn]:
+    def listed(self, record: Record) -> list[Turn]:
         """All of them as users see them, those that failed among them."""
+        record.check_together(self._every, f"the list of all {len(self._every)} turns of the thread")
         return [_turn(number, note, content_of(note)) for number, note in enumerate(self._every, 1)]
 
     def summary(self, thread_id: str, role: str = "", phase: str = "") -> SessionSummary:

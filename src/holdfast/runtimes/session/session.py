@@ -80,8 +80,11 @@ class Session:
 
     @property
     def turns(self) -> list[Turn]:
-        """The history: every turn that was executed on the thread, those that failed among them."""
-        return self._turns.listed()
+        """The history: every turn that was executed on the thread, those that failed among them.
+
+        `LimitExceeded` if all of it would take too much memory.
+        """
+        return self._turns.listed(self._driver.record)
 
     def summary(self) -> SessionSummary:
         """What the turns of the thread amount to."""
