@@ -148,6 +148,7 @@ def problems_of(document: dict[str, Any]) -> set[str]:
     return {problem for row in document["rows"] for problem in row["problems"]}
 
 
+@pytest.mark.slow
 def test_a_good_function_survives_a_kill_at_every_point(program: Path) -> None:
     document = verdict(program, "app:good", "4")
     assert document["ok"]

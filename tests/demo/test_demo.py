@@ -107,7 +107,7 @@ def test_without_is_for_the_crash_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ON_DISK)
 def test_random_kills_lose_no_step_and_repeat_no_effect(kind: str, tmp_path: Path) -> None:
-    summary = summary_of("chaos", "--kills", "8", "--store", url_of(kind, tmp_path), cwd=tmp_path)
+    summary = summary_of("chaos", "--kills", "5", "--store", url_of(kind, tmp_path), cwd=tmp_path)
     assert summary["ok"], summary
     assert (summary["lost_steps"], summary["repeated_effects"], summary["changed_keys"]) == (0, 0, 0)
     assert (summary["unfinished_threads"], summary["effects_without_record"]) == (0, 0)

@@ -69,7 +69,7 @@ def _records() -> Iterator[tuple[str, Target]]:
     binding = Binding(THREAD, head.incarnation, Seal())
     swap = snapshot(memory, THREAD)
     rows = swap.rows if swap is not None else ()
-    objects = msgspec.msgpack.encode([THREAD, encoded, 7, b"w" * 8, 0, 3, [], {"cancel": "x"}, [], {}, []])
+    objects = msgspec.msgpack.encode([THREAD, encoded, 7, b"w" * 8, 0, 3, [], {"cancel": "0" * 32}, [], {}, []])
     stored = [msgspec.msgpack.encode([[row.seq, row.base, row.digest, row.header, row.body, []] for row in rows])]
     segment = SegmentName(len(rows), 1, 1, 1, "", "")
 

@@ -108,7 +108,7 @@ def check() -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_ends_the_same_wherever_it_is_killed(name: str) -> None:
-    report = crash_everywhere(LOOPS[name], before=clear, after=check, pairs=rounds(4, 40))
+    report = crash_everywhere(LOOPS[name], before=clear, after=check, pairs=rounds(2, 40), max_points=points(30))
     assert report.result == [["sent a", ["sent b", "sent c"], "sent d"], LoopState.COMPLETE]
     assert len(report.points) > 40
 

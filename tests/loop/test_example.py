@@ -25,7 +25,10 @@ def research(place: Path, *arguments: str) -> str:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param(each, marks=[] if number % 2 else [pytest.mark.slow]) for number, each in enumerate(MOMENTS)],
+)
 def test_the_research_loop_is_killed_and_resumed(moment: str, tmp_path: Path) -> None:
     assert research(tmp_path, "--crash", moment) == ""
     printed = research(tmp_path)

@@ -13,7 +13,7 @@ from kinds import open_store, url_of
 from rounds import rounds
 from stores.damage_scenes import THREADS, answers, files_of, fill, judge, restore_files, state_at
 
-PLACES = rounds(50, 400)
+PLACES = rounds(30, 400)
 
 pytestmark = pytest.mark.faults
 

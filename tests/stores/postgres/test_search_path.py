@@ -60,6 +60,7 @@ def test_the_trap_works(tempting: HostileDatabase) -> None:
         connection.execute("DELETE FROM public.caught")
 
 
+@pytest.mark.slow  # a schema of its own for each promise
 def test_every_promise_is_kept_where_all_names_are_shadowed(shadowed: HostileDatabase) -> None:
     schemas: dict[PostgresBackend, str] = {}
 

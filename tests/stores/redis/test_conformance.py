@@ -34,6 +34,7 @@ class InRedisCluster(InRedis):
 class TestRedisBackend(InRedis, BackendConformance): ...
 
 
+@pytest.mark.slow
 class TestRedisClusterBackend(InRedisCluster, BackendConformance): ...
 
 
