@@ -217,8 +217,13 @@ class LoopCore:
         metadata: dict[str, Any] = {"cursor": written.cursor, "steps": len(written.plan)}
         if before:
             metadata = {"transition": {"from": before, "to": written.state}, **metadata}
+        before_it = self._seen, self._is_ahead
         self._seen, self._is_ahead = resumption(written).transitions, False  # of parallel effects the first writes it
-        await driver.run.checkpoint(written.to_dict(), cause=cause, metadata=metadata)
+        try:
+            await driver.run.checkpoint(written.to_dict(), cause=cause, metadata=metadata)
+        except BaseException:
+            self._seen, self._is_ahead = before_it  # no effect follows from what was not written
+            raise
 
     async def _end(self, driver: Driver) -> None:
         """End the thread as the loop ended; leave it alone if it has."""
