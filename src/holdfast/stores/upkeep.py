@@ -169,9 +169,10 @@ class Upkeep:
         try:
             self._until_swapped(thread, attempt)
         except Corrupt:
-            if not self._bury(thread, now):
-                raise
-            self._drop_misplaced(thread)
+            if self._bury(thread, now):
+                self._drop_misplaced(thread)
+            else:
+                self._until_swapped(thread, attempt)  # raises again, unless another process was faster
 
     def delete_ended(self, thread: bytes, statuses: Collection[str], now: int) -> bool:
         """Delete a thread that has one of these statuses. False, and nothing done, if it has another one by now."""
