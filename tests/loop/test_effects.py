@@ -333,3 +333,20 @@ async def test_a_loop_driven_by_hand_commits_its_decisions_before_an_effect(worl
     await loop.step_once()  # and this process is gone
     assert (await resumed(world, **options)).results == ["sent a"]
     assert outside.calls == ["a"]
+
+
+async def test_after_decisions_that_could_not_be_written_no_other_effect_is_executed(world: World) -> None:
+    outside = Outside()
+
+    async def execute(loop: Any, step: str) -> Any:
+        if step == "a":
+            return object()  # it cannot be stored
+        for _ in range(2):
+            with pytest.raises(holdfast.UnstorableValue):
+                await loop.call("send", step)
+        return step
+
+    tools = [holdfast.tool(outside.send, name="send", effect=True)]
+    with pytest.raises(holdfast.UnstorableValue):
+        await new_loop(world, plan=["a", "b"], execute=execute, tools=tools, every=9).drive()
+    assert outside.calls == []

@@ -18,6 +18,7 @@ from holdfast import (
     Status,
     sync,
 )
+from holdfast.runs.block import RunBlock
 from holdfast.runs.driver import Driver
 from manager.tasks import APPROVAL, TASK, manager, server, state_of
 from runs.worlds import World
@@ -521,3 +522,28 @@ def test_a_task_that_two_processes_find_complete_is_deleted_by_either(monkeypatc
         monkeypatch.setattr(Driver, "leave_untouched", leave_as_another_deletes_it)
         made.save(state_of())
         assert len(made.pending("shop")) == 1
+
+
+def test_a_task_that_starts_again_before_its_completed_thread_is_deleted_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The process that completed it was slow, and another has saved the task since."""
+    with sync.MemoryStore() as store:
+        slow, other = (sync.CheckpointManager({"enabled": True}, store) for _ in range(2))
+        leave, started = RunBlock.leave, list[str]()
+
+        async def leave_and_be_slow(block: RunBlock, error: BaseException | None = None) -> Any:
+            left = await leave(block, error)
+            if not started:
+                started.append("again")
+                other.save(state_of(error="saved again"))
+            return left
+
+        with slow.hold(*TASK):
+            slow.save(state_of())
+            monkeypatch.setattr(RunBlock, "leave", leave_and_be_slow)
+            slow.hooks.complete(*TASK)
+        kept = other.load(*TASK)
+        assert started
+        assert kept is not None
+        assert kept.error == "saved again"

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import sync
+from holdfast.stores.file import FileBackend
+from holdfast.testing.handles import blocking_store
 from stores.file_scenes import log_of
+from stores.hooked import Hooked
 from stores.test_private_files import KINDS, assert_untouched, plant
 
 BAD, GOOD = "bad", "good"
@@ -122,3 +125,13 @@ def test_a_directory_that_is_not_empty_is_left_and_named(root: Path, victim: Pat
     (log_of(root, KEY) / "file").touch()
     with sync.open(f"file:{root}") as store, pytest.raises(sync.StoreUnavailable, match=log_of(root, KEY).name):
         store.delete(BAD)
+
+
+def test_a_damaged_log_that_two_processes_delete_at_once_is_no_error_for_either(root: Path, victim: Path) -> None:
+    damage(log_of(root, KEY), "first frame", victim)
+    hooked = Hooked(FileBackend(str(root)))
+    with sync.open(f"file:{root}") as other, blocking_store(hooked) as store:
+        hooked.before("swap", lambda: other.delete(BAD))
+        store.delete(BAD)
+        assert hooked.has_happened
+        assert [info.thread_id for info in store.threads()] == [GOOD]

@@ -305,3 +305,12 @@ def test_of_two_forks_onto_one_id_one_is_refused(sides: Sides) -> None:
     with pytest.raises(Conflict):
         sides.store.fork(checkpoint.id, "f")
     assert len(sides.other.history("f")) == 1
+
+
+def test_an_item_that_another_process_appends_meanwhile_under_the_same_key_is_shown_once(sides: Sides) -> None:
+    place = ("a", "b", "c", "list")  # too deep to be a cell: the whole state is written
+    sides.store.save("t", {"a": {"b": {"c": {"list": [0]}}}})
+    sides.hooked.before("heads", lambda: sides.other.append("t", place, 1, idempotency_key="once"))
+    appended = sides.store.append("t", place, 1, idempotency_key="once")
+    assert sides.hooked.has_happened
+    assert appended.state == {"a": {"b": {"c": {"list": [0, 1]}}}} == sides.other.load(appended.id).state

@@ -330,11 +330,18 @@ class Journal:
 
     def list_requests(self, binding: Binding, numbers: Sequence[int]) -> list[Request]:
         """Requests as users see them; `LimitExceeded` if they would take too much memory together."""
-        asked = [self.requests[number - 1] for number in numbers]
+        self._check_together(binding, numbers)
+        return [self.request(binding, number) for number in numbers]
+
+    def check_may_ask(self, binding: Binding, asked: Asked) -> None:
+        """`LimitExceeded` if nobody could list the open requests any more with this one among them."""
+        self._check_together(binding, self.open_numbers(), asked)
+
+    def _check_together(self, binding: Binding, numbers: Sequence[int], *more: Asked) -> None:
+        asked = (*(self.requests[number - 1] for number in numbers), *more)
         answered = [self.answers[number] for number in numbers if number in self.answers]
         encodings = [encoding for entry in (*asked, *answered) for encoding in encodings_of(entry)]
         refuse_together(encodings, binding.limits, f"the list of {len(asked)} requests of {binding.thread_id!r}")
-        return [self.request(binding, number) for number in numbers]
 
     def open_requests(self, binding: Binding) -> list[Request]:
         """The requests that wait for an answer."""

@@ -126,6 +126,7 @@ async def _put(
     if default is not None and deadline is None:
         raise ConfigurationError(f"request {name!r}: default= is what happens at the deadline=; give both")
     asked = Asked(key, fingerprint, name, encode(payload, path="payload"), choices, due_at(deadline, now), packed, now)
+    ledger.journal.check_may_ask(ledger.claim.log.binding, asked)
     await ledger.note(run._ports, asked)
     number = ledger.journal.number_of(key)
     await ledger.emit("asked", {"payload": payload}, request=_request_id(run, number), name=name)

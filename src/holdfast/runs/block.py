@@ -14,6 +14,7 @@ from holdfast.history.journal import Journal
 from holdfast.ports import INFO, Ports, is_heard, logger
 from holdfast.processes import named
 from holdfast.records.errors import (
+    CodecError,
     ConfigurationError,
     Fenced,
     HoldfastError,
@@ -244,7 +245,7 @@ class RunBlock:
                 await self._wait_for_another(ledger)
             else:
                 await self._end_badly(ledger, error)
-        except (StoreError, KeyboardInterrupt, SystemExit):
+        except (StoreError, CodecError, KeyboardInterrupt, SystemExit):
             await self._let_go(ledger.claim)
             raise
         finally:

@@ -70,6 +70,7 @@ __all__ = [
     "checked_store",
     "claim",
     "default_store",
+    "delete_ended",
     "failed_steps",
     "fingerprint_of",
     "fresh_id",
@@ -133,6 +134,11 @@ async def was_deleted(store: Store, thread_id: str) -> bool:
     await tools.open()
     seen = await tools.ports.perform(tools.reader.seen, tools.reader.sealing.key(thread_id))
     return seen is not None and seen.head.deleted
+
+
+async def delete_ended(store: Store, thread_id: str, *statuses: Status) -> None:
+    """Delete a thread that ended with one of these statuses, unless another process has started it again."""
+    await store._delete_ended(thread_id, [status.value for status in statuses])
 
 
 def note(kind: str, content: Any, now: int, **details: Any) -> Note:

@@ -184,13 +184,13 @@ class Archive:
         intent = Intent(appends=((where, encoded),), key=key, fingerprint=content)
         for _ in range(ATTEMPTS):
             try:
-                return await self._write(thread, intent)
+                return await self._write(thread, intent, appends=True)
             except NotACell:
                 pass
             try:
                 whole = await self._append_within(thread, where, item)
                 whole.key, whole.fingerprint = key, content
-                return await self._write(thread, whole)
+                return await self._write(thread, whole, appends=True)
             except Conflict:
                 continue
         raise Conflict(f"thread {thread_id!r} is being written to by others all the time; try again")
@@ -205,13 +205,13 @@ class Archive:
         draft, leaves = draft_state(state, limits=self._limits)
         return Intent(draft=draft, leaves=leaves, expect_seq=log.checkpoint)
 
-    async def _write(self, thread: bytes, intent: Intent) -> Checkpoint:
+    async def _write(self, thread: bytes, intent: Intent, *, appends: bool = False) -> Checkpoint:
         if not self._ready or self._closed:
             await self._open()
         outcome = await self._saver.commit(thread, intent)
-        if isinstance(outcome, Recorded) and intent.appends:
-            return await self._ports.perform(self._load_latest, thread)
         if isinstance(outcome, Recorded):
+            if appends:  # the content of its checkpoint is not known here
+                return await self._ports.perform(self._load_latest, thread)
             return self._recorded_checkpoint(thread, intent, outcome)
         if self._events.wants("saved"):
             await self._events.emit("saved", outcome.log.binding.thread_id, outcome.log.seq, bytes=outcome.swap.size)

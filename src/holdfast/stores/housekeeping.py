@@ -4,7 +4,7 @@ A program that only goes on with its threads needs none of it, so each part is l
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -39,6 +39,13 @@ class Housekeeping(Archive):
         thread = self._reader.sealing.key(thread_id)
         await self._ports.perform(self._upkeep.delete, thread, self._ports.now())
         await self._events.emit("deleted", thread_id)
+
+    async def _delete_ended(self, thread_id: str, statuses: Collection[str]) -> None:
+        """Delete a thread that ended with one of these statuses, unless another process has started it again."""
+        await self._open()
+        thread = self._reader.sealing.key(thread_id)
+        if await self._ports.perform(self._upkeep.delete_ended, thread, statuses, self._ports.now()):
+            await self._events.emit("deleted", thread_id)
 
     async def revive(self, thread_id: str) -> None:
         """Bring a deleted thread's id back, empty. `NotFound` if it was not deleted."""

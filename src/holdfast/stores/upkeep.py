@@ -3,7 +3,7 @@
 Each reads the head, decides, and swaps; if somebody was faster it reads again. All are idempotent.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -169,9 +169,21 @@ class Upkeep:
         try:
             self._until_swapped(thread, attempt)
         except Corrupt:
-            if not self._bury(thread, now):
-                raise
-            self._drop_misplaced(thread)
+            if self._bury(thread, now):
+                self._drop_misplaced(thread)
+            else:
+                self._until_swapped(thread, attempt)  # raises again, unless another process was faster
+
+    def delete_ended(self, thread: bytes, statuses: Collection[str], now: int) -> bool:
+        """Delete a thread that has one of these statuses. False, and nothing done, if it has another one by now."""
+
+        def attempt() -> bool | None:
+            seen = self._reader.seen(thread)
+            if seen is None or seen.head.deleted or seen.head.status not in statuses:
+                return False
+            return self._swap(thread, seen, deleted(seen.head, now), Drop(everything=True)) is not None or None
+
+        return self._until_swapped(thread, attempt)
 
     def _drop_misplaced(self, thread: bytes) -> bool:
         """Nothing is left to delete but what only a listing finds."""

@@ -161,3 +161,18 @@ def test_what_is_under_a_wrong_key_stops_no_listing_and_can_be_deleted(damage: s
                 store.save("beta", 1)
             store.revive("beta")
         assert store.save("new", 1).seq == 1
+
+
+def test_delete_leaves_what_is_under_a_wrong_key_in_another_namespace() -> None:
+    schema = new_schema()
+    conninfo = shared_server().conninfo()
+    with store_in(schema) as mine, sync.PostgresStore(conninfo, schema=schema, namespace="other") as other:
+        other.save("beta", "not mine")
+        mine.save("alpha", 1)
+        moved = f"UPDATE {schema}.threads SET key = key || '\\x00' WHERE thread = '\\x056f7468657262657461'"
+        shared_server().execute(moved)
+        mine.delete("beta")
+        assert [info.thread_id for info in other.threads()] == ["beta"]
+        other.delete("beta")
+        other.delete("beta")
+        assert list(other.threads()) == []

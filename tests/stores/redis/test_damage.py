@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast import sync
+from holdfast.stores.redis import unlisting
 from holdfast.stores.redis.keys import shard_of
 from holdfast.testing.conformance.samples import Line, head, key, rows
 from rounds import rounds
@@ -188,4 +189,21 @@ def test_what_is_planted_in_a_listing_stops_no_listing_and_can_be_deleted(
         for thread_id in ("beta", *damaged):
             store.delete(thread_id)
         assert {info.thread_id for info in store.threads()} == {"alpha", "gamma/δ"}
+        assert store.verify().ok
+
+
+def test_a_thread_that_is_made_while_its_id_is_deleted_stays_listed(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_members = unlisting._members
+
+    def make_it_meanwhile(*given: Any) -> Any:
+        with store_in("server", prefix) as other:
+            other.save("new", 1)
+        return read_members(*given)
+
+    monkeypatch.setattr(unlisting, "_members", make_it_meanwhile)
+    with store_in("server", prefix) as store:
+        store.delete("new")
+        assert "new" in {info.thread_id for info in store.threads()}
         assert store.verify().ok

@@ -14,7 +14,7 @@ from holdfast.records.loop import LoopState, Snapshot
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Record, Store, claim, fresh_id, ports_of, read
+from holdfast.runs.driver import Driver, Record, Store, claim, delete_ended, fresh_id, ports_of, read
 from holdfast.runtimes.loop.loading import loaded
 from holdfast.runtimes.loop.options import Cadence, LoopTerms
 from holdfast.runtimes.loop.screening import copied, with_secrets
@@ -217,8 +217,13 @@ class LoopCore:
         metadata: dict[str, Any] = {"cursor": written.cursor, "steps": len(written.plan)}
         if before:
             metadata = {"transition": {"from": before, "to": written.state}, **metadata}
+        before_it = self._seen, self._is_ahead
         self._seen, self._is_ahead = resumption(written).transitions, False  # of parallel effects the first writes it
-        await driver.run.checkpoint(written.to_dict(), cause=cause, metadata=metadata)
+        try:
+            await driver.run.checkpoint(written.to_dict(), cause=cause, metadata=metadata)
+        except BaseException:
+            self._seen, self._is_ahead = before_it  # no effect follows from what was not written
+            raise
 
     async def _end(self, driver: Driver) -> None:
         """End the thread as the loop ended; leave it alone if it has."""
@@ -231,9 +236,9 @@ class LoopCore:
             await run.fail(f"the loop decided to fail at step {self.snapshot.cursor} of {len(self.snapshot.plan)}")
 
     async def _delete_if_over(self) -> None:
-        word = {COMPLETE: "complete", FAILED: "failed"}.get(self.state)
-        if word in self.terms.retention.delete_on and not self.snapshot.decision:
-            await self._store().delete(self.thread_id)
+        status = {COMPLETE: Status.COMPLETE, FAILED: Status.FAILED}.get(self.state)
+        if status and status.value in self.terms.retention.delete_on and not self.snapshot.decision:
+            await delete_ended(self._store(), self.thread_id, status)
 
 
 def _ready(snapshot: Snapshot, terms: LoopTerms) -> Snapshot:

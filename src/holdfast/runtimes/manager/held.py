@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.codec import encode
 from holdfast.records.errors import ConfigurationError, Conflict, Deleted, NotFound, Suspended
 from holdfast.records.words import Phase, Status
-from holdfast.runs.driver import Driver, Store, Terms, claim
+from holdfast.runs.driver import Driver, Store, Terms, claim, delete_ended
 from holdfast.runtimes.manager.state import ExecutionState
 
 QUESTION = "tool_approval"
@@ -67,7 +67,7 @@ class Held:
                     return await self._started()
                 self.driver.leave_untouched()  # its process died before it could delete it, or is about to
                 await self._left(None)
-                await self._store.delete(self._thread_id)
+                await delete_ended(self._store, self._thread_id, Status.COMPLETE)
             except Deleted:
                 with suppress(NotFound):  # another process revived it
                     await self._store.revive(self._thread_id)
@@ -140,5 +140,5 @@ class Held:
         except Suspended:
             return True
         if self.is_cleared:
-            await self._store.delete(self._thread_id)
+            await delete_ended(self._store, self._thread_id, Status.COMPLETE)
         return False

@@ -116,9 +116,9 @@ class PostgresBackend:
 
     def drop_misplaced(self, thread: bytes) -> None:
         """See `Misplacing.drop_misplaced`: every entry under a key that is not its own. Reads the table of threads."""
-        shown = shown_id_of(thread)
+        shown, namespace = shown_id_of(thread), thread[: 1 + thread[0]]
         for key, listed in self._statements.read(self._sql["find_misplaced"], KEY_BYTES):
-            if shown_id_of(listed) == shown:
+            if listed.startswith(namespace) and shown_id_of(listed) == shown:
                 self._statements.write(self._sql["drop_misplaced"], key, listed)
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:

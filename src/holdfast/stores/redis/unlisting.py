@@ -6,7 +6,7 @@ from holdfast.records.identity import shown_id_of
 from holdfast.records.words import Status
 from holdfast.stores.backend import readable_head
 from holdfast.stores.redis.checking import CHUNK, scan, shard_in
-from holdfast.stores.redis.keys import EVERY, SHARDS, Keys, born, shard_of, space_of, status_word, words_of
+from holdfast.stores.redis.keys import EVERY, SHARDS, Keys, shard_of, space_of, status_word, words_of
 from holdfast.stores.redis.wire import Request, Wire
 
 Place = tuple[int, bytes]
@@ -49,21 +49,19 @@ def drop_misplaced(wire: Wire, keys: Keys, thread: bytes) -> None:
         for shard in range(SHARDS)
         for word in (EVERY, *map(status_word, Status))
     ]
-    own = _own_places(wire, keys, thread)
-    strays = {place[1] for place in _members(wire, listings) if _is_shown_as(place[1][8:], thread) and place not in own}
-    if strays:
-        _drop_members(wire, keys, space, strays, own)
+    strays = {member for _, member in _members(wire, listings) if _is_shown_as(member[8:], thread)}
+    if strays and not _is_alive(wire, keys, thread):  # asked last: if it was made meanwhile, they are its own
+        _drop_members(wire, keys, space, strays)
         others = [shard for shard in range(SHARDS) if shard != shard_of(thread)]
         wire.read([Request(shard, (b"DEL", keys.thread(shard, thread), keys.posts(shard, thread))) for shard in others])
 
 
-def _own_places(wire: Wire, keys: Keys, thread: bytes) -> set[tuple[bytes, bytes]]:
-    """The listings that a thread is in by its head, and its member there."""
+def _is_alive(wire: Wire, keys: Keys, thread: bytes) -> bool:
+    """True if the thread is listed by its head."""
     shard = shard_of(thread)
     (encoded,) = wire.read([Request(shard, (b"HGET", keys.thread(shard, thread), b"h"))])
     head = readable_head(thread, encoded or b"")
-    words = words_of(head) if head else []
-    return {(keys.listing(shard, space_of(thread), word), born(head) + thread) for word in words if head}
+    return head is not None and bool(words_of(head))
 
 
 def _is_shown_as(listed: bytes, thread: bytes) -> bool:
@@ -71,10 +69,9 @@ def _is_shown_as(listed: bytes, thread: bytes) -> bool:
     return listed == thread or (not listed.startswith(space_of(thread)) and shown_id_of(listed) == shown_id_of(thread))
 
 
-def _drop_members(wire: Wire, keys: Keys, space: bytes, members: set[bytes], own: set[tuple[bytes, bytes]]) -> None:
+def _drop_members(wire: Wire, keys: Keys, space: bytes, members: set[bytes]) -> None:
     """Remove members from all listings of a namespace, those by label too."""
     for listing in {*scan(wire, keys, b"i")}:
         shard = shard_in(listing, keys)
-        gone = [member for member in members if (listing, member) not in own]
-        if gone and listing.startswith(keys.listing(shard, space, b"")):
-            wire.read([Request(shard, (b"ZREM", listing, *gone))])
+        if listing.startswith(keys.listing(shard, space, b"")):
+            wire.read([Request(shard, (b"ZREM", listing, *members))])
