@@ -22,6 +22,7 @@ from holdfast.records.checkpoint import Step
 from holdfast.records.errors import Corrupt, HoldfastError, KeyReused, RunCancelled
 from holdfast.records.request import Answer
 from holdfast.records.words import Status
+from holdfast.runs.annotations import annotations_of
 from holdfast.runs.api import default_store
 from holdfast.runs.asking import ask
 from holdfast.runs.block import RunBlock, Terms
@@ -63,6 +64,7 @@ __all__ = [
     "Store",
     "Terms",
     "Then",
+    "annotations_of",
     "check_key",
     "claim",
     "default_store",
