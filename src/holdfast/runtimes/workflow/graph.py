@@ -151,14 +151,12 @@ def signature_of(plain: Mapping[str, Any]) -> str:
     return sha256(encode([plain["start"], nodes, plain["edges"]])).hexdigest()[:16]
 
 
-def renamed_graph(plain: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    """A stored graph with other ids in the place of some."""
-    name = renamer(renamed)
-    edges = [
-        [kind, [*map(name, sources)], [*map(name, targets)], names] for kind, sources, targets, names in plain["edges"]
-    ]
-    nodes = {name(each): node for each, node in plain["nodes"].items()}
-    return {"start": name(plain["start"]), "nodes": nodes, "edges": sorted(edges)}
+def renamed_graph(plain: Mapping[str, Any], new: Callable[[str], str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """A stored graph with the new ids of its nodes, and the new ids of its edges by their old ones."""
+    edges = [(each, [each[0], [*map(new, each[1])], [*map(new, each[2])], each[3]]) for each in plain["edges"]]
+    nodes = {new(each): node for each, node in plain["nodes"].items()}
+    renamed = {"start": new(plain["start"]), "nodes": nodes, "edges": sorted(after for _, after in edges)}
+    return renamed, {_shown(before): _shown(after) for before, after in edges}
 
 
 def renamer(renamed: Mapping[str, str]) -> Callable[[str], str]:
