@@ -10,7 +10,7 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.runs.driver import Driver, Note, failed_steps, note, read_note, text_of
 from holdfast.runtimes.workflow.context import ContextBase, Posted, Work
 from holdfast.runtimes.workflow.decisions import Result, Sent, refuse_conflict, targets_of
-from holdfast.runtimes.workflow.graph import Edge, Graph, Node
+from holdfast.runtimes.workflow.graph import UNCHANGED, Edge, Graph, Node, Renaming
 from holdfast.runtimes.workflow.message_types import hint_name
 from holdfast.runtimes.workflow.seats import Seats
 from holdfast.runtimes.workflow.snapshot import Message, Snapshot
@@ -32,8 +32,8 @@ class Superstep(msgspec.Struct):
     """True if several executors take part: then each is noted as soon as it is done."""
     saved: dict[str, Any]
     """What executors saved, those of this superstep included."""
-    old_names: dict[str, str] = {}
-    """The ids by which executors were known when the superstep was begun, where those are others."""
+    renaming: Renaming = UNCHANGED
+    """How the ids differ from those of when the superstep was begun."""
     written: dict[str, str] = {}
 
     @property
@@ -43,7 +43,7 @@ class Superstep(msgspec.Struct):
 
     def key(self, id_: str, index: int = 0) -> str:
         """The key of an executor's work, or of its message at an index: the same in every process."""
-        place = f"{self.snapshot.generation}.{self.number}.{index}:{self.old_names.get(id_, id_)}"
+        place = f"{self.snapshot.generation}.{self.number}.{index}:{self.renaming.old_ids.get(id_, id_)}"
         return self.driver.key(EXECUTOR, place)
 
 
@@ -74,6 +74,7 @@ class Branch:
         if known is None or not known.value:
             return None
         result = read_note(known, lambda _: Result.of(decode(known.value)))
+        result = result.renamed(self._step.renaming) if self._step.renaming.renamed else result
         refuse_conflict(self._node.id, result.writes, self._step.written)
         return Ended(self._node.id, result, is_replayed=True)
 
@@ -165,7 +166,7 @@ class Branch:
             step.saved[id_] = saved
             return {"executors": dict(step.saved)}
 
-        metadata = {"superstep": step.number, EXECUTOR: id_}
+        metadata: dict[str, str | int] = {"superstep": step.number, EXECUTOR: id_}
         await step.driver.write(line, journal=True, metadata=metadata, change=None if saved is None else change)
 
     async def _note_failure(self, error: Exception) -> None:
@@ -174,5 +175,5 @@ class Branch:
         if driver.is_lost:
             return
         line = self._line(error=f"{type(error).__name__}: {text_of(error)}", failed=failed_steps(error))
-        metadata = {"superstep": self._step.number, EXECUTOR: id_, "error": type(error).__name__}
+        metadata: dict[str, str | int] = {"superstep": self._step.number, EXECUTOR: id_, "error": type(error).__name__}
         await driver.write(line, journal=True, metadata=metadata)

@@ -172,17 +172,16 @@ class BuilderBase:
 
     def _graph(self) -> Graph:
         for edge in self._edges.values():
-            for each in (*edge.sources, *edge.targets):
-                if each not in self._executors:
-                    raise ConfigurationError(
-                        f"{edge.id}: there is no executor {each!r}; known are {', '.join(map(repr, self._executors))}"
-                    )
+            unknown = [end for end in (*edge.sources, *edge.targets) if end not in self._executors]
+            if unknown:
+                known = ", ".join(map(repr, self._executors))
+                raise ConfigurationError(f"{edge.id}: there is no executor {unknown[0]!r}; known are {known}")
         nodes: dict[str, Node] = {}
         edges: list[Edge] = []
         reducers = _reducers(self._options.get("reducers"))
-        known: dict[object, Handlers] = {}
+        declared: dict[object, Handlers] = {}
         for id_, each in self._executors.items():
-            nodes[id_] = Node(id_, each, handlers_of(each, known))
+            nodes[id_] = Node(id_, each, handlers_of(each, declared))
             if isinstance(each, WorkflowExecutor):
                 _open(id_, each.graph, nodes, edges, reducers)
         graph = Graph(self._start, nodes, (*self._edges.values(), *edges), reducers)
@@ -230,7 +229,7 @@ def _condition_name(function: Any, name: str | None, call: str, source: str) -> 
         raise ConfigurationError(
             f"{call}: the condition after executor {source!r} must be a function, got {function!r}"
         )
-    found = text_or_none(name, "name") or getattr(function, "__name__", "<lambda>")
+    found: str = text_or_none(name, "name") or getattr(function, "__name__", "<lambda>")
     if found == "<lambda>":
         raise ConfigurationError(
             f"{call}: a condition after executor {source!r} has no name, which checkpoints would know it by;"

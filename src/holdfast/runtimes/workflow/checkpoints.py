@@ -62,11 +62,14 @@ class WorkflowCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 async def supersteps(store: Store, thread_id: str) -> AsyncIterator[CheckpointInfo]:
     """The rows of a thread that committed a superstep, the newest first."""
     page = await store.history(thread_id, limit=PAGE)
-    while page is not None:
+    while True:
         for info in page:
             if SUPERSTEP in info.metadata:
                 yield info
-        page = await page.next_page()
+        following = await page.next_page()
+        if following is None:
+            return
+        page = following
 
 
 async def thread_checkpoints(store: Store, thread_id: str) -> list[WorkflowCheckpoint]:
@@ -91,11 +94,14 @@ async def latest_workflow_checkpoint(store: Store, workflow_name: str) -> Workfl
 
 async def _threads(store: Store, workflow_name: str) -> AsyncIterator[str]:
     page = await store.threads(labels={"workflow": workflow_name}, limit=PAGE)
-    while page is not None:
+    while True:
         for info in page:
             if info.damaged is None:
                 yield info.thread_id
-        page = await page.next_page()
+        following = await page.next_page()
+        if following is None:
+            return
+        page = following
 
 
 async def continued_thread(store: Store, checkpoint_id: str, thread_id: str | None) -> str:

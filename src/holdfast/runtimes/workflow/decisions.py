@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.codec import decode
 from holdfast.records.errors import ConfigurationError
-from holdfast.runtimes.workflow.graph import Edge, Graph
+from holdfast.runtimes.workflow.graph import Edge, Graph, Renaming
 from holdfast.runtimes.workflow.snapshot import Message, Pending, Snapshot
 
 
@@ -55,6 +55,16 @@ class Result(msgspec.Struct, frozen=True):
             outputs,
             {key: Write(*each) for key, each in writes.items()},
             [Pending(executor, data, tuple(choices)) for executor, data, choices in asked],
+        )
+
+    def renamed(self, to: Renaming) -> "Result":
+        """The same with the ids of now."""
+        edges = to.edges
+        return Result(
+            [Sent(to.id(each.source), each.data, [(edges[e], to.id(t)) for e, t in each.places]) for each in self.sent],
+            self.outputs,
+            {to.key(key): write for key, write in self.writes.items()},
+            [replace(each, executor=to.id(each.executor)) for each in self.asked],
         )
 
 

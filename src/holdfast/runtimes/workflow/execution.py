@@ -25,7 +25,7 @@ from holdfast.runtimes.workflow.builder import WorkflowTerms
 from holdfast.runtimes.workflow.context import YES_OR_NO, ContextBase
 from holdfast.runtimes.workflow.decisions import Result, committed, deliveries, entry
 from holdfast.runtimes.workflow.events import WorkflowEvent
-from holdfast.runtimes.workflow.graph import differences, renamed_graph, renamer
+from holdfast.runtimes.workflow.graph import UNCHANGED, Renaming, differences
 from holdfast.runtimes.workflow.message_types import hint_name
 from holdfast.runtimes.workflow.seats import SeatPlan, Seats
 from holdfast.runtimes.workflow.snapshot import VERSION, Message, Pending, Snapshot
@@ -60,7 +60,7 @@ class Execution:
         self._seats = Seats(seats, self._driver.ports)
         self._context = context
         self._message = message
-        self._old_names: dict[str, str] = {}
+        self._renaming = UNCHANGED
         self.outputs: list[Any] = []
         """All outputs of the thread so far."""
         self._is_new = False
@@ -116,11 +116,12 @@ class Execution:
         """Load what the thread holds, or start it; None if it is finished. One that does not fit is left as it was."""
         driver = self._driver
         try:
-            arguments = self._arguments()
+            arguments, state = self._arguments(), driver.run.state
+            if state and driver.record.started is None:
+                raise KeyReused(f"{self._where} holds something else than a workflow; give another thread id")
             await driver.start(STARTED, arguments, "message", {**self._terms.labels, "workflow": self._terms.name})
             if driver.run.finished:
                 return None
-            state = driver.run.state
             first = entry(self._graph, self._terms.name, decode(arguments)[0][0])
             snapshot = self._loaded(Snapshot.of(state, self._where), first) if state else first
         except HoldfastError:
@@ -155,13 +156,11 @@ class Execution:
         if found.signature == graph.signature:
             return found
         known = self._driver.noted(GRAPH, found.signature)
-        stored: dict[str, Any] = {"start": "", "nodes": {}, "edges": []} if known is None else decode(known.content)
-        new = renamer(terms.renamed)
-        renamed, edges = renamed_graph(stored, new)
-        differing = differences(renamed, graph.plain())
+        renaming = Renaming(terms.renamed, decode(known.content)) if known else UNCHANGED
+        differing = differences(renaming.plain(), graph.plain())
         if not differing:
-            self._old_names = {new(each): each for each in stored["nodes"] if new(each) != each}
-            return found.renamed(new, edges, graph.signature)
+            self._renaming = renaming
+            return found.renamed(renaming, graph.signature)
         if terms.on_incompatible == "fresh":
             return replace(first, generation=found.generation + 1)
         raise IncompatibleCheckpoint(
@@ -243,8 +242,8 @@ class Execution:
                     ended[each.id] = each
                 else:
                     yield each
-        self._raise_failures(ended, step)
         in_order = {id_: ended[id_] for id_ in branches}
+        self._raise_failures(in_order, step)
         after = await self._commit(step, in_order)
         for event in self._committed_events(step, after, in_order):
             yield event
@@ -252,8 +251,8 @@ class Execution:
 
     def _step(self, snapshot: Snapshot, *, is_parallel: bool) -> Superstep:
         saved = dict(snapshot.executors) if snapshot.executors else snapshot.executors
-        names, self._old_names = self._old_names, {}
-        return Superstep(self._graph, self._driver, self._seats, snapshot, self._context, is_parallel, saved, names)
+        renaming, self._renaming = self._renaming, UNCHANGED
+        return Superstep(self._graph, self._driver, self._seats, snapshot, self._context, is_parallel, saved, renaming)
 
     async def _ended(self, branches: dict[str, Branch]) -> AsyncGenerator["WorkflowEvent | Ended", None]:
         """Each branch as it ends, with its events. Those that were noted as done are not executed again."""

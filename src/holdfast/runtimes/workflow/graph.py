@@ -151,24 +151,46 @@ def signature_of(plain: Mapping[str, Any]) -> str:
     return sha256(encode([plain["start"], nodes, plain["edges"]])).hexdigest()[:16]
 
 
-def renamed_graph(plain: Mapping[str, Any], new: Callable[[str], str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """A stored graph with the new ids of its nodes, and the new ids of its edges by their old ones."""
-    edges = [(each, [each[0], [*map(new, each[1])], [*map(new, each[2])], each[3]]) for each in plain["edges"]]
-    nodes = {new(each): node for each, node in plain["nodes"].items()}
-    renamed = {"start": new(plain["start"]), "nodes": nodes, "edges": sorted(after for _, after in edges)}
-    return renamed, {_shown(before): _shown(after) for before, after in edges}
+class Renaming(msgspec.Struct, frozen=True):
+    """How a stored graph is read by a program in which some nodes have other ids."""
 
+    renamed: Mapping[str, str]
+    stored: Mapping[str, Any]
 
-def renamer(renamed: Mapping[str, str]) -> Callable[[str], str]:
-    """What gives the new id of a node: its own, or that of the sub-workflow around it."""
-
-    def new(old: str) -> str:
-        if old in renamed or "/" not in old:
-            return renamed.get(old, old)
+    def id(self, old: str) -> str:
+        """The id of a node now: its own, or that of the sub-workflow around it, may be another."""
+        if old in self.renamed or "/" not in old:
+            return self.renamed.get(old, old)
         outer, _, inner = old.rpartition("/")
-        return f"{new(outer)}/{inner}"
+        return f"{self.id(outer)}/{inner}"
 
-    return new
+    def key(self, old: str) -> str:
+        """The key of the shared state now: those of a sub-workflow begin with its id."""
+        outer, _, inner = old.rpartition("/")
+        return f"{self.id(outer)}/{inner}" if outer in self.stored["nodes"] else old
+
+    @property
+    def edges(self) -> dict[str, str]:
+        """The ids of edges now, by their old ones."""
+        return {_shown(each): _shown(self._edge(each)) for each in self.stored["edges"]}
+
+    @property
+    def old_ids(self) -> dict[str, str]:
+        """The old ids of the nodes that have another now, by that."""
+        return {new: each for each in self.stored["nodes"] if (new := self.id(each)) != each}
+
+    def plain(self) -> dict[str, Any]:
+        """The stored graph with the ids of now."""
+        nodes = {self.id(each): node for each, node in self.stored["nodes"].items()}
+        edges = sorted(map(self._edge, self.stored["edges"]))
+        return {"start": self.id(self.stored["start"]), "nodes": nodes, "edges": edges}
+
+    def _edge(self, edge: list[Any]) -> list[Any]:
+        kind, sources, targets, names = edge
+        return [kind, [*map(self.id, sources)], [*map(self.id, targets)], names]
+
+
+UNCHANGED = Renaming({}, {"start": "", "nodes": {}, "edges": []})
 
 
 def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -4,13 +4,14 @@ The stored parts are cells of their own: what did not change costs nothing, and 
 the payload of a single message is stored as itself, and not in a list of one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.records.errors import Corrupt
+from holdfast.runtimes.workflow.graph import Renaming
 
 VERSION = 1
 """The version of this form."""
@@ -77,12 +78,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         except (msgspec.ValidationError, TypeError, ValueError, LookupError, AttributeError) as error:
             raise Corrupt(f"{where} does not hold the checkpoint of a workflow: {error!r}", record="state") from error
 
-    def renamed(self, new: Callable[[str], str], edges: Mapping[str, str], signature: str) -> "Snapshot":
-        """The same with the new ids of nodes and edges, and the signature of the graph that has those."""
+    def renamed(self, to: Renaming, signature: str) -> "Snapshot":
+        """The same with the ids of now, and the signature of the graph that has those."""
+        new, edges = to.id, to.edges
         return replace(
             self,
             signature=signature,
             messages=[replace(each, source=new(each.source), target=new(each.target)) for each in self.messages],
+            state={to.key(key): value for key, value in self.state.items()},
             executors={new(each): saved for each, saved in self.executors.items()},
             buffers={
                 edges[edge]: {new(source): waiting for source, waiting in sources.items()}

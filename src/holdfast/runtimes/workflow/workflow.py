@@ -169,6 +169,8 @@ class WorkflowCore:
                 await store.answer(id_, choice, None if choices else value)
             except Conflict as error:
                 refused.append(error)
+            except InvalidAnswer as error:
+                refused.append(error if id_ in asked else Conflict(f"request {id_} was answered already"))
         if refused:
             raise refused[0]
 
@@ -225,8 +227,10 @@ class WorkflowStream:
         self._result: WorkflowResult | None = None
 
     def __await__(self) -> Generator[Any, None, Self]:
+        return self._itself().__await__()
+
+    async def _itself(self) -> Self:
         return self
-        yield
 
     def __aiter__(self) -> Self:
         return self
