@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import Executor, Suspended, handler, response_handler, sync
+from holdfast import Corrupt, Executor, Suspended, handler, response_handler, sync
 from holdfast.runtimes.workflow.branch import Branch
 from holdfast.runtimes.workflow.execution import Execution
 from holdfast.testing import crash_everywhere
@@ -185,5 +185,5 @@ async def _commit_without_state(self: Execution, _after: Any, before: Any, metad
 def test_a_broken_workflow_is_caught(where: Any, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above can fail."""
     monkeypatch.setattr(where, name, broken)
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, Corrupt)):
         crash_everywhere(blocking_workflow, before=paid.clear, after=check, pairs=0)
