@@ -1,7 +1,7 @@
 """What annotations of handlers say about messages: whether a value fits one, and whether two can meet. Pure."""
 
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal, Never, NoReturn, TypeVar, Union, get_args, get_origin
 
 _ITEMS: tuple[Any, ...] = (list, set, frozenset)
@@ -41,7 +41,15 @@ def _is_one(value: Any, hint: Any) -> bool:
     if not _is_instance(value, kind):
         return False
     inner = get_args(hint)
-    return not inner or kind not in _ITEMS or all(fits(each, inner[0]) for each in value)
+    return not inner or kind not in _ITEMS or _all_fit(value, inner[0])
+
+
+def _all_fit(items: Collection[Any], hint: Any) -> bool:
+    """As `fits`, for all of them. Most lists are long, and of one or two classes: then each class is looked at once."""
+    allowed = members(hint)
+    if all(isinstance(each, type) and not get_args(each) for each in allowed):
+        return all(issubclass(each, allowed) for each in set(map(type, items)))
+    return Any in allowed or all(fits(each, hint) for each in items)
 
 
 def _is_instance(value: Any, kind: type) -> bool:
