@@ -165,10 +165,12 @@ def test_a_workflow_on_disk_ends_the_same_wherever_it_is_killed(kind: str, tmp_p
 
 async def _note_without_state(self: Branch, line: Any, saved: Any) -> None:
     await self._step.driver.write(line, journal=True)
-    self._step.saved[self._node.id] = saved
+    self._step.saved = {**self._step.saved, self._node.id: saved}
 
 
-async def _commit_without_state(self: Execution, _after: Any, before: Any, metadata: Any, *lines: Any) -> None:
+async def _commit_without_state(
+    self: Execution, _after: Any, before: Any, metadata: Any, *lines: Any, **_: Any
+) -> None:
     """Only the input is ever stored."""
     change = None if before is not None else _after.plain
     await self._driver.write(*lines, metadata=metadata, change=change)

@@ -3,6 +3,7 @@
 Execution is elsewhere: it calls handlers and conditions, and hands what came of them to `committed`.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -13,6 +14,9 @@ from holdfast.codec import decode
 from holdfast.records.errors import ConfigurationError
 from holdfast.runtimes.workflow.graph import Edge, Graph, Renaming
 from holdfast.runtimes.workflow.snapshot import Message, Pending, Snapshot
+
+Buffers: TypeAlias = dict[str, dict[str, list[Any]]]
+Reducers: TypeAlias = Mapping[str, Callable[[Any, Any], Any]]
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -120,7 +124,8 @@ def committed(graph: Graph, snapshot: Snapshot, results: Mapping[str, Result], s
     )
 
 
-Buffers: TypeAlias = dict[str, dict[str, list[Any]]]
+_CONCATENATE = (operator.add, operator.concat)
+"""Reducers of which it is known what they do to lists: others could change what was there."""
 
 
 def routed(graph: Graph, buffers: Buffers, results: Mapping[str, Result]) -> tuple[list[Message], Buffers]:
@@ -150,9 +155,7 @@ def _buffered(graph: Graph, edge: Edge, buffers: Buffers, source: str, data: Any
     return [message], {**others, edge.id: left} if left else others
 
 
-def merged(
-    reducers: Mapping[str, Callable[[Any, Any], Any]], state: dict[str, Any], results: Mapping[str, Result]
-) -> dict[str, Any]:
+def merged(reducers: Reducers, state: dict[str, Any], results: Mapping[str, Result]) -> dict[str, Any]:
     """The state after a superstep. A key is set by one executor, or added to by any number through its reducer."""
     after = state
     for result in results.values():
@@ -161,7 +164,19 @@ def merged(
     return after
 
 
-def applied(reducers: Mapping[str, Callable[[Any, Any], Any]], state: Mapping[str, Any], key: str, write: Write) -> Any:
+def grown(reducers: Reducers, state: Mapping[str, Any], results: Mapping[str, Result]) -> dict[str, list[Any]] | None:
+    """What lists of the state gain by concatenation, if a superstep does nothing else to the state; None if it does."""
+    found: dict[str, list[Any]] = {}
+    for result in results.values():
+        for key, write in result.writes.items():
+            lists = [state.get(key), *write.deltas]
+            if write.is_set or reducers[key] not in _CONCATENATE or any(type(each) is not list for each in lists):
+                return None
+            found.setdefault(key, []).extend(item for delta in write.deltas for item in delta)
+    return found
+
+
+def applied(reducers: Reducers, state: Mapping[str, Any], key: str, write: Write) -> Any:
     """The value of a key after a write. The first delta of a key that has no value is its value."""
     values = [write.value] if write.is_set else [state[key]] if key in state else []
     values += write.deltas
