@@ -27,13 +27,13 @@ class Superstep(msgspec.Struct):
     graph: Graph
     driver: Driver
     seats: Seats
-    snapshot: Snapshot
     context: type[ContextBase]
+    snapshot: Snapshot
     saved: dict[str, Any]
     """What executors saved, those of this superstep included."""
     renaming: Renaming
     """How the ids differ from those of when the superstep was begun."""
-    is_parallel: bool = False
+    is_parallel: bool
     """True if several executors take part: then each is noted as soon as it is done."""
     written: dict[str, str] = {}
     """Which executor set a key of the state; see `refuse_conflict`."""

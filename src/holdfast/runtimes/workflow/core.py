@@ -25,7 +25,6 @@ from holdfast.runtimes.workflow.context import YES_OR_NO, ContextBase
 from holdfast.runtimes.workflow.events import WorkflowEvent, WorkflowEventType, WorkflowResult
 from holdfast.runtimes.workflow.execution import Execution
 from holdfast.runtimes.workflow.loading import MISSING
-from holdfast.runtimes.workflow.seats import SeatPlan
 
 RETRIED = (ExecutorFailed, StoreUnavailable, OutcomeUnknown)
 
@@ -83,7 +82,6 @@ class WorkflowCore:
         self.terms = terms
         self.store = store
         self._context = context
-        self._seats = SeatPlan(terms.graph)
 
     async def events(self, call: Call) -> AsyncGenerator["WorkflowEvent | WorkflowResult", None]:
         """The events of a run, and at the end its result."""
@@ -132,7 +130,7 @@ class WorkflowCore:
         await block.leave(None)
 
     def _execution(self, run: Run, message: Any = MISSING) -> Execution:
-        return Execution(self.terms, self._seats, self._context, run, message)
+        return Execution(self.terms, self._context, run, message)
 
     async def result(self, call: Call) -> WorkflowResult:
         """How a run ended."""
