@@ -534,3 +534,16 @@ async def test_a_message_that_the_start_does_not_take_is_refused_before_anything
     with pytest.raises(ConfigurationError, match="the start executor 'Count' takes int, and not str"):
         await Builder(world, Count()).build().run("x", thread_id="t")
     assert await world.store.latest("t") is None
+
+
+async def test_a_reducer_that_fails_is_named_and_the_thread_goes_on_once_it_is_mended(world: World) -> None:
+    start, end, adders = Pass("start"), End("end"), [Add("a"), Add("b")]
+
+    def built(total: Any) -> Flow:
+        builder = Builder(world, start, name="sums", reducers={**REDUCERS, "total": total})
+        return builder.add_fan_out(start, adders).add_fan_in(adders, end).build()
+
+    with pytest.raises(ConfigurationError, match="the reducer of key 'total' failed: ZeroDivisionError"):
+        await built(lambda total, _: total / 0).run("x", thread_id="t")
+    await built(operator.add).run("x", thread_id="t")
+    assert (await built(operator.add).latest()).state["total"] == 2

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypedDict
 
-from holdfast.records.arguments import check_options, mapping_or_none, text_or_none, whole_number
+from holdfast.records.arguments import check_options, mapping_or_none, whole_number
 from holdfast.records.errors import (
     ConfigurationError,
     Conflict,
@@ -44,7 +44,7 @@ class Call:
     def __init__(self, message: Any, options: RunOptions) -> None:
         check_options(options, tuple(RunOptions.__annotations__))
         self.message = message
-        self.thread_id = text_or_none(options.get("thread_id"), "thread_id")
+        self.thread_id = options.get("thread_id")
         self.checkpoint_id = options.get("checkpoint_id")
         self.responses = dict(mapping_or_none(options.get("responses"), "responses") or {})
         self.retry = whole_number(options.get("retry") or 0, "retry")
