@@ -65,14 +65,8 @@ class Call:
 
     def result(self, thread_id: str, status: Status, requests: tuple[Request, ...] = ()) -> WorkflowResult:
         """How the run ended."""
-        return WorkflowResult(
-            status=status,
-            thread_id=thread_id,
-            result=self.outputs,
-            requests=requests,
-            outputs=self.outputs,
-            events=self.events,
-        )
+        done = {"result": self.outputs, "outputs": self.outputs, "events": self.events}
+        return WorkflowResult(status=status, thread_id=thread_id, requests=requests, **done)
 
 
 class WorkflowCore:
