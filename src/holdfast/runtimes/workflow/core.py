@@ -65,7 +65,7 @@ class Call:
 
     def result(self, thread_id: str, status: Status, requests: tuple[Request, ...] = ()) -> WorkflowResult:
         """How the run ended."""
-        done = {"result": self.outputs, "outputs": self.outputs, "events": self.events}
+        done: dict[str, Any] = {"result": self.outputs, "outputs": self.outputs, "events": self.events}
         return WorkflowResult(status=status, thread_id=thread_id, requests=requests, **done)
 
 
@@ -89,8 +89,9 @@ class WorkflowCore:
                         call.events.append(event)
                         yield event
             except Suspended as waiting:
-                yield call.seen("status", Status.INPUT_REQUIRED.value)
-                yield call.result(thread_id, Status.INPUT_REQUIRED, waiting.requests)
+                status = Status.INPUT_REQUIRED if waiting.requests else Status.WORKING  # it sleeps
+                yield call.seen("status", status.value)
+                yield call.result(thread_id, status, waiting.requests)
                 return
             except Exception as error:
                 hide_our_frames(error)
