@@ -43,6 +43,8 @@ def test_names_without_io_are_the_same_objects() -> None:
     of_their_own |= {"Loop", "Orchestrator", "Session", "SnapshotStore"}
     of_their_own |= {"CheckpointHooks", "CheckpointManager", "Composite", "parallel", "repeat", "sequential"}
     of_their_own |= {"PostgresStore", "RedisStore", "S3Store"}
+    of_their_own |= {"Workflow", "WorkflowBuilder", "WorkflowContext", "WorkflowStream"}
+    of_their_own |= {"latest_workflow_checkpoint", "workflow_checkpoints"}
     for name in holdfast.__all__:
         if name not in of_their_own:
             assert getattr(holdfast, name) is getattr(sync, name), name
@@ -109,8 +111,13 @@ def test_both_runs_have_the_same_methods_and_signatures() -> None:
             assert [each[:3] for each in parameters_of(awaitable[name])] == [each[:3] for each in parameters_of(method)]
 
 
+WITHOUT_STARTERS = {"CheckpointHooks", "Composite", "Session", "Workflow", "WorkflowContext", "WorkflowStream"}
+"""Classes that programs do not make themselves."""
+
+
 @pytest.mark.parametrize(
-    "name", ["CheckpointHooks", "CheckpointManager", "Composite", "Loop", "Orchestrator", "Session", "SnapshotStore"]
+    "name",
+    [*("CheckpointManager", "Loop", "Orchestrator", "SnapshotStore", "WorkflowBuilder"), *sorted(WITHOUT_STARTERS)],
 )
 def test_both_runtimes_have_the_same_methods_and_signatures(name: str) -> None:
     awaitable, blocking = getattr(holdfast, name), getattr(sync, name)
@@ -121,7 +128,7 @@ def test_both_runtimes_have_the_same_methods_and_signatures(name: str) -> None:
         if inspect.isfunction(value):
             twin = getattr(awaitable, method)
             assert [each[:3] for each in parameters_of(twin)] == [each[:3] for each in parameters_of(value)]
-    if name not in {"CheckpointHooks", "Composite", "Session"}:
+    if name not in WITHOUT_STARTERS:
         assert [each[:3] for each in parameters_of(awaitable)] == [each[:3] for each in parameters_of(blocking)]
 
 
@@ -343,6 +350,10 @@ def visible(thing: object) -> set[str]:
     return {name for name in dir(thing) if not name.startswith("_")}
 
 
+def executor_of(module: Any) -> Any:
+    return module.executor(id="start")(lambda message, ctx: ctx.yield_output(message))
+
+
 async def awaitable_objects() -> dict[str, set[str]]:
     async with holdfast.MemoryStore() as store:
         names = {"store": visible(store), "agent": visible(holdfast.Agent(lambda task: task, store=store))}
@@ -358,6 +369,7 @@ async def awaitable_objects() -> dict[str, set[str]]:
             names["session"] = visible(session)
         names["manager"] = visible(holdfast.CheckpointManager({}, store))
         names["composite"] = visible(holdfast.sequential([len]))
+        names["workflow"] = visible(holdfast.WorkflowBuilder(executor_of(holdfast), store).build())
         return names | {"orchestrator": visible(holdfast.Orchestrator("a", "b", store))}
 
 
@@ -376,6 +388,7 @@ def blocking_objects() -> dict[str, set[str]]:
             names["session"] = visible(session)
         names["manager"] = visible(sync.CheckpointManager({}, store))
         names["composite"] = visible(sync.sequential([len]))
+        names["workflow"] = visible(sync.WorkflowBuilder(executor_of(sync), store).build())
         return names | {"orchestrator": visible(sync.Orchestrator("a", "b", store))}
 
 
@@ -385,6 +398,7 @@ def test_objects_show_the_same_names_in_both_worlds_and_nothing_of_their_inside(
     assert names["durable"] == {"name", "resume", "run", "start"}
     assert names["agent"] == {"name", "resume", "run", "start", "stream", "summary"}
     assert names["orchestrator"] == {"session", "summary"}
+    assert names["workflow"] >= {"checkpoints", "graph", "latest", "name", "resume", "run", "signature"}
     assert names["composite"] == {"name", "resume", "run", "sub_agents"}
     assert names["manager"].isdisjoint({"tasks", "core", "held", "store"})
     assert names["run"].isdisjoint({"ledger", "ports", "reader", "scope", "over"})

@@ -116,6 +116,15 @@ if TYPE_CHECKING:
     )
     from holdfast.runtimes.session.orchestrator import Orchestrator
     from holdfast.runtimes.session.session import Session
+    from holdfast.runtimes.workflow.checkpoints import (
+        WorkflowCheckpoint,
+        latest_workflow_checkpoint,
+        workflow_checkpoints,
+    )
+    from holdfast.runtimes.workflow.context import WorkflowContext
+    from holdfast.runtimes.workflow.events import WorkflowEvent, WorkflowResult
+    from holdfast.runtimes.workflow.executors import Executor, WorkflowExecutor, executor, handler, response_handler
+    from holdfast.runtimes.workflow.workflow import Workflow, WorkflowBuilder, WorkflowStream
 
 __version__ = "0.1.0"
 
@@ -124,16 +133,17 @@ _LATER = {
     "AgentContext": "holdfast.runtimes.manager.composition",
     "AgentState": "holdfast.runtimes.manager.state",
     "AgentSummary": "holdfast.records.failure",
-    "Deferred": "holdfast.records.loop",
     "CheckpointConfig": "holdfast.runtimes.manager.config",
     "CheckpointHooks": "holdfast.runtimes.manager.hooks",
     "CheckpointManager": "holdfast.runtimes.manager.manager",
     "CheckpointStats": "holdfast.runtimes.manager.state",
     "Checkpointable": "holdfast.runtimes.manager.state",
     "Composite": "holdfast.runtimes.manager.composition",
+    "Deferred": "holdfast.records.loop",
     "Done": "holdfast.runs.options",
     "Event": "holdfast.runtimes.manager.events",
     "ExecutionState": "holdfast.runtimes.manager.state",
+    "Executor": "holdfast.runtimes.workflow.executors",
     "FailureContext": "holdfast.records.failure",
     "FailurePolicy": "holdfast.runtimes.agent.policy",
     "FailureType": "holdfast.records.failure",
@@ -161,6 +171,14 @@ _LATER = {
     "StepHandle": "holdfast.runs.steps",
     "Store": "holdfast.runs.store",
     "ToolCallSnapshot": "holdfast.runtimes.manager.state",
+    "Workflow": "holdfast.runtimes.workflow.workflow",
+    "WorkflowBuilder": "holdfast.runtimes.workflow.workflow",
+    "WorkflowCheckpoint": "holdfast.runtimes.workflow.checkpoints",
+    "WorkflowContext": "holdfast.runtimes.workflow.context",
+    "WorkflowEvent": "holdfast.runtimes.workflow.events",
+    "WorkflowExecutor": "holdfast.runtimes.workflow.executors",
+    "WorkflowResult": "holdfast.runtimes.workflow.events",
+    "WorkflowStream": "holdfast.runtimes.workflow.workflow",
     "agent": "holdfast.runtimes.agent.agent",
     "append": "holdfast.runs.api",
     "ask": "holdfast.runs.api",
@@ -171,8 +189,11 @@ _LATER = {
     "confirm": "holdfast.runs.api",
     "current": "holdfast.runs.api",
     "durable": "holdfast.runs.api",
+    "executor": "holdfast.runtimes.workflow.executors",
     "find_agent_to_run": "holdfast.runtimes.manager.events",
+    "handler": "holdfast.runtimes.workflow.executors",
     "idempotency_key": "holdfast.runs.api",
+    "latest_workflow_checkpoint": "holdfast.runtimes.workflow.checkpoints",
     "migration": "holdfast.codec.registry",
     "open": "holdfast.runs.kinds",
     "parallel": "holdfast.runtimes.manager.composition",
@@ -185,6 +206,7 @@ _LATER = {
     "repeat": "holdfast.runtimes.manager.composition",
     "replace_state": "holdfast.runtimes.agent.context",
     "replan": "holdfast.runtimes.agent.strategies",
+    "response_handler": "holdfast.runtimes.workflow.executors",
     "resume_from_subgoal": "holdfast.runtimes.agent.strategies",
     "retry_with_hint": "holdfast.runtimes.agent.strategies",
     "rollback_to_checkpoint": "holdfast.runtimes.agent.strategies",
@@ -194,6 +216,7 @@ _LATER = {
     "storable": "holdfast.codec.registry",
     "tool": "holdfast.runtimes.loop.tools",
     "update_state": "holdfast.runtimes.agent.context",
+    "workflow_checkpoints": "holdfast.runtimes.workflow.checkpoints",
 }
 
 
@@ -242,6 +265,7 @@ __all__ = [
     "Escalated",
     "Event",
     "ExecutionState",
+    "Executor",
     "ExecutorFailed",
     "FailureContext",
     "FailurePolicy",
@@ -322,6 +346,14 @@ __all__ = [
     "UnknownType",
     "UnstorableValue",
     "UsageSnapshot",
+    "Workflow",
+    "WorkflowBuilder",
+    "WorkflowCheckpoint",
+    "WorkflowContext",
+    "WorkflowEvent",
+    "WorkflowExecutor",
+    "WorkflowResult",
+    "WorkflowStream",
     "__version__",
     "agent",
     "append",
@@ -334,8 +366,11 @@ __all__ = [
     "confirm",
     "current",
     "durable",
+    "executor",
     "find_agent_to_run",
+    "handler",
     "idempotency_key",
+    "latest_workflow_checkpoint",
     "migration",
     "open",
     "parallel",
@@ -348,6 +383,7 @@ __all__ = [
     "repeat",
     "replace_state",
     "replan",
+    "response_handler",
     "resume_from_subgoal",
     "retry_with_hint",
     "rollback_to_checkpoint",
@@ -357,4 +393,5 @@ __all__ = [
     "storable",
     "tool",
     "update_state",
+    "workflow_checkpoints",
 ]

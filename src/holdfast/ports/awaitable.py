@@ -1,7 +1,7 @@
 """The awaitable world: blocking work goes to threads, and waiting never blocks the event loop."""
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from threading import get_ident
@@ -135,6 +135,23 @@ class AsyncPorts(SystemPorts):
             for coroutine in coroutines:
                 if getcoroutinestate(coroutine) == CORO_CREATED:  # cancelled before its turn
                     coroutine.close()
+
+    async def side_by_side(self, branches: Sequence[Coroutine[Any, Any, T]]) -> AsyncGenerator[T, None]:
+        """A task each."""
+        from asyncio import FIRST_COMPLETED, ensure_future, gather, wait
+
+        tasks = [ensure_future(branch) for branch in branches]
+        pending = set(tasks)
+        try:
+            while pending:
+                done, pending = await wait(pending, return_when=FIRST_COMPLETED)
+                for task in filter(done.__contains__, tasks):
+                    yield task.result()
+        finally:
+            for task in pending:
+                task.cancel()
+            if pending:
+                await gather(*pending, return_exceptions=True)
 
     def branch(self) -> int:
         """The task, outside of any the thread."""

@@ -23,9 +23,10 @@ OUR_THREADS = "holdfast"
 
 
 class BlockingPorts(SystemPorts):
-    """Everything inline: no event loop, no thread."""
+    """Everything inline: no event loop, and no thread but those of branches."""
 
     blocking = True
+    MOST_THREADS = 64
 
     async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call it."""
@@ -70,6 +71,25 @@ class BlockingPorts(SystemPorts):
         finally:
             for coroutine in coroutines:
                 coroutine.close()
+
+    async def side_by_side(self, branches: Sequence[Coroutine[Any, Any, T]]) -> AsyncGenerator[T, None]:
+        """A thread each, in a copy of the caller's context; a single one here."""
+        if len(branches) < 2:
+            for branch in branches:
+                yield await branch
+            return
+        from concurrent.futures import as_completed
+
+        from holdfast.ports.pool import pool
+
+        threads = pool(min(len(branches), self.MOST_THREADS))
+        try:
+            for ended in as_completed([threads.submit(run_blocking, branch) for branch in branches]):
+                yield ended.result()
+        finally:
+            threads.shutdown(cancel_futures=True)
+            for branch in branches:
+                branch.close()
 
     def branch(self) -> int:
         """The thread."""

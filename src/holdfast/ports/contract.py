@@ -1,6 +1,6 @@
 """What the rest of the program may ask of the outside world, whichever world it is."""
 
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -61,6 +61,13 @@ class Ports(Protocol):
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         """Run all to their end: at the same time where the world allows it, in their order elsewhere."""
+        ...
+
+    def side_by_side(self, branches: Sequence[Coroutine[Any, Any, T]]) -> AsyncGenerator[T, None]:
+        """Run branches of a run at the same time, on threads where there is no event loop; give each result as it ends.
+
+        Leaving it cancels the branches that are left, or waits for those that are on threads.
+        """
         ...
 
     async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -1,9 +1,10 @@
-"""What a function says it returns is registered as storable, so that its results can be recorded."""
+"""The classes that annotations of users' functions name are registered as storable: results, messages."""
 
 import builtins
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.records.errors import ConfigurationError
 from holdfast.records.loading import loading
 
 
@@ -26,3 +27,22 @@ def _is_builtin(hint: Any) -> bool:
     if isinstance(hint, str):
         return hasattr(builtins, hint)
     return isinstance(hint, type) and getattr(builtins, hint.__name__, None) is hint
+
+
+def annotations_of(function: Callable[..., Any], where: str) -> dict[str, Any]:
+    """What the annotations of a function mean, by parameter. The classes that they name are registered as storable.
+
+    `ConfigurationError` for a name that is not defined; `where` begins its text.
+    """
+    from holdfast.codec.discovery import Annotation, caller_names
+    from holdfast.codec.registry import adopt_named
+
+    names, local = getattr(function, "__globals__", {}), caller_names()
+    found = {
+        name: Annotation(hint, names, None, local) for name, hint in getattr(function, "__annotations__", {}).items()
+    }
+    adopt_named(found.values(), evaluate=True)
+    try:
+        return {name: annotation.evaluated() for name, annotation in found.items()}
+    except NameError as error:
+        raise ConfigurationError(f"{where}: an annotation names {error.name!r}, which is not defined here") from error

@@ -103,7 +103,7 @@ async def ask(
         if replay is not None:
             await replay.check_question(run, key, name, payload, tuple(choices))
         number = await _put(run, key, fingerprint, name, payload, tuple(choices), deadline, default)
-    answered = ledger.journal.answers.get(number) or await _collect(run, number)
+    answered = await collect(run, number)
     if answered is None:
         await ledger.suspend(run._ports)
     if answered.expired:
@@ -129,7 +129,7 @@ async def _put(
     ledger.journal.check_may_ask(ledger.claim.log.binding, asked)
     await ledger.note(run._ports, asked)
     number = ledger.journal.number_of(key)
-    await ledger.emit("asked", {"payload": payload}, request=_request_id(run, number), name=name)
+    await ledger.emit("asked", {"payload": payload}, request=request_id_of(run, number), name=name)
     return number
 
 
@@ -142,9 +142,11 @@ def _packed_default(choices: tuple[str, ...], default: Any, name: str) -> bytes:
     return encode(default, path="default")
 
 
-async def _collect(run: "Run", number: int) -> Answered | None:
-    """The answer that was left for a request, or its default if the deadline is past; then it is consumed."""
+async def collect(run: "Run", number: int) -> Answered | None:
+    """The answer to a request: the one consumed before, or that was left for it, or its default past the deadline."""
     ledger, backend = run._ledger, run._reader.backend
+    if number in ledger.journal.answers:
+        return ledger.journal.answers[number]
     binding, thread = ledger.claim.log.binding, ledger.claim.thread
     asked = ledger.journal.requests[number - 1]
     inbox = await run._ports.perform(backend.inbox, thread)
@@ -158,12 +160,13 @@ async def _collect(run: "Run", number: int) -> Answered | None:
     metadata = packed_metadata(told(answered))
     intent = Intent(journal=True, metadata=metadata, consumed=(message_key(number),))
     await ledger.commit(run._ports, intent, answered)
-    details = {"request": _request_id(run, number), "name": asked.name, "expired": answered.expired}
+    details = {"request": request_id_of(run, number), "name": asked.name, "expired": answered.expired}
     await ledger.emit("answer_received", **details)
     return answered
 
 
-def _request_id(run: "Run", number: int) -> str:
+def request_id_of(run: "Run", number: int) -> str:
+    """The id of a request, as the outside answers it."""
     return str(RequestId(run.thread_id, number, run._ledger.claim.log.binding.life))
 
 

@@ -7,15 +7,17 @@ nothing below looks into it. Nothing of `stores` or `history` is needed beside t
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar, Unpack
+from functools import partial
+from typing import Any, NoReturn, TypeAlias, TypeVar, Unpack
 
 import msgspec
 
 from holdfast.codec import DEFAULT, Limits, decode, encode
 from holdfast.codec.scan import refuse_together
-from holdfast.history.draft import draft_state
-from holdfast.history.entries import NOTHING, Answered, Noted, Recorded, RolledBack, Started, encodings_of
-from holdfast.history.journal import Journal
+from holdfast.history.draft import STATE, draft_state
+from holdfast.history.entries import NOTHING, Answered, Asked, Noted, Recorded, RolledBack, Started, encodings_of
+from holdfast.history.journal import Journal, answer_of
+from holdfast.history.opening import takes_append
 from holdfast.history.restore import read_state
 from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
@@ -23,8 +25,9 @@ from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError, Corrupt, HoldfastError, KeyReused, RunCancelled
 from holdfast.records.request import Answer
 from holdfast.records.words import Status
+from holdfast.runs.annotations import annotations_of
 from holdfast.runs.api import default_store
-from holdfast.runs.asking import ask
+from holdfast.runs.asking import ask, collect, request_id_of
 from holdfast.runs.block import ENDS_OF_PROGRAMS, RunBlock, Terms
 from holdfast.runs.branches import Branch, current_branch, last_step, mark_step
 from holdfast.runs.divergence import Replay
@@ -66,6 +69,7 @@ __all__ = [
     "Store",
     "Terms",
     "Then",
+    "annotations_of",
     "check_key",
     "checked_store",
     "claim",
@@ -93,8 +97,8 @@ Note = Noted
 """What a runtime writes down, of a kind that it chose: see `note`."""
 Rollback = RolledBack
 """That a thread was restored: to which checkpoint (`target`), and how many steps it kept (`kept`)."""
-Line: TypeAlias = Noted | Recorded
-"""What a runtime may write into a row: a note, or a step made by `Driver.recorded`."""
+Line: TypeAlias = Noted | Recorded | Asked
+"""What a runtime may write into a row: a note, a step made by `Driver.recorded`, a question by `Driver.question`."""
 Standing: TypeAlias = tuple[Frame | None, Branch | None]
 
 
@@ -314,17 +318,33 @@ class Driver:
         cause: str = "event",
         metadata: Mapping[str, str | int] | None = None,
         journal: bool = False,
+        change: Callable[[], Mapping[str, Any]] | None = None,
+        appended: Mapping[tuple[str, ...], Sequence[Any]] | None = None,
     ) -> Receipt:
         """Write a row: these notes and steps, and the changes to the state that wait. Await the receipt.
 
         The row is a checkpoint unless `journal` says that it only notes something. `metadata` is what listings show: a
-        few words and numbers.
+        few words and numbers. `change` returns top-level keys of the state that this very row changes; it is called
+        when nothing can come between what it sees and the row. `appended` has items for lists in the state, by the path
+        of each list, which `takes_append`: they cost the same however long the list is.
         """
-        if len(lines) == 1 and not journal:
+        if len(lines) == 1 and not (journal or change or appended or isinstance(lines[0], Asked)):
             pending = self._ledger.append(self.ports, lines[0], cause, packed_words(metadata) if metadata else b"")
         else:
-            pending = self._ledger.write(self.ports, _intent(cause, metadata, journal), lines)
+            given = lines if change is None else partial(self._changed, change, lines)
+            intent = _intent(cause, metadata, journal)
+            for path, items in (appended or {}).items():
+                intent.appends += tuple(((*STATE, *path), encode(item, path="item")) for item in items)
+            pending = self._ledger.write(self.ports, intent, given)
         return Receipt(self._ledger, self.ports, pending)
+
+    def takes_append(self, *path: str) -> bool:
+        """True if the list at this path of the state can be given items without writing the rest of it."""
+        return takes_append(self._ledger.claim.log.state_cells, (*STATE, *path))
+
+    def _changed(self, change: Callable[[], Mapping[str, Any]], lines: tuple[Line, ...]) -> tuple[Line, ...]:
+        self._ledger.change_state(change())
+        return lines
 
     def queue(
         self,
@@ -442,6 +462,26 @@ class Driver:
         for number in journal.open_numbers():
             if journal.requests[number - 1].name == name:
                 self._ledger.carry(Answered(number, None, NOTHING, "", reason, now, expired=True))
+
+    def question(self, key: str, name: str, payload: Any, choices: tuple[str, ...] = ()) -> Asked:
+        """A question to the outside as a line to write: it is asked with that row, and the run goes on."""
+        fingerprint = fingerprint_of([payload, list(choices)], f"request {name!r}", "give a payload that can be stored")
+        packed = encode(payload, path="payload")
+        return Asked(key, fingerprint, check_key(name), packed, choices, 0, b"", self.ports.now())
+
+    def request_id(self, key: str) -> str:
+        """The id of the question that was asked under a key; empty if there is none."""
+        number = self._ledger.journal.number_of(key)
+        return request_id_of(self.run, number) if number else ""
+
+    async def answer_to(self, key: str) -> Answer | None:
+        """The answer to the question that was asked under a key, consumed by now; None if there is none yet."""
+        answered = await collect(self.run, self._ledger.journal.number_of(key))
+        return None if answered is None else answer_of(answered)
+
+    async def wait_for_answers(self) -> NoReturn:
+        """Suspend the run: it has nothing to do until one of its questions is answered."""
+        await self._ledger.suspend(self.ports)
 
     # Calling the user's code
 

@@ -115,28 +115,40 @@ if TYPE_CHECKING:
         RecoveryReport,
         ToolCallSnapshot,
     )
+    from holdfast.runtimes.workflow.checkpoints import WorkflowCheckpoint
+    from holdfast.runtimes.workflow.events import WorkflowEvent, WorkflowResult
+    from holdfast.runtimes.workflow.executors import Executor, WorkflowExecutor, executor, handler, response_handler
     from holdfast.sync.agents import Agent, agent
     from holdfast.sync.composition import Composite, parallel, repeat, sequential
     from holdfast.sync.functions import append, ask, checkpoint, confirm, current, durable, record, sleep
     from holdfast.sync.loops import Loop, SnapshotStore
     from holdfast.sync.manager import CheckpointHooks, CheckpointManager
     from holdfast.sync.session import Orchestrator, Session
+    from holdfast.sync.workflows import (
+        Workflow,
+        WorkflowBuilder,
+        WorkflowContext,
+        WorkflowStream,
+        latest_workflow_checkpoint,
+        workflow_checkpoints,
+    )
 
 _LATER = {
     "Agent": "holdfast.sync.agents",
     "AgentContext": "holdfast.runtimes.manager.composition",
     "AgentState": "holdfast.runtimes.manager.state",
     "AgentSummary": "holdfast.records.failure",
-    "Deferred": "holdfast.records.loop",
     "CheckpointConfig": "holdfast.runtimes.manager.config",
     "CheckpointHooks": "holdfast.sync.manager",
     "CheckpointManager": "holdfast.sync.manager",
     "CheckpointStats": "holdfast.runtimes.manager.state",
     "Checkpointable": "holdfast.runtimes.manager.state",
     "Composite": "holdfast.sync.composition",
+    "Deferred": "holdfast.records.loop",
     "Done": "holdfast.runs.options",
     "Event": "holdfast.runtimes.manager.events",
     "ExecutionState": "holdfast.runtimes.manager.state",
+    "Executor": "holdfast.runtimes.workflow.executors",
     "FailureContext": "holdfast.records.failure",
     "FailurePolicy": "holdfast.runtimes.agent.policy",
     "FailureType": "holdfast.records.failure",
@@ -155,6 +167,14 @@ _LATER = {
     "SnapshotStore": "holdfast.sync.loops",
     "StepHandle": "holdfast.runs.steps",
     "ToolCallSnapshot": "holdfast.runtimes.manager.state",
+    "Workflow": "holdfast.sync.workflows",
+    "WorkflowBuilder": "holdfast.sync.workflows",
+    "WorkflowCheckpoint": "holdfast.runtimes.workflow.checkpoints",
+    "WorkflowContext": "holdfast.sync.workflows",
+    "WorkflowEvent": "holdfast.runtimes.workflow.events",
+    "WorkflowExecutor": "holdfast.runtimes.workflow.executors",
+    "WorkflowResult": "holdfast.runtimes.workflow.events",
+    "WorkflowStream": "holdfast.sync.workflows",
     "agent": "holdfast.sync.agents",
     "append": "holdfast.sync.functions",
     "ask": "holdfast.sync.functions",
@@ -165,8 +185,11 @@ _LATER = {
     "confirm": "holdfast.sync.functions",
     "current": "holdfast.sync.functions",
     "durable": "holdfast.sync.functions",
+    "executor": "holdfast.runtimes.workflow.executors",
     "find_agent_to_run": "holdfast.runtimes.manager.events",
+    "handler": "holdfast.runtimes.workflow.executors",
     "idempotency_key": "holdfast.runs.api",
+    "latest_workflow_checkpoint": "holdfast.sync.workflows",
     "migration": "holdfast.codec.registry",
     "parallel": "holdfast.sync.composition",
     "pool": "holdfast.ports.pool",
@@ -178,6 +201,7 @@ _LATER = {
     "repeat": "holdfast.sync.composition",
     "replace_state": "holdfast.runtimes.agent.context",
     "replan": "holdfast.runtimes.agent.strategies",
+    "response_handler": "holdfast.runtimes.workflow.executors",
     "resume_from_subgoal": "holdfast.runtimes.agent.strategies",
     "retry_with_hint": "holdfast.runtimes.agent.strategies",
     "rollback_to_checkpoint": "holdfast.runtimes.agent.strategies",
@@ -187,6 +211,7 @@ _LATER = {
     "storable": "holdfast.codec.registry",
     "tool": "holdfast.runtimes.loop.tools",
     "update_state": "holdfast.runtimes.agent.context",
+    "workflow_checkpoints": "holdfast.sync.workflows",
 }
 
 
@@ -235,6 +260,7 @@ __all__ = [
     "Escalated",
     "Event",
     "ExecutionState",
+    "Executor",
     "ExecutorFailed",
     "FailureContext",
     "FailurePolicy",
@@ -315,6 +341,14 @@ __all__ = [
     "UnknownType",
     "UnstorableValue",
     "UsageSnapshot",
+    "Workflow",
+    "WorkflowBuilder",
+    "WorkflowCheckpoint",
+    "WorkflowContext",
+    "WorkflowEvent",
+    "WorkflowExecutor",
+    "WorkflowResult",
+    "WorkflowStream",
     "__version__",
     "agent",
     "append",
@@ -327,8 +361,11 @@ __all__ = [
     "confirm",
     "current",
     "durable",
+    "executor",
     "find_agent_to_run",
+    "handler",
     "idempotency_key",
+    "latest_workflow_checkpoint",
     "migration",
     "open",
     "parallel",
@@ -341,6 +378,7 @@ __all__ = [
     "repeat",
     "replace_state",
     "replan",
+    "response_handler",
     "resume_from_subgoal",
     "retry_with_hint",
     "rollback_to_checkpoint",
@@ -350,4 +388,5 @@ __all__ = [
     "storable",
     "tool",
     "update_state",
+    "workflow_checkpoints",
 ]

@@ -6,7 +6,7 @@ runs on another thread, so that the same program has the same points each time.
 """
 
 from asyncio import AbstractEventLoop, all_tasks, get_running_loop, new_event_loop
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import Context
@@ -171,6 +171,19 @@ class CrashPorts:
         """As the world does it."""
         return await self._inner.gather(coroutines)
 
+    async def side_by_side(self, branches: Sequence[Coroutine[Any, Any, T]]) -> AsyncGenerator[T, None]:
+        """In the blocking world one after the other, without threads: their order is always the same."""
+        if not self.blocking:
+            async for result in self._inner.side_by_side(branches):
+                yield result
+            return
+        try:
+            for branch in branches:
+                yield await branch
+        finally:
+            for branch in branches:
+                branch.close()
+
     async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """As the world does it."""
         return await self._inner.shielded(coroutine)
@@ -270,6 +283,8 @@ def mortal_loop() -> Iterator[AbstractEventLoop]:
         for task in all_tasks(loop):
             coroutine = task.get_coro()
             if coroutine is not None:
+                with suppress(BaseException):
+                    coroutine.throw(Died("its process is dead"))  # unlike `close`, it reaches an async generator
                 with suppress(BaseException):
                     coroutine.close()
         loop.close()

@@ -1,0 +1,200 @@
+"""What a handler does: messages, outputs, requests and changes of state, kept until the handler's executor is done.
+
+Everything is encoded when it is handed over: what is done to an object afterwards changes nothing.
+"""
+
+from collections.abc import Awaitable, Generator
+from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, get_args, get_origin
+
+import msgspec
+
+from holdfast.codec import decode, encode
+from holdfast.records.errors import ConfigurationError
+from holdfast.runs.driver import Driver
+from holdfast.runs.options import StepPolicy
+from holdfast.runtimes.workflow.decisions import Write, applied
+from holdfast.runtimes.workflow.graph import Graph, Node
+from holdfast.runtimes.workflow.message_types import hint_name, members
+from holdfast.runtimes.workflow.snapshot import Pending, Snapshot
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    SentT = TypeVar("SentT", default=Any)
+    OutputT = TypeVar("OutputT", default=Any)
+else:
+    from typing import TypeVar
+
+    SentT, OutputT = TypeVar("SentT"), TypeVar("OutputT")
+
+YES_OR_NO = ("approve", "reject")
+"""The choices of a request whose response is a bool."""
+_PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
+
+
+class _Done(Awaitable[None]):
+    """Done already: to be awaited, or not."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+DONE = _Done()
+
+
+class Posted(msgspec.Struct, frozen=True):
+    """A message as it was handed over."""
+
+    source: str
+    data: bytes
+    target: str | None = None
+
+
+class Work(msgspec.Struct):
+    """What the handlers of one executor do in one superstep, as far as they came."""
+
+    graph: Graph
+    node: Node
+    snapshot: Snapshot
+    driver: Driver
+    posted: list[Posted] = []
+    outputs: list[Any] = []
+    writes: dict[str, Write] = {}
+    asked: list[Pending] = []
+
+    def key(self, key: str) -> str:
+        """The key of the state: a sub-workflow has keys of its own."""
+        if type(key) is not str or not key:
+            raise ConfigurationError(f"executor {self.node.id!r}: a key of the state is a non-empty str, got {key!r}")
+        return f"{self.node.within}/{key}" if self.node.within else key
+
+
+def copied(value: Any, path: str) -> Any:
+    """A copy, exact; `UnstorableValue` for what cannot be stored."""
+    return value if type(value) in _PLAIN else decode(encode(value, path=path))
+
+
+class ContextBase:
+    """What the contexts of both worlds do without I/O."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    @property
+    def executor_id(self) -> str:
+        """The id of the executor; of one in a sub-workflow, with the ids around it."""
+        return self._work.node.id
+
+    @property
+    def superstep(self) -> int:
+        """The number of the superstep, from 1."""
+        return self._work.snapshot.iteration + 1
+
+    def get_state(self, key: str, default: Any = None) -> Any:
+        """A copy of a key of the shared state: as of the last superstep, with what this executor changed since."""
+        work, name, state = self._work, self._work.key(key), self._work.snapshot.state
+        if name in work.writes:
+            return copied(applied(work.graph.reducers, state, name, work.writes[name]), f"state[{key!r}]")
+        return copied(state[name], f"state[{key!r}]") if name in state else default
+
+    def set_state(self, key: str, value: Any) -> None:
+        """Set a key of the shared state. Two executors that set the same key in one superstep are an error."""
+        work, name = self._work, self._work.key(key)
+        work.writes[name] = Write(copied(value, f"state[{key!r}]"), is_set=True)
+
+    def update_state(self, key: str, delta: Any) -> None:
+        """Hand a change of a key of the shared state to the key's reducer. Any number of executors may do so."""
+        work, name = self._work, self._work.key(key)
+        if name not in work.graph.reducers:
+            raise ConfigurationError(
+                f"executor {self.executor_id!r}: the key {key!r} of the state has no reducer; give the builder"
+                f" reducers={{{key!r}: function}}, or use set_state"
+            )
+        before = work.writes.get(name, Write())
+        deltas = [*before.deltas, copied(delta, f"state[{key!r}]")]
+        work.writes[name] = Write(before.value, before.is_set, deltas)
+
+    def _send(self, message: Any, target_id: str | None) -> None:
+        work = self._work
+        edges = work.graph.edges_from(work.node.id)
+        targets = [each for edge in edges for each in edge.targets]
+        if target_id is not None:
+            inner = f"{work.node.within}/{target_id}" if work.node.within else target_id
+            target_id = inner if inner in targets else target_id
+        if not targets or (target_id is not None and target_id not in targets):
+            lost = "has no outgoing edge" if not targets else f"has no edge to {target_id!r}, only to {targets}"
+            raise ConfigurationError(
+                f"executor {self.executor_id!r} {lost}: the message would be lost; add an edge, or use yield_output"
+            )
+        data = encode(message, path=f"message of executor {self.executor_id!r}")
+        work.posted.append(Posted(work.node.id, data, target_id))
+
+    def _yield(self, output: Any) -> None:
+        work = self._work
+        outer = work.graph.yields_to(work.node)
+        data = encode(output, path=f"output of executor {self.executor_id!r}")
+        if outer:
+            work.posted.append(Posted(outer, data))
+        else:
+            work.outputs.append(decode(data))
+
+    def _request(self, data: Any, response_type: Any) -> None:
+        work = self._work
+        kept = copied(data, f"request of executor {self.executor_id!r}")
+        if not any(each.accepts(kept) for each in work.node.handlers.responses):
+            raise ConfigurationError(
+                f"executor {self.executor_id!r} has no @response_handler for a request of type"
+                f" {hint_name(type(data))}: its response could not be delivered"
+            )
+        work.asked.append(Pending(work.node.id, kept, _choices(response_type)))
+
+    async def _step(self, name: str, function: Any, *args: Any, **policy: Unpack[StepPolicy]) -> Any:
+        return await self._work.driver.step_within(name, function, *args, **policy)
+
+    def __class_getitem__(cls, given: Any) -> Any:
+        """`WorkflowContext[Sent]` says nothing of outputs."""
+        return super().__class_getitem__(given if isinstance(given, tuple) else (given, Any))  # type: ignore[misc]
+
+
+def _choices(response_type: Any) -> tuple[str, ...]:
+    """The choices of a request: a yes or no for a bool, the words of a Literal, else none."""
+    if response_type is bool:
+        return YES_OR_NO
+    kinds = members(response_type)
+    words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    is_words = all(get_origin(kind) is Literal for kind in kinds) and all(type(word) is str for word in words)
+    return tuple(words) if is_words else ()
+
+
+class WorkflowContext(ContextBase, Generic[SentT, OutputT]):
+    """What a handler is given to act with: `WorkflowContext[Sent, Output]`, the types that it sends and yields.
+
+    Messages, outputs, requests and state take effect when the superstep is committed. In a plain function the calls
+    need no await.
+    """
+
+    def send_message(self, message: SentT, target_id: str | None = None) -> Awaitable[None]:
+        """Send a message along the edges of this executor, or only to one of its targets."""
+        self._send(message, target_id)
+        return DONE
+
+    def yield_output(self, output: OutputT) -> Awaitable[None]:
+        """Add an output of the workflow. In a sub-workflow: what its node sends on."""
+        self._yield(output)
+        return DONE
+
+    def request_info(self, data: Any, response_type: Any = None) -> Awaitable[None]:
+        """Ask the outside. The response comes to the `@response_handler` of this executor, in a later superstep.
+
+        A `bool` is asked for as approve or reject, a `Literal` of words as a choice.
+        """
+        self._request(data, response_type)
+        return DONE
+
+    async def step(self, name: str, function: Any, *args: Any, **policy: Unpack[StepPolicy]) -> Any:
+        """A step of this handler, executed once: a handler that is run again gets its recorded result. See `Run.step`.
+
+        It is found again by its name, its arguments, and its number among equals.
+        """
+        return await self._step(name, function, *args, **policy)

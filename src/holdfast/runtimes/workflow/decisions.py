@@ -1,0 +1,205 @@
+"""The decisions of a superstep: who receives what, when a fan-in is ready, how state is merged. Pure.
+
+Execution is elsewhere: it calls handlers and conditions, and hands what came of them to `committed`.
+"""
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.codec import decode
+from holdfast.records.errors import ConfigurationError
+from holdfast.runtimes.workflow.graph import Edge, Graph, Renaming
+from holdfast.runtimes.workflow.snapshot import Message, Pending, Snapshot
+
+Buffers: TypeAlias = dict[str, dict[str, list[Any]]]
+Reducers: TypeAlias = Mapping[str, Callable[[Any, Any], Any]]
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A message that was sent, and where it goes: pairs of the id of an edge and one of its targets."""
+
+    source: str
+    data: bytes
+    """The message, encoded when it was sent: each target gets a copy of its own."""
+    places: list[tuple[str, str]]
+
+
+class Write(msgspec.Struct, frozen=True):
+    """What an executor did to one key of the state: set it, or gave the reducer something to add, perhaps often."""
+
+    value: Any = None
+    is_set: bool = False
+    deltas: list[Any] = []
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What an executor did in one superstep."""
+
+    sent: list[Sent] = []
+    outputs: list[Any] = []
+    writes: dict[str, Write] = {}
+    asked: list[Pending] = []
+
+    def plain(self) -> list[Any]:
+        """The result as it is noted."""
+        sent = [[each.source, each.data, [list(place) for place in each.places]] for each in self.sent]
+        writes = {key: [each.value, each.is_set, each.deltas] for key, each in self.writes.items()}
+        return [sent, self.outputs, writes, [[each.executor, each.data, list(each.choices)] for each in self.asked]]
+
+    @classmethod
+    def of(cls, plain: Any) -> "Result":
+        """Read a result from a note; raises TypeError or ValueError for what is none."""
+        sent, outputs, writes, asked = plain
+        return cls(
+            [Sent(source, data, [tuple(place) for place in places]) for source, data, places in sent],
+            outputs,
+            {key: Write(*each) for key, each in writes.items()},
+            [Pending(executor, data, tuple(choices)) for executor, data, choices in asked],
+        )
+
+    def renamed(self, to: Renaming) -> "Result":
+        """The same with the ids of now."""
+        edges = to.edges
+        return Result(
+            [Sent(to.id(each.source), each.data, [(edges[e], to.id(t)) for e, t in each.places]) for each in self.sent],
+            self.outputs,
+            {to.key(key): write for key, write in self.writes.items()},
+            [replace(each, executor=to.id(each.executor)) for each in self.asked],
+        )
+
+
+def entry(graph: Graph, workflow: str, message: Any) -> Snapshot:
+    """The snapshot of a workflow that has received its input, and done nothing yet."""
+    first = Message("", graph.entry(graph.start), message)
+    return Snapshot(workflow=workflow, signature=graph.signature, messages=[first])
+
+
+def deliveries(graph: Graph, snapshot: Snapshot) -> dict[str, list[Message]]:
+    """The messages of the next superstep by executor: executors in the order of the graph, messages as they came."""
+    found: dict[str, list[Message]] = {}
+    for message in snapshot.messages:
+        found.setdefault(message.target, []).append(message)
+    return {id_: found[id_] for id_ in graph.nodes if id_ in found}
+
+
+def targets_of(edge: Edge, verdicts: list[Any]) -> list[str]:
+    """Which targets of an edge get a message, given what its functions said of that message."""
+    if edge.kind == "choice":
+        return _chosen(edge, verdicts[0])
+    if edge.kind == "switch":
+        case = next((at for at, verdict in enumerate(verdicts) if verdict), len(edge.conditions))
+        return [*edge.targets[case : case + 1]]
+    return list(edge.targets) if all(verdicts) else []
+
+
+def _chosen(edge: Edge, chosen: Any) -> list[str]:
+    if isinstance(chosen, str) or not isinstance(chosen, Iterable):
+        raise ConfigurationError(f"{edge.conditions[0]} must return a list of target ids, got {chosen!r}")
+    ids = [getattr(each, "id", each) for each in chosen]
+    strangers = [each for each in ids if each not in edge.targets]
+    if strangers:
+        raise ConfigurationError(
+            f"{edge.conditions[0]} chose {', '.join(map(repr, strangers))} after executor {edge.sources[0]!r}, which is"
+            f" none of its targets {', '.join(map(repr, edge.targets))}"
+        )
+    return [each for each in edge.targets if each in ids]
+
+
+def committed(graph: Graph, snapshot: Snapshot, results: Mapping[str, Result], saved: dict[str, Any]) -> Snapshot:
+    """The snapshot after a superstep, given what its executors did and saved, in the order of the graph."""
+    messages, buffers = routed(graph, snapshot.buffers, results)
+    outputs = [output for result in results.values() for output in result.outputs]
+    return replace(
+        snapshot,
+        iteration=snapshot.iteration + 1,
+        messages=messages,
+        state=merged(graph.reducers, snapshot.state, results),
+        executors=saved,
+        buffers=buffers,
+        outputs=[*snapshot.outputs, *outputs] if outputs else snapshot.outputs,
+    )
+
+
+_CONCATENATE = (operator.add, operator.concat)
+"""Reducers of which it is known what they do to lists: others could change what was there."""
+
+
+def routed(graph: Graph, buffers: Buffers, results: Mapping[str, Result]) -> tuple[list[Message], Buffers]:
+    """The messages of the next superstep, and what waits at fan-ins for other sources."""
+    edges, messages = graph.edges_by_id, list[Message]()
+    for sent in (each for result in results.values() for each in result.sent):
+        for edge_id, target in sent.places:
+            edge, data = edges[edge_id], decode(sent.data)
+            if edge.kind == "fan_in":
+                ready, buffers = _buffered(graph, edge, buffers, sent.source, data)
+                messages += ready
+            else:
+                messages.append(Message(sent.source, graph.entry(target), data))
+    return messages, buffers
+
+
+def _buffered(graph: Graph, edge: Edge, buffers: Buffers, source: str, data: Any) -> tuple[list[Message], Buffers]:
+    """What a fan-in delivers, and what waits, when one more message comes: one of each source once all have sent."""
+    before = buffers.get(edge.id, {})
+    waiting = {**before, source: [*before.get(source, ()), data]}
+    others = {other: each for other, each in buffers.items() if other != edge.id}
+    if not all(waiting.get(each) for each in edge.sources):
+        return [], {**others, edge.id: waiting}
+    gathered = [waiting[each][0] for each in edge.sources]
+    left = {each: rest for each, items in waiting.items() if (rest := items[1:])}
+    message = Message(source, graph.entry(edge.targets[0]), gathered)
+    return [message], {**others, edge.id: left} if left else others
+
+
+def merged(reducers: Reducers, state: dict[str, Any], results: Mapping[str, Result]) -> dict[str, Any]:
+    """The state after a superstep. A key is set by one executor, or added to by any number through its reducer."""
+    after = state
+    for result in results.values():
+        for key, write in result.writes.items():
+            after = {**after, key: applied(reducers, after, key, write)}
+    return after
+
+
+def grown(reducers: Reducers, state: Mapping[str, Any], results: Mapping[str, Result]) -> dict[str, list[Any]] | None:
+    """What lists of the state gain by concatenation, if a superstep does nothing else to the state; None if it does."""
+    found: dict[str, list[Any]] = {}
+    for result in results.values():
+        for key, write in result.writes.items():
+            lists = [state.get(key), *write.deltas]
+            if write.is_set or reducers[key] not in _CONCATENATE or any(type(each) is not list for each in lists):
+                return None
+            found.setdefault(key, []).extend(item for delta in write.deltas for item in delta)
+    return found
+
+
+def applied(reducers: Reducers, state: Mapping[str, Any], key: str, write: Write) -> Any:
+    """The value of a key after a write. The first delta of a key that has no value is its value."""
+    values = [write.value] if write.is_set else [state[key]] if key in state else []
+    values += write.deltas
+    value = values[0]
+    for delta in values[1:]:
+        try:
+            value = reducers[key](value, delta)
+        except Exception as error:
+            raise ConfigurationError(f"the reducer of key {key!r} failed: {type(error).__name__}: {error}") from error
+    return value
+
+
+def refuse_conflict(executor: str, writes: Mapping[str, Write], written: dict[str, str]) -> None:
+    """Raise if an executor sets a key that another wrote in this superstep, or adds to one that another set.
+
+    `written` has the executor that set a key, or nothing for a key that was added to; it is filled here.
+    """
+    for key, write in writes.items():
+        owner = executor if write.is_set else ""
+        other = written.setdefault(key, owner)
+        if other != owner:
+            raise ConfigurationError(
+                f"executor {executor!r} and {repr(other) if other else 'another'} both wrote the key {key!r} of the"
+                " state in one superstep, so that one update would be lost; give the key a reducer and use"
+                " update_state, or write it in one executor"
+            )

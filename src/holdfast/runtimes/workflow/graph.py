@@ -1,0 +1,202 @@
+"""The graph of a workflow: nodes, edges, the signature of both, and how two graphs differ. Pure.
+
+Sub-workflows are opened: their nodes and edges are part of the graph, with ids that begin with the sub-workflow's
+(`sub/worker`). What a sub-workflow yields is sent on by the node of the sub-workflow.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from holdfast.codec import encode
+from holdfast.runtimes.workflow.executors import Executor, Handlers, WorkflowExecutor
+from holdfast.runtimes.workflow.message_types import hint_name
+
+EdgeKind: TypeAlias = Literal["edge", "fan_out", "fan_in", "switch", "choice"]
+Predicate: TypeAlias = Callable[..., Any]
+
+
+class Node(msgspec.Struct, frozen=True):
+    """An executor in its place in the graph; of a sub-workflow, the place of the whole."""
+
+    id: str
+    executor: Executor
+    handlers: Handlers
+    within: str = ""
+    """The id of the sub-workflow that it is part of; empty at the top."""
+
+    @property
+    def is_workflow(self) -> bool:
+        """True for the node of a sub-workflow, which executes nothing itself."""
+        return isinstance(self.executor, WorkflowExecutor)
+
+    @property
+    def takes(self) -> list[str]:
+        """The names of the types that its handlers take."""
+        return [hint_name(each.takes[0]) for each in self.handlers.messages]
+
+    @property
+    def answers(self) -> list[str]:
+        """The names of the types of requests and responses that its response handlers take."""
+        return [" -> ".join(map(hint_name, each.takes)) for each in self.handlers.responses]
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """How messages go from sources to targets. Only a fan-in has several sources."""
+
+    kind: EdgeKind
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    conditions: tuple[str, ...] = ()
+    """The names of the functions: of an edge at most one; of a switch one per case, in the order of the targets, and
+    the default is one target more; of a choice one."""
+    functions: tuple[Predicate, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """What it is known by in checkpoints."""
+        names = f"[{', '.join(self.conditions)}]" if self.conditions else ""
+        return f"{self.kind}: {' + '.join(self.sources)} -> {' + '.join(self.targets)}{names}"
+
+    def within(self, prefix: str) -> "Edge":
+        """The same edge in a sub-workflow whose ids begin with a prefix."""
+        sources, targets = (tuple(prefix + each for each in ids) for ids in (self.sources, self.targets))
+        return Edge(self.kind, sources, targets, self.conditions, self.functions)
+
+
+class Graph(msgspec.Struct, frozen=True, dict=True):
+    """Nodes by id, in the order in which they were added, edges, and where messages come in."""
+
+    start: str
+    nodes: dict[str, Node]
+    edges: tuple[Edge, ...]
+    reducers: Mapping[str, Callable[[Any, Any], Any]] = {}
+    """The reducers by key of the shared state; those of sub-workflows have keys that begin with `sub/`."""
+
+    def entry(self, target: str) -> str:
+        """The executor that takes the messages to a node: of a sub-workflow, its start executor."""
+        node = self.nodes[target]
+        if not isinstance(node.executor, WorkflowExecutor):
+            return target
+        return self.entry(f"{target}/{node.executor.graph.start}")
+
+    def edges_from(self, source: str) -> list[Edge]:
+        """The edges that take messages of a node."""
+        return self._from.get(source, [])
+
+    @cached_property
+    def _from(self) -> dict[str, list[Edge]]:
+        known: dict[str, list[Edge]] = {}
+        for edge in self.edges:
+            for source in edge.sources:
+                known.setdefault(source, []).append(edge)
+        return known
+
+    @cached_property
+    def edges_by_id(self) -> dict[str, Edge]:
+        """The edges by what they are known by in checkpoints."""
+        return {edge.id: edge for edge in self.edges}
+
+    def yields_to(self, node: Node) -> str:
+        """The sub-workflow node that sends on what a node yields; empty if that is an output of the workflow."""
+        outer = node.within
+        while outer and not self.edges_from(outer):
+            outer = self.nodes[outer].within
+        return outer
+
+    def plain(self) -> dict[str, Any]:
+        """The graph as plain data: what is stored once for each signature, and compared."""
+        nodes = {
+            node.id: {
+                "takes": sorted(node.takes),
+                **({"answers": sorted(node.answers)} if node.answers else {}),
+                **({"kind": "workflow"} if node.is_workflow else {}),
+            }
+            for node in self.nodes.values()
+        }
+        edges = [[each.kind, list(each.sources), list(each.targets), list(each.conditions)] for each in self.edges]
+        return {"start": self.start, "nodes": nodes, "edges": sorted(edges)}
+
+    @cached_property
+    def signature(self) -> str:
+        """A digest of ids, handler types, edges and names of conditions: the same in every process."""
+        return signature_of(self.plain())
+
+
+def signature_of(plain: Mapping[str, Any]) -> str:
+    """The signature of a graph that was stored as plain data."""
+    nodes = sorted((id_, sorted(node.items())) for id_, node in plain["nodes"].items())
+    return sha256(encode([plain["start"], nodes, plain["edges"]])).hexdigest()[:16]
+
+
+class Renaming(msgspec.Struct, frozen=True):
+    """How a stored graph is read by a program in which some nodes have other ids."""
+
+    renamed: Mapping[str, str]
+    stored: Mapping[str, Any]
+
+    def id(self, old: str) -> str:
+        """The id of a node now: its own, or that of the sub-workflow around it, may be another."""
+        if old in self.renamed or "/" not in old:
+            return self.renamed.get(old, old)
+        outer, _, inner = old.rpartition("/")
+        return f"{self.id(outer)}/{inner}"
+
+    def key(self, old: str) -> str:
+        """The key of the shared state now: those of a sub-workflow begin with its id."""
+        outer, _, inner = old.rpartition("/")
+        return f"{self.id(outer)}/{inner}" if outer in self.stored["nodes"] else old
+
+    @property
+    def edges(self) -> dict[str, str]:
+        """The ids of edges now, by their old ones."""
+        return {_shown(each): _shown(self._edge(each)) for each in self.stored["edges"]}
+
+    @property
+    def old_ids(self) -> dict[str, str]:
+        """The old ids of the nodes that have another now, by that."""
+        return {new: each for each in self.stored["nodes"] if (new := self.id(each)) != each}
+
+    def plain(self) -> dict[str, Any]:
+        """The stored graph with the ids of now."""
+        nodes = {self.id(each): node for each, node in self.stored["nodes"].items()}
+        edges = sorted(map(self._edge, self.stored["edges"]))
+        return {"start": self.id(self.stored["start"]), "nodes": nodes, "edges": edges}
+
+    def back(self) -> "Renaming":
+        """From the ids of now to the stored ones."""
+        return Renaming(self.old_ids, self.plain())
+
+    def _edge(self, edge: list[Any]) -> list[Any]:
+        kind, sources, targets, names = edge
+        return [kind, [*map(self.id, sources)], [*map(self.id, targets)], names]
+
+
+UNCHANGED = Renaming({}, {"start": "", "nodes": {}, "edges": []})
+
+
+def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """In words, what makes two graphs differ."""
+    old, new = stored["nodes"], now["nodes"]
+    found = [f"executor {each!r} was removed" for each in old if each not in new]
+    found += [f"executor {each!r} was added" for each in new if each not in old]
+    for each in old:
+        if each in new and old[each] != new[each]:
+            found.append(f"executor {each!r} took {_taken(old[each])}, and takes {_taken(new[each])} now")
+    found += [f"{_shown(each)} was removed" for each in stored["edges"] if each not in now["edges"]]
+    found += [f"{_shown(each)} was added" for each in now["edges"] if each not in stored["edges"]]
+    if stored["start"] != now["start"]:
+        found.append(f"the start was {stored['start']!r}, and is {now['start']!r} now")
+    return found
+
+
+def _taken(node: Mapping[str, Any]) -> str:
+    return ", ".join([*node["takes"], *node.get("answers", ())]) or "nothing"
+
+
+def _shown(edge: list[Any]) -> str:
+    kind, sources, targets, names = edge
+    return Edge(kind, tuple(sources), tuple(targets), tuple(names)).id

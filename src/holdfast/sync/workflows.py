@@ -1,0 +1,126 @@
+"""Blocking workflows: the methods of the awaitable ones, each one line. Executors of a superstep run on threads."""
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Generic, Literal, Unpack, overload
+
+from holdfast.ports import iterate_blocking, run_blocking
+from holdfast.records.errors import ConfigurationError
+from holdfast.runs.options import StepPolicy
+from holdfast.runtimes.workflow import checkpoints as awaitable
+from holdfast.runtimes.workflow.builder import BuilderBase, WorkflowOptions
+from holdfast.runtimes.workflow.checkpoints import WorkflowCheckpoint
+from holdfast.runtimes.workflow.context import ContextBase, OutputT, SentT
+from holdfast.runtimes.workflow.core import Call, RunOptions, WorkflowCore
+from holdfast.runtimes.workflow.events import WorkflowEvent, WorkflowResult
+from holdfast.runtimes.workflow.executors import Executor
+from holdfast.runtimes.workflow.loading import MISSING
+from holdfast.runtimes.workflow.workflow import WorkflowBase
+from holdfast.sync.functions import inner_store
+from holdfast.sync.run import Run
+from holdfast.sync.store import Store
+
+
+class WorkflowContext(ContextBase, Generic[SentT, OutputT]):
+    """See `holdfast.WorkflowContext`: the same methods, blocking."""
+
+    def send_message(self, message: SentT, target_id: str | None = None) -> None:
+        """See `holdfast.WorkflowContext.send_message`."""
+        self._send(message, target_id)
+
+    def yield_output(self, output: OutputT) -> None:
+        """See `holdfast.WorkflowContext.yield_output`."""
+        self._yield(output)
+
+    def request_info(self, data: Any, response_type: Any = None) -> None:
+        """See `holdfast.WorkflowContext.request_info`."""
+        self._request(data, response_type)
+
+    def step(self, name: str, function: Callable[..., Any], *args: Any, **policy: Unpack[StepPolicy]) -> Any:
+        """See `holdfast.WorkflowContext.step`."""
+        return run_blocking(self._step(name, function, *args, **policy))
+
+
+class WorkflowStream:
+    """See `holdfast.WorkflowStream`."""
+
+    def __init__(self, core: WorkflowCore, call: Call) -> None:
+        self._events: Generator[WorkflowEvent | WorkflowResult, None, None] = iterate_blocking(core.events(call))
+        self._result: WorkflowResult | None = None
+
+    def __iter__(self) -> Iterator[WorkflowEvent]:
+        return self
+
+    def __next__(self) -> WorkflowEvent:
+        event = next(self._events)
+        if isinstance(event, WorkflowResult):
+            self._result = event
+            self._events.close()
+            raise StopIteration
+        return event
+
+    def result(self) -> WorkflowResult:
+        """See `holdfast.WorkflowStream.result`."""
+        for _ in self:
+            pass
+        if self._result is None:
+            raise ConfigurationError("this stream was left before its end; run its thread again")
+        return self._result
+
+    def close(self) -> None:
+        """See `holdfast.WorkflowStream.close`."""
+        self._events.close()
+
+
+class Workflow(WorkflowBase):
+    """See `holdfast.Workflow`: the same methods, blocking."""
+
+    @overload
+    def run(
+        self, message: Any = MISSING, *, stream: Literal[False] = False, **options: Unpack[RunOptions]
+    ) -> WorkflowResult: ...
+    @overload
+    def run(
+        self, message: Any = MISSING, *, stream: Literal[True], **options: Unpack[RunOptions]
+    ) -> WorkflowStream: ...
+    def run(self, message: Any = MISSING, *, stream: bool = False, **options: Unpack[RunOptions]) -> Any:
+        """See `holdfast.Workflow.run`."""
+        call = Call(message, options)
+        return WorkflowStream(self._core, call) if stream else run_blocking(self._core.result(call))
+
+    def resume(self, run: Run) -> list[Any]:
+        """See `holdfast.Workflow.resume`."""
+        return run_blocking(self._core.resume(run._run))  # noqa: SLF001  one room
+
+    def latest(self) -> WorkflowCheckpoint | None:
+        """See `holdfast.Workflow.latest`."""
+        return run_blocking(awaitable.latest_workflow_checkpoint(self._core.store(), self.name))
+
+    def checkpoints(self, thread_id: str | None = None) -> list[WorkflowCheckpoint]:
+        """See `holdfast.Workflow.checkpoints`."""
+        return run_blocking(awaitable.workflow_checkpoints(self._core.store(), self.name, thread_id))
+
+
+class WorkflowBuilder(BuilderBase):
+    """See `holdfast.WorkflowBuilder`."""
+
+    def __init__(
+        self, start_executor: Executor, store: Store | None = None, **options: Unpack[WorkflowOptions]
+    ) -> None:
+        if store is not None and not isinstance(store, Store):
+            raise ConfigurationError(f"store must be a store of holdfast.sync, as its open returns it, got {store!r}")
+        self._collect(start_executor, options)
+        self._store = store
+
+    def build(self) -> Workflow:
+        """See `holdfast.WorkflowBuilder.build`."""
+        return Workflow(WorkflowCore(self._terms(), inner_store(self._store), WorkflowContext))
+
+
+def workflow_checkpoints(store: Store, workflow_name: str, thread_id: str | None = None) -> list[WorkflowCheckpoint]:
+    """See `holdfast.workflow_checkpoints`."""
+    return run_blocking(awaitable.workflow_checkpoints(store._store, workflow_name, thread_id))  # noqa: SLF001  one room
+
+
+def latest_workflow_checkpoint(store: Store, workflow_name: str) -> WorkflowCheckpoint | None:
+    """See `holdfast.latest_workflow_checkpoint`."""
+    return run_blocking(awaitable.latest_workflow_checkpoint(store._store, workflow_name))  # noqa: SLF001  one room

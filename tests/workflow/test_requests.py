@@ -1,0 +1,214 @@
+"""Requests to the outside: stored with the superstep, seen by every tool, answered once, delivered once."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+from holdfast import (
+    Conflict,
+    Executor,
+    ExecutorFailed,
+    InvalidAnswer,
+    NotFound,
+    WorkflowContext,
+    WorkflowExecutor,
+    ask,
+    handler,
+    response_handler,
+    sleep,
+)
+from runs.worlds import BlockingWorld, World
+from workflow.flows import Builder, Flow, types_of
+
+calls: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _new_world() -> None:
+    calls.clear()
+
+
+@dataclass
+class Ask:
+    amount: int
+
+
+class Approver(Executor):
+    """Asks for each amount, and yields what was said."""
+
+    @handler
+    async def take(self, amounts: list[int], ctx: WorkflowContext[Any, str]) -> None:
+        calls.append("asked")
+        for amount in amounts:
+            await ctx.request_info(Ask(amount), bool)
+
+    @response_handler
+    async def answered(self, request: Ask, response: bool, ctx: WorkflowContext[Any, str]) -> None:
+        calls.append(f"answered {request.amount}")
+        await ctx.yield_output(f"{request.amount}: {response}")
+
+
+def approval(world: World) -> Flow:
+    return Builder(world, Approver("approver"), name="approval").build()
+
+
+async def test_a_request_suspends_the_thread_until_it_is_answered(world: World) -> None:
+    result = await approval(world).run([40], thread_id="t")
+    assert (result.status, result.outputs) == ("input_required", [])
+    (request,) = result.requests
+    assert (request.name, request.payload, request.choices) == ("approver", Ask(40), ("approve", "reject"))
+    assert (await world.store.thread("t")).status == "input_required"
+    (event,) = [each for each in result.events if each.type == "request_info"]
+    assert (event.data, event.executor_id, event.request_id) == (Ask(40), "approver", request.id)
+    again = await approval(world).run(thread_id="t")
+    assert (again.status, again.requests) == ("input_required", result.requests)
+    done = await approval(world).run(thread_id="t", responses={request.id: True})
+    assert (done.status, done.outputs, done.requests) == ("complete", ["40: True"], ())
+    assert calls == ["asked", "answered 40"]
+
+
+async def test_a_request_is_in_the_inbox_of_the_store_and_may_be_answered_there(world: World) -> None:
+    await approval(world).run([40], thread_id="t")
+    (request,) = list(await world.store.requests())
+    await world.store.answer(request.id, "reject", by="ana")
+    result = await approval(world).run([40], thread_id="t")
+    assert result.outputs == ["40: False"]
+
+
+async def test_a_request_is_answered_once(world: World) -> None:
+    flow = approval(world)
+    (request,) = (await flow.run([40], thread_id="t")).requests
+    await world.store.answer(request.id, "approve")
+    with pytest.raises(Conflict, match="answered already"):
+        await flow.run(thread_id="t", responses={request.id: False})
+    assert (await flow.run(thread_id="t")).outputs == ["40: True"]
+    with pytest.raises(Conflict):
+        await flow.run(thread_id="t", responses={request.id: False})
+    assert calls == ["asked", "answered 40"]
+
+
+async def test_requests_may_be_answered_one_by_one_and_outputs_are_those_of_all_runs(world: World) -> None:
+    flow = approval(world)
+    requests = (await flow.run([1, 2, 3], thread_id="t")).requests
+    first = await flow.run(thread_id="t", responses={requests[1].id: True})
+    assert (first.status, first.outputs, len(first.requests)) == ("input_required", ["2: True"], 2)
+    last = await flow.run(thread_id="t", responses={requests[0].id: True, requests[2].id: False})
+    assert (last.status, last.outputs) == ("complete", ["2: True", "1: True", "3: False"])
+
+
+async def test_a_response_of_the_wrong_type_is_refused_before_it_is_used_up(world: World) -> None:
+    flow = approval(world)
+    (request,) = (await flow.run([40], thread_id="t")).requests
+    with pytest.raises(InvalidAnswer, match="of executor 'approver' takes Ask -> bool, and not 'yes'"):
+        await flow.run(thread_id="t", responses={request.id: "yes"})
+    with pytest.raises(NotFound):
+        await flow.run(thread_id="t", responses={f"{request.id}0": True})
+    assert (await flow.run(thread_id="t", responses={request.id: True})).outputs == ["40: True"]
+
+
+class Asker(Executor):
+    @handler
+    async def take(self, kind: str, ctx: WorkflowContext[Any, str]) -> None:
+        await ctx.request_info(kind, Literal["red", "blue"] if kind == "choice" else int)
+
+    @response_handler
+    async def word(self, request: str, response: str, ctx: WorkflowContext[Any, str]) -> None:
+        await ctx.yield_output(f"{request}: {response}")
+
+    @response_handler
+    async def number(self, request: str, response: int, ctx: WorkflowContext[Any, str]) -> None:
+        await ctx.yield_output(f"{request} + {response}")
+
+
+async def test_a_literal_is_a_choice_and_any_other_response_a_value(world: World) -> None:
+    flow = Builder(world, Asker()).build()
+    (request,) = (await flow.run("choice", thread_id="c")).requests
+    assert request.choices == ("red", "blue")
+    assert (await flow.run(thread_id="c", responses={request.id: "blue"})).outputs == ["choice: blue"]
+    (request,) = (await flow.run("value", thread_id="v")).requests
+    assert request.choices == ()
+    assert (await flow.run(thread_id="v", responses={request.id: 7})).outputs == ["value + 7"]
+
+
+async def test_an_answer_that_no_handler_takes_is_asked_for_once_more(world: World) -> None:
+    flow = Builder(world, Asker()).build()
+    (request,) = (await flow.run("value", thread_id="t")).requests
+    await world.store.answer(request.id, value=[1, 2])
+    result = await flow.run(thread_id="t")
+    (again,) = result.requests
+    assert (result.status, again.id != request.id, again.payload) == ("input_required", True, "value")
+    assert (await flow.run(thread_id="t", responses={again.id: 7})).outputs == ["value + 7"]
+
+
+async def test_a_request_without_a_response_handler_is_refused(world: World) -> None:
+    class Silent(Executor):
+        @handler
+        async def take(self, text: str, ctx: WorkflowContext[Any, str]) -> None:
+            await ctx.request_info(text, str)
+
+    with pytest.raises(ExecutorFailed, match="'Silent' has no @response_handler for a request of type str"):
+        await Builder(world, Silent()).build().run("x")
+
+
+async def test_the_request_of_a_sub_workflow_survives_and_is_answered_once(world: World) -> None:
+    def built() -> Flow:
+        inner = WorkflowExecutor(approval(world).inner, id="sub")
+        return Builder(world, inner, name="outer").build()
+
+    (request,) = (await built().run([40], thread_id="t")).requests
+    assert request.name == "sub/approver"
+    result = await built().run(thread_id="t", responses={request.id: True})
+    assert (result.status, result.outputs) == ("complete", ["40: True"])
+    with pytest.raises(Conflict):
+        await built().run(thread_id="t", responses={request.id: True})
+    assert calls == ["asked", "answered 40"]
+
+
+async def test_a_fork_asks_the_open_requests_for_itself(world: World) -> None:
+    flow = approval(world)
+    (request,) = (await flow.run([40], thread_id="t")).requests
+    waiting = await flow.latest()
+    assert [each["data"] for each in waiting.pending_request_info_events.values()] == [Ask(40)]
+    await flow.run(thread_id="t", responses={request.id: True})
+    forked = await flow.run(checkpoint_id=waiting.checkpoint_id)
+    assert forked.thread_id != "t"
+    (other,) = forked.requests
+    assert other.id != request.id
+    done = await flow.run(thread_id=forked.thread_id, responses={other.id: False})
+    assert done.outputs == ["40: False"]
+
+
+async def test_a_handler_may_also_ask_in_the_middle(world: World) -> None:
+    question: Any = world.api.ask if isinstance(world, BlockingWorld) else ask
+
+    class Direct(Executor):
+        @handler
+        async def take(self, text: str, ctx: WorkflowContext[Any, str]) -> None:
+            answer = await question("really", text, choices=("yes", "no"))
+            await ctx.yield_output(f"{text}: {answer.choice}")
+
+    flow = Builder(world, Direct()).build()
+    result = await flow.run("x", thread_id="t")
+    assert (result.status, [each.name for each in result.requests]) == ("input_required", ["really"])
+    await world.store.answer(result.requests[0].id, "yes")
+    done = await flow.run(thread_id="t")
+    assert (done.outputs, types_of(done.events)[-1]) == (["x: yes"], "status")
+
+
+async def test_a_handler_may_sleep_for_hours_and_the_thread_is_at_work_meanwhile(world: World) -> None:
+    pause: Any = world.api.sleep if isinstance(world, BlockingWorld) else sleep
+
+    class Patient(Executor):
+        @handler
+        async def take(self, text: str, ctx: WorkflowContext[Any, str]) -> None:
+            calls.append(text)
+            await pause(7200)
+            await ctx.yield_output(text)
+
+    flow = Builder(world, Patient()).build()
+    result = await flow.run("x", thread_id="t")
+    assert (result.status, result.requests, result.events[-1].data) == ("working", (), "working")
+    world.clock.advance(7200)
+    assert (await flow.run(thread_id="t")).outputs == ["x"]
+    assert calls == ["x", "x"]
