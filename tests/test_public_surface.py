@@ -43,6 +43,8 @@ def test_names_without_io_are_the_same_objects() -> None:
     of_their_own |= {"Loop", "Orchestrator", "Session", "SnapshotStore"}
     of_their_own |= {"CheckpointHooks", "CheckpointManager", "Composite", "parallel", "repeat", "sequential"}
     of_their_own |= {"PostgresStore", "RedisStore", "S3Store"}
+    of_their_own |= {"Workflow", "WorkflowBuilder", "WorkflowContext", "WorkflowStream"}
+    of_their_own |= {"latest_workflow_checkpoint", "workflow_checkpoints"}
     for name in holdfast.__all__:
         if name not in of_their_own:
             assert getattr(holdfast, name) is getattr(sync, name), name
@@ -109,8 +111,13 @@ def test_both_runs_have_the_same_methods_and_signatures() -> None:
             assert [each[:3] for each in parameters_of(awaitable[name])] == [each[:3] for each in parameters_of(method)]
 
 
+WITHOUT_STARTERS = {"CheckpointHooks", "Composite", "Session", "Workflow", "WorkflowContext", "WorkflowStream"}
+"""Classes that programs do not make themselves."""
+
+
 @pytest.mark.parametrize(
-    "name", ["CheckpointHooks", "CheckpointManager", "Composite", "Loop", "Orchestrator", "Session", "SnapshotStore"]
+    "name",
+    [*("CheckpointManager", "Loop", "Orchestrator", "SnapshotStore", "WorkflowBuilder"), *sorted(WITHOUT_STARTERS)],
 )
 def test_both_runtimes_have_the_same_methods_and_signatures(name: str) -> None:
     awaitable, blocking = getattr(holdfast, name), getattr(sync, name)
@@ -121,7 +128,7 @@ def test_both_runtimes_have_the_same_methods_and_signatures(name: str) -> None:
         if inspect.isfunction(value):
             twin = getattr(awaitable, method)
             assert [each[:3] for each in parameters_of(twin)] == [each[:3] for each in parameters_of(value)]
-    if name not in {"CheckpointHooks", "Composite", "Session"}:
+    if name not in WITHOUT_STARTERS:
         assert [each[:3] for each in parameters_of(awaitable)] == [each[:3] for each in parameters_of(blocking)]
 
 

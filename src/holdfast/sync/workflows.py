@@ -1,6 +1,6 @@
 """Blocking workflows: the methods of the awaitable ones, each one line. Executors of a superstep run on threads."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Generic, Literal, Unpack, overload
 
 from holdfast.ports import iterate_blocking, run_blocking
@@ -13,7 +13,7 @@ from holdfast.runtimes.workflow.context import ContextBase, OutputT, SentT
 from holdfast.runtimes.workflow.events import WorkflowEvent, WorkflowResult
 from holdfast.runtimes.workflow.execution import MISSING
 from holdfast.runtimes.workflow.executors import Executor
-from holdfast.runtimes.workflow.workflow import Call, WorkflowBase, WorkflowCore
+from holdfast.runtimes.workflow.workflow import Call, RunOptions, WorkflowBase, WorkflowCore
 from holdfast.sync.functions import inner_store
 from holdfast.sync.run import Run
 from holdfast.sync.store import Store
@@ -75,38 +75,15 @@ class Workflow(WorkflowBase):
 
     @overload
     def run(
-        self,
-        message: Any = MISSING,
-        *,
-        thread_id: str | None = None,
-        checkpoint_id: str | None = None,
-        responses: Mapping[str, Any] | None = None,
-        retry: int | None = None,
-        stream: Literal[False] = False,
+        self, message: Any = MISSING, *, stream: Literal[False] = False, **options: Unpack[RunOptions]
     ) -> WorkflowResult: ...
     @overload
     def run(
-        self,
-        message: Any = MISSING,
-        *,
-        thread_id: str | None = None,
-        checkpoint_id: str | None = None,
-        responses: Mapping[str, Any] | None = None,
-        retry: int | None = None,
-        stream: Literal[True],
+        self, message: Any = MISSING, *, stream: Literal[True], **options: Unpack[RunOptions]
     ) -> WorkflowStream: ...
-    def run(
-        self,
-        message: Any = MISSING,
-        *,
-        thread_id: str | None = None,
-        checkpoint_id: str | None = None,
-        responses: Mapping[str, Any] | None = None,
-        retry: int | None = None,
-        stream: bool = False,
-    ) -> WorkflowResult | WorkflowStream:
+    def run(self, message: Any = MISSING, *, stream: bool = False, **options: Unpack[RunOptions]) -> Any:
         """See `holdfast.Workflow.run`."""
-        call = Call(message, thread_id, checkpoint_id, responses, retry)
+        call = Call(message, options)
         return WorkflowStream(self._core, call) if stream else run_blocking(self._core.result(call))
 
     def resume(self, run: Run) -> list[Any]:

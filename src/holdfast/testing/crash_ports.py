@@ -284,6 +284,8 @@ def mortal_loop() -> Iterator[AbstractEventLoop]:
             coroutine = task.get_coro()
             if coroutine is not None:
                 with suppress(BaseException):
+                    coroutine.throw(Died("its process is dead"))  # unlike `close`, it reaches an async generator
+                with suppress(BaseException):
                     coroutine.close()
         loop.close()
 

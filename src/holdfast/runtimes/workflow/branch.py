@@ -17,6 +17,7 @@ from holdfast.runtimes.workflow.snapshot import Message, Snapshot
 
 EXECUTOR = "executor"
 """The kind of note that says what an executor did in a superstep."""
+NOTHING = encode(None)
 ENDS_OF_PROGRAMS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
@@ -71,9 +72,9 @@ class Branch:
     def replayed(self) -> Ended | None:
         """How it ended before, if that was noted."""
         known = self._step.driver.noted(EXECUTOR, self._step.key(self._node.id))
-        if known is None or not known.value:
+        if known is None:
             return None
-        result = read_note(known, lambda _: Result.of(decode(known.value)))
+        result = read_note(known, lambda content: Result.of(content["_result"]))
         result = result.renamed(self._step.renaming) if self._step.renaming.renamed else result
         refuse_conflict(self._node.id, result.writes, self._step.written)
         return Ended(self._node.id, result, is_replayed=True)
@@ -98,7 +99,7 @@ class Branch:
             await driver.invoke(self._step.key(self._node.id, index), self._call(message))
         result = await self._result()
         took = max(driver.ports.now() - started_at, 0)
-        line = self._line(value=encode(result.plain()) if self._step.is_parallel else b"", took=took)
+        line = self._line({"_result": result.plain()} if self._step.is_parallel else {}, value=NOTHING, took=took)
         saved = await self._step.seats.save(self._node.id) if self._step.seats.saves(self._node.id) else None
         if self._step.is_parallel:
             await self._note(line, saved)
@@ -153,10 +154,9 @@ class Branch:
 
     # Notes
 
-    def _line(self, **fields: Any) -> Note:
-        id_ = self._node.id
-        key, now = self._step.key(id_), self._step.driver.ports.now()
-        return note(EXECUTOR, {"superstep": self._step.number}, now, key=key, action=id_, **fields)
+    def _line(self, content: dict[str, Any], **fields: Any) -> Note:
+        id_, content = self._node.id, {"superstep": self._step.number, **content}
+        return note(EXECUTOR, content, self._step.driver.ports.now(), key=self._step.key(id_), action=id_, **fields)
 
     async def _note(self, line: Note, saved: Any) -> None:
         """Note a result, in one row with what the executor saved."""
@@ -174,6 +174,6 @@ class Branch:
         driver, id_ = self._step.driver, self._node.id
         if driver.is_lost:
             return
-        line = self._line(error=f"{type(error).__name__}: {text_of(error)}", failed=failed_steps(error))
+        line = self._line({}, error=f"{type(error).__name__}: {text_of(error)}", failed=failed_steps(error))
         metadata: dict[str, str | int] = {"superstep": self._step.number, EXECUTOR: id_, "error": type(error).__name__}
         await driver.write(line, journal=True, metadata=metadata)

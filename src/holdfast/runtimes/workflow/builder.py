@@ -127,9 +127,7 @@ class BuilderBase:
         named = [(_condition_name(function, name, call, ids[0][0]), function) for function, name in conditions]
         edge = Edge(kind, ids[0], ids[1], tuple(name for name, _ in named), tuple(each for _, each in named))
         if edge.id in self._edges:
-            raise ConfigurationError(
-                f"{call}: the edge from {ids[0]} to {ids[1]} is there already: each message would come twice"
-            )
+            raise ConfigurationError(f"{call}: {edge.id} is there already, and each message would come twice")
         self._edges[edge.id] = edge
         return self
 
@@ -205,9 +203,7 @@ def _reducers(given: object) -> dict[str, Reducer]:
     found: dict[Any, Any] = dict(mapping_or_none(given, "reducers") or {})
     for key, function in found.items():
         if type(key) is not str or not callable(function):
-            raise ConfigurationError(
-                f"reducers must map keys of the state (str) to functions, got {key!r}: {function!r}"
-            )
+            raise ConfigurationError(f"reducers must map keys (str) to functions, got {key!r}: {function!r}")
     return found
 
 
@@ -226,9 +222,7 @@ def _pairs(cases: Any) -> list[tuple[Predicate, Where]]:
 
 def _condition_name(function: Any, name: str | None, call: str, source: str) -> str:
     if not callable(function):
-        raise ConfigurationError(
-            f"{call}: the condition after executor {source!r} must be a function, got {function!r}"
-        )
+        raise ConfigurationError(f"{call}: a condition after executor {source!r} must be a function, got {function!r}")
     found: str = text_or_none(name, "name") or getattr(function, "__name__", "<lambda>")
     if found == "<lambda>":
         raise ConfigurationError(

@@ -61,15 +61,16 @@ class WorkflowCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 async def supersteps(store: Store, thread_id: str) -> AsyncIterator[CheckpointInfo]:
     """The rows of a thread that committed a superstep, the newest first."""
-    page = await store.history(thread_id, limit=PAGE)
-    while True:
-        for info in page:
-            if SUPERSTEP in info.metadata:
-                yield info
-        following = await page.next_page()
-        if following is None:
-            return
-        page = following
+    async for info in _every(await store.history(thread_id, limit=PAGE)):
+        if SUPERSTEP in info.metadata:
+            yield info
+
+
+async def _every(page: Any) -> AsyncIterator[Any]:
+    while page is not None:
+        for item in page:
+            yield item
+        page = await page.next_page()
 
 
 async def thread_checkpoints(store: Store, thread_id: str) -> list[WorkflowCheckpoint]:
@@ -93,15 +94,9 @@ async def latest_workflow_checkpoint(store: Store, workflow_name: str) -> Workfl
 
 
 async def _threads(store: Store, workflow_name: str) -> AsyncIterator[str]:
-    page = await store.threads(labels={"workflow": workflow_name}, limit=PAGE)
-    while True:
-        for info in page:
-            if info.damaged is None:
-                yield info.thread_id
-        following = await page.next_page()
-        if following is None:
-            return
-        page = following
+    async for info in _every(await store.threads(labels={"workflow": workflow_name}, limit=PAGE)):
+        if info.damaged is None:
+            yield info.thread_id
 
 
 async def continued_thread(store: Store, checkpoint_id: str, thread_id: str | None) -> str:

@@ -125,7 +125,7 @@ Buffers: TypeAlias = dict[str, dict[str, list[Any]]]
 
 def routed(graph: Graph, buffers: Buffers, results: Mapping[str, Result]) -> tuple[list[Message], Buffers]:
     """The messages of the next superstep, and what waits at fan-ins for other sources."""
-    edges, messages = {edge.id: edge for edge in graph.edges}, list[Message]()
+    edges, messages = graph.edges_by_id, list[Message]()
     for sent in (each for result in results.values() for each in result.sent):
         for edge_id, target in sent.places:
             edge, data = edges[edge_id], decode(sent.data)

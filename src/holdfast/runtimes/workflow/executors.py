@@ -117,9 +117,7 @@ class WorkflowExecutor(Executor):
     def __init__(self, workflow: Any, id: str | None = None) -> None:  # noqa: A002  as in Executor
         graph = getattr(workflow, "graph", None)
         if graph is None:
-            raise ConfigurationError(
-                f"WorkflowExecutor takes a workflow, as WorkflowBuilder.build() makes it; got {workflow!r}"
-            )
+            raise ConfigurationError(f"WorkflowExecutor takes what WorkflowBuilder.build() makes, got {workflow!r}")
         super().__init__(id or workflow.name)
         self.workflow = workflow
         self.graph: Graph = graph

@@ -5,6 +5,7 @@ Sub-workflows are opened: their nodes and edges are part of the graph, with ids 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
@@ -95,16 +96,18 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
         """The edges that take messages of a node."""
         return self._from.get(source, [])
 
-    @property
+    @cached_property
     def _from(self) -> dict[str, list[Edge]]:
-        known: dict[str, list[Edge]] | None = self.__dict__.get("from")
-        if known is None:
-            known = {}
-            for edge in self.edges:
-                for source in edge.sources:
-                    known.setdefault(source, []).append(edge)
-            self.__dict__["from"] = known
+        known: dict[str, list[Edge]] = {}
+        for edge in self.edges:
+            for source in edge.sources:
+                known.setdefault(source, []).append(edge)
         return known
+
+    @cached_property
+    def edges_by_id(self) -> dict[str, Edge]:
+        """The edges by what they are known by in checkpoints."""
+        return {edge.id: edge for edge in self.edges}
 
     def yields_to(self, node: Node) -> str:
         """The sub-workflow node that sends on what a node yields; empty if that is an output of the workflow."""
@@ -133,7 +136,7 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
         edges = [[each.kind, list(each.sources), list(each.targets), list(each.conditions)] for each in self.edges]
         return {"start": self.start, "nodes": nodes, "edges": sorted(edges)}
 
-    @property
+    @cached_property
     def signature(self) -> str:
         """A digest of ids, handler types, edges and names of conditions: the same in every process."""
         return signature_of(self.plain())

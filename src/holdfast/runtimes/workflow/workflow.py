@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import aclosing
-from typing import Any, Literal, Self, Unpack, overload
+from typing import Any, Literal, Self, TypedDict, Unpack, overload
 
-from holdfast.records.arguments import whole_number
+from holdfast.records.arguments import check_options, mapping_or_none, text_or_none, whole_number
 from holdfast.records.errors import (
     ConfigurationError,
     Conflict,
@@ -37,28 +37,32 @@ from holdfast.runtimes.workflow.seats import SeatPlan
 RETRIED = (ExecutorFailed, StoreUnavailable, OutcomeUnknown)
 
 
-class Call:
-    """What was asked of one run, checked: shared by both worlds."""
+class RunOptions(TypedDict, total=False):
+    """The keywords of `run`. See `Workflow.run`."""
 
-    def __init__(
-        self,
-        message: Any,
-        thread_id: str | None,
-        checkpoint_id: str | None,
-        responses: Mapping[str, Any] | None,
-        retry: int | None,
-    ) -> None:
-        if checkpoint_id is not None and not isinstance(message, Missing):
-            raise ConfigurationError("run takes a message, which starts a workflow, or a checkpoint_id to continue at")
-        if isinstance(message, Missing) and thread_id is None and checkpoint_id is None:
-            raise ConfigurationError("run needs a message to start with, or a thread_id or checkpoint_id to resume")
-        if responses and thread_id is None:
-            raise ConfigurationError("responses are for a thread that waits for them; give its thread_id")
+    thread_id: str | None
+    checkpoint_id: str | None
+    responses: Mapping[str, Any] | None
+    retry: int | None
+
+
+class Call:
+    """One run: what was asked for, checked, and what came of it so far."""
+
+    def __init__(self, message: Any, options: RunOptions) -> None:
+        check_options(options, tuple(RunOptions.__annotations__))
         self.message = message
-        self.thread_id = thread_id
-        self.checkpoint_id = checkpoint_id
-        self.responses = dict(responses or {})
-        self.retry = 0 if retry is None else whole_number(retry, "retry")
+        self.thread_id = text_or_none(options.get("thread_id"), "thread_id")
+        self.checkpoint_id = options.get("checkpoint_id")
+        self.responses = dict(mapping_or_none(options.get("responses"), "responses") or {})
+        self.retry = whole_number(options.get("retry") or 0, "retry")
+        is_missing = isinstance(message, Missing)
+        if self.checkpoint_id is not None and not is_missing:
+            raise ConfigurationError("run takes a message, which starts a workflow, or a checkpoint_id to continue at")
+        if is_missing and self.thread_id is None and self.checkpoint_id is None:
+            raise ConfigurationError("run needs a message to start with, or a thread_id or checkpoint_id to resume")
+        if self.responses and self.thread_id is None:
+            raise ConfigurationError("responses are for a thread that waits for them; give its thread_id")
         self.events: list[WorkflowEvent] = []
         self.outputs: list[Any] = []
 
@@ -267,36 +271,13 @@ class Workflow(WorkflowBase):
 
     @overload
     def run(
-        self,
-        message: Any = MISSING,
-        *,
-        thread_id: str | None = None,
-        checkpoint_id: str | None = None,
-        responses: Mapping[str, Any] | None = None,
-        retry: int | None = None,
-        stream: Literal[False] = False,
+        self, message: Any = MISSING, *, stream: Literal[False] = False, **options: Unpack[RunOptions]
     ) -> Coroutine[Any, Any, WorkflowResult]: ...
     @overload
     def run(
-        self,
-        message: Any = MISSING,
-        *,
-        thread_id: str | None = None,
-        checkpoint_id: str | None = None,
-        responses: Mapping[str, Any] | None = None,
-        retry: int | None = None,
-        stream: Literal[True],
+        self, message: Any = MISSING, *, stream: Literal[True], **options: Unpack[RunOptions]
     ) -> WorkflowStream: ...
-    def run(
-        self,
-        message: Any = MISSING,
-        *,
-        thread_id: str | None = None,
-        checkpoint_id: str | None = None,
-        responses: Mapping[str, Any] | None = None,
-        retry: int | None = None,
-        stream: bool = False,
-    ) -> Coroutine[Any, Any, WorkflowResult] | WorkflowStream:
+    def run(self, message: Any = MISSING, *, stream: bool = False, **options: Unpack[RunOptions]) -> Any:
         """Run the workflow on a thread: start it with a message, or resume it from its last checkpoint.
 
         Without a thread id a new thread is made. A thread that was started is resumed, and a finished one returns its
@@ -304,7 +285,7 @@ class Workflow(WorkflowBase):
         a fork, whose id is in the result. `responses` answer requests by id, each once. A run that fails is resumed up
         to `retry` times; then `ExecutorFailed` is raised, and the thread can be resumed later.
         """
-        call = Call(message, thread_id, checkpoint_id, responses, retry)
+        call = Call(message, options)
         return WorkflowStream(self._core.events(call)) if stream else self._core.result(call)
 
     async def resume(self, run: Run) -> list[Any]:

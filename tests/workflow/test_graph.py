@@ -1,0 +1,238 @@
+"""Building a workflow: every mistake is named, with the executor, before anything runs."""
+
+from dataclasses import dataclass
+from functools import partial
+from time import process_time
+from typing import Any, Literal, Never
+
+import pytest
+
+import holdfast
+from holdfast import ConfigurationError, Executor, WorkflowContext, WorkflowExecutor, executor, handler, sync
+from holdfast.runtimes.workflow.message_types import fits, hint_name, may_meet
+from holdfast.runtimes.workflow.workflow import WorkflowBuilder
+
+
+@dataclass
+class Order:
+    """A message."""
+
+    amount: int
+
+
+class Text(Executor):
+    @handler
+    async def take(self, text: str, ctx: WorkflowContext[str]) -> None: ...
+
+
+class Numbers(Executor):
+    @handler
+    async def take(self, number: int, ctx: WorkflowContext[int | Order, str]) -> None: ...
+
+
+class Orders(Executor):
+    @handler
+    async def take(self, order: Order, ctx: WorkflowContext[Never, str]) -> None: ...
+
+
+class Lists(Executor):
+    @handler
+    async def take(self, texts: list[str], ctx: WorkflowContext) -> None: ...
+
+
+def builder(start: Any = None, **options: Any) -> WorkflowBuilder:
+    return holdfast.WorkflowBuilder(start or Text("start"), **options)
+
+
+def yes(_message: Any) -> bool:
+    return True
+
+
+MISTAKES: dict[str, tuple[Any, str]] = {
+    "unknown target": (
+        lambda: builder().add_edge("start", "nobody").build(),
+        r"edge: start -> nobody: there is no executor 'nobody'; known are 'start'",
+    ),
+    "a type that no handler of the target takes": (
+        lambda: builder().add_edge("start", Numbers("n")).build(),
+        "executor 'n' takes int, and executor 'start' sends it str: add a handler, or remove the edge",
+    ),
+    "a type that no target takes": (
+        lambda: builder(Numbers("n")).add_edge("n", "n").build(),
+        "executor 'n' sends Order, and no handler of 'n' takes that",
+    ),
+    "a fan-in whose target takes no list": (
+        lambda: builder().add_fan_out("start", [a := Text("a"), b := Text("b")]).add_fan_in([a, b], Text("c")).build(),
+        r"executor 'c' takes str, and executor 'a' sends it list\[str\]",
+    ),
+    "a fan-in of other items": (
+        lambda: (
+            builder(Numbers("n"))
+            .add_edge("n", Orders("o"), yes)
+            .add_edge("n", "n")
+            .add_fan_in(["n"], Lists("l"))
+            .build()
+        ),
+        r"executor 'l' takes list\[str\], and executor 'n' sends it list\[int\] or list\[Order\]",
+    ),
+    "unreachable executor": (
+        lambda: builder().add_edge(Text("a"), Text("b")).build(),
+        "no message can reach executor 'a', 'b' from the start 'start'",
+    ),
+    "duplicate id": (
+        lambda: builder().add_edge("start", Text("start")),
+        "add_edge: two executors have the id 'start'; give each its own",
+    ),
+    "anonymous condition": (
+        lambda: builder().add_edge("start", Text("a"), condition=lambda _: True),
+        "add_edge: a condition after executor 'start' has no name.*give name=, or use a def",
+    ),
+    "anonymous case": (
+        lambda: builder().add_switch("start", [(partial(yes), Text("a"))]),
+        "add_switch: a condition after executor 'start' has no name.*give names=",
+    ),
+    "the same edge twice": (
+        lambda: builder().add_edge("start", "start").add_edge("start", "start"),
+        "add_edge: edge: start -> start is there already",
+    ),
+    "an executor without a handler": (
+        lambda: builder(Executor("empty")).build(),
+        "executor 'empty' has no handler: decorate a method",
+    ),
+    "a function that is no executor": (
+        lambda: builder().add_edge("start", yes),  # type: ignore[arg-type]
+        "is not an executor; decorate a function with @holdfast.executor",
+    ),
+    "a handler with other parameters": (
+        lambda: builder(executor(yes)).build(),
+        r"executor 'yes': yes must take \(message, ctx\), got \(_message\)",
+    ),
+    "no targets": (lambda: builder().add_fan_out("start", []), "add_fan_out takes a list of at least one executor"),
+    "cases that are no pairs": (lambda: builder().add_switch("start", [yes]), "takes cases as pairs"),  # type: ignore[list-item]
+    "names for other cases": (
+        lambda: builder().add_switch("start", [(yes, Text("a"))], names=["a", "b"]),
+        "names has 2 names for 1 cases",
+    ),
+    "a condition that is no function": (
+        lambda: builder().add_edge("start", Text("a"), condition=5),  # type: ignore[arg-type]
+        "a condition after executor 'start' must be a function, got 5",
+    ),
+    "an unknown option": (lambda: builder(reducer={}), "unknown option 'reducer'; did you mean 'reducers'?"),
+    "a wrong policy": (lambda: builder(on_incompatible="ask").build(), "on_incompatible must be 'raise' or 'fresh'"),
+    "no supersteps": (lambda: builder(max_supersteps=0).build(), "max_supersteps=0: an int of at least 1"),
+    "a reducer that is none": (lambda: builder(reducers={"a": 1}).build(), "reducers must map keys"),
+    "a store of the other world": (lambda: builder(store=sync.MemoryStore()), "store must be a store of holdfast"),
+    "a renaming that is none": (lambda: builder().migrate(renamed={1: "a"}), "renamed must map old ids"),  # type: ignore[dict-item]
+    "a sub-workflow that is none": (lambda: WorkflowExecutor(5), "takes what WorkflowBuilder.build"),
+    "an id that is none": (lambda: Text(5), "id=5"),  # type: ignore[arg-type]
+    "a start that is none": (lambda: holdfast.WorkflowBuilder(None), "start_executor: None is not an executor"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_named_when_the_workflow_is_built(name: str) -> None:
+    make, text = MISTAKES[name]
+    with pytest.raises(ConfigurationError, match=text):
+        make()
+
+
+def test_an_executor_that_does_not_call_its_base_class_is_named() -> None:
+    class Forgetful(Executor):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(ConfigurationError, match=r"Forgetful has no id; call super\(\)"):
+        holdfast.WorkflowBuilder(Forgetful())
+
+
+def test_an_annotation_that_is_not_defined_is_named() -> None:
+    class Late(Executor):
+        @handler
+        async def take(self, text: "Missing", ctx: WorkflowContext) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(ConfigurationError, match=r"executor 'Late': .*take: an annotation names 'Missing'"):
+        holdfast.WorkflowBuilder(Late()).build()
+
+
+def test_messages_of_local_classes_are_registered_by_the_builder(memory_store: sync.Store) -> None:
+    @dataclass
+    class Local:
+        name: str
+
+    @executor
+    def start(message: "Local", ctx: sync.WorkflowContext["Local", "Local"]) -> None:
+        ctx.yield_output(Local(message.name * 2))
+
+    flow = sync.WorkflowBuilder(start, memory_store).build()
+    assert flow.run(Local("a")).outputs == [Local("aa")]
+
+
+def test_a_graph_of_200_executors_is_built_quickly() -> None:
+    texts = [Text(f"t{number}") for number in range(199)]
+    names = [each.id for each in texts]
+
+    def build() -> Any:
+        chained = holdfast.WorkflowBuilder(texts[0]).add_chain(texts).add_edge("t198", "t0", condition=yes)
+        return chained.add_fan_in(names, Lists("all")).build()
+
+    build()  # what is loaded once is not part of it
+    times = []
+    for _ in range(5):
+        started = process_time()
+        built = build()
+        times.append(process_time() - started)
+    assert min(times) < 0.05
+    assert len(built.graph.nodes) == 200
+
+
+def test_ids_types_edges_and_names_of_conditions_make_the_signature() -> None:
+    def signature(**changed: Any) -> str:
+        start, other = Text("start"), changed.get("other", Text("other"))
+        built = holdfast.WorkflowBuilder(start).add_edge(start, other, yes, name=changed.get("name"))
+        return built.build().signature
+
+    class Wide(Executor):
+        @handler
+        async def take(self, text: str | None, ctx: WorkflowContext[str]) -> None: ...
+
+    assert signature() == signature()
+    others = [signature(other=Text("x")), signature(name="no"), signature(other=Wide("other"))]
+    assert len({signature(), *others}) == 4
+
+
+def test_a_drawing_gets_every_line_with_its_label() -> None:
+    a, b, c = Text("a"), Text("b"), Text("c")
+    graph = builder(a).add_switch(a, [(yes, b)], default=c).add_fan_in([b, c], Lists("d")).build().graph
+    lines = [(each.source, each.target, each.label) for each in graph.arrows()]
+    assert lines == [("a", "b", "yes"), ("a", "c", "default"), ("b", "d", ""), ("c", "d", "")]
+
+
+FITS: list[tuple[Any, Any, bool]] = [
+    (1, int, True),
+    (1, str | int, True),
+    (True, int, True),
+    ("a", int, False),
+    (["a"], list[str], True),
+    ([1], list[str], False),
+    ([], list[str], True),
+    ({"a": 1}, dict[str, int], True),
+    (None, None, True),
+    ("a", Literal["a"], True),
+    (1, Literal[True], False),
+    (1.5, Any, True),
+    (1, Never, False),
+]
+
+
+@pytest.mark.parametrize(("value", "hint", "expected"), FITS, ids=str)
+def test_a_handler_is_found_by_the_type_of_the_message(value: Any, hint: Any, expected: bool) -> None:
+    assert fits(value, hint) is expected
+
+
+def test_two_types_meet_if_a_message_can_be_of_both() -> None:
+    assert may_meet(int | str, str)
+    assert may_meet(bool, int)
+    assert may_meet(list, list[str])
+    assert not may_meet(list[int], list[str])
+    assert not may_meet(Order, str)
+    assert hint_name(dict[str, list[Order]] | None) == "dict[str, list[Order]] | NoneType"

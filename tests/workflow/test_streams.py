@@ -1,0 +1,117 @@
+"""Streams of events: what they tell, and what becomes of a run whose stream is left."""
+
+from typing import Any
+
+import pytest
+
+from holdfast import ConfigurationError, Executor, ExecutorFailed, WorkflowContext, handler
+from runs.worlds import World
+from workflow.flows import Builder, Flow, types_of
+
+
+class Count(Executor):
+    @handler
+    async def count(self, number: int, ctx: WorkflowContext[int, int]) -> None:
+        if number < 0:
+            raise ValueError(number)
+        await ctx.yield_output(number)
+        if number:
+            await ctx.send_message(number - 1)
+
+
+def counter(world: World) -> Flow:
+    count = Count()
+    return Builder(world, count, name="count").add_edge(count, count).build()
+
+
+async def test_a_stream_tells_what_happens_and_its_outputs_are_stored_by_then(world: World) -> None:
+    events = [event async for event in counter(world).stream(1, thread_id="t")]
+    step = ["superstep_started", "executor_invoked", "executor_completed", "checkpoint_saved", "output"]
+    step += ["superstep_completed"]
+    assert types_of(events) == ["started", "checkpoint_saved", "status", *step, *step, "status"]
+    assert [event.data for event in events if event.type == "output"] == [1, 0]
+    completed = [event for event in events if event.type == "superstep_completed"]
+    assert [event.checkpoint_id for event in completed] == [
+        each.checkpoint_id for each in reversed((await counter(world).checkpoints("t"))[:2])
+    ]
+    assert (await world.store.load(completed[0].checkpoint_id or "")).metadata == {"superstep": 1, "executor": "Count"}
+
+
+async def test_the_stream_of_a_finished_thread_gives_its_outputs_again(world: World) -> None:
+    await counter(world).run(2, thread_id="t")
+    events = [event async for event in counter(world).stream(2, thread_id="t")]
+    assert [(event.type, event.data) for event in events][1:] == [
+        ("output", 2),
+        ("output", 1),
+        ("output", 0),
+        ("status", "complete"),
+    ]
+
+
+async def test_a_stream_that_is_left_releases_its_thread_which_is_resumed(world: World) -> None:
+    flow = counter(world)
+    async for event in flow.stream(3, thread_id="t"):
+        if event.type == "superstep_completed":
+            break
+    result = await flow.run(3, thread_id="t")
+    assert result.outputs == [3, 2, 1, 0]
+    assert [event.data for event in result.events if event.type == "output"] == [2, 1, 0]
+
+
+async def test_a_failure_is_told_and_then_raised(world: World) -> None:
+    seen: list[Any] = []
+
+    async def drain() -> None:
+        async for event in counter(world).stream(-1, thread_id="t"):
+            seen.append(event)  # noqa: PERF401  kept when it raises
+
+    with pytest.raises(ExecutorFailed):
+        await drain()
+    assert types_of(seen)[-2:] == ["executor_failed", "failed"]
+    assert isinstance(seen[-2].data, ValueError)
+
+
+async def test_a_stream_may_be_awaited_and_drained(world: World) -> None:
+    stream = counter(world).inner.run(2, thread_id="t", stream=True)
+    if world.name == "awaitable":
+        assert await stream is stream
+        result = await stream.result()
+        await stream.close()
+    else:
+        result = stream.result()
+        stream.close()
+    assert (result.status, result.outputs) == ("complete", [2, 1, 0])
+
+
+async def test_a_stream_that_was_left_has_no_result(world: World) -> None:
+    stream = counter(world).inner.run(2, thread_id="t", stream=True)
+
+    async def leave() -> None:
+        if world.name == "awaitable":
+            await anext(stream)
+            await stream.close()
+            await stream.result()
+        else:
+            next(stream)
+            stream.close()
+            stream.result()
+
+    with pytest.raises(ConfigurationError, match="left before its end"):
+        await leave()
+    assert (await counter(world).run(thread_id="t")).outputs == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, "run needs a message to start with"),
+        ({"checkpoint_id": "t@1.aa", "message": 1}, "run takes a message, which starts a workflow, or a checkpoint_id"),
+        ({"message": 1, "responses": {"a": 1}}, "responses are for a thread that waits"),
+        ({"message": 1, "retry": -1}, "retry=-1"),
+        ({"message": 1, "thread": "t"}, "unknown option 'thread'; did you mean 'thread_id'?"),
+    ],
+    ids=["nothing", "both", "no thread", "retry", "typo"],
+)
+async def test_wrong_arguments_of_a_run_are_clear_errors(world: World, options: Any, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        await counter(world).run(**options)
