@@ -168,7 +168,9 @@ async def _note_without_state(self: Branch, line: Any, saved: Any) -> None:
     self._step.saved[self._node.id] = saved
 
 
-async def _commit_without_state(self: Execution, _after: Any, before: Any, metadata: Any, *lines: Any) -> None:
+async def _commit_without_state(
+    self: Execution, _after: Any, before: Any, metadata: Any, *lines: Any, **_: Any
+) -> None:
     """Only the input is ever stored."""
     change = None if before is not None else _after.plain
     await self._driver.write(*lines, metadata=metadata, change=change)

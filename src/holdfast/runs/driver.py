@@ -5,7 +5,7 @@ and calls the user's functions in a frame. The words of a runtime are its own: a
 nothing below looks into it. Nothing of `stores` or `history` is needed beside this file.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar, Unpack
@@ -13,9 +13,10 @@ from typing import Any, NoReturn, TypeAlias, TypeVar, Unpack
 import msgspec
 
 from holdfast.codec import decode, encode
-from holdfast.history.draft import draft_state
+from holdfast.history.draft import STATE, draft_state
 from holdfast.history.entries import Asked, Noted, Recorded, RolledBack, Started
 from holdfast.history.journal import Journal, answer_of
+from holdfast.history.opening import takes_append
 from holdfast.history.restore import read_state
 from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
@@ -281,19 +282,28 @@ class Driver:
         metadata: Mapping[str, str | int] | None = None,
         journal: bool = False,
         change: Callable[[], Mapping[str, Any]] | None = None,
+        appended: Mapping[tuple[str, ...], Sequence[Any]] | None = None,
     ) -> Receipt:
         """Write a row: these notes and steps, and the changes to the state that wait. Await the receipt.
 
         The row is a checkpoint unless `journal` says that it only notes something. `metadata` is what listings show: a
         few words and numbers. `change` returns top-level keys of the state that this very row changes; it is called
-        when nothing can come between what it sees and the row.
+        when nothing can come between what it sees and the row. `appended` has items for lists in the state, by the path
+        of each list, which `takes_append`: they cost the same however long the list is.
         """
-        if len(lines) == 1 and not (journal or change or isinstance(lines[0], Asked)):
+        if len(lines) == 1 and not (journal or change or appended or isinstance(lines[0], Asked)):
             pending = self._ledger.append(self.ports, lines[0], cause, packed_words(metadata) if metadata else b"")
         else:
             given = lines if change is None else partial(self._changed, change, lines)
-            pending = self._ledger.write(self.ports, _intent(cause, metadata, journal), given)
+            intent = _intent(cause, metadata, journal)
+            for path, items in (appended or {}).items():
+                intent.appends += tuple(((*STATE, *path), encode(item, path="item")) for item in items)
+            pending = self._ledger.write(self.ports, intent, given)
         return Receipt(self._ledger, self.ports, pending)
+
+    def takes_append(self, *path: str) -> bool:
+        """True if the list at this path of the state can be given items without writing the rest of it."""
+        return takes_append(self._ledger.claim.log.state_cells, (*STATE, *path))
 
     def _changed(self, change: Callable[[], Mapping[str, Any]], lines: tuple[Line, ...]) -> tuple[Line, ...]:
         self._ledger.change_state(change())

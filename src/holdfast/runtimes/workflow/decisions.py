@@ -3,6 +3,7 @@
 Execution is elsewhere: it calls handlers and conditions, and hands what came of them to `committed`.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -120,6 +121,8 @@ def committed(graph: Graph, snapshot: Snapshot, results: Mapping[str, Result], s
     )
 
 
+_CONCATENATE = (operator.add, operator.concat)
+"""Reducers of which it is known what they do to lists: others could change what was there."""
 Buffers: TypeAlias = dict[str, dict[str, list[Any]]]
 
 
@@ -159,6 +162,20 @@ def merged(
         for key, write in result.writes.items():
             after = {**after, key: applied(reducers, after, key, write)}
     return after
+
+
+def grown(
+    reducers: Mapping[str, Callable[[Any, Any], Any]], state: Mapping[str, Any], results: Mapping[str, Result]
+) -> dict[str, list[Any]] | None:
+    """What lists of the state gain by concatenation, if a superstep does nothing else to the state; None if it does."""
+    found: dict[str, list[Any]] = {}
+    for result in results.values():
+        for key, write in result.writes.items():
+            lists = [state.get(key), *write.deltas]
+            if write.is_set or reducers[key] not in _CONCATENATE or any(type(each) is not list for each in lists):
+                return None
+            found.setdefault(key, []).extend(item for delta in write.deltas for item in delta)
+    return found
 
 
 def applied(reducers: Mapping[str, Callable[[Any, Any], Any]], state: Mapping[str, Any], key: str, write: Write) -> Any:

@@ -23,7 +23,7 @@ from holdfast.runs.driver import Driver, Line, Run, note
 from holdfast.runtimes.workflow.branch import Branch, Ended, Superstep
 from holdfast.runtimes.workflow.builder import WorkflowTerms
 from holdfast.runtimes.workflow.context import YES_OR_NO, ContextBase
-from holdfast.runtimes.workflow.decisions import Result, committed, deliveries, entry
+from holdfast.runtimes.workflow.decisions import Result, committed, deliveries, entry, grown
 from holdfast.runtimes.workflow.events import WorkflowEvent
 from holdfast.runtimes.workflow.graph import UNCHANGED, Renaming, differences
 from holdfast.runtimes.workflow.message_types import hint_name
@@ -175,13 +175,24 @@ class Execution:
         return snapshot
 
     async def _write(
-        self, snapshot: Snapshot, before: Snapshot | None, metadata: dict[str, str | int], *lines: Line
+        self,
+        snapshot: Snapshot,
+        before: Snapshot | None,
+        metadata: dict[str, str | int],
+        *lines: Line,
+        grown: dict[str, list[Any]] | None = None,
     ) -> None:
+        """Write a snapshot: what changed since the one before, and of lists that grew only what they gained."""
         driver, signature = self._driver, self._graph.signature
         if driver.noted(GRAPH, signature) is None:
             graph = note(GRAPH, self._graph.plain(), driver.ports.now(), key=signature, lasting=True)
             lines = (*lines, graph)
-        await driver.write(*lines, metadata=metadata, change=lambda: snapshot.changes_since(before))
+        appended = {("state", key): items for key, items in (grown or {}).items()}
+        if before is not None and appended and all(driver.takes_append(*path) for path in appended):
+            before = replace(before, state=snapshot.state)
+        else:
+            appended = {}
+        await driver.write(*lines, metadata=metadata, change=lambda: snapshot.changes_since(before), appended=appended)
 
     # Requests
 
@@ -303,7 +314,8 @@ class Execution:
         lines += [self._question(key, pending) for key, pending in asked.items()]
         metadata: dict[str, str | int] = {"superstep": step.number}
         metadata |= {"executors": len(ended)} if len(ended) > 1 else {"executor": next(iter(ended))}
-        await self._write(after, before, metadata, *lines)
+        gained = grown(self._graph.reducers, before.state, results)
+        await self._write(after, before, metadata, *lines, grown=gained)
         for key, pending in asked.items():
             request, content = driver.request_id(key), {"payload": pending.data}
             await driver.emit("asked", content, request=request, name=pending.executor)

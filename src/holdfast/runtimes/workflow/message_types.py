@@ -26,7 +26,11 @@ def members(hint: Any) -> tuple[Any, ...]:
 
 def fits(value: Any, hint: Any) -> bool:
     """Return True if a value is what an annotation allows."""
-    return any(_is_one(value, each) for each in members(hint))
+    return _is_any(value, members(hint))
+
+
+def _is_any(value: Any, hints: tuple[Any, ...]) -> bool:
+    return type(value) in hints or any(_is_one(value, each) for each in hints)
 
 
 def _is_one(value: Any, hint: Any) -> bool:
@@ -41,7 +45,10 @@ def _is_one(value: Any, hint: Any) -> bool:
     if not _is_instance(value, kind):
         return False
     inner = get_args(hint)
-    return not inner or kind not in _ITEMS or all(fits(each, inner[0]) for each in value)
+    if not inner or kind not in _ITEMS or inner[0] in {Any, object}:
+        return True
+    allowed = members(inner[0])
+    return all(_is_any(each, allowed) for each in value)
 
 
 def _is_instance(value: Any, kind: type) -> bool:
