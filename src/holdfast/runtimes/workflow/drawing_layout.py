@@ -204,7 +204,7 @@ def _place_across(layers: list[list[Item]], ways: Sequence[Way]) -> float:
     """Move each item towards the middle of its neighbours, as far as those beside it allow; return the width."""
     for layer in layers:
         _settle(layer, [(0.0, 1.0)] * len(layer))
-    for sweep in range(2 * _SWEEPS):
+    for sweep in range(4 * _SWEEPS):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
             _settle(layer, [_wanted(item) for item in layer])
     _straighten(layers, ways)
@@ -216,10 +216,10 @@ def _place_across(layers: list[list[Item]], ways: Sequence[Way]) -> float:
 
 
 def _wanted(item: Item) -> tuple[float, float]:
-    """The place that an item would like, and how much: lines that pass several layers should be straight."""
+    """The place that an item would like, and its weight against those beside it: lines make way for boxes."""
     pulls = [(_PULLS[item.is_bend, each.is_bend], each.x) for each in (*item.above, *item.below)]
     total = sum(pull for pull, _ in pulls)
-    return sum(pull * x for pull, x in pulls) / total if total else item.x, total or 1.0
+    return sum(pull * x for pull, x in pulls) / total if total else item.x, 0.1 if item.is_bend else 1.0
 
 
 def _settle(layer: list[Item], wanted: list[tuple[float, float]]) -> None:
