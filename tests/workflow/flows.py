@@ -64,7 +64,8 @@ def _plain_twin(executor: Executor) -> Executor:
         return FunctionExecutor(plain(executor.function), executor.id)
     kind = type(executor)
     methods = {name: plain(value) for name in dir(kind) if iscoroutinefunction(value := getattr(kind, name))}
-    twin: Executor = type(kind.__name__, (kind,), methods).__new__(type(kind.__name__, (kind,), methods))
+    plain_kind: Any = type(kind.__name__, (kind,), methods)
+    twin: Executor = object.__new__(plain_kind)
     twin.__dict__ = executor.__dict__
     return twin
 

@@ -22,7 +22,8 @@ from holdfast.cli.screen import Column, Screen, counted, size
 from holdfast.cli.session import Session
 from holdfast.cli.text import printable
 from holdfast.cli.values import arguments_of, inline
-from holdfast.cli.work import Work, read_work
+from holdfast.cli.work import Work, journal_of, read_work
+from holdfast.cli.workflows import read_workflow, workflow_facts
 from holdfast.processes import is_certainly_dead, named
 from holdfast.records.checkpoint import CheckpointInfo
 from holdfast.records.failure import AgentSummary
@@ -121,12 +122,14 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     tried = attempts if attempts is not None and attempts.agent else None
     work = read_work(store, info.thread_id)
     loop = read_loop(work, newest)
+    workflow = read_workflow(work, newest, journal_of(store, info.thread_id))
     document = {
         "thread": info,
         "work": work,
         "session": talked,
         "agent": tried,
         "loop": loop,
+        "workflow": workflow,
         "requests": requests,
         "checkpoints": rows,
         "more": more_count,
@@ -137,6 +140,7 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     facts += _session_facts(talked) if talked is not None else []
     facts += _agent_facts(tried) if tried is not None else []
     facts += loop_facts(loop) if loop is not None else []
+    facts += workflow_facts(workflow) if workflow is not None else []
     calls = {step.metadata.get("key"): arguments_of(step) for step in recorded}
     hints = list(next_commands(store, info.thread_id, work.begun)) if _can_resume(info, requests) else []
 
@@ -164,7 +168,7 @@ def _rows(store: "Store", info: ThreadInfo, limit: int, *, journal: bool) -> tup
 
 def _sealed(info: ListedThread) -> Answer:
     """What there is to say of a thread whose key is missing."""
-    names = ("work", "session", "agent", "loop", "requests", "checkpoints")
+    names = ("work", "session", "agent", "loop", "workflow", "requests", "checkpoints")
     document = {"thread": info, **dict.fromkeys(names)}
     hidden = f"labels, error, requests, steps and checkpoints are encrypted with key {info.sealed_by!r}"
 

@@ -223,7 +223,7 @@ def _pairs(cases: Any) -> list[tuple[Predicate, Where]]:
 def _condition_name(function: Any, name: str | None, call: str, source: str) -> str:
     if not callable(function):
         raise ConfigurationError(f"{call}: a condition after executor {source!r} must be a function, got {function!r}")
-    found: str = text_or_none(name, "name") or getattr(function, "__name__", "<lambda>")
+    found = text_or_none(name, "name") or str(getattr(function, "__name__", "<lambda>"))
     if found == "<lambda>":
         raise ConfigurationError(
             f"{call}: a condition after executor {source!r} has no name, which checkpoints would know it by;"

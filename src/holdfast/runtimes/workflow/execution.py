@@ -30,7 +30,7 @@ from holdfast.runtimes.workflow.message_types import hint_name
 from holdfast.runtimes.workflow.seats import SeatPlan, Seats
 from holdfast.runtimes.workflow.snapshot import VERSION, Message, Pending, Snapshot
 
-STARTED = "graph"
+STARTED = "workflow"
 """What the thread of a workflow was started with."""
 GRAPH = "graph"
 """The kind of note that holds a graph, by its signature."""

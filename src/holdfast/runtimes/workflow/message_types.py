@@ -1,7 +1,7 @@
 """What annotations of handlers say about messages: whether a value fits one, and whether two can meet. Pure."""
 
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal, Never, NoReturn, TypeVar, Union, get_args, get_origin
 
 _ITEMS: tuple[Any, ...] = (list, set, frozenset)
@@ -26,11 +26,7 @@ def members(hint: Any) -> tuple[Any, ...]:
 
 def fits(value: Any, hint: Any) -> bool:
     """Return True if a value is what an annotation allows."""
-    return _is_any(value, members(hint))
-
-
-def _is_any(value: Any, hints: tuple[Any, ...]) -> bool:
-    return type(value) in hints or any(_is_one(value, each) for each in hints)
+    return any(_is_one(value, each) for each in members(hint))
 
 
 def _is_one(value: Any, hint: Any) -> bool:
@@ -45,10 +41,15 @@ def _is_one(value: Any, hint: Any) -> bool:
     if not _is_instance(value, kind):
         return False
     inner = get_args(hint)
-    if not inner or kind not in _ITEMS or inner[0] in {Any, object}:
-        return True
-    allowed = members(inner[0])
-    return all(_is_any(each, allowed) for each in value)
+    return not inner or kind not in _ITEMS or _all_fit(value, inner[0])
+
+
+def _all_fit(items: Collection[Any], hint: Any) -> bool:
+    """As `fits`, for all of them. Most lists are long, and of one or two classes: then each class is looked at once."""
+    allowed = members(hint)
+    if all(isinstance(each, type) and not get_args(each) for each in allowed):
+        return all(issubclass(each, allowed) for each in set(map(type, items)))
+    return Any in allowed or all(fits(each, hint) for each in items)
 
 
 def _is_instance(value: Any, kind: type) -> bool:

@@ -1,0 +1,74 @@
+"""What `holdfast show` tells of the thread of a workflow."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import HOSTILE, Call
+from holdfast import sync
+from holdfast.sync import Executor, WorkflowContext, handler, response_handler
+
+
+class Count(Executor):
+    @handler
+    def take(self, number: int, ctx: WorkflowContext[int]) -> None:
+        if self.id == "b":
+            raise ConnectionError("the network is down")
+        ctx.send_message(max(number - 1, 0))
+
+
+class Ask(Executor):
+    @handler
+    def take(self, numbers: list[int], ctx: WorkflowContext[Any, bool]) -> None: ...
+
+    @handler
+    def ask(self, number: int, ctx: WorkflowContext[Any, bool]) -> None:
+        ctx.request_info(number, bool)
+
+    @response_handler
+    def answered(self, request: int, response: bool, ctx: WorkflowContext[Any, bool]) -> None:
+        ctx.yield_output(response)
+
+
+@pytest.fixture
+def stopped(place: Path) -> None:
+    """Leave a workflow that failed in its second superstep, and one that waits."""
+    start, pair, end = Count("start"), [Count("a"), Count("b")], Ask(HOSTILE)
+    with sync.open(place / "holdfast.db") as store:
+        flow = sync.WorkflowBuilder(start, store, name="pairs").add_fan_out(start, pair).add_fan_in(pair, end).build()
+        with pytest.raises(sync.ExecutorFailed):
+            flow.run(5, thread_id="flowed")
+        asking = sync.WorkflowBuilder(Ask("ask"), store, name="asking").build()
+        asking.run(5, thread_id="asked")
+
+
+@pytest.mark.usefixtures("stopped")
+def test_a_workflow_is_shown_with_its_executors(call: Call) -> None:
+    shown = call("show", "flowed").stdout.splitlines()
+    assert "started   workflow(5)" in shown
+    assert "workflow  pairs, 1 superstep done, 0 outputs" in shown
+    at = shown.index("graph     ✓ start")
+    assert shown[at + 1 : at + 3] == ["          ✓ a", "          → b, failed 1 time"]
+    assert "\x1b" not in shown[at + 3]
+    waiting = call("show", "asked").stdout.splitlines()
+    assert "graph     ? ask, waits for a response" in waiting
+
+
+@pytest.mark.usefixtures("stopped")
+def test_a_document_has_the_workflow_with_its_graph(document: Any) -> None:
+    shown = document("show", "flowed")["workflow"]
+    assert (shown["name"], shown["supersteps"], shown["next"]) == ("pairs", 1, ["b"])
+    assert shown["failures"] == {"b": 1}
+    assert [edge[0] for edge in shown["graph"]["edges"]] == ["fan_in", "fan_out"]
+    assert document("show", "ticket-1")["workflow"] is None
+    rows = document("show", "flowed", "--journal")["checkpoints"]
+    assert {"superstep": 2, "executor": "a"} in [row["metadata"] for row in rows]
+
+
+@pytest.mark.usefixtures("stopped")
+def test_a_request_of_a_workflow_is_approved_at_the_command_line(call: Call, document: Any, place: Path) -> None:
+    (request,) = [each for each in document("requests") if each["thread_id"] == "asked"]
+    call("approve", request["id"])
+    with sync.open(place / "holdfast.db") as store:
+        assert sync.WorkflowBuilder(Ask("ask"), store, name="asking").build().run(thread_id="asked").outputs == [True]
