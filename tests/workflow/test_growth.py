@@ -1,13 +1,14 @@
 """Lists of the state that grow: what is written of them, and what comes back."""
 
 import operator
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 from holdfast import WorkflowContext, executor
 from holdfast.runs.driver import Driver
 from holdfast.runtimes.workflow.decisions import Result, Write, grown
+from holdfast.runtimes.workflow.message_types import fits
 from runs.worlds import World
 from workflow.flows import Builder, Flow
 
@@ -89,3 +90,13 @@ def test_only_concatenation_of_lists_is_growth() -> None:
     assert grown(add, {"m": 1}, {"a": Result(writes={"m": Write(deltas=[2])})}) is None
     assert grown(add, state, {"a": Result(writes={"m": Write([9], is_set=True)})}) is None
     assert grown({"m": operator.iadd}, state, {"a": one}) is None
+
+
+def test_a_list_of_anything_and_a_list_of_a_protocol_take_every_list() -> None:
+    class Named(Protocol):
+        name: str
+
+    assert fits([1, "a"], list[Any])
+    assert fits([1, "a"], list[object])
+    assert fits([1], list[Named])
+    assert not fits([1, "a"], list[int])

@@ -47,9 +47,18 @@ def _is_one(value: Any, hint: Any) -> bool:
 def _all_fit(items: Collection[Any], hint: Any) -> bool:
     """As `fits`, for all of them. Most lists are long, and of one or two classes: then each class is looked at once."""
     allowed = members(hint)
+    if Any in allowed:  # which is a class itself since Python 3.11
+        return True
     if all(isinstance(each, type) and not get_args(each) for each in allowed):
-        return all(issubclass(each, allowed) for each in set(map(type, items)))
-    return Any in allowed or all(fits(each, hint) for each in items)
+        return all(_is_subclass(each, allowed) for each in set(map(type, items)))
+    return all(fits(each, hint) for each in items)
+
+
+def _is_subclass(kind: type, allowed: tuple[Any, ...]) -> bool:
+    try:
+        return issubclass(kind, allowed)
+    except TypeError:  # a protocol that is not for run time
+        return True
 
 
 def _is_instance(value: Any, kind: type) -> bool:
