@@ -114,7 +114,11 @@ async def test_a_migrated_thread_needs_no_migration_any_more(world: World) -> No
     failing.add("x1")
     with pytest.raises(ExecutorFailed):  # fails again, within the same superstep
         await flow(world, "a", "c", renamed={"b": "c"}).run("x", thread_id="t")
-    await flow(world, "a", "c", renamed={"b": "c"}).run("x", thread_id="t")
+    async for event in flow(world, "a", "c", renamed={"b": "c"}).stream("x", thread_id="t"):
+        if event.type == "superstep_completed":
+            break
+    latest = await flow(world, "a", "c").latest()
+    assert (latest.graph_signature_hash, latest.iteration_count) == (flow(world, "a", "c").inner.signature, 2)
     assert (await flow(world, "a", "c").run("x", thread_id="t")).outputs == ["x11+x11"]
     assert calls == []
 

@@ -165,7 +165,7 @@ def test_a_workflow_on_disk_ends_the_same_wherever_it_is_killed(kind: str, tmp_p
 
 async def _note_without_state(self: Branch, line: Any, saved: Any) -> None:
     await self._step.driver.write(line, journal=True)
-    self._step.saved[self._node.id] = saved
+    self._step.saved = {**self._step.saved, self._node.id: saved}
 
 
 async def _commit_without_state(

@@ -200,13 +200,6 @@ def test_ids_types_edges_and_names_of_conditions_make_the_signature() -> None:
     assert len({signature(), *others}) == 4
 
 
-def test_a_drawing_gets_every_line_with_its_label() -> None:
-    a, b, c = Text("a"), Text("b"), Text("c")
-    graph = builder(a).add_switch(a, [(yes, b)], default=c).add_fan_in([b, c], Lists("d")).build().graph
-    lines = [(each.source, each.target, each.label) for each in graph.arrows()]
-    assert lines == [("a", "b", "yes"), ("a", "c", "default"), ("b", "d", ""), ("c", "d", "")]
-
-
 FITS: list[tuple[Any, Any, bool]] = [
     (1, int, True),
     (1, str | int, True),

@@ -10,10 +10,11 @@ from holdfast.runtimes.workflow import checkpoints as awaitable
 from holdfast.runtimes.workflow.builder import BuilderBase, WorkflowOptions
 from holdfast.runtimes.workflow.checkpoints import WorkflowCheckpoint
 from holdfast.runtimes.workflow.context import ContextBase, OutputT, SentT
+from holdfast.runtimes.workflow.core import Call, RunOptions, WorkflowCore
 from holdfast.runtimes.workflow.events import WorkflowEvent, WorkflowResult
-from holdfast.runtimes.workflow.execution import MISSING
 from holdfast.runtimes.workflow.executors import Executor
-from holdfast.runtimes.workflow.workflow import Call, RunOptions, WorkflowBase, WorkflowCore
+from holdfast.runtimes.workflow.loading import MISSING
+from holdfast.runtimes.workflow.workflow import WorkflowBase
 from holdfast.sync.functions import inner_store
 from holdfast.sync.run import Run
 from holdfast.sync.store import Store
@@ -92,11 +93,11 @@ class Workflow(WorkflowBase):
 
     def latest(self) -> WorkflowCheckpoint | None:
         """See `holdfast.Workflow.latest`."""
-        return run_blocking(self._core.latest())
+        return run_blocking(awaitable.latest_workflow_checkpoint(self._core.store(), self.name))
 
     def checkpoints(self, thread_id: str | None = None) -> list[WorkflowCheckpoint]:
         """See `holdfast.Workflow.checkpoints`."""
-        return run_blocking(self._core.checkpoints(thread_id))
+        return run_blocking(awaitable.listed(self._core.store(), self.name, thread_id))
 
 
 class WorkflowBuilder(BuilderBase):

@@ -10,7 +10,7 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.runs.driver import Driver, Note, failed_steps, note, read_note, text_of
 from holdfast.runtimes.workflow.context import ContextBase, Posted, Work
 from holdfast.runtimes.workflow.decisions import Result, Sent, refuse_conflict, targets_of
-from holdfast.runtimes.workflow.graph import UNCHANGED, Edge, Graph, Node, Renaming
+from holdfast.runtimes.workflow.graph import Edge, Graph, Node, Renaming
 from holdfast.runtimes.workflow.message_types import hint_name
 from holdfast.runtimes.workflow.seats import Seats
 from holdfast.runtimes.workflow.snapshot import Message, Snapshot
@@ -29,13 +29,14 @@ class Superstep(msgspec.Struct):
     seats: Seats
     snapshot: Snapshot
     context: type[ContextBase]
-    is_parallel: bool
-    """True if several executors take part: then each is noted as soon as it is done."""
     saved: dict[str, Any]
     """What executors saved, those of this superstep included."""
-    renaming: Renaming = UNCHANGED
+    renaming: Renaming
     """How the ids differ from those of when the superstep was begun."""
+    is_parallel: bool = False
+    """True if several executors take part: then each is noted as soon as it is done."""
     written: dict[str, str] = {}
+    """Which executor set a key of the state; see `refuse_conflict`."""
 
     @property
     def number(self) -> int:
@@ -105,7 +106,7 @@ class Branch:
             await self._note(line, saved)
             return Ended(self._node.id, result)
         if saved is not None:
-            self._step.saved[self._node.id] = saved
+            self._step.saved = {**self._step.saved, self._node.id: saved}
         return Ended(self._node.id, result, line)
 
     def _call(self, message: Message) -> Any:
@@ -163,8 +164,8 @@ class Branch:
         step, id_ = self._step, self._node.id
 
         def change() -> dict[str, Any]:
-            step.saved[id_] = saved
-            return {"executors": dict(step.saved)}
+            step.saved = {**step.saved, id_: saved}
+            return {"executors": step.saved}
 
         metadata: dict[str, str | int] = {"superstep": step.number, EXECUTOR: id_}
         await step.driver.write(line, journal=True, metadata=metadata, change=None if saved is None else change)

@@ -73,14 +73,15 @@ async def _every(page: Any) -> AsyncIterator[Any]:
         page = await page.next_page()
 
 
-async def thread_checkpoints(store: Store, thread_id: str) -> list[WorkflowCheckpoint]:
-    """The checkpoints of a thread, the newest first."""
-    return [WorkflowCheckpoint.of(await store.load(info.id)) async for info in supersteps(store, thread_id)]
+async def listed(store: Store, workflow_name: str, thread_id: str | None = None) -> list[WorkflowCheckpoint]:
+    """The checkpoints of a thread, or of all threads of a workflow: the newest first, thread by thread."""
+    threads = [thread_id] if thread_id is not None else [each async for each in _threads(store, workflow_name)]
+    return [WorkflowCheckpoint.of(await store.load(i.id)) for each in threads async for i in supersteps(store, each)]
 
 
 async def workflow_checkpoints(store: Store, workflow_name: str) -> list[WorkflowCheckpoint]:
     """The checkpoints of all threads of a workflow, without its graph: the newest first, thread by thread."""
-    return [each async for thread in _threads(store, workflow_name) for each in await thread_checkpoints(store, thread)]
+    return await listed(store, workflow_name)
 
 
 async def latest_workflow_checkpoint(store: Store, workflow_name: str) -> WorkflowCheckpoint | None:

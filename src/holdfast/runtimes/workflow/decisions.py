@@ -15,6 +15,9 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.runtimes.workflow.graph import Edge, Graph, Renaming
 from holdfast.runtimes.workflow.snapshot import Message, Pending, Snapshot
 
+Buffers: TypeAlias = dict[str, dict[str, list[Any]]]
+Reducers: TypeAlias = Mapping[str, Callable[[Any, Any], Any]]
+
 
 class Sent(msgspec.Struct, frozen=True):
     """A message that was sent, and where it goes: pairs of the id of an edge and one of its targets."""
@@ -123,7 +126,6 @@ def committed(graph: Graph, snapshot: Snapshot, results: Mapping[str, Result], s
 
 _CONCATENATE = (operator.add, operator.concat)
 """Reducers of which it is known what they do to lists: others could change what was there."""
-Buffers: TypeAlias = dict[str, dict[str, list[Any]]]
 
 
 def routed(graph: Graph, buffers: Buffers, results: Mapping[str, Result]) -> tuple[list[Message], Buffers]:
@@ -153,9 +155,7 @@ def _buffered(graph: Graph, edge: Edge, buffers: Buffers, source: str, data: Any
     return [message], {**others, edge.id: left} if left else others
 
 
-def merged(
-    reducers: Mapping[str, Callable[[Any, Any], Any]], state: dict[str, Any], results: Mapping[str, Result]
-) -> dict[str, Any]:
+def merged(reducers: Reducers, state: dict[str, Any], results: Mapping[str, Result]) -> dict[str, Any]:
     """The state after a superstep. A key is set by one executor, or added to by any number through its reducer."""
     after = state
     for result in results.values():
@@ -164,9 +164,7 @@ def merged(
     return after
 
 
-def grown(
-    reducers: Mapping[str, Callable[[Any, Any], Any]], state: Mapping[str, Any], results: Mapping[str, Result]
-) -> dict[str, list[Any]] | None:
+def grown(reducers: Reducers, state: Mapping[str, Any], results: Mapping[str, Result]) -> dict[str, list[Any]] | None:
     """What lists of the state gain by concatenation, if a superstep does nothing else to the state; None if it does."""
     found: dict[str, list[Any]] = {}
     for result in results.values():
@@ -178,7 +176,7 @@ def grown(
     return found
 
 
-def applied(reducers: Mapping[str, Callable[[Any, Any], Any]], state: Mapping[str, Any], key: str, write: Write) -> Any:
+def applied(reducers: Reducers, state: Mapping[str, Any], key: str, write: Write) -> Any:
     """The value of a key after a write. The first delta of a key that has no value is its value."""
     values = [write.value] if write.is_set else [state[key]] if key in state else []
     values += write.deltas

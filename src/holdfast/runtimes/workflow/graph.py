@@ -4,7 +4,7 @@ Sub-workflows are opened: their nodes and edges are part of the graph, with ids 
 (`sub/worker`). What a sub-workflow yields is sent on by the node of the sub-workflow.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
@@ -67,15 +67,6 @@ class Edge(msgspec.Struct, frozen=True):
         return Edge(self.kind, sources, targets, self.conditions, self.functions)
 
 
-class Arrow(msgspec.Struct, frozen=True):
-    """One line of a drawing: from a node to a node, with the name of its condition."""
-
-    source: str
-    target: str
-    kind: EdgeKind
-    label: str = ""
-
-
 class Graph(msgspec.Struct, frozen=True, dict=True):
     """Nodes by id, in the order in which they were added, edges, and where messages come in."""
 
@@ -116,13 +107,6 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
             outer = self.nodes[outer].within
         return outer
 
-    def arrows(self) -> Iterator[Arrow]:
-        """The lines of a drawing."""
-        for edge in self.edges:
-            for source in edge.sources:
-                for number, target in enumerate(edge.targets):
-                    yield Arrow(source, target, edge.kind, _label(edge, number))
-
     def plain(self) -> dict[str, Any]:
         """The graph as plain data: what is stored once for each signature, and compared."""
         nodes = {
@@ -140,12 +124,6 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
     def signature(self) -> str:
         """A digest of ids, handler types, edges and names of conditions: the same in every process."""
         return signature_of(self.plain())
-
-
-def _label(edge: Edge, number: int) -> str:
-    if edge.kind == "switch":
-        return edge.conditions[number] if number < len(edge.conditions) else "default"
-    return edge.conditions[0] if edge.conditions else ""
 
 
 def signature_of(plain: Mapping[str, Any]) -> str:

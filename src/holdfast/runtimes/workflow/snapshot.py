@@ -78,11 +78,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         except (msgspec.ValidationError, TypeError, ValueError, LookupError, AttributeError) as error:
             raise Corrupt(f"{where} does not hold the checkpoint of a workflow: {error!r}", record="state") from error
 
-    def renamed(self, to: Renaming, signature: str) -> "Snapshot":
-        """The same with the ids of now, and the signature of the graph that has those."""
+    def renamed(self, to: Renaming, workflow: str, signature: str) -> "Snapshot":
+        """The same with the ids of now, and the name and signature of the workflow that has those."""
         new, edges = to.id, to.edges
         return replace(
             self,
+            workflow=workflow,
             signature=signature,
             messages=[replace(each, source=new(each.source), target=new(each.target)) for each in self.messages],
             state={to.key(key): value for key, value in self.state.items()},
