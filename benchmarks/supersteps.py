@@ -180,7 +180,8 @@ class AgentFrameworkSupersteps(AwaitedSupersteps):
         """Nothing stays open between calls."""
 
     def load(self) -> State:
-        return _conversation(self.runner.run(self.storage.get_latest(workflow_name=NAME)))
+        """One file; its own search for the latest reads all of them, which W2 measures."""
+        return _conversation(self.runner.run(self.storage.load(self.checkpoint_ids[-1])))
 
     def restore(self, index: int) -> State:
         return _conversation(self.runner.run(self.storage.load(self.checkpoint_ids[index + 1])))

@@ -90,7 +90,7 @@ def _ways(items: dict[str, Item], lines: Sequence[Line], label_sizes: dict[str, 
         label = None
         if line.label:
             width, height = label_sizes[line.label]
-            label = Item(f"label {number}", width / 2, width / 2, height, above=[], below=[])
+            label = Item(f"label {number}", width / 2, width / 2, height)
         between = [] if label is None else [label]
         ways.append(Way(line, [ends[0], *between, ends[1]], label, number in turned))
     return ways
@@ -142,7 +142,7 @@ def _bend(way: Way, layers: list[list[Item]]) -> None:
     whole = [way.items[0]]
     for lower in way.items[1:]:
         for layer in range(whole[-1].layer + 1, lower.layer):
-            whole.append(Item("", 4, 4, 0, layer, above=[], below=[]))
+            whole.append(Item("", 4, 4, 0, layer))
             layers[layer].append(whole[-1])
         whole.append(lower)
     way.items = whole

@@ -58,7 +58,7 @@ def _item(key: str, shape: Shape, inner: _Picture | None, lines: Sequence[Line])
     if shape.kind not in _POINTS:
         degree = max(sum(line.source == key for line in lines), sum(line.target == key for line in lines))
         width = max(width, 12.0 * (degree + 1))
-    return Item(key, width / 2, width / 2, height, above=[], below=[])
+    return Item(key, width / 2, width / 2, height)
 
 
 def _size(shape: Shape, inner: _Picture | None) -> tuple[float, float]:
