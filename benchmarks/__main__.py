@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         choices=[*WORKLOADS, FIGURES, *SERVERS],
         metavar="PART",
-        help=f"W1 to W6, figures, {', '.join(SERVERS)}",
+        help=f"W1 to W7, figures, {', '.join(SERVERS)}",
     )
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="race the peers as well")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks import w1_saves, w2_history, w3_wide, w4_resume, w5_writers, w6_replay
+from benchmarks import w1_saves, w2_history, w3_wide, w4_resume, w5_writers, w6_replay, w7_supersteps
 from benchmarks.figure import Figure
 from benchmarks.result import Table
 from benchmarks.resuming import BESIDE_PEERS
@@ -31,6 +31,8 @@ def gates(tables: dict[str, Table], scale: Scale) -> list[Figure]:
     for name in ("W6", "W6 long"):
         if name in tables:
             found += _replays(tables[name])
+    if "W7" in tables:
+        found += [figure if scale.whole else _unjudged(figure) for figure in _supersteps(tables["W7"])]
     return found
 
 
@@ -140,6 +142,28 @@ def _replays(table: Table) -> list[Figure]:
             for peer in peers
         ),
     ]
+
+
+_WORKFLOW = "Holdfast workflow, SQLite durable"
+_WORKFLOW_AWAITED = "Holdfast workflow (awaited), SQLite process"
+
+
+def _supersteps(table: Table) -> list[Figure]:
+    """Each peer against the workflow of its own durability and colour."""
+    seconds, first, last = w7_supersteps.SECONDS, w7_supersteps.FIRST, w7_supersteps.LAST
+    end, start = table.cell(_WORKFLOW, last), table.cell(_WORKFLOW, first)
+    figures = [Figure("W7 a superstep at the end / at the start", end / start if end and start else None, goal=1.5)]
+    slow, quick = "agent-framework workflow, file", "langgraph graph"
+    if table.row(slow):
+        size = _ratio(table, w7_supersteps.MEGABYTES, slow, _WORKFLOW_AWAITED)
+        figures += [
+            Figure(f"W7 time: {slow} / workflow", _ratio(table, seconds, slow, _WORKFLOW_AWAITED), 20, at_least=True),
+            Figure(f"W7 bytes: {slow} / workflow", size, 500, at_least=True),
+        ]
+    if table.row(quick):
+        ratio = _ratio(table, seconds, quick, _WORKFLOW)
+        figures.append(Figure(f"W7 time: {quick}, SQLite / workflow", ratio, 1, at_least=True))
+    return figures
 
 
 def _ratio(table: Table, column: str, above: str, below: str) -> float | None:

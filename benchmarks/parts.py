@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-from benchmarks import figures, w1_saves, w2_history, w3_wide, w4_resume, w5_writers, w6_replay
+from benchmarks import figures, w1_saves, w2_history, w3_wide, w4_resume, w5_writers, w6_replay, w7_supersteps
 from benchmarks.postgres import workloads as postgres
 from benchmarks.redis import workloads as redis
 from benchmarks.s3 import workloads as s3
@@ -26,6 +26,7 @@ WORKLOADS = {
     "W4": w4_resume,
     "W5": w5_writers,
     "W6": w6_replay,
+    "W7": w7_supersteps,
 }
 FIGURES = "figures"
 SERVERS = {"redis": redis, "postgres": postgres, "s3": s3}

@@ -21,6 +21,7 @@ _REFERENCE = {
     "W5": "raw SQLite FULL",
     "W6": f"Holdfast durable function {BESIDE_PEERS}, SQLite durable",
     "W6 long": f"Holdfast durable function {BESIDE_PEERS}, SQLite durable",
+    "W7": "Holdfast workflow, SQLite durable",
     "W1 Redis": "raw SET, Redis always",
     "W2 Redis": "Holdfast append, Redis always",
     "W3 Redis": "Holdfast save, Redis always",

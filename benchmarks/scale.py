@@ -15,6 +15,7 @@ class Scale:
     step_count: int  # W2
     long_step_count: int  # W2 of Holdfast alone
     wide_save_count: int  # W3
+    superstep_count: int  # W7
     thread_count: int  # W5
     saves_per_thread: int  # W5
     pair_count: int  # samples of each side of a paired figure
@@ -36,6 +37,7 @@ FULL = Scale(
     step_count=3_000,
     long_step_count=10_000,
     wide_save_count=200,
+    superstep_count=2_000,
     thread_count=1_000,
     saves_per_thread=10,
     pair_count=2_000,
@@ -52,6 +54,7 @@ QUICK = Scale(
     step_count=400,
     long_step_count=1_500,
     wide_save_count=60,
+    superstep_count=300,
     thread_count=100,
     saves_per_thread=10,
     pair_count=400,

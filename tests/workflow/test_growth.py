@@ -33,7 +33,7 @@ def messages(count: int) -> list[dict[str, int]]:
 
 @pytest.fixture
 def changed(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
-    """The top-level keys that each checkpoint writes anew."""
+    """The top-level keys that each checkpoint writes."""
     found: list[set[str]] = []
     write = Driver.write
 

@@ -37,6 +37,12 @@ class WorkflowBase:
         """The signature of its graph: checkpoints belong to it."""
         return self._core.terms.graph.signature
 
+    def draw(self, form: Literal["mermaid", "svg"] = "mermaid") -> str:
+        """Draw the graph: a Mermaid flowchart, or an SVG picture. Names of conditions stand on their edges."""
+        from holdfast.runtimes.workflow.drawing import draw
+
+        return draw(self.graph, form)
+
     def __repr__(self) -> str:
         return f"Workflow({self.name!r}, {len(self.graph.nodes)} executors)"
 
