@@ -1,6 +1,7 @@
 """Driving a loop: handlers, re-planning, parallel steps, questions, and one transition at a time."""
 
 import asyncio
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import holdfast
 from holdfast import ConfigurationError, Finished, LoopState, Suspended, sync
 from loop.loops import OVER, failing, loop_from, new_loop, resumed, transitions
+from patience import GIVE_UP_SECONDS
 from runs.worlds import BlockingWorld, World
 
 
@@ -228,3 +230,15 @@ async def test_an_async_handler_is_refused_where_nothing_can_await_it(world: Wor
         loop = sync.Loop("r", plan=lambda _: ["a"], execute=execute, store=world.store._inner, thread_id="t")  # type: ignore[attr-defined]
         with pytest.raises(ConfigurationError, match=r"is async; holdfast\.sync takes plain functions"):
             loop.drive()
+
+
+def test_in_the_blocking_world_the_items_of_a_parallel_step_run_at_the_same_time() -> None:
+    both = Barrier(2, timeout=GIVE_UP_SECONDS)
+
+    def execute(_loop: Any, step: str) -> str:
+        both.wait()
+        return step
+
+    with sync.MemoryStore() as store:
+        loop = sync.Loop("x", plan=lambda _loop: [["a", "b"]], execute=execute, store=store, thread_id="t")
+        assert loop.drive() == [["a", "b"]]

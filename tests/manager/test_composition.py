@@ -1,6 +1,7 @@
 """Agents made of agents: resumed at the stage, at the iteration, and in the unfinished branches only."""
 
 from collections.abc import Callable
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from holdfast import AgentContext, ConfigurationError, Corrupt, Event, KeyReused, Status, find_agent_to_run, sync
 from holdfast.codec import encode
 from holdfast.runs.driver import Driver, Terms, claim, note
+from patience import GIVE_UP_SECONDS
 from runs.worlds import BlockingWorld, Calls, World, plain
 
 
@@ -288,3 +290,19 @@ async def test_a_composite_refuses_a_store_that_is_none(world: World) -> None:
     composite = Kit(world).make("sequential", [lambda given, _: given])
     with pytest.raises(ConfigurationError, match="store must be a store of holdfast"):
         await (Calls(composite) if isinstance(world, BlockingWorld) else composite).run("x", store="agents.db")
+
+
+def test_in_the_blocking_world_the_agents_of_a_parallel_composite_run_at_the_same_time() -> None:
+    both = Barrier(2, timeout=GIVE_UP_SECONDS)
+
+    def first(given: str, _context: AgentContext) -> str:
+        both.wait()
+        return f"{given} one"
+
+    def second(given: str, _context: AgentContext) -> str:
+        both.wait()
+        return f"{given} two"
+
+    with sync.MemoryStore() as store:
+        result = sync.parallel([first, second], name="root").run("x", thread_id="t", store=store)
+    assert result == ["x one", "x two"]

@@ -10,7 +10,7 @@ from holdfast import LimitExceeded, Limits, Status
 from holdfast.codec.scan import refuse_excess
 from holdfast.history import journal
 
-LARGE = [[]] * 500
+LARGE: list[list[None]] = [[]] * 500
 
 
 def _refuse_early(encodings: Sequence[bytes], _limits: Limits, what: str) -> None:

@@ -6,7 +6,7 @@ nothing below looks into it. Nothing of `stores` or `history` is needed beside t
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar, Unpack
 
@@ -501,15 +501,20 @@ class Driver:
         return value
 
     async def together(self, branches: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
-        """Run these to their end, at the same time where the world allows it. Then raise the first error, if any did.
+        """Run these to their end, at the same time. Then raise the first error, if any did.
 
         None of them outlives the claim, and what the others finished is recorded.
         """
-        ends = await self.ports.gather([_end_of(branch) for branch in branches])
-        for _, error in ends:
+        ends: dict[int, tuple[T, BaseException | None]] = {}
+        numbered = [_end_of(number, branch) for number, branch in enumerate(branches)]
+        async with aclosing(self.ports.side_by_side(numbered)) as endings:
+            async for number, result, error in endings:
+                ends[number] = (result, error)
+        in_order = [ends[number] for number in range(len(branches))]
+        for _, error in in_order:
             if error is not None:
                 raise error
-        return [result for result, _ in ends]
+        return [result for result, _ in in_order]
 
     @contextmanager
     def body(self) -> Iterator[None]:
@@ -561,14 +566,14 @@ def _intent(cause: str, metadata: Mapping[str, Any] | None, journal: bool) -> In
     return Intent(cause=cause, journal=journal, metadata=packed_metadata(metadata))
 
 
-async def _end_of(branch: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseException | None]:
-    """Return the result or the error; what ends the program is raised at once."""
+async def _end_of(number: int, branch: Callable[[], Awaitable[Any]]) -> tuple[int, Any, BaseException | None]:
+    """Return the number of a branch, and its result or its error; what ends the program is raised at once."""
     try:
-        return await branch(), None
+        return number, await branch(), None
     except ENDS_OF_PROGRAMS:
         raise
     except BaseException as error:  # noqa: BLE001  raised once all have ended
-        return None, error
+        return number, None, error
 
 
 def standing() -> Standing:
