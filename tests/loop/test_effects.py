@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import ConfigurationError, Deferred, Diverged, LoopState, StepFailed, StepInDoubt
+from holdfast import ConfigurationError, Deferred, Diverged, LoopState, StepFailed, StepInDoubt, sync
 from holdfast.ports import run_blocking
+from holdfast.testing.clock import Clock
 from holdfast.testing.faults import Crash
+from holdfast.testing.handles import blocking_store
+from holdfast.testing.places import MemoryPlace
 from loop.loops import OVER, Outside, failing, new_loop, newest, resumed, transitions
 from runs.worlds import SWAPS, BlockingWorld, World
+from stores.hooked import Hooked
 
 
 async def send_step(loop: Any, step: str) -> Any:
@@ -350,3 +354,24 @@ async def test_after_decisions_that_could_not_be_written_no_other_effect_is_exec
     with pytest.raises(holdfast.UnstorableValue):
         await new_loop(world, plan=["a", "b"], execute=execute, tools=tools, every=9).drive()
     assert outside.calls == []
+
+
+def test_a_loop_that_another_process_starts_again_after_its_ttl_is_not_deleted() -> None:
+    place, clock = MemoryPlace(), Clock()
+    hooked = Hooked(place.open())
+    other = blocking_store(place.open(), ports=clock.ports(), closes=False)
+    store = blocking_store(hooked, ports=clock.ports(), closes=False)
+    handlers: dict[str, Any] = {"plan": lambda _: ["a"], "execute": lambda _, step: step}
+    handlers["retention"] = holdfast.Retention(ttl=60)
+    sync.Loop("old", store=other, thread_id="t", **handlers).drive()
+    clock.advance(61)
+
+    def start_again() -> None:
+        assert sync.Loop.resume(other, "t", **handlers) is None
+        sync.Loop("new", store=other, thread_id="t", **handlers).drive()
+
+    hooked.before("swap", start_again)
+    found = sync.Loop.resume(store, "t", drive=False, **handlers)
+    assert hooked.has_happened
+    assert found is not None
+    assert found.request == "new"

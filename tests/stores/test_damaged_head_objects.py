@@ -101,3 +101,14 @@ def test_a_record_that_names_objects_of_others_is_damaged_and_removes_nothing_of
         store.delete("bad")
         assert store.get("good", 3).state["n"] == 2
         assert store.verify().ok
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_verify_names_a_thread_whose_marker_is_lost(is_damaged: bool) -> None:
+    kept = filled()
+    del kept.kept[marker_name(BAD)]
+    if is_damaged:
+        plant(kept, head_name(BAD), b"garbage")
+    with opened(kept) as store:
+        [problem] = store.verify().problems
+        assert hash_of(BAD) in str(problem)

@@ -75,6 +75,7 @@ __all__ = [
     "claim",
     "default_store",
     "delete_ended",
+    "delete_expired",
     "failed_steps",
     "fingerprint_of",
     "fresh_id",
@@ -142,7 +143,16 @@ async def was_deleted(store: Store, thread_id: str) -> bool:
 
 async def delete_ended(store: Store, thread_id: str, *statuses: Status) -> None:
     """Delete a thread that ended with one of these statuses, unless another process has started it again."""
-    await store._delete_ended(thread_id, [status.value for status in statuses])
+    await store._delete_if(thread_id, lambda head: head.status in statuses)
+
+
+async def delete_expired(store: Store, thread_id: str, ttl: int) -> bool:
+    """Delete a thread that nothing was written to for `ttl` microseconds, and that no process holds.
+
+    True if it was deleted. False also if another process was faster, and has perhaps started it again.
+    """
+    now = ports_of(store).now()
+    return await store._delete_if(thread_id, lambda head: not head.held(now) and now - head.updated_at > ttl)
 
 
 def note(kind: str, content: Any, now: int, **details: Any) -> Note:

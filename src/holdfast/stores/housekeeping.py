@@ -4,7 +4,7 @@ A program that only goes on with its threads needs none of it, so each part is l
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from holdfast.records.errors import (
     KeyUnavailable,
 )
 from holdfast.records.event import Event
+from holdfast.records.head import Head
 from holdfast.records.identity import CheckpointId
 from holdfast.records.reports import Copied, Guarantee, Report, Stats
 from holdfast.records.retention import Freed, Retention, retention_or_none
@@ -40,12 +41,14 @@ class Housekeeping(Archive):
         await self._ports.perform(self._upkeep.delete, thread, self._ports.now())
         await self._events.emit("deleted", thread_id)
 
-    async def _delete_ended(self, thread_id: str, statuses: Collection[str]) -> None:
-        """Delete a thread that ended with one of these statuses, unless another process has started it again."""
+    async def _delete_if(self, thread_id: str, condition: Callable[[Head], bool]) -> bool:
+        """Delete a thread whose head meets a condition, when it is deleted too. True if it was deleted."""
         await self._open()
         thread = self._reader.sealing.key(thread_id)
-        if await self._ports.perform(self._upkeep.delete_ended, thread, statuses, self._ports.now()):
+        is_deleted = await self._ports.perform(self._upkeep.delete_if, thread, condition, self._ports.now())
+        if is_deleted:
             await self._events.emit("deleted", thread_id)
+        return is_deleted
 
     async def revive(self, thread_id: str) -> None:
         """Bring a deleted thread's id back, empty. `NotFound` if it was not deleted."""

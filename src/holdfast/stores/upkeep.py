@@ -3,7 +3,7 @@
 Each reads the head, decides, and swaps; if somebody was faster it reads again. All are idempotent.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -174,12 +174,12 @@ class Upkeep:
             else:
                 self._until_swapped(thread, attempt)  # raises again, unless another process was faster
 
-    def delete_ended(self, thread: bytes, statuses: Collection[str], now: int) -> bool:
-        """Delete a thread that has one of these statuses. False, and nothing done, if it has another one by now."""
+    def delete_if(self, thread: bytes, condition: Callable[[Head], bool], now: int) -> bool:
+        """Delete a thread whose head meets a condition. False, and nothing done, if it does not, or not any more."""
 
         def attempt() -> bool | None:
             seen = self._reader.seen(thread)
-            if seen is None or seen.head.deleted or seen.head.status not in statuses:
+            if seen is None or seen.head.deleted or not condition(seen.head):
                 return False
             return self._swap(thread, seen, deleted(seen.head, now), Drop(everything=True)) is not None or None
 

@@ -11,10 +11,8 @@ from msgspec.structs import replace
 from holdfast.codec import encode
 from holdfast.records.errors import ConfigurationError, Conflict, Finished, HoldfastError, KeyReused, NotFound
 from holdfast.records.loop import LoopState, Snapshot
-from holdfast.records.thread import ThreadInfo
-from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Record, Store, claim, delete_ended, fresh_id, ports_of, read
+from holdfast.runs.driver import Driver, Record, Store, claim, delete_ended, delete_expired, fresh_id, read
 from holdfast.runtimes.loop.loading import loaded
 from holdfast.runtimes.loop.options import Cadence, LoopTerms
 from holdfast.runtimes.loop.screening import copied, with_secrets
@@ -257,9 +255,9 @@ def _work(snapshot: Snapshot) -> bytes:
 
 async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | None:
     """Return what the thread of a loop holds; None if it is absent, or nothing was written to it for the `ttl`."""
+    ttl = terms.retention.ttl_us
     try:
-        if _is_expired(await store.thread(thread_id), terms.retention.ttl_us, ports_of(store).now()):
-            await store.delete(thread_id)
+        if ttl is not None and await delete_expired(store, thread_id, ttl):
             await store.revive(thread_id)  # a new loop may start under its id
             return None
         record = await read(store, thread_id)
@@ -268,13 +266,6 @@ async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | N
     if not _is_of_loop(record):
         raise KeyReused(f"thread {thread_id!r} is not the thread of a loop; give another thread id")
     return loaded(record.state, terms, f"thread {thread_id!r}") if record.state else None
-
-
-def _is_expired(info: ThreadInfo, ttl: int | None, at: int) -> bool:
-    """Return True if nothing was written to a thread for its time to live, and no process holds it."""
-    if ttl is None or (info.lease is not None and info.lease.expires_at > from_microseconds(at)):
-        return False
-    return info.updated_at < from_microseconds(at - ttl)
 
 
 def _is_of_loop(record: Record) -> bool:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from holdfast.history.tuning import Tuning
 from holdfast.records.errors import Corrupt, HoldfastError, OutcomeUnknown, StoreError, StoreUnavailable
+from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
@@ -24,7 +25,7 @@ from holdfast.stores.objects.heads import Heads, Kept
 from holdfast.stores.objects.listing import Finder
 from holdfast.stores.objects.litter import seq_of
 from holdfast.stores.objects.log import Found, ObjectLog, blob_object, post_object
-from holdfast.stores.objects.names import MARKS, SPACES, head_of, marker_name, nameless_hash, space_of
+from holdfast.stores.objects.names import MARKS, SPACES, hash_in, head_of, marker_name, nameless_hash, space_of
 from holdfast.stores.objects.probe import check_format, probe
 from holdfast.stores.objects.record import Record, bind, mark_names, posted, unbind
 from holdfast.stores.objects.swaps import ATTEMPTS, Swaps, always_written, pause
@@ -88,10 +89,24 @@ class ObjectBackend:
         return Guarantee(level=self._durability, store=self.kind)
 
     def check(self) -> list[str]:
-        """See `Backend.check`: reads the head object of every thread, and lists all marks."""
-        marks = set(self._calls.names(MARKS))
-        problems = self._calls.each(lambda marker: self._problem(marker, marks), list(self._calls.names(SPACES)))
+        """See `Backend.check`: reads the head object of every thread, and lists all objects."""
+        found = sorted(filter(None, map(hash_in, self._calls.names(""))))
+        marks, markers = set(self._calls.names(MARKS)), list(self._calls.names(SPACES))  # later: they are put first
+        listed = {marker.rpartition("/")[2] for marker in markers}
+        problems = self._calls.each(lambda marker: self._problem(marker, marks), markers)
+        problems += self._calls.each(self._unlisted, [each for each in found if each not in listed])
         return [problem for problem in problems if problem]
+
+    def _unlisted(self, thread_hash: str) -> str:
+        """What is wrong with a thread without a marker. One that only has posts needs none."""
+        try:
+            kept = self._heads.read(head_of(thread_hash))
+        except Corrupt as error:
+            return f"{error}; and no marker says whose it is"
+        if kept is None or not kept.record.head:
+            return ""
+        thread = kept.record.thread
+        return f"object {marker_name(thread)} is missing: listings leave thread {shown_id_of(thread)!r} out"
 
     def _problem(self, marker: str, marks: Collection[str]) -> str:
         head = head_of(marker.rpartition("/")[2])

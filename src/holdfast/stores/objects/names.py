@@ -19,6 +19,7 @@ _MARK = re.compile(r"marks/([0-9a-f]{64})/([0-9a-f]{64})-([0-9]{12})-([0-9a-f]+)
 _SEGMENT = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9]{12})-([0-9]{12})-((?:[0-9a-f]{32})?)-([0-9a-f]{32})")
 _BLOB = re.compile(r"[0-9a-f]{32}")
 _ERA = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}/([0-9]{8})/")
+_HEAD = re.compile(r"[0-9a-f]{2}/([0-9a-f]{64})/head")
 _NAMELESS = re.compile(rb"([0-9a-f]{64})[.]head")
 
 
@@ -105,6 +106,12 @@ def era_of(name: str) -> int:
     """The era in the whole name of an object; 0 if there is none."""
     found = _ERA.match(name)
     return int(found[1]) if found else 0
+
+
+def hash_in(name: str) -> str:
+    """The hash of the thread in the whole name of its head object; empty for any other object."""
+    found = _HEAD.fullmatch(name)
+    return found[1] if found else ""
 
 
 def nameless(prefix: bytes, thread_hash: str) -> bytes:
