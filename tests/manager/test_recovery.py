@@ -406,6 +406,16 @@ async def test_a_save_that_does_not_wait_withdraws_the_question_of_the_one_befor
     assert called.calls == [("task-1", "")]
 
 
+async def test_an_answer_that_was_given_is_kept_though_a_later_save_withdraws_the_question(world: World) -> None:
+    made = manager(world)
+    await made.hooks.tool_approval_required(state_of(), APPROVAL)
+    (request,) = await world.store.requests()
+    await world.store.answer(request.id, value="approve")
+    await made.save(state_of())
+    (answered,) = await world.store.requests(status="answered")
+    assert (answered.id, answered.answer.value if answered.answer else None) == (request.id, "approve")
+
+
 async def test_the_next_approval_takes_the_place_of_the_one_before(world: World) -> None:
     made = manager(world)
     for number in (1, 2):

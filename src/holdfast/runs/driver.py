@@ -466,11 +466,14 @@ class Driver:
         """
         return await ask(self.run, check_key(name), payload, **question, key=key)
 
-    def withdraw(self, name: str, reason: str) -> None:
-        """Close the open requests of this name, with the next row: they take no answer, and are listed as expired."""
+    async def withdraw(self, name: str, reason: str) -> None:
+        """Close the open requests of this name, with the next row: they take no answer, and are listed as expired.
+
+        One whose answer was given already is closed with that answer.
+        """
         journal, now = self._ledger.journal, self.ports.now()
         for number in journal.open_numbers():
-            if journal.requests[number - 1].name == name:
+            if journal.requests[number - 1].name == name and await collect(self.run, number) is None:
                 self._ledger.carry(Answered(number, None, NOTHING, "", reason, now, expired=True))
 
     def question(self, key: str, name: str, payload: Any, choices: tuple[str, ...] = ()) -> Asked:

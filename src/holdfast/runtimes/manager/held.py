@@ -93,7 +93,7 @@ class Held:
         metadata: dict[str, Any] = {**details, "phase": str(state.phase), "checkpoint_type": str(state.checkpoint_type)}
         metadata["iteration"] = state.agent_state.iteration if state.agent_state else 0
         fields, run = state.to_dict(), self.driver.run
-        self.driver.withdraw(QUESTION, "the task was saved again")
+        await self.driver.withdraw(QUESTION, "the task was saved again")
         await run.checkpoint(fields, phase=state.phase, cause=state.checkpoint_type, metadata=metadata)
         self._saved = state
 
