@@ -106,14 +106,12 @@ class WorkflowBuilder(BuilderBase):
     def __init__(
         self, start_executor: Executor, store: Store | None = None, **options: Unpack[WorkflowOptions]
     ) -> None:
-        if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"store must be a store of holdfast.sync, as its open returns it, got {store!r}")
         self._collect(start_executor, options)
-        self._store = store
+        self._store = inner_store(store)
 
     def build(self) -> Workflow:
         """See `holdfast.WorkflowBuilder.build`."""
-        return Workflow(WorkflowCore(self._terms(), inner_store(self._store), WorkflowContext))
+        return Workflow(WorkflowCore(self._terms(), self._store, WorkflowContext))
 
 
 def workflow_checkpoints(store: Store, workflow_name: str, thread_id: str | None = None) -> list[WorkflowCheckpoint]:

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import Any, Literal, Self, Unpack, overload
 
 from holdfast.records.errors import ConfigurationError
-from holdfast.runs.driver import Run, Store, default_store
+from holdfast.runs.driver import Run, Store, store_finder
 from holdfast.runtimes.workflow import checkpoints
 from holdfast.runtimes.workflow.builder import BuilderBase, WorkflowOptions
 from holdfast.runtimes.workflow.checkpoints import WorkflowCheckpoint
@@ -125,12 +125,9 @@ class WorkflowBuilder(BuilderBase):
     def __init__(
         self, start_executor: Executor, store: Store | None = None, **options: Unpack[WorkflowOptions]
     ) -> None:
-        if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"store must be a store of holdfast, as holdfast.open returns it, got {store!r}")
         self._collect(start_executor, options)
-        self._store = store
+        self._store = store_finder(store)
 
     def build(self) -> Workflow:
         """Check the graph, and make the workflow. `ConfigurationError` names what cannot work."""
-        store = self._store
-        return Workflow(WorkflowCore(self._terms(), default_store if store is None else lambda: store, WorkflowContext))
+        return Workflow(WorkflowCore(self._terms(), self._store, WorkflowContext))
