@@ -350,6 +350,10 @@ def visible(thing: object) -> set[str]:
     return {name for name in dir(thing) if not name.startswith("_")}
 
 
+def executor_of(module: Any) -> Any:
+    return module.executor(id="start")(lambda message, ctx: ctx.yield_output(message))
+
+
 async def awaitable_objects() -> dict[str, set[str]]:
     async with holdfast.MemoryStore() as store:
         names = {"store": visible(store), "agent": visible(holdfast.Agent(lambda task: task, store=store))}
@@ -365,6 +369,7 @@ async def awaitable_objects() -> dict[str, set[str]]:
             names["session"] = visible(session)
         names["manager"] = visible(holdfast.CheckpointManager({}, store))
         names["composite"] = visible(holdfast.sequential([len]))
+        names["workflow"] = visible(holdfast.WorkflowBuilder(executor_of(holdfast), store).build())
         return names | {"orchestrator": visible(holdfast.Orchestrator("a", "b", store))}
 
 
@@ -383,6 +388,7 @@ def blocking_objects() -> dict[str, set[str]]:
             names["session"] = visible(session)
         names["manager"] = visible(sync.CheckpointManager({}, store))
         names["composite"] = visible(sync.sequential([len]))
+        names["workflow"] = visible(sync.WorkflowBuilder(executor_of(sync), store).build())
         return names | {"orchestrator": visible(sync.Orchestrator("a", "b", store))}
 
 
@@ -392,6 +398,7 @@ def test_objects_show_the_same_names_in_both_worlds_and_nothing_of_their_inside(
     assert names["durable"] == {"name", "resume", "run", "start"}
     assert names["agent"] == {"name", "resume", "run", "start", "stream", "summary"}
     assert names["orchestrator"] == {"session", "summary"}
+    assert names["workflow"] >= {"checkpoints", "graph", "latest", "name", "resume", "run", "signature"}
     assert names["composite"] == {"name", "resume", "run", "sub_agents"}
     assert names["manager"].isdisjoint({"tasks", "core", "held", "store"})
     assert names["run"].isdisjoint({"ledger", "ports", "reader", "scope", "over"})

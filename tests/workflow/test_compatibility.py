@@ -123,6 +123,21 @@ async def test_a_migrated_thread_needs_no_migration_any_more(world: World) -> No
     assert calls == []
 
 
+async def test_a_superstep_that_is_cut_off_again_while_ids_are_swapped_is_resumed_with_what_was_done(
+    world: World,
+) -> None:
+    async for event in flow(world, "a", "b").stream("x", thread_id="t"):
+        if event.type == "superstep_completed":
+            break
+    swapped: dict[str, Any] = {"renamed": {"a": "b", "b": "a"}}
+    failing.add("x1")
+    with pytest.raises(ExecutorFailed):  # one of the two is done, and noted before the new ids are
+        await flow(world, "b", "a", **swapped).run("x", thread_id="t")
+    assert len(calls) == 3
+    assert (await flow(world, "b", "a", **swapped).run("x", thread_id="t")).outputs == ["x11+x11"]
+    assert len(calls) == 3
+
+
 async def test_an_incompatible_thread_may_start_afresh(world: World) -> None:
     await failed(world, "a", "b")
     result = await flow(world, "a", "c", on_incompatible="fresh").run("x", thread_id="t")

@@ -16,6 +16,7 @@ from holdfast import (
     ask,
     handler,
     response_handler,
+    sleep,
 )
 from runs.worlds import BlockingWorld, World
 from workflow.flows import Builder, Flow, types_of
@@ -193,3 +194,21 @@ async def test_a_handler_may_also_ask_in_the_middle(world: World) -> None:
     await world.store.answer(result.requests[0].id, "yes")
     done = await flow.run(thread_id="t")
     assert (done.outputs, types_of(done.events)[-1]) == (["x: yes"], "status")
+
+
+async def test_a_handler_may_sleep_for_hours_and_the_thread_is_at_work_meanwhile(world: World) -> None:
+    pause: Any = world.api.sleep if isinstance(world, BlockingWorld) else sleep
+
+    class Patient(Executor):
+        @handler
+        async def take(self, text: str, ctx: WorkflowContext[Any, str]) -> None:
+            calls.append(text)
+            await pause(7200)
+            await ctx.yield_output(text)
+
+    flow = Builder(world, Patient()).build()
+    result = await flow.run("x", thread_id="t")
+    assert (result.status, result.requests, result.events[-1].data) == ("working", (), "working")
+    world.clock.advance(7200)
+    assert (await flow.run(thread_id="t")).outputs == ["x"]
+    assert calls == ["x", "x"]

@@ -1,10 +1,13 @@
 """Streams of events: what they tell, and what becomes of a run whose stream is left."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from holdfast import ConfigurationError, Executor, ExecutorFailed, WorkflowContext, handler
+import holdfast
+from holdfast import ConfigurationError, Executor, ExecutorFailed, RunCancelled, WorkflowContext, handler
+from holdfast.ports import BlockingPorts, iterate_blocking
 from runs.worlds import World
 from workflow.flows import Builder, Flow, types_of
 
@@ -115,3 +118,94 @@ async def test_a_stream_that_was_left_has_no_result(world: World) -> None:
 async def test_wrong_arguments_of_a_run_are_clear_errors(world: World, options: Any, text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         await counter(world).run(**options)
+
+
+# Runs that are cut off
+
+
+class Wait(Executor):
+    """Is done at once, or waits for an event that never comes."""
+
+    def __init__(self, id: str) -> None:  # noqa: A002  as in Executor
+        super().__init__(id)
+        self.is_stuck = id == "stuck"
+        self.calls: list[str] = []
+        self.begun = asyncio.Event()
+
+    @handler
+    async def take(self, number: int, ctx: WorkflowContext[int, str]) -> None:
+        self.calls.append("begun")
+        self.begun.set()
+        if self.is_stuck:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.calls.append("cut off")
+        await ctx.yield_output(self.id)
+
+
+def stuck(store: Any) -> tuple[holdfast.Workflow, list[Wait]]:
+    nodes = [Wait("quick"), Wait("stuck")]
+
+    @holdfast.executor
+    async def start(number: int, ctx: WorkflowContext[int]) -> None:
+        await ctx.send_message(number)
+
+    return holdfast.WorkflowBuilder(start, store, name="w").add_fan_out(start, nodes).build(), nodes
+
+
+async def test_a_stream_that_is_left_in_the_middle_of_a_superstep_cuts_off_what_runs_and_keeps_what_is_done() -> None:
+    async with holdfast.MemoryStore() as store:
+        workflow, nodes = stuck(store)
+        async for event in workflow.run(1, thread_id="t", stream=True):
+            if event.type == "executor_completed" and event.executor_id == "quick":
+                break
+        nodes[1].is_stuck = False
+        result = await workflow.run(thread_id="t")
+        assert result.outputs == ["quick", "stuck"]
+        assert [each.calls for each in nodes] == [["begun"], ["begun", "cut off", "begun"]]
+
+
+async def test_a_run_that_is_cancelled_leaves_its_thread_to_be_resumed() -> None:
+    async with holdfast.MemoryStore() as store:
+        workflow, nodes = stuck(store)
+        task = asyncio.ensure_future(workflow.run(1, thread_id="t"))
+        await nodes[1].begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        info = await store.thread("t")
+        assert (info.status, info.lease) == ("working", None)
+        nodes[1].is_stuck = False
+        assert (await workflow.run(thread_id="t")).outputs == ["quick", "stuck"]
+        assert nodes[1].calls == ["begun", "cut off", "begun"]
+
+
+async def test_a_workflow_that_is_cancelled_from_outside_stops_before_its_next_superstep(world: World) -> None:
+    seen: list[str] = []
+
+    async def drain() -> None:
+        async for event in counter(world).stream(9, thread_id="t"):
+            seen.append(event.type)
+            if seen.count("superstep_completed") == 2 and seen[-1] == "superstep_completed":
+                await world.store.cancel("t")
+
+    with pytest.raises(RunCancelled):
+        await drain()
+    assert seen.count("superstep_completed") == 2
+    assert (await world.store.thread("t")).status == "cancelled"
+    with pytest.raises(RunCancelled):
+        await counter(world).run(9, thread_id="t")
+
+
+def test_branches_on_threads_run_to_their_end_when_they_are_left() -> None:
+    ended: list[int] = []
+
+    async def branch(number: int) -> int:
+        ended.append(number)
+        return number
+
+    branches = iterate_blocking(BlockingPorts().side_by_side([branch(number) for number in range(5)]))
+    assert next(branches) in range(5)
+    branches.close()
+    assert len(ended) == len(set(ended)) >= 1

@@ -439,8 +439,24 @@ async def test_threads_share_nothing_that_executors_keep_one_after_the_other_or_
     flow = Builder(world, keeper).add_edge(keeper, keeper).build()
     assert (await flow.run("a")).outputs == [["a"] * 3]
     assert (await flow.run("b")).outputs == [["b"] * 3]
-    results = await world.gather(*(flow.run(each) for each in "cdef"))
+    other = Builder(world, keeper, name="other").add_edge(keeper, keeper).build()
+    flows = {"c": flow, "d": other, "e": flow, "f": other}
+    results = await world.gather(*(each.run(name) for name, each in flows.items()))
     assert [each.outputs for each in results] == [[[each] * 3] for each in "cdef"]
+    assert (await other.run("g")).outputs == [["g"] * 3]
+
+
+async def test_a_sub_workflow_that_is_used_twice_keeps_what_it_keeps_apart(world: World) -> None:
+    class Join(Executor):
+        @handler
+        async def take(self, texts: list[str], ctx: WorkflowContext[str]) -> None:
+            await ctx.send_message(texts[0] + "!")
+
+    keeper, join = Keeper("k"), Join("join")
+    sub = Builder(world, keeper, name="sub").add_edge(keeper, keeper).build()
+    first, second = WorkflowExecutor(sub.inner, id="one"), WorkflowExecutor(sub.inner, id="two")
+    flow = Builder(world, first, name="outer").add_chain([first, join, second]).build()
+    assert (await flow.run("x")).outputs == [["x!"] * 3]
 
 
 async def test_what_cannot_be_stored_names_the_executor(world: World) -> None:
@@ -518,3 +534,16 @@ async def test_a_message_that_the_start_does_not_take_is_refused_before_anything
     with pytest.raises(ConfigurationError, match="the start executor 'Count' takes int, and not str"):
         await Builder(world, Count()).build().run("x", thread_id="t")
     assert await world.store.latest("t") is None
+
+
+async def test_a_reducer_that_fails_is_named_and_the_thread_goes_on_once_it_is_mended(world: World) -> None:
+    start, end, adders = Pass("start"), End("end"), [Add("a"), Add("b")]
+
+    def built(total: Any) -> Flow:
+        builder = Builder(world, start, name="sums", reducers={**REDUCERS, "total": total})
+        return builder.add_fan_out(start, adders).add_fan_in(adders, end).build()
+
+    with pytest.raises(ConfigurationError, match="the reducer of key 'total' failed: ZeroDivisionError"):
+        await built(lambda total, _: total / 0).run("x", thread_id="t")
+    await built(operator.add).run("x", thread_id="t")
+    assert (await built(operator.add).latest()).state["total"] == 2

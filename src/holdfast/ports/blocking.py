@@ -74,8 +74,9 @@ class BlockingPorts(SystemPorts):
 
     async def side_by_side(self, branches: Sequence[Coroutine[Any, Any, T]]) -> AsyncGenerator[T, None]:
         """A thread each, in a copy of the caller's context; a single one here."""
-        if len(branches) == 1:
-            yield await branches[0]
+        if len(branches) < 2:
+            for branch in branches:
+                yield await branch
             return
         from concurrent.futures import as_completed
 

@@ -97,7 +97,7 @@ class Workflow(WorkflowBase):
 
     def checkpoints(self, thread_id: str | None = None) -> list[WorkflowCheckpoint]:
         """See `holdfast.Workflow.checkpoints`."""
-        return run_blocking(awaitable.listed(self._core.store(), self.name, thread_id))
+        return run_blocking(awaitable.workflow_checkpoints(self._core.store(), self.name, thread_id))
 
 
 class WorkflowBuilder(BuilderBase):
@@ -116,9 +116,9 @@ class WorkflowBuilder(BuilderBase):
         return Workflow(WorkflowCore(self._terms(), inner_store(self._store), WorkflowContext))
 
 
-def workflow_checkpoints(store: Store, workflow_name: str) -> list[WorkflowCheckpoint]:
+def workflow_checkpoints(store: Store, workflow_name: str, thread_id: str | None = None) -> list[WorkflowCheckpoint]:
     """See `holdfast.workflow_checkpoints`."""
-    return run_blocking(awaitable.workflow_checkpoints(store._store, workflow_name))  # noqa: SLF001  one room
+    return run_blocking(awaitable.workflow_checkpoints(store._store, workflow_name, thread_id))  # noqa: SLF001  one room
 
 
 def latest_workflow_checkpoint(store: Store, workflow_name: str) -> WorkflowCheckpoint | None:

@@ -27,13 +27,13 @@ class Superstep(msgspec.Struct):
     graph: Graph
     driver: Driver
     seats: Seats
-    snapshot: Snapshot
     context: type[ContextBase]
+    snapshot: Snapshot
     saved: dict[str, Any]
     """What executors saved, those of this superstep included."""
     renaming: Renaming
     """How the ids differ from those of when the superstep was begun."""
-    is_parallel: bool = False
+    is_parallel: bool
     """True if several executors take part: then each is noted as soon as it is done."""
     written: dict[str, str] = {}
     """Which executor set a key of the state; see `refuse_conflict`."""
@@ -100,7 +100,8 @@ class Branch:
             await driver.invoke(self._step.key(self._node.id, index), self._call(message))
         result = await self._result()
         took = max(driver.ports.now() - started_at, 0)
-        line = self._line({"_result": result.plain()} if self._step.is_parallel else {}, value=NOTHING, took=took)
+        content = {"_result": self._as_stored(result).plain()} if self._step.is_parallel else {}
+        line = self._line(content, value=NOTHING, took=took)
         saved = await self._step.seats.save(self._node.id) if self._step.seats.saves(self._node.id) else None
         if self._step.is_parallel:
             await self._note(line, saved)
@@ -155,6 +156,10 @@ class Branch:
 
     # Notes
 
+    def _as_stored(self, result: Result) -> Result:
+        """A result with the ids that the stored checkpoint has: those of now are written with the next one."""
+        return result.renamed(self._step.renaming.back()) if self._step.renaming.renamed else result
+
     def _line(self, content: dict[str, Any], **fields: Any) -> Note:
         id_, content = self._node.id, {"superstep": self._step.number, **content}
         return note(EXECUTOR, content, self._step.driver.ports.now(), key=self._step.key(id_), action=id_, **fields)
@@ -165,7 +170,7 @@ class Branch:
 
         def change() -> dict[str, Any]:
             step.saved = {**step.saved, id_: saved}
-            return {"executors": step.saved}
+            return {"executors": {step.renaming.back().id(each): state for each, state in step.saved.items()}}
 
         metadata: dict[str, str | int] = {"superstep": step.number, EXECUTOR: id_}
         await step.driver.write(line, journal=True, metadata=metadata, change=None if saved is None else change)

@@ -73,15 +73,12 @@ async def _every(page: Any) -> AsyncIterator[Any]:
         page = await page.next_page()
 
 
-async def listed(store: Store, workflow_name: str, thread_id: str | None = None) -> list[WorkflowCheckpoint]:
-    """The checkpoints of a thread, or of all threads of a workflow: the newest first, thread by thread."""
+async def workflow_checkpoints(
+    store: Store, workflow_name: str, thread_id: str | None = None
+) -> list[WorkflowCheckpoint]:
+    """The checkpoints of a workflow, without its graph: of one thread or of all, the newest first in each."""
     threads = [thread_id] if thread_id is not None else [each async for each in _threads(store, workflow_name)]
     return [WorkflowCheckpoint.of(await store.load(i.id)) for each in threads async for i in supersteps(store, each)]
-
-
-async def workflow_checkpoints(store: Store, workflow_name: str) -> list[WorkflowCheckpoint]:
-    """The checkpoints of all threads of a workflow, without its graph: the newest first, thread by thread."""
-    return await listed(store, workflow_name)
 
 
 async def latest_workflow_checkpoint(store: Store, workflow_name: str) -> WorkflowCheckpoint | None:

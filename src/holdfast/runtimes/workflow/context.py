@@ -93,16 +93,10 @@ class ContextBase:
 
     def get_state(self, key: str, default: Any = None) -> Any:
         """A copy of a key of the shared state: as of the last superstep, with what this executor changed since."""
-        work, name = self._work, self._work.key(key)
-        write = work.writes.get(name)
-        if write is None and name not in work.snapshot.state:
-            return default
-        found = (
-            work.snapshot.state[name]
-            if write is None
-            else applied(work.graph.reducers, work.snapshot.state, name, write)
-        )
-        return copied(found, f"state[{key!r}]")
+        work, name, state = self._work, self._work.key(key), self._work.snapshot.state
+        if name in work.writes:
+            return copied(applied(work.graph.reducers, state, name, work.writes[name]), f"state[{key!r}]")
+        return copied(state[name], f"state[{key!r}]") if name in state else default
 
     def set_state(self, key: str, value: Any) -> None:
         """Set a key of the shared state. Two executors that set the same key in one superstep are an error."""

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypedDict
 
-from holdfast.records.arguments import check_options, mapping_or_none, text_or_none, whole_number
+from holdfast.records.arguments import check_options, mapping_or_none, whole_number
 from holdfast.records.errors import (
     ConfigurationError,
     Conflict,
@@ -25,7 +25,6 @@ from holdfast.runtimes.workflow.context import YES_OR_NO, ContextBase
 from holdfast.runtimes.workflow.events import WorkflowEvent, WorkflowEventType, WorkflowResult
 from holdfast.runtimes.workflow.execution import Execution
 from holdfast.runtimes.workflow.loading import MISSING
-from holdfast.runtimes.workflow.seats import SeatPlan
 
 RETRIED = (ExecutorFailed, StoreUnavailable, OutcomeUnknown)
 
@@ -45,7 +44,7 @@ class Call:
     def __init__(self, message: Any, options: RunOptions) -> None:
         check_options(options, tuple(RunOptions.__annotations__))
         self.message = message
-        self.thread_id = text_or_none(options.get("thread_id"), "thread_id")
+        self.thread_id = options.get("thread_id")
         self.checkpoint_id = options.get("checkpoint_id")
         self.responses = dict(mapping_or_none(options.get("responses"), "responses") or {})
         self.retry = whole_number(options.get("retry") or 0, "retry")
@@ -66,14 +65,8 @@ class Call:
 
     def result(self, thread_id: str, status: Status, requests: tuple[Request, ...] = ()) -> WorkflowResult:
         """How the run ended."""
-        return WorkflowResult(
-            status=status,
-            thread_id=thread_id,
-            result=self.outputs,
-            requests=requests,
-            outputs=self.outputs,
-            events=self.events,
-        )
+        done: dict[str, Any] = {"result": self.outputs, "outputs": self.outputs, "events": self.events}
+        return WorkflowResult(status=status, thread_id=thread_id, requests=requests, **done)
 
 
 class WorkflowCore:
@@ -83,7 +76,6 @@ class WorkflowCore:
         self.terms = terms
         self.store = store
         self._context = context
-        self._seats = SeatPlan(terms.graph)
 
     async def events(self, call: Call) -> AsyncGenerator["WorkflowEvent | WorkflowResult", None]:
         """The events of a run, and at the end its result."""
@@ -97,8 +89,9 @@ class WorkflowCore:
                         call.events.append(event)
                         yield event
             except Suspended as waiting:
-                yield call.seen("status", Status.INPUT_REQUIRED.value)
-                yield call.result(thread_id, Status.INPUT_REQUIRED, waiting.requests)
+                status = Status.INPUT_REQUIRED if waiting.requests else Status.WORKING  # it sleeps
+                yield call.seen("status", status.value)
+                yield call.result(thread_id, status, waiting.requests)
                 return
             except Exception as error:
                 hide_our_frames(error)
@@ -132,7 +125,7 @@ class WorkflowCore:
         await block.leave(None)
 
     def _execution(self, run: Run, message: Any = MISSING) -> Execution:
-        return Execution(self.terms, self._seats, self._context, run, message)
+        return Execution(self.terms, self._context, run, message)
 
     async def result(self, call: Call) -> WorkflowResult:
         """How a run ended."""

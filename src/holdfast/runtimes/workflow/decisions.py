@@ -182,7 +182,10 @@ def applied(reducers: Reducers, state: Mapping[str, Any], key: str, write: Write
     values += write.deltas
     value = values[0]
     for delta in values[1:]:
-        value = reducers[key](value, delta)
+        try:
+            value = reducers[key](value, delta)
+        except Exception as error:
+            raise ConfigurationError(f"the reducer of key {key!r} failed: {type(error).__name__}: {error}") from error
     return value
 
 

@@ -15,7 +15,7 @@ from holdfast.runtimes.workflow.decisions import Result, committed, deliveries, 
 from holdfast.runtimes.workflow.events import WorkflowEvent
 from holdfast.runtimes.workflow.graph import UNCHANGED
 from holdfast.runtimes.workflow.loading import GRAPH, MISSING, load
-from holdfast.runtimes.workflow.seats import SeatPlan, Seats
+from holdfast.runtimes.workflow.seats import Seats
 from holdfast.runtimes.workflow.snapshot import Message, Pending, Snapshot
 
 OURS = (RunCancelled, Suspended, StoreError)
@@ -25,13 +25,11 @@ OURS = (RunCancelled, Suspended, StoreError)
 class Execution:
     """One run of a workflow on its thread."""
 
-    def __init__(
-        self, terms: WorkflowTerms, seats: SeatPlan, context: type[ContextBase], run: Run, message: Any = MISSING
-    ) -> None:
+    def __init__(self, terms: WorkflowTerms, context: type[ContextBase], run: Run, message: Any = MISSING) -> None:
         self._terms = terms
         self._graph = terms.graph
         self._driver = Driver(run)
-        self._seats = Seats(seats, self._driver.ports)
+        self._seats = Seats(terms.graph, self._driver.ports)
         self._context = context
         self._message = message
         self._renaming = UNCHANGED
@@ -153,8 +151,8 @@ class Execution:
                 f"workflow {self._terms.name!r} took {snapshot.iteration} supersteps and has messages left; build it"
                 " with a larger max_supersteps and run the thread again: it continues here"
             )
-        waiting, step = deliveries(self._graph, snapshot), self._step(snapshot)
-        step.is_parallel = len(waiting) > 1
+        waiting, shared = deliveries(self._graph, snapshot), (self._graph, self._driver, self._seats, self._context)
+        step = Superstep(*shared, snapshot, snapshot.executors, self._renaming, is_parallel=len(waiting) > 1)
         branches = {id_: Branch(step, self._graph.nodes[id_], messages) for id_, messages in waiting.items()}
         yield WorkflowEvent("superstep_started", {"superstep": step.number, "executors": [*branches]})
         ended: dict[str, Ended] = {}
@@ -170,10 +168,6 @@ class Execution:
         for event in self._committed_events(step, after, in_order):
             yield event
         yield after
-
-    def _step(self, snapshot: Snapshot) -> Superstep:
-        seats, saved = self._seats, snapshot.executors
-        return Superstep(self._graph, self._driver, seats, snapshot, self._context, saved, self._renaming)
 
     async def _ended(self, branches: dict[str, Branch]) -> AsyncGenerator["WorkflowEvent | Ended", None]:
         """Each branch as it ends, with its events. Those that were noted as done are not executed again."""

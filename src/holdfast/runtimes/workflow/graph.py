@@ -166,6 +166,10 @@ class Renaming(msgspec.Struct, frozen=True):
         edges = sorted(map(self._edge, self.stored["edges"]))
         return {"start": self.id(self.stored["start"]), "nodes": nodes, "edges": edges}
 
+    def back(self) -> "Renaming":
+        """From the ids of now to the stored ones."""
+        return Renaming(self.old_ids, self.plain())
+
     def _edge(self, edge: list[Any]) -> list[Any]:
         kind, sources, targets, names = edge
         return [kind, [*map(self.id, sources)], [*map(self.id, targets)], names]

@@ -2,6 +2,7 @@
 
 from copy import copy
 from typing import Any
+from weakref import finalize
 
 from holdfast.codec import decode, encode
 from holdfast.ports import Ports
@@ -10,49 +11,42 @@ from holdfast.runtimes.workflow.executors import Executor
 from holdfast.runtimes.workflow.graph import Graph
 
 _SAVE, _RESTORE = "on_checkpoint_save", "on_checkpoint_restore"
-
-
-def is_stateful(executor: Executor) -> bool:
-    """Return True if an executor saves something."""
-    return getattr(type(executor), _SAVE) is not getattr(Executor, _SAVE)
-
-
-class SeatPlan:
-    """What the runs of one workflow object share: how executors began, and which of them a run is using."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.stateful = {node.id: node.executor for node in graph.nodes.values() if is_stateful(node.executor)}
-        self.beginnings: dict[str, bytes] = {}
-        """What executors would have saved before they received anything, encoded."""
-        self.used: dict[int, object] = {}
-        """Which run uses an executor, by the executor's identity."""
+_beginnings: dict[int, bytes] = {}
+"""What executors saved before they received anything, encoded: by the executor's identity."""
+_users: dict[int, "tuple[Seats, str]"] = {}
+"""Which run uses an executor, and as which node: by the executor's identity."""
 
 
 class Seats:
-    """The executors of one run. One that is in use by another run is copied: what they keep is never mixed."""
+    """The executors of one run. One that is in use elsewhere is copied: what two threads keep is never mixed."""
 
-    def __init__(self, plan: SeatPlan, ports: Ports) -> None:
-        self._plan = plan
+    def __init__(self, graph: Graph, ports: Ports) -> None:
+        self._graph = graph
         self._ports = ports
         self._seated: dict[str, Executor] = {}
+        """The executors that save something, by the id of their node."""
 
     async def take(self, saved: dict[str, Any]) -> dict[str, Any]:
-        """Seat the stateful executors and restore each; return what they hold, by id."""
-        for id_, executor in self._plan.stateful.items():
-            is_free = self._plan.used.setdefault(id(executor), (self, id_)) == (self, id_)
+        """Seat the executors that save something, and restore each; return what they hold, by id."""
+        held: dict[str, Any] = {}
+        for id_, node in self._graph.nodes.items():
+            executor = node.executor
+            if getattr(type(executor), _SAVE) is getattr(Executor, _SAVE):
+                continue
+            is_free = _users.setdefault(id(executor), (self, id_)) == (self, id_)
             self._seated[id_] = executor if is_free else copy(executor)
-            if id_ not in self._plan.beginnings:
-                self._plan.beginnings[id_] = encode(await self.save(id_))
-        held = {id_: saved.get(id_, decode(self._plan.beginnings[id_])) for id_ in self._seated}
-        for id_, state in held.items():
-            await self._ports.call(getattr(self._seated[id_], _RESTORE), decode(encode(state)))
+            if id(executor) not in _beginnings:
+                _beginnings[id(executor)] = encode(await self.save(id_))
+                finalize(executor, _beginnings.pop, id(executor), None)
+            held[id_] = saved[id_] if id_ in saved else decode(_beginnings[id(executor)])
+            await self._ports.call(getattr(self._seated[id_], _RESTORE), decode(encode(held[id_])))
         return held
 
     def leave(self) -> None:
         """Let other runs use the executors."""
-        for executor in self._seated.values():
-            if self._plan.used.get(id(executor), (None, ""))[0] is self:  # type: ignore[index]
-                del self._plan.used[id(executor)]
+        for id_, executor in self._seated.items():
+            if _users.get(id(executor)) == (self, id_):
+                del _users[id(executor)]
 
     def find(self, id_: str, executor: Executor) -> Executor:
         """The executor that this run uses for a node."""

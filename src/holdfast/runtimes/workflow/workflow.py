@@ -116,7 +116,7 @@ class Workflow(WorkflowBase):
 
     async def checkpoints(self, thread_id: str | None = None) -> list[WorkflowCheckpoint]:
         """The checkpoints of a thread, or of all threads of this workflow; the newest first."""
-        return await checkpoints.listed(self._core.store(), self.name, thread_id)
+        return await checkpoints.workflow_checkpoints(self._core.store(), self.name, thread_id)
 
 
 class WorkflowBuilder(BuilderBase):
