@@ -4,8 +4,7 @@ Lines go down from layer to layer; those that close a circle are turned around f
 the name of a condition, take a place of their own in it, so that no line runs through a box or a name.
 """
 
-from bisect import bisect, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -13,13 +12,13 @@ import msgspec
 from holdfast.runtimes.workflow.drawing import Line
 
 BETWEEN_ITEMS, BETWEEN_LAYERS = 28.0, 40.0
-_SWEEPS = 12
+_SWEEPS = 8
 _PULLS = {(False, False): 1.0, (False, True): 0.1, (True, False): 1.0, (True, True): 8.0}
 """How much an item is drawn to a neighbour, by which of the two is a line that passes: lines follow boxes."""
 
 
 class Item(msgspec.Struct, eq=False):
-    """Something that has a place in a layer: a shape, a label, or a line that passes."""
+    """Something that has a place in a layer: a shape, a name, or, without a key, a line that passes."""
 
     key: str
     left: float
@@ -27,114 +26,68 @@ class Item(msgspec.Struct, eq=False):
     right: float
     height: float
     layer: int = 0
-    x: float = 0
-    y: float = 0
-    above: list["Item"] = []
-    below: list["Item"] = []
+    x: float = 0.0
+    top: float = 0.0
+    """Where its layer begins and ends. It lies in the middle between them."""
+    bottom: float = 0.0
+    near: list["Item"] = []
+    """The items above and below that its lines lead to."""
 
     def __repr__(self) -> str:
         return f"Item({self.key!r}, layer={self.layer}, x={self.x})"
 
-    @property
-    def is_bend(self) -> bool:
-        """True for a line that passes, which should stay straight."""
-        return not self.key
-
 
 class Way(msgspec.Struct, eq=False):
-    """The way of one line, downwards; `is_turned` if the line itself goes up. The label is an item on the way."""
+    """The way of one line, downwards; `is_turned` if the line itself goes up."""
 
     line: Line
     items: list[Item]
-    label: Item | None = None
-    is_turned: bool = False
+    is_turned: bool
 
 
-class Layout(msgspec.Struct):
-    """All places: `tops` and `bottoms` are those of the layers."""
-
-    items: dict[str, Item]
-    ways: list[Way]
-    width: float
-    height: float
-    tops: list[float]
-    bottoms: list[float]
-
-
-def lay_out(items: dict[str, Item], lines: Sequence[Line], label_sizes: dict[str, tuple[float, float]]) -> Layout:
-    """Place the items, the first on top, and find the ways of lines between different items."""
-    ways = _ways(items, [line for line in lines if line.source != line.target], label_sizes)
-    everything = [*items.values(), *(way.label for way in ways if way.label is not None)]
-    _assign_layers(everything, ways)
+def lay_out(items: Sequence[Item], ways: Sequence[Way]) -> list[list[Item]]:
+    """Place the items, with those on the ways between them, and return the layers."""
+    everything = list({id(item): item for item in (*items, *(item for way in ways for item in way.items))}.values())
+    _assign_layers(ways)
     layers: list[list[Item]] = [[] for _ in range(1 + max(item.layer for item in everything))]
     for item in everything:
         layers[item.layer].append(item)
     for way in ways:
         _bend(way, layers)
-    layers = _ordered(layers)
-    width = _place_across(layers, ways)
-    tops, bottoms = _place_down(layers)
-    return Layout(items, ways, width, bottoms[-1], tops, bottoms)
+    _order(layers)
+    _place_across(layers)
+    for way in ways:
+        _straighten([item for item in way.items if not item.key], layers)
+    _place_down(layers)
+    return layers
 
 
-# Layers
-
-
-def _ways(items: dict[str, Item], lines: Sequence[Line], label_sizes: dict[str, tuple[float, float]]) -> list[Way]:
-    turned = _closing(next(iter(items)), lines)
-    ways = []
-    for number, line in enumerate(lines):
-        ends = [items[line.source], items[line.target]]
-        if number in turned:
-            ends.reverse()
-        label = None
-        if line.label:
-            width, height = label_sizes[line.label]
-            label = Item(f"label {number}", width / 2, width / 2, height)
-        between = [] if label is None else [label]
-        ways.append(Way(line, [ends[0], *between, ends[1]], label, number in turned))
-    return ways
-
-
-def _closing(start: str, lines: Sequence[Line]) -> set[int]:
+def closing(start: str, lines: Sequence[Line]) -> set[int]:
     """The numbers of the lines that lead back to where one came from, on a walk from the start."""
-    following: dict[str, list[int]] = {}
-    for number, line in enumerate(lines):
-        following.setdefault(line.source, []).append(number)
-    found: set[int] = set()
-    seen, path = {start}, {start}
-    walk = [(start, iter(following.get(start, ())))]
+    found, seen, path = set[int](), {start}, {start}
+    walk = [(start, iter([*enumerate(lines)]))]
     while walk:
         here, rest = walk[-1]
-        number = next(rest, -1)
+        number, target = next(((number, line.target) for number, line in rest if line.source == here), (-1, ""))
         if number < 0:
-            walk.pop()
-            path.discard(here)
-            continue
-        target = lines[number].target
-        if target in path:
+            path.discard(walk.pop()[0])
+        elif target in path:
             found.add(number)
         elif target not in seen:
             seen.add(target)
             path.add(target)
-            walk.append((target, iter(following.get(target, ()))))
+            walk.append((target, iter([*enumerate(lines)])))
     return found
 
 
-def _assign_layers(items: Sequence[Item], ways: Sequence[Way]) -> None:
+def _assign_layers(ways: Sequence[Way]) -> None:
     """Put each item below all that lead to it, as high as that allows."""
-    following: dict[int, list[Item]] = {}
-    waiting = {id(item): 0 for item in items}
-    for upper, lower in (pair for way in ways for pair in pairwise(way.items)):
-        following.setdefault(id(upper), []).append(lower)
-        waiting[id(lower)] += 1
-    ready = [item for item in items if not waiting[id(item)]]
-    for item in ready:  # grows while it is walked
-        for lower in following.get(id(item), ()):
-            lower.layer = max(lower.layer, item.layer + 1)
-            waiting[id(lower)] -= 1
-            if not waiting[id(lower)]:
-                ready.append(lower)
+    pairs, moved = [pair for way in ways for pair in pairwise(way.items)], True
+    while moved:
+        moved = False
+        for upper, lower in pairs:
+            if lower.layer <= upper.layer:
+                lower.layer, moved = upper.layer + 1, True
 
 
 def _bend(way: Way, layers: list[list[Item]]) -> None:
@@ -147,90 +100,44 @@ def _bend(way: Way, layers: list[list[Item]]) -> None:
         whole.append(lower)
     way.items = whole
     for upper, lower in pairwise(whole):
-        upper.below.append(lower)
-        lower.above.append(upper)
+        upper.near.append(lower)
+        lower.near.append(upper)
 
 
-# Order within the layers: few crossings
-
-
-def _ordered(layers: list[list[Item]]) -> list[list[Item]]:
-    best, fewest = layers, _crossings(layers)
+def _order(layers: list[list[Item]]) -> None:
+    """Sort each layer by the middle of the neighbours in the layer before it, downwards and upwards in turn."""
     for sweep in range(_SWEEPS):
-        if not fewest:
-            break
-        layers = _swept(layers, down=sweep % 2 == 0)
-        crossings = _crossings(layers)
-        if crossings < fewest:
-            best, fewest = layers, crossings
-    return best
+        is_down = sweep % 2 == 0
+        for layer in layers if is_down else reversed(layers):
+            places = [[each.x for each in item.near if (each.layer < item.layer) == is_down] for item in layer]
+            middles = {id(item): sum(x) / len(x) if x else item.x for item, x in zip(layer, places, strict=True)}
+            layer.sort(key=lambda item, middles=middles: middles[id(item)])  # type: ignore[misc]
+            for at, item in enumerate(layer):
+                item.x = at
 
 
-def _swept(layers: list[list[Item]], *, down: bool) -> list[list[Item]]:
-    layers = [*layers]
-    for number in range(1, len(layers)) if down else range(len(layers) - 2, -1, -1):
-        fixed = _positions(layers[number - 1 if down else number + 1])
-        here = _positions(layers[number])
-
-        def middle(item: Item, fixed: dict[int, int] = fixed, here: dict[int, int] = here) -> float:
-            others = item.above if down else item.below
-            return sum(fixed[id(each)] for each in others) / len(others) if others else here[id(item)]
-
-        layers[number] = sorted(layers[number], key=middle)
-    return layers
-
-
-def _positions(layer: Iterable[Item]) -> dict[int, int]:
-    return {id(item): at for at, item in enumerate(layer)}
-
-
-def _crossings(layers: list[list[Item]]) -> int:
-    count = 0
-    for upper, lower in pairwise(layers):
-        positions = _positions(lower)
-        passed: list[int] = []
-        for item in upper:
-            ends = sorted(positions[id(each)] for each in item.below)
-            count += sum(len(passed) - bisect(passed, end) for end in ends)
-            for end in ends:
-                insort(passed, end)
-    return count
-
-
-# Coordinates
-
-
-def _place_across(layers: list[list[Item]], ways: Sequence[Way]) -> float:
-    """Move each item towards the middle of its neighbours, as far as those beside it allow; return the width."""
+def _place_across(layers: list[list[Item]]) -> None:
+    """Move each item towards the middle of its neighbours, as far as those beside it allow."""
     for layer in layers:
-        _settle(layer, [(0.0, 1.0)] * len(layer))
-    for sweep in range(4 * _SWEEPS):
+        _settle(layer, [0.0] * len(layer))
+    for sweep in range(6 * _SWEEPS):
         for layer in layers if sweep % 2 == 0 else reversed(layers):
             _settle(layer, [_wanted(item) for item in layer])
-    _straighten(layers, ways)
-    left = min(item.x - item.left for layer in layers for item in layer)
-    for layer in layers:
-        for item in layer:
-            item.x -= left
-    return max(item.x + item.right for layer in layers for item in layer)
 
 
-def _wanted(item: Item) -> tuple[float, float]:
-    """The place that an item would like, and its weight against those beside it: lines make way for boxes."""
-    pulls = [(_PULLS[item.is_bend, each.is_bend], each.x) for each in (*item.above, *item.below)]
-    total = sum(pull for pull, _ in pulls)
-    return sum(pull * x for pull, x in pulls) / total if total else item.x, 0.1 if item.is_bend else 1.0
+def _wanted(item: Item) -> float:
+    pulls = [(_PULLS[not item.key, not each.key], each.x) for each in item.near]
+    return sum(pull * x for pull, x in pulls) / sum(pull for pull, _ in pulls) if pulls else item.x
 
 
-def _settle(layer: list[Item], wanted: list[tuple[float, float]]) -> None:
+def _settle(layer: list[Item], wanted: list[float]) -> None:
     """The places nearest to those wanted that keep order and distance: pools of touching items share their middle."""
-    offsets, reach = [], 0.0
-    for at, item in enumerate(layer):
-        reach += (layer[at - 1].right + BETWEEN_ITEMS + item.left) if at else 0.0
-        offsets.append(reach)
+    offsets = [0.0]
+    for left, right in pairwise(layer):
+        offsets.append(offsets[-1] + left.right + BETWEEN_ITEMS + right.left)
     pools: list[tuple[float, float, int]] = []
-    for (want, pull), offset in zip(wanted, offsets, strict=True):
-        pool = (want - offset, pull, 1)
+    for item, want, offset in zip(layer, wanted, offsets, strict=True):
+        pool = (want - offset, 1.0 if item.key else 0.1, 1)
         while pools and pools[-1][0] >= pool[0]:
             place, weight, count = pools.pop()
             together = weight + pool[1]
@@ -241,38 +148,30 @@ def _settle(layer: list[Item], wanted: list[tuple[float, float]]) -> None:
         item.x = place + offset
 
 
-def _straighten(layers: list[list[Item]], ways: Sequence[Way]) -> None:
+def _straighten(bends: list[Item], layers: list[list[Item]]) -> None:
     """Put the bends of a line below each other where there is room for that."""
-    positions = [_positions(layer) for layer in layers]
-    for way in ways:
-        bends = [item for item in way.items if item.is_bend]
-        low, high = float("-inf"), float("inf")
+    low, high = float("-inf"), float("inf")
+    for bend in bends:
+        layer, at = layers[bend.layer], next(at for at, each in enumerate(layers[bend.layer]) if each is bend)
+        if at:
+            low = max(low, layer[at - 1].x + layer[at - 1].right + bend.left + BETWEEN_ITEMS / 2)
+        if at + 1 < len(layer):
+            high = min(high, layer[at + 1].x - layer[at + 1].left - bend.right - BETWEEN_ITEMS / 2)
+    if bends and low <= high:
+        place = min(high, max(low, sum(bend.x for bend in bends) / len(bends)))
         for bend in bends:
-            layer, at = layers[bend.layer], positions[bend.layer][id(bend)]
-            if at:
-                low = max(low, layer[at - 1].x + layer[at - 1].right + bend.left + BETWEEN_ITEMS / 2)
-            if at + 1 < len(layer):
-                high = min(high, layer[at + 1].x - layer[at + 1].left - bend.right - BETWEEN_ITEMS / 2)
-        if bends and low <= high:
-            place = min(high, max(low, sum(bend.x for bend in bends) / len(bends)))
-            for bend in bends:
-                bend.x = place
+            bend.x = place
 
 
-def _place_down(layers: list[list[Item]]) -> tuple[list[float], list[float]]:
-    tops, bottoms, bottom = [], [], 0.0
-    for number, layer in enumerate(layers):
-        height = max(item.height for item in layer)
-        top = bottom + (_gap(layer) if number else 0.0)
-        bottom = top + height
-        tops.append(top)
-        bottoms.append(bottom)
+def _place_down(layers: list[list[Item]]) -> None:
+    """Put the layers below each other, with more room above one that lines reach from far away: they are not flat."""
+    left = min(item.x - item.left for layer in layers for item in layer)
+    bottom = -BETWEEN_LAYERS
+    for layer in layers:
+        reaches = [abs(item.x - each.x) for item in layer for each in item.near if each.layer < item.layer]
+        top = bottom + max(BETWEEN_LAYERS, min(110.0, max(reaches, default=0.0) / 7))
+        bottom = top + max(item.height for item in layer)
         for item in layer:
-            item.y = top + height / 2
-    return tops, bottoms
-
-
-def _gap(layer: list[Item]) -> float:
-    """More room above a layer that lines reach from far away, so that they are not flat."""
-    furthest = max((abs(item.x - each.x) for item in layer for each in item.above), default=0.0)
-    return max(BETWEEN_LAYERS, min(110.0, furthest / 7))
+            item.top, item.bottom = top, bottom
+    for item in (item for layer in layers for item in layer):
+        item.x -= left
