@@ -50,7 +50,7 @@ class BuilderBase:
     """What the builders of both worlds collect."""
 
     def _collect(self, start_executor: Executor, options: Mapping[str, Any]) -> None:
-        check_options(options, tuple(WorkflowOptions.__annotations__))
+        check_options(options, ("store", *WorkflowOptions.__annotations__))
         self._options = dict(options)
         self._executors: dict[str, Executor] = {}
         self._edges: dict[str, Edge] = {}
