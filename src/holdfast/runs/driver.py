@@ -30,7 +30,7 @@ from holdfast.runs.branches import Branch, current_branch, last_step, mark_step
 from holdfast.runs.divergence import Replay
 from holdfast.runs.durable import Durable
 from holdfast.runs.failures import failed_steps, text_of
-from holdfast.runs.keys import Key, kept
+from holdfast.runs.keys import Key, kept, prefix_of
 from holdfast.runs.ledger import packed_metadata, packed_words
 from holdfast.runs.options import StepOptions, StepPolicy
 from holdfast.runs.past import BEGINNING, TARGET, Past, Pruned, Then
@@ -418,6 +418,20 @@ class Driver:
     def key_within(self, key: str) -> str:
         """The key of a step that is called here: within the work under a key, it belongs to that."""
         return self.run._scope.prefix + key
+
+    def begin_scope(self, key: str) -> Callable[[], None]:
+        """Put the steps that the run's body calls from now on under this key, counted from one.
+
+        Returns a function that takes it back.
+        """
+        scope = self.run._own_scope
+        before = scope.prefix, scope._counts
+
+        def take_back() -> None:
+            scope.prefix, scope._counts = before
+
+        scope.prefix, scope._counts = prefix_of(Key(key)), {}
+        return take_back
 
     @property
     def is_within(self) -> bool:

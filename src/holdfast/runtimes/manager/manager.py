@@ -78,7 +78,8 @@ class ManagerMethods:
     async def load(self, app: str, user: str, session: str, task: str) -> ExecutionState | None:
         """Return the last checkpoint of a task; None if it has none, or is complete."""
         latest = await self._tasks.store.latest(thread_id_of(app, user, session, task))
-        return None if latest is None or latest.status is Status.COMPLETE else ExecutionState.from_dict(latest.state)
+        is_kept = latest is not None and latest.state and latest.status is not Status.COMPLETE
+        return ExecutionState.from_dict(latest.state) if latest is not None and is_kept else None
 
     async def clear(self, app: str, user: str, session: str, task: str) -> None:
         """Remove all checkpoints of a task. Saving it again starts from nothing."""

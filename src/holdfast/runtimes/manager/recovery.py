@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Store, Terms, note, ports_of, read, was_deleted
+from holdfast.runs.driver import Driver, Record, Store, Terms, note, ports_of, read, was_deleted
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.held import QUESTION, Held, saved_at, thread_id_of
 from holdfast.runtimes.manager.state import ExecutionState, RecoveryReport
@@ -25,6 +24,7 @@ RESUMABLE = (*PENDING, Status.FAILED)
 RESUMED = "manager_resumed"
 """The kind of note that says that a task is being resumed: by a recovery, with the number of its checkpoint; by hand,
 with the time of its last save and the user's input."""
+NO_CHECKPOINT = "no checkpoint: its process died before the first save; start it again within manager.hold"
 
 
 async def pending_threads(store: Store, app: str, user: str | None = None) -> list[ThreadInfo]:
@@ -56,16 +56,15 @@ class Found(msgspec.Struct, frozen=True):
     """A task as it was found, before it was claimed."""
 
     info: ThreadInfo
-    resumptions: int
-    """How often it was resumed so far."""
+    record: Record
 
     def check(self, driver: Driver) -> None:
         """`Conflict` if somebody was faster: the thread is not as it was when it was looked at."""
-        then, now = self.info, driver.run
-        is_resumed = len(driver.record.notes(RESUMED)) != self.resumptions
-        if is_resumed or driver.found_status != then.status or now.seq != then.seq:
+        then, now = self.record, driver.record
+        is_resumed = then.started != now.started or len(then.notes(RESUMED)) != len(now.notes(RESUMED))
+        if is_resumed or (driver.found_status, driver.run.seq) != (self.info.status, self.info.seq):
             driver.leave_untouched()
-            raise Conflict(f"task {then.thread_id!r} was resumed by another process, or has moved on")
+            raise Conflict(f"task {self.info.thread_id!r} was resumed by another process, or has moved on")
 
 
 class Recoverer:
@@ -102,27 +101,27 @@ class Recoverer:
 
     async def _recover(self, info: ThreadInfo) -> str:
         record = await read(self._store, info.thread_id)
+        found = Found(info, record)
         if not record.state:
-            return "skipped"  # its process died before its first checkpoint
-        found = Found(info, len(record.notes(RESUMED)))
+            return await self._fail(found, "failed", NO_CHECKPOINT) if self._tasks.config.enabled else "skipped"
         state, requests = ExecutionState.from_dict(record.state), await self._requests(info)
         verdict = decide(state, self._tasks.config, self._now(), waits=bool(requests))
         if verdict == "expired":
-            return await self._expire(found, state)
+            timeout, age = self._tasks.config.recovery_timeout, self._now() - state.checkpoint_time
+            reason = f"expired: the last checkpoint is {age} old, and recovery.timeout is {timeout}"
+            return await self._fail(found, "expired", reason)
         if verdict != "resume" or any(request.name != QUESTION for request in requests):  # asked by the callback
             return "waiting" if requests else verdict
         for request in requests:
             await self._store.answer(request.id, value="", by="auto_resume_hitl")
-        await self._resume(self._at_once(info), found, None)
+        await self._resume(self._at_once(found), None)
         return "resumed" if info.thread_id in self._called else "waiting"
 
-    async def _expire(self, found: Found, state: ExecutionState) -> str:
-        timeout, age = self._tasks.config.recovery_timeout, self._now() - state.checkpoint_time
-        held = self._at_once(found.info)
+    async def _fail(self, found: Found, end: str, reason: str) -> str:
+        held = self._at_once(found)
         async with held:
-            found.check(held.driver)
-            await held.driver.run.fail(f"expired: the last checkpoint is {age} old, and recovery.timeout is {timeout}")
-        return "expired"
+            await held.driver.run.fail(reason)
+        return end
 
     async def resume(self, ids: tuple[str, str, str, str], user_input: str) -> Any:
         """Resume one task by hand. The input is posted first: it is not lost, and no second one is taken."""
@@ -135,7 +134,7 @@ class Recoverer:
             if not user_input:
                 raise InvalidAnswer(f"task {thread_id!r} waits for a person; give user_input")
             await self._store.answer(request.id, value=user_input)
-        result = await self._resume(self._tasks.hold(ids, self._tasks.terms), found, user_input)
+        result = await self._resume(self._tasks.hold(ids, self._tasks.terms, found.check), user_input)
         if thread_id not in self._called:  # its process died before it asked the question: now it is asked
             return await self.resume(ids, user_input)
         return result
@@ -152,26 +151,27 @@ class Recoverer:
         if info.status not in RESUMABLE:
             word = "damaged" if info.status is None else info.status.value
             raise Conflict(f"task {thread_id!r} is {word}: it was resumed already, or has ended")
-        return Found(info, len(record.notes(RESUMED)))
+        if not record.state:
+            raise NotFound(f"task {thread_id!r} has {NO_CHECKPOINT}")
+        return Found(info, record)
 
     async def _requests(self, info: ThreadInfo) -> tuple[Request, ...]:
         """The requests that a task waits for, and that nobody has answered."""
         waits = info.status is Status.INPUT_REQUIRED
         return (await self._store.outcome(info.thread_id)).requests if waits else ()
 
-    def _at_once(self, info: ThreadInfo) -> Held:
+    def _at_once(self, found: Found) -> Held:
         """The claim of a recovery: it waits for nobody."""
-        return self._tasks.hold(_ids(info), Terms(self._tasks.terms.lease, wait=0))
+        return self._tasks.hold(_ids(found.info), Terms(self._tasks.terms.lease, wait=0), found.check)
 
-    async def _resume(self, held: Held, found: Found, given: str | None) -> Any:
+    async def _resume(self, held: Held, given: str | None) -> Any:
         """Claim a task and call the callback, unless the task waits for an answer. Returns the callback's result.
 
         `given`: the user's input, or None for a recovery.
         """
         async with held:
-            driver = held.driver
-            found.check(driver)
-            state = ExecutionState.from_dict(driver.run.state)
+            driver, state = held.driver, held.loaded
+            assert state is not None  # noqa: S101  it has a checkpoint, and nobody was faster
             if given is None:
                 _check_attempts(driver, self._tasks.max_attempts)
             said = await held.user_input(state)
@@ -181,16 +181,10 @@ class Recoverer:
             user_input, seq = said or given or _last_input(driver, state), driver.run.seq
             content = seq if given is None else [saved_at(state), user_input]
             await driver.write(note(RESUMED, content, self._ports.now()), journal=True, metadata={"resumed": seq})
-            return await self._call(held, state, user_input)
+            await self._tasks.restore(state)
+            self._called.add(driver.thread_id)
+            return await self._ports.invoke(self._callback(), (state, user_input), {}, None)
         return None
-
-    async def _call(self, held: Held, state: ExecutionState, user_input: str) -> Any:
-        """Call the callback. What it saves is written under the claim that is held."""
-        driver = held.driver
-        await self._tasks.restore(state)
-        self._called.add(driver.thread_id)
-        key = driver.key("resume", str(driver.run.seq))
-        return await driver.invoke(key, partial(self._callback(), state, user_input))
 
     def _callback(self) -> Callable[[ExecutionState, str], Any]:
         if self._tasks.callback is None:
