@@ -25,6 +25,9 @@ def parsed(source: object) -> Any:
     """Return the settings in a mapping or a file, below the key `checkpoint` if there is one."""
     found = source if isinstance(source, Mapping) else _read(source)
     if isinstance(found, Mapping) and "checkpoint" in found:
+        for name in _KINDS.keys() & found.keys():
+            place = "" if found is source else f"{source}: "
+            raise ConfigurationError(f"{place}{name} stands beside checkpoint, where it is not read; move it below")
         found = found["checkpoint"]
     return {} if found is None else found
 
@@ -58,8 +61,19 @@ def _read_yaml(text: str, path: Path) -> Any:
         import yaml  # type: ignore[import-untyped]
     except ImportError as error:
         raise ConfigurationError(f"{path}: reading YAML needs PyYAML: pip install 'holdfast[yaml]'") from error
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            """Refuse a key that is written twice: the base would take the last one."""
+            written = set[str]()
+            for key, _ in node.value:
+                if key.id == "scalar" and key.value in written:
+                    raise ValueError(f"{key.value} is set twice, the second time in line {key.start_mark.line + 1}")
+                written.add(str(key.value))
+            return super().construct_mapping(node, deep)
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)  # noqa: S506  it makes plain values only
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: not valid YAML: {error}") from error
 

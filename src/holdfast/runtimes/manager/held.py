@@ -19,6 +19,7 @@ from holdfast.records.words import Phase, Status
 from holdfast.runs.driver import Driver, Store, Terms, claim, delete_ended
 from holdfast.runtimes.manager.state import ExecutionState
 
+TASK_LABELS = ("app", "user", "session", "task")
 QUESTION = "tool_approval"
 """The name of the request that a task waits for."""
 NEVER, TICK = datetime.min.replace(tzinfo=UTC), timedelta(microseconds=1)
@@ -26,7 +27,7 @@ NEVER, TICK = datetime.min.replace(tzinfo=UTC), timedelta(microseconds=1)
 
 def thread_id_of(*parts: Any) -> str:
     """The thread of a task or session: its names with slashes between them, which are escaped within a name."""
-    for name, part in zip(("app", "user", "session", "task"), parts, strict=False):
+    for name, part in zip(TASK_LABELS, parts, strict=False):
         if not isinstance(part, str) or not part:
             raise ConfigurationError(f"{name} must be a non-empty str, got {part!r}")
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
@@ -94,7 +95,7 @@ class Held:
 
     async def _started(self) -> Driver:
         """Note whose thread it is, the first time. Steps belong to the last checkpoint, if there is one."""
-        labels = dict(zip(("app", "user", "session", "task"), self._ids, strict=True))
+        labels = dict(zip(TASK_LABELS, self._ids, strict=True))
         try:
             if self._check is not None:
                 self._check(self.driver)

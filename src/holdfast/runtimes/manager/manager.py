@@ -5,9 +5,12 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 from holdfast.records.arguments import function_or_none
-from holdfast.records.errors import ConfigurationError, Conflict, NotFound
+from holdfast.records.checkpoint import Checkpoint
+from holdfast.records.errors import ConfigurationError, Conflict, HoldfastWarning, NotFound
+from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.driver import Store, ports_of, store_finder
@@ -15,7 +18,7 @@ from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.events import Event, SessionEvents
 from holdfast.runtimes.manager.held import Held, thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks
-from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
+from holdfast.runtimes.manager.recovery import PENDING, UNREADABLE, Recoverer, pending_threads
 from holdfast.runtimes.manager.state import (
     Checkpointable,
     CheckpointStats,
@@ -77,20 +80,40 @@ class ManagerMethods:
 
     async def load(self, app: str, user: str, session: str, task: str) -> ExecutionState | None:
         """Return the last checkpoint of a task; None if it has none, or is complete."""
-        latest = await self._tasks.store.latest(thread_id_of(app, user, session, task))
-        is_kept = latest is not None and latest.state and latest.status is not Status.COMPLETE
-        return ExecutionState.from_dict(latest.state) if latest is not None and is_kept else None
+        return _state_in(await self._tasks.store.latest(thread_id_of(app, user, session, task)))
 
     async def clear(self, app: str, user: str, session: str, task: str) -> None:
         """Remove all checkpoints of a task. Saving it again starts from nothing."""
         await self._tasks.clear(app, user, session, task)
 
     async def pending(self, app: str, user: str | None = None) -> list[ExecutionState]:
-        """List the states of an app's tasks, or of one user's, that are at work or wait for input."""
+        """List the states of an app's tasks, or of one user's, that are at work or wait for input.
+
+        Tasks that cannot be read are left out, with a `HoldfastWarning`.
+        """
+        states, damaged = await self._pending(app, user)
+        if damaged:
+            text = "not all pending tasks are listed, since some cannot be read; `holdfast verify` says why: "
+            warn(text + ", ".join(damaged), HoldfastWarning, stacklevel=2)
+        return states
+
+    async def _pending(self, app: str, user: str | None) -> tuple[list[ExecutionState], list[str]]:
+        """The states of pending tasks, and the thread ids of those that cannot be read."""
         store = self._tasks.store
         infos = await pending_threads(store, app, user)
-        found = await ports_of(store).gather([store.latest(info.thread_id) for info in infos])
-        return [ExecutionState.from_dict(each.state) for each in found if each is not None and each.status in PENDING]
+        found = await ports_of(store).gather([self._pending_state(info) for info in infos])
+        return [each for each in found if isinstance(each, ExecutionState)], [
+            each for each in found if isinstance(each, str)
+        ]
+
+    async def _pending_state(self, info: ThreadInfo) -> ExecutionState | str | None:
+        """The state of a task; None if it is not pending any more, its thread id if it cannot be read."""
+        try:
+            latest = None if info.damaged else await self._tasks.store.latest(info.thread_id)
+            state = _state_in(latest if latest and latest.status in PENDING else None)
+        except UNREADABLE:
+            return info.thread_id
+        return info.thread_id if info.damaged else state
 
     async def recover(self, app: str) -> RecoveryReport:
         """Resume what a crash left behind, by the resume callback; call this at start-up.
@@ -113,9 +136,7 @@ class ManagerMethods:
 
     async def stats(self, app: str) -> CheckpointStats:
         """Count the pending checkpoints of an app: of which kind they are, and how old."""
-        states = await self.pending(app)
-        if not states:
-            return CheckpointStats()
+        states, damaged = await self._pending(app, None)
         now = from_microseconds(ports_of(self._tasks.store).now())
         ages = [max(now - state.checkpoint_time, NO_TIME) for state in states]
         waiting = sum(state.needs_user_input for state in states)
@@ -124,8 +145,9 @@ class ManagerMethods:
             working=len(states) - waiting,
             input_required=waiting,
             expired=sum(age > self.config.recovery_timeout for age in ages),
-            oldest_age=max(ages),
-            average_age=sum(ages, NO_TIME) / len(ages),
+            oldest_age=max(ages, default=NO_TIME),
+            average_age=sum(ages, NO_TIME) / max(len(ages), 1),
+            damaged=len(damaged),
         )
 
     async def add_event(self, app: str, user: str, session: str, event: Event, key: str | None = None) -> None:
@@ -149,6 +171,13 @@ class ManagerMethods:
         """List the events of a session, the oldest first: what every agent of it said."""
         latest = await self._tasks.store.latest(thread_id_of(app, user, session))
         return [] if latest is None else SessionEvents.from_dict(latest.state).events
+
+
+def _state_in(latest: Checkpoint | None) -> ExecutionState | None:
+    """The state in a checkpoint; None if it has none, or is complete."""
+    if latest is None or not latest.state or latest.status is Status.COMPLETE:
+        return None
+    return ExecutionState.from_dict(latest.state)
 
 
 class CheckpointManager(ManagerMethods):

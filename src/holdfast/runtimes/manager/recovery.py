@@ -7,18 +7,31 @@ from typing import Any
 import msgspec
 
 from holdfast.ports import logger
-from holdfast.records.errors import ConfigurationError, Conflict, Deleted, InvalidAnswer, LeaseHeld, NotFound, RunError
+from holdfast.records.errors import (
+    ConfigurationError,
+    Conflict,
+    Corrupt,
+    Deleted,
+    IncompatibleCheckpoint,
+    InvalidAnswer,
+    KeyUnavailable,
+    LeaseHeld,
+    NotFound,
+    RunError,
+)
 from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.driver import Driver, Record, Store, Terms, note, ports_of, read, was_deleted
 from holdfast.runtimes.manager.config import CheckpointConfig
-from holdfast.runtimes.manager.held import QUESTION, Held, saved_at, thread_id_of
+from holdfast.runtimes.manager.held import QUESTION, TASK_LABELS, Held, saved_at, thread_id_of
 from holdfast.runtimes.manager.state import ExecutionState, RecoveryReport
 from holdfast.runtimes.manager.tasks import Tasks
 
 PAGE = 500
+UNREADABLE = (Corrupt, IncompatibleCheckpoint, KeyUnavailable)
+"""What says that a task cannot be read."""
 PENDING = (Status.WORKING, Status.INPUT_REQUIRED)
 RESUMABLE = (*PENDING, Status.FAILED)
 RESUMED = "manager_resumed"
@@ -32,7 +45,7 @@ async def pending_threads(store: Store, app: str, user: str | None = None) -> li
     labels, found = {"app": app} if user is None else {"user": user}, list[ThreadInfo]()
     page: Any = await store.threads(status=PENDING, labels=labels, limit=PAGE)
     while page is not None:
-        found += [info for info in page if info.labels.get("app") == app and _is_task(info)]
+        found += [info for info in page if _is_task(info, app, user)]
         page = await page.next_page()
     return found
 
@@ -91,13 +104,17 @@ class Recoverer:
 
     async def _end_of(self, info: ThreadInfo) -> str:
         """How a thread was recovered; what it raises is its own, and does not stop the others."""
+        if info.damaged is not None:
+            return "damaged"
         try:
             return await self._recover(info)
         except Exception as error:  # noqa: BLE001  kept with the thread, and reported
-            if isinstance(error, LeaseHeld | Conflict | NotFound | Deleted) and info.thread_id not in self._called:
+            is_called = info.thread_id in self._called
+            if isinstance(error, LeaseHeld | Conflict | NotFound | Deleted) and not is_called:
                 return "skipped"  # another process has it
-            logger().warning("recovery of thread %r failed", info.thread_id, exc_info=True)
-            return "failed"
+            logger().warning("recovery of task %r failed: %s: %s", info.thread_id, type(error).__name__, error)
+            logger().debug("where it failed", exc_info=True)
+            return "damaged" if isinstance(error, UNREADABLE) and not is_called else "failed"
 
     async def _recover(self, info: ThreadInfo) -> str:
         record = await read(self._store, info.thread_id)
@@ -212,12 +229,16 @@ def _last_input(driver: Driver, state: ExecutionState) -> str:
     return str(noted[-1][1]) if noted and noted[-1][0] == saved_at(state) else ""
 
 
-def _is_task(info: ThreadInfo) -> bool:
-    """True for the thread of a task; not for a fork of one, which has the same labels."""
-    return info.labels.keys() >= {"app", "user", "session", "task"} and info.thread_id == thread_id_of(*_ids(info))
+def _is_task(info: ThreadInfo, app: str, user: str | None) -> bool:
+    """True for the thread of a task, not of a fork, which has the same labels. A damaged one is known by its id."""
+    if info.damaged is not None:
+        names = thread_id_of(app) if user is None else thread_id_of(app, user)
+        return info.thread_id.startswith(f"{names}/") and info.thread_id.count("/") == len(TASK_LABELS) - 1
+    is_labelled = info.labels.keys() >= {*TASK_LABELS} and info.labels["app"] == app
+    return is_labelled and info.thread_id == thread_id_of(*_ids(info))
 
 
 def _ids(info: ThreadInfo) -> tuple[str, str, str, str]:
     """The names of a task, as its thread is labelled."""
-    labels = info.labels
-    return labels["app"], labels["user"], labels["session"], labels["task"]
+    app, user, session, task = (info.labels[name] for name in TASK_LABELS)
+    return app, user, session, task

@@ -222,7 +222,10 @@ class Checkpointable(Protocol):
 
 
 class CheckpointStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The pending checkpoints of an app: how many, of which kind, how old. `expired` is how many of them are."""
+    """The pending checkpoints of an app: how many, of which kind, how old. `expired` is how many of them are.
+
+    `damaged` is how many more tasks cannot be read.
+    """
 
     total: int = 0
     working: int = 0
@@ -230,13 +233,15 @@ class CheckpointStats(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0
     oldest_age: timedelta = timedelta(0)
     average_age: timedelta = timedelta(0)
+    damaged: int = 0
 
 
 class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
     """What `recover` did, by thread id.
 
     `resumed`: the callback returned. `waiting`: for a person. `expired`: failed now, as too old. `failed`: the callback
-    raised. `skipped`: not configured to be resumed, not recoverable, or another process has it.
+    raised, or there is no checkpoint yet. `skipped`: not configured to be resumed, not recoverable, or another process
+    has it. `damaged`: cannot be read; `store.verify` says why.
     """
 
     resumed: tuple[str, ...] = ()
@@ -244,3 +249,4 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
     expired: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
