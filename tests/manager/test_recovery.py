@@ -17,6 +17,7 @@ from holdfast import (
     NotFound,
     Phase,
     RecoveryConfig,
+    RunCancelled,
     Status,
     sync,
 )
@@ -221,6 +222,17 @@ async def test_a_task_that_is_complete_cannot_be_resumed(world: World) -> None:
     await made.cancel(*TASK)
     with pytest.raises(Conflict, match="is cancelled"):
         await made.resume(*TASK)
+
+
+async def test_a_cancelled_task_can_be_started_again_once_it_is_cleared(world: World) -> None:
+    made = manager(world)
+    await made.save(state_of())
+    await made.cancel(*TASK)
+    with pytest.raises(RunCancelled):
+        await made.save(state_of())
+    await made.clear(*TASK)
+    await made.save(state_of())
+    assert len(await made.pending("shop")) == 1
 
 
 async def test_a_task_that_died_before_its_first_checkpoint_is_to_be_started_again(world: World) -> None:
