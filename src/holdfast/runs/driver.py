@@ -20,7 +20,15 @@ from holdfast.history.restore import read_state
 from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import ConfigurationError, Corrupt, HoldfastError, KeyReused, RunCancelled
+from holdfast.records.errors import (
+    ConfigurationError,
+    Corrupt,
+    HoldfastError,
+    IncompatibleCheckpoint,
+    KeyReused,
+    KeyUnavailable,
+    RunCancelled,
+)
 from holdfast.records.request import Answer
 from holdfast.records.words import Status
 from holdfast.runs.api import default_store
@@ -50,6 +58,7 @@ from holdfast.stores.writer import Intent
 
 __all__ = [
     "BEGINNING",
+    "UNREADABLE",
     "Driver",
     "Durable",
     "Frame",
@@ -88,6 +97,8 @@ __all__ = [
 
 T = TypeVar("T")
 WORKING = Status.WORKING.value
+UNREADABLE = (Corrupt, IncompatibleCheckpoint, KeyUnavailable)
+"""What says that a thread cannot be read."""
 
 Note = Noted
 """What a runtime writes down, of a kind that it chose: see `note`."""
@@ -419,19 +430,10 @@ class Driver:
         """The key of a step that is called here: within the work under a key, it belongs to that."""
         return self.run._scope.prefix + key
 
-    def begin_scope(self, key: str) -> Callable[[], None]:
-        """Put the steps that the run's body calls from now on under this key, counted from one.
-
-        Returns a function that takes it back.
-        """
+    def begin_scope(self, key: str) -> None:
+        """Put the steps that the run's body calls from now on under this key, counted from one."""
         scope = self.run._own_scope
-        before = scope.prefix, scope._counts
-
-        def take_back() -> None:
-            scope.prefix, scope._counts = before
-
         scope.prefix, scope._counts = prefix_of(Key(key)), {}
-        return take_back
 
     @property
     def is_within(self) -> bool:

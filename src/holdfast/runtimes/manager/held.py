@@ -45,15 +45,14 @@ class Held:
     def __init__(
         self,
         store: Store,
-        ids: tuple[str, str, str, str],
+        ids: tuple[str, ...],
         terms: Terms,
         shared: "dict[str, Held] | None" = None,
         check: Callable[[Driver], None] | None = None,
     ) -> None:
         """`shared`: where other code of this process finds the claim, to save under it.
 
-        `check`: raises if the thread is not as it was found before it was claimed. One that was deleted since is then
-        not made again, but a `Conflict`.
+        `check`: raises if the thread is not as it was found; a deleted one is then a `Conflict`, and not made again.
         """
         self._thread_id = thread_id_of(*ids)
         self._store = store
@@ -68,15 +67,12 @@ class Held:
         self.is_cleared = False
         """True once the task is complete: its thread is deleted when it is left."""
 
-    async def __aenter__(self) -> None:
-        await self.enter()
-
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> bool:
         return await self.leave(error)
 
-    async def enter(self) -> Driver:
+    async def enter(self) -> None:
         """Claim the thread; one that was cleared is made again. `RunCancelled` if the task was cancelled."""
         while True:
             try:
@@ -93,32 +89,31 @@ class Held:
                 with suppress(NotFound):  # another process revived it
                     await self._store.revive(self._thread_id)
 
-    async def _started(self) -> Driver:
+    __aenter__ = enter
+
+    async def _started(self) -> None:
         """Note whose thread it is, the first time. Steps belong to the last checkpoint, if there is one."""
         labels = dict(zip(TASK_LABELS, self._ids, strict=True))
         try:
             if self._check is not None:
                 self._check(self.driver)
             await self.driver.start(f"manager:{self._ids[0]}", encode(list(self._ids)), "ids", labels)
-            if state := self.driver.run.state:
+            if (state := self.driver.run.state) != {}:
                 self.loaded = ExecutionState.from_dict(state)
-                self._begin_scope(self.loaded.checkpoint_time)
+                self._begin_scope(self.loaded)
         except BaseException as error:
+            self.driver.leave_untouched()
             await self._left(error)
             raise
         self._shared[self._thread_id] = self
-        return self.driver
 
-    def _begin_scope(self, saved_at: datetime) -> Callable[[], None]:
-        """Put the steps from now on under a save. No two saves of a task have the same time."""
-        self._saved_at = saved_at
-        return self.driver.begin_scope(self.driver.key("saved", saved_at.isoformat()))
+    def _begin_scope(self, state: ExecutionState) -> None:
+        """Put the steps from now on under this save. No two saves of a task have the same time."""
+        self._saved_at = state.checkpoint_time
+        self.driver.begin_scope(self.driver.key("saved", state.checkpoint_time.isoformat()))
 
     async def save(self, state: ExecutionState, details: Mapping[str, str]) -> ExecutionState:
-        """Save a state as the next checkpoint, with details for listings; return it with its time.
-
-        Questions of earlier checkpoints are withdrawn, and steps from now on belong to this one.
-        """
+        """Save a state as the next checkpoint, and return it with its time. Questions of earlier ones are withdrawn."""
         if self.is_cleared:
             raise Conflict(
                 f"task {self._thread_id!r} is complete, and nothing of it is kept; to start it again, save it"
@@ -126,18 +121,11 @@ class Held:
             )
         metadata: dict[str, Any] = {**details, "phase": str(state.phase), "checkpoint_type": str(state.checkpoint_type)}
         metadata["iteration"] = state.agent_state.iteration if state.agent_state else 0
-        driver = self.driver
-        now = from_microseconds(driver.ports.now())
-        state = replace(state, checkpoint_time=max(now, self._saved_at + TICK))
+        driver, self._saved_at = self.driver, max(from_microseconds(self.driver.ports.now()), self._saved_at + TICK)
+        state = replace(state, checkpoint_time=self._saved_at)
         driver.withdraw(QUESTION, "the task was saved again")
-        take_back = self._begin_scope(state.checkpoint_time)
-        try:
-            await driver.run.checkpoint(
-                state.to_dict(), phase=state.phase, cause=state.checkpoint_type, metadata=metadata
-            )
-        except BaseException:
-            take_back()
-            raise
+        await driver.run.checkpoint(state.to_dict(), phase=state.phase, cause=state.checkpoint_type, metadata=metadata)
+        self._begin_scope(state)
         self._saved = state
         return state
 

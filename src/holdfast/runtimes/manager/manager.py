@@ -9,16 +9,15 @@ from warnings import warn
 
 from holdfast.records.arguments import function_or_none
 from holdfast.records.checkpoint import Checkpoint
-from holdfast.records.errors import ConfigurationError, Conflict, HoldfastWarning, NotFound
-from holdfast.records.thread import ThreadInfo
+from holdfast.records.errors import ConfigurationError, Conflict, HoldfastWarning
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Store, ports_of, store_finder
+from holdfast.runs.driver import UNREADABLE, Store, ports_of, store_finder
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.events import Event, SessionEvents
 from holdfast.runtimes.manager.held import Held, thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks
-from holdfast.runtimes.manager.recovery import PENDING, UNREADABLE, Recoverer, pending_threads
+from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
 from holdfast.runtimes.manager.state import (
     Checkpointable,
     CheckpointStats,
@@ -99,21 +98,18 @@ class ManagerMethods:
 
     async def _pending(self, app: str, user: str | None) -> tuple[list[ExecutionState], list[str]]:
         """The states of pending tasks, and the thread ids of those that cannot be read."""
-        store = self._tasks.store
-        infos = await pending_threads(store, app, user)
-        found = await ports_of(store).gather([self._pending_state(info) for info in infos])
-        return [each for each in found if isinstance(each, ExecutionState)], [
-            each for each in found if isinstance(each, str)
-        ]
+        infos = await pending_threads(self._tasks.store, app, user)
+        found = await ports_of(self._tasks.store).gather([self._pending_state(info.thread_id) for info in infos])
+        states = [each for each in found if isinstance(each, ExecutionState)]
+        return states, [each for each in found if isinstance(each, str)]
 
-    async def _pending_state(self, info: ThreadInfo) -> ExecutionState | str | None:
-        """The state of a task; None if it is not pending any more, its thread id if it cannot be read."""
+    async def _pending_state(self, thread_id: str) -> ExecutionState | str | None:
+        """The state of a task; None if it is not pending any more, the thread id if it cannot be read."""
         try:
-            latest = None if info.damaged else await self._tasks.store.latest(info.thread_id)
-            state = _state_in(latest if latest and latest.status in PENDING else None)
+            latest = await self._tasks.store.latest(thread_id)
+            return _state_in(latest) if latest is not None and latest.status in PENDING else None
         except UNREADABLE:
-            return info.thread_id
-        return info.thread_id if info.damaged else state
+            return thread_id
 
     async def recover(self, app: str) -> RecoveryReport:
         """Resume what a crash left behind, by the resume callback; call this at start-up.
@@ -159,12 +155,9 @@ class ManagerMethods:
             raise ConfigurationError(f"event must be a holdfast.Event, got {event!r}")
         check_loadable(event, "event")
         thread_id, store = thread_id_of(app, user, session), self._tasks.store
-        try:
-            await store.thread(thread_id)
-        except NotFound:
+        with suppress(Conflict):  # the session has events
             labels = {"app": app, "user": user, "session": session}
-            with suppress(Conflict):  # another process was faster
-                await store.save(thread_id, {"events": []}, labels=labels, expect_seq=0)
+            await store.save(thread_id, {"events": []}, labels=labels, expect_seq=0)
         await store.append(thread_id, "events", event.to_dict(), idempotency_key=key)
 
     async def events(self, app: str, user: str, session: str) -> list[Event]:
@@ -175,7 +168,7 @@ class ManagerMethods:
 
 def _state_in(latest: Checkpoint | None) -> ExecutionState | None:
     """The state in a checkpoint; None if it has none, or is complete."""
-    if latest is None or not latest.state or latest.status is Status.COMPLETE:
+    if latest is None or latest.state == {} or latest.status is Status.COMPLETE:
         return None
     return ExecutionState.from_dict(latest.state)
 

@@ -7,31 +7,18 @@ from typing import Any
 import msgspec
 
 from holdfast.ports import logger
-from holdfast.records.errors import (
-    ConfigurationError,
-    Conflict,
-    Corrupt,
-    Deleted,
-    IncompatibleCheckpoint,
-    InvalidAnswer,
-    KeyUnavailable,
-    LeaseHeld,
-    NotFound,
-    RunError,
-)
+from holdfast.records.errors import ConfigurationError, Conflict, Deleted, InvalidAnswer, LeaseHeld, NotFound, RunError
 from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Record, Store, Terms, note, ports_of, read, was_deleted
+from holdfast.runs.driver import UNREADABLE, Driver, Record, Store, Terms, note, ports_of, read, was_deleted
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.held import QUESTION, TASK_LABELS, Held, saved_at, thread_id_of
 from holdfast.runtimes.manager.state import ExecutionState, RecoveryReport
 from holdfast.runtimes.manager.tasks import Tasks
 
 PAGE = 500
-UNREADABLE = (Corrupt, IncompatibleCheckpoint, KeyUnavailable)
-"""What says that a task cannot be read."""
 PENDING = (Status.WORKING, Status.INPUT_REQUIRED)
 RESUMABLE = (*PENDING, Status.FAILED)
 RESUMED = "manager_resumed"
@@ -76,7 +63,6 @@ class Found(msgspec.Struct, frozen=True):
         then, now = self.record, driver.record
         is_resumed = then.started != now.started or len(then.notes(RESUMED)) != len(now.notes(RESUMED))
         if is_resumed or (driver.found_status, driver.run.seq) != (self.info.status, self.info.seq):
-            driver.leave_untouched()
             raise Conflict(f"task {self.info.thread_id!r} was resumed by another process, or has moved on")
 
 
@@ -97,15 +83,11 @@ class Recoverer:
         if not self._tasks.config.enabled:
             self._tasks.warn_disabled()
         ends = await self._ports.gather([self._end_of(info) for info in found])
-        by_end: dict[str, list[str]] = {}
-        for info, end in zip(found, ends, strict=True):
-            by_end.setdefault(end, []).append(info.thread_id)
-        return RecoveryReport(**{end: tuple(ids) for end, ids in by_end.items()})
+        ids = [(info.thread_id, end) for info, end in zip(found, ends, strict=True)]
+        return RecoveryReport(**{end: tuple(each for each, its in ids if its == end) for end in set(ends)})
 
     async def _end_of(self, info: ThreadInfo) -> str:
         """How a thread was recovered; what it raises is its own, and does not stop the others."""
-        if info.damaged is not None:
-            return "damaged"
         try:
             return await self._recover(info)
         except Exception as error:  # noqa: BLE001  kept with the thread, and reported
@@ -119,7 +101,7 @@ class Recoverer:
     async def _recover(self, info: ThreadInfo) -> str:
         record = await read(self._store, info.thread_id)
         found = Found(info, record)
-        if not record.state:
+        if record.state == {}:
             return await self._fail(found, "failed", NO_CHECKPOINT) if self._tasks.config.enabled else "skipped"
         state, requests = ExecutionState.from_dict(record.state), await self._requests(info)
         verdict = decide(state, self._tasks.config, self._now(), waits=bool(requests))
@@ -140,7 +122,7 @@ class Recoverer:
             await held.driver.run.fail(reason)
         return end
 
-    async def resume(self, ids: tuple[str, str, str, str], user_input: str) -> Any:
+    async def resume(self, ids: tuple[str, ...], user_input: str) -> Any:
         """Resume one task by hand. The input is posted first: it is not lost, and no second one is taken."""
         self._callback()
         if not isinstance(user_input, str):
@@ -166,9 +148,8 @@ class Recoverer:
                 raise Conflict(f"task {thread_id!r} is complete, or was cleared") from None
             raise
         if info.status not in RESUMABLE:
-            word = "damaged" if info.status is None else info.status.value
-            raise Conflict(f"task {thread_id!r} is {word}: it was resumed already, or has ended")
-        if not record.state:
+            raise Conflict(f"task {thread_id!r} is {info.status}: it was resumed already, or has ended")
+        if record.state == {}:
             raise NotFound(f"task {thread_id!r} has {NO_CHECKPOINT}")
         return Found(info, record)
 
@@ -230,15 +211,13 @@ def _last_input(driver: Driver, state: ExecutionState) -> str:
 
 
 def _is_task(info: ThreadInfo, app: str, user: str | None) -> bool:
-    """True for the thread of a task, not of a fork, which has the same labels. A damaged one is known by its id."""
-    if info.damaged is not None:
-        names = thread_id_of(app) if user is None else thread_id_of(app, user)
-        return info.thread_id.startswith(f"{names}/") and info.thread_id.count("/") == len(TASK_LABELS) - 1
-    is_labelled = info.labels.keys() >= {*TASK_LABELS} and info.labels["app"] == app
-    return is_labelled and info.thread_id == thread_id_of(*_ids(info))
+    """True for the thread of a task, not of a fork, which has the same labels. A damaged one has only its id."""
+    ids = _ids(info)
+    if len(ids) != len(TASK_LABELS) or ids[0] != app or user not in {None, ids[1]}:
+        return False
+    return info.damaged is not None or info.labels.items() >= dict(zip(TASK_LABELS, ids, strict=True)).items()
 
 
-def _ids(info: ThreadInfo) -> tuple[str, str, str, str]:
-    """The names of a task, as its thread is labelled."""
-    app, user, session, task = (info.labels[name] for name in TASK_LABELS)
-    return app, user, session, task
+def _ids(info: ThreadInfo) -> tuple[str, ...]:
+    """The names of a task, as its thread is named: see `thread_id_of`."""
+    return tuple(part.replace("%2F", "/").replace("%25", "%") for part in info.thread_id.split("/"))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.records.arguments import plain_word
 from holdfast.records.errors import ConfigurationError, Corrupt, UnstorableValue
-from holdfast.records.words import CAUSE_WORDS, Cause, Phase
+from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, Cause, Phase
 from holdfast.runs.driver import text_of
 
 Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -113,7 +113,6 @@ class AgentState(JsonStruct, kw_only=True):
     """What the agent itself saves: see `Checkpointable`."""
 
 
-_PHASE_WORDS = {phase: phase.value for phase in Phase}
 _CORE = ("task_id", "session_id", "user_id", "app_name", "query", "agent_name", "invocation_id", "last_event_index")
 
 
@@ -176,7 +175,7 @@ class ExecutionState(JsonStruct):
 
     def with_phase(self, phase: Phase | str) -> "ExecutionState":
         """Return a copy in this phase."""
-        return replace(self, phase=Phase(plain_word(_PHASE_WORDS, phase, "phase")))
+        return replace(self, phase=Phase(plain_word(PHASE_WORDS, phase, "phase")))
 
     def with_type(self, checkpoint_type: Cause | str) -> "ExecutionState":
         """Return a copy of this checkpoint type."""

@@ -51,7 +51,7 @@ class Tasks:
             self._has_warned = True
             logger().warning("checkpointing is disabled: hooks save nothing; set enabled to true in the configuration")
 
-    def hold(self, ids: tuple[str, str, str, str], terms: Terms, check: Callable[[Driver], None] | None = None) -> Held:
+    def hold(self, ids: tuple[str, ...], terms: Terms, check: Callable[[Driver], None] | None = None) -> Held:
         """A claim on a task that this process works on: what is saved meanwhile is written under it."""
         return Held(self.store, ids, terms, self.held, check)
 
@@ -78,16 +78,13 @@ class Tasks:
 
     async def _complete(self, state: ExecutionState, checkpoint_type: Cause) -> ExecutionState:
         """The state to save: with its type and the agent's own state. It can be loaded again."""
-        state = await self._with_own_state(checked_state(state).with_type(checkpoint_type))
+        state = checked_state(state).with_type(checkpoint_type)
+        agent = self.agents.get(state.agent_name)
+        if agent is not None:
+            custom = await ports_of(self.store).call(agent.save_state)
+            state = state.with_agent_state(replace(state.agent_state or AgentState(), custom=dict(custom)))
         check_loadable(state, "state")
         return state
-
-    async def _with_own_state(self, state: ExecutionState) -> ExecutionState:
-        agent = self.agents.get(state.agent_name)
-        if agent is None:
-            return state
-        custom = await ports_of(self.store).call(agent.save_state)
-        return state.with_agent_state(replace(state.agent_state or AgentState(), custom=dict(custom)))
 
     async def restore(self, state: ExecutionState) -> None:
         """Hand an agent its own state back."""
