@@ -591,12 +591,11 @@ def test_a_task_that_starts_again_before_its_completed_thread_is_deleted_is_kept
         slow, other = (sync.CheckpointManager({"enabled": True}, store) for _ in range(2))
         leave, started = RunBlock.leave, list[str]()
 
-        async def leave_and_be_slow(block: RunBlock, error: BaseException | None = None) -> Any:
-            left = await leave(block, error)
+        async def leave_and_be_slow(block: RunBlock, error: BaseException | None = None) -> None:
+            await leave(block, error)
             if not started:
                 started.append("again")
                 other.save(state_of(error="saved again"))
-            return left
 
         with slow.hold(*TASK):
             slow.save(state_of())

@@ -135,9 +135,8 @@ class Held:
             return ""
         pending = state.pending_tool_call
         payload = {"agent": state.agent_name, "tool_call": pending.to_dict() if pending else {}}
-        question = {"choices": (), "deadline": None, "default": None}
         key = self.driver.key(QUESTION, saved_at(state))  # steps of a callback are checkpoints too
-        answer = await self.driver.ask(key, QUESTION, payload, question)
+        answer = await self.driver.ask(key, QUESTION, payload, {"choices": (), "deadline": None, "default": None})
         return "" if answer.value is None else str(answer.value)
 
     async def clear(self) -> None:

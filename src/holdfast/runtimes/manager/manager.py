@@ -10,6 +10,7 @@ from warnings import warn
 from holdfast.records.arguments import function_or_none
 from holdfast.records.checkpoint import Checkpoint
 from holdfast.records.errors import ConfigurationError, Conflict, HoldfastWarning
+from holdfast.records.json_struct import check_loadable
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.driver import UNREADABLE, Store, ports_of, store_finder
@@ -18,13 +19,7 @@ from holdfast.runtimes.manager.events import Event, SessionEvents
 from holdfast.runtimes.manager.held import Held, thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks
 from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
-from holdfast.runtimes.manager.state import (
-    Checkpointable,
-    CheckpointStats,
-    ExecutionState,
-    RecoveryReport,
-    check_loadable,
-)
+from holdfast.runtimes.manager.state import Checkpointable, CheckpointStats, ExecutionState, RecoveryReport
 from holdfast.runtimes.manager.tasks import ResumeCallback, Tasks
 
 NO_TIME = timedelta(0)

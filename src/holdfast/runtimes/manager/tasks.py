@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from holdfast.ports import logger
 from holdfast.records.arguments import whole_number
+from holdfast.records.json_struct import check_loadable
 from holdfast.records.words import Cause
 from holdfast.runs.driver import Driver, Store, Terms, ports_of
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.held import Held, thread_id_of
-from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState, check_loadable, checked_state
+from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState, checked_state
 
 ResumeCallback = Callable[[ExecutionState, str], Any]
 
