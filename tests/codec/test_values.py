@@ -1,5 +1,7 @@
 """What is stored comes back exactly: the same values, of the same types, in the same order."""
 
+import re
+import warnings
 from array import array
 from decimal import Context, Decimal, localcontext
 from threading import Event, Thread
@@ -185,3 +187,12 @@ def test_short_and_long_values_have_encodings_of_one_kind(length: int) -> None:
         assert encode([part]) == b"\x91" + encode(part)
         assert encode({"k": part}) == b"\x81\xa1k" + encode(part)
         assert same(decode(encode({"k": [part]})), {"k": [part]})
+
+
+@pytest.mark.parametrize("text", ["[[a]", "[a||b]", "[a&&b]"])
+def test_a_pattern_that_python_warns_of_is_read_without_a_warning(text: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pattern = re.compile(text)
+    re.purge()
+    assert decode(encode(pattern)) == pattern

@@ -54,11 +54,32 @@ def die_at_work(store: sync.Store, log: Path, _count: float) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def refund_and_die(store: sync.Store, log: Path, lives: float) -> None:
+    """Start or recover a task whose decorated effect is recorded, and die after it; live on if `lives` is set."""
+    manager = sync.CheckpointManager(CONFIG, store, max_attempts=9)
+
+    @sync.step(effect=True)
+    def refund(amount: int, *, idempotency_key: str = "") -> None:
+        write_line(log, f"{amount}:{idempotency_key}")
+
+    def work(state: ExecutionState, user_input: str) -> None:
+        refund(40)
+        if not lives:
+            os.kill(os.getpid(), signal.SIGKILL)
+        manager.hooks.complete("shop", "user-0", "chat", "task-0")
+
+    manager.on_resume(work)
+    if not manager.recover("shop").resumed:
+        with manager.hold("shop", "user-0", "chat", "task-0"):
+            work(manager.save(state_of(0)), "")
+
+
 def main() -> None:
     """Play a scene."""
     url, scene, log, number = sys.argv[1:]
     with sync.open(url, durability="process") as store:
-        {"abandon": abandon, "recover": recover, "die_at_work": die_at_work}[scene](store, Path(log), float(number))
+        scenes = {each.__name__: each for each in (abandon, recover, die_at_work, refund_and_die)}
+        scenes[scene](store, Path(log), float(number))
 
 
 if __name__ == "__main__":

@@ -223,6 +223,8 @@ def test_a_wrong_setting_in_a_file_names_the_file_too(settings: dict[str, Any], 
     [
         ("a.yaml", "checkpoint: [1, 2]", "checkpoint must be a table of settings, got [1, 2]"),
         ("a.yaml", "checkpoint: {", "not valid YAML"),
+        ("a.yaml", "interval: 1\ninterval: 2", "interval is set twice, the second time in line 2"),
+        ("a.yaml", "checkpoint:\n  enabled: true\nrecovery: {timeout: 5}", "recovery stands beside checkpoint"),
         ("a.toml", "checkpoint = {", "not valid TOML"),
         ("a.ini", "", "a .yaml, .yml or .toml file, not '.ini'"),
         ("missing.yaml", None, "cannot read the checkpoint configuration"),

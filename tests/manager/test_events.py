@@ -73,6 +73,9 @@ async def test_a_state_that_is_not_that_of_a_session_or_a_task_is_damage(world: 
         await world.store.save(thread_id, state)
     with pytest.raises(Corrupt, match="not the fields of SessionEvents"):
         await made.events(*SESSION)
+    if state == {}:
+        assert await made.load(*SESSION, "task-1") is None, "steps may be recorded before the first save"
+        return
     with pytest.raises(Corrupt, match="not the fields of ExecutionState"):
         await made.load(*SESSION, "task-1")
 

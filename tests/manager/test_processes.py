@@ -50,3 +50,16 @@ def test_a_task_that_a_killed_process_held_is_resumed_at_once(disk_kind: str, tm
     ended(started(url, "die_at_work", log, 0), -9)
     assert ended(started(url, "recover", log, 0)) == "1 0"
     assert log.read_text() == "task-0\n"
+
+
+def test_a_recorded_effect_is_not_repeated_though_three_processes_were_killed_after_it(
+    disk_kind: str, tmp_path: Path
+) -> None:
+    """The first dies in `hold`, the others in the resume callback."""
+    url, log = url_of(disk_kind, tmp_path), tmp_path / "log"
+    for _ in range(3):
+        ended(started(url, "refund_and_die", log, 0), -9)
+    ended(started(url, "refund_and_die", log, 1))
+    assert len(log.read_text().split()) == 1
+    with open_store(disk_kind, tmp_path) as store:
+        assert store.counts() == {}

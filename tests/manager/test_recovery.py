@@ -1,6 +1,8 @@
 """Start-up recovery and resuming by hand: which tasks, by whom, with which input, and how often."""
 
 import asyncio
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +17,14 @@ from holdfast import (
     NotFound,
     Phase,
     RecoveryConfig,
+    RunCancelled,
     Status,
     sync,
 )
+from holdfast import open as open_store
 from holdfast.runs.block import RunBlock
 from holdfast.runs.driver import Driver
+from holdfast.testing.faults import Crash, Fault
 from manager.tasks import APPROVAL, TASK, manager, server, state_of
 from runs.worlds import World
 
@@ -219,6 +224,66 @@ async def test_a_task_that_is_complete_cannot_be_resumed(world: World) -> None:
         await made.resume(*TASK)
 
 
+async def test_a_cancelled_task_can_be_started_again_once_it_is_cleared(world: World) -> None:
+    made = manager(world)
+    await made.save(state_of())
+    await made.cancel(*TASK)
+    with pytest.raises(RunCancelled):
+        await made.save(state_of())
+    await made.clear(*TASK)
+    await made.save(state_of())
+    assert len(await made.pending("shop")) == 1
+
+
+async def test_a_task_that_died_before_its_first_checkpoint_is_to_be_started_again(world: World) -> None:
+    """`recover` says so once; `resume` says so, and changes nothing."""
+    dying, broken = manager(world, store=world.open()), world.faults[-1]
+    with suppress(KeyboardInterrupt, Crash):
+        async with dying.hold(*TASK):
+            broken.plan = Fault(1, "crash before", frozenset({"swap"}))
+            raise KeyboardInterrupt
+    world.clock.advance(60)
+    made = manager(world)
+    called = server(made)
+    with pytest.raises(NotFound, match=r"task 'shop/ana/chat-1/task-1' has no checkpoint: .*; start it again within"):
+        await made.resume(*TASK, user_input="hi")
+    assert (await world.store.thread(THREAD)).status is Status.WORKING
+    assert (await made.load(*TASK), await made.pending("shop")) == (None, [])
+    assert (await made.recover("shop")).failed == (THREAD,)
+    assert (await made.recover("shop")).failed == ()
+    assert "no checkpoint" in str((await world.store.thread(THREAD)).error)
+    await made.save(state_of())
+    assert (await made.recover("shop")).resumed == (THREAD,)
+    assert called.calls == [("task-1", "")]
+
+
+def test_who_comes_too_late_to_resume_a_task_does_not_make_it_again(tmp_path: Path) -> None:
+    """Two processes found it; one completed it while the other waited for the claim."""
+    calls: list[str] = []
+
+    async def scenario() -> list[Any]:
+        async with open_store(str(tmp_path / "tasks.db")) as store:
+            made = CheckpointManager({"enabled": True}, store)
+
+            async def callback(state: ExecutionState, user_input: str) -> str:
+                calls.append(user_input)
+                await asyncio.sleep(0.05)
+                await made.hooks.complete(*TASK)
+                return "done"
+
+            made.on_resume(callback)
+            await made.hooks.tool_approval_required(state_of(), APPROVAL)
+            (request,) = await store.requests()
+            await store.answer(request.id, value="approve")
+            ends = await asyncio.gather(*(made.resume(*TASK, "approve") for _ in range(3)), return_exceptions=True)
+            assert (await store.threads()).items == []
+            return ends
+
+    ends = asyncio.run(scenario())
+    assert sorted(str(type(end).__name__) for end in ends) == ["Conflict", "Conflict", "str"]
+    assert calls == ["approve"]
+
+
 async def test_a_task_that_waits_is_not_resumed_without_input(world: World) -> None:
     made = manager(world)
     restarted = server(made)
@@ -245,8 +310,6 @@ async def test_an_input_that_was_given_before_a_crash_is_not_lost(world: World) 
     broken = world.faults[-1]
 
     def dies(state: ExecutionState, user_input: str) -> None:
-        from holdfast.testing.faults import Fault
-
         broken.plan = Fault(1, "crash before", frozenset({"swap"}))
         raise KeyboardInterrupt
 
@@ -298,8 +361,6 @@ async def test_a_task_that_kills_its_process_each_time_is_given_up(world: World)
         made, broken = manager(world, store=store, max_attempts=3), world.faults[-1]
 
         def dies(state: ExecutionState, user_input: str, broken: Any = broken) -> None:
-            from holdfast.testing.faults import Fault
-
             calls.append(state.task_id)
             broken.plan = Fault(1, "crash before", frozenset({"swap"}))
             raise KeyboardInterrupt
@@ -465,8 +526,6 @@ async def test_an_input_for_a_task_that_failed_is_not_lost_with_its_process(worl
     await dying.hooks.error(state_of(), ValueError("no"))
 
     def dies(state: ExecutionState, user_input: str) -> None:
-        from holdfast.testing.faults import Fault
-
         broken.plan = Fault(1, "crash before", frozenset({"swap"}))
         raise KeyboardInterrupt
 

@@ -29,7 +29,7 @@ NAMES: dict[type[msgspec.Struct], str] = {
         loop_iteration loop_max_iterations custom""",
     PendingToolCall: "id name description arguments requires_approval",
     ToolCallSnapshot: "id name arguments result error completed",
-    CheckpointStats: "total working input_required expired oldest_age average_age",
+    CheckpointStats: "total working input_required expired oldest_age average_age damaged",  # damaged is ours
 }
 FROM_HECTOR = b"""{
   "task_id": "task-7", "session_id": "s-1", "user_id": "ana", "app_name": "shop", "query": "refund me",

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
+from warnings import catch_warnings, simplefilter
 
 from holdfast.codec import tags
 from holdfast.codec.pieces import extension
@@ -63,7 +64,9 @@ def _read_pattern(data: bytes) -> Any:
     reason = _too_slow(pattern, flags)
     if reason:
         raise CodecError(f"a stored pattern {reason}")
-    value = re.compile(pattern, flags)
+    with catch_warnings():  # of sets that may mean something else one day: the program that made it has seen them
+        simplefilter("ignore")
+        value = re.compile(pattern, flags)
     if value.flags != flags:
         raise CodecError("not a pattern as Holdfast writes it")
     return value

@@ -22,7 +22,15 @@ from holdfast.history.restore import read_state
 from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
 from holdfast.records.checkpoint import Step
-from holdfast.records.errors import ConfigurationError, Corrupt, HoldfastError, KeyReused, RunCancelled
+from holdfast.records.errors import (
+    ConfigurationError,
+    Corrupt,
+    HoldfastError,
+    IncompatibleCheckpoint,
+    KeyReused,
+    KeyUnavailable,
+    RunCancelled,
+)
 from holdfast.records.request import Answer
 from holdfast.records.words import Status
 from holdfast.runs.annotations import annotations_of
@@ -33,7 +41,7 @@ from holdfast.runs.branches import Branch, current_branch, last_step, mark_step
 from holdfast.runs.divergence import Replay
 from holdfast.runs.durable import Durable
 from holdfast.runs.failures import failed_steps, text_of
-from holdfast.runs.keys import Key, kept
+from holdfast.runs.keys import Key, kept, prefix_of
 from holdfast.runs.ledger import packed_metadata, packed_words
 from holdfast.runs.options import StepOptions, StepPolicy
 from holdfast.runs.past import BEGINNING, TARGET, Past, Pruned, Then
@@ -53,6 +61,7 @@ from holdfast.stores.writer import Intent
 
 __all__ = [
     "BEGINNING",
+    "UNREADABLE",
     "Driver",
     "Durable",
     "Frame",
@@ -93,6 +102,8 @@ __all__ = [
 
 T = TypeVar("T")
 WORKING = Status.WORKING.value
+UNREADABLE = (Corrupt, IncompatibleCheckpoint, KeyUnavailable)
+"""What says that a thread cannot be read."""
 
 Note = Noted
 """What a runtime writes down, of a kind that it chose: see `note`."""
@@ -448,6 +459,11 @@ class Driver:
     def key_within(self, key: str) -> str:
         """The key of a step that is called here: within the work under a key, it belongs to that."""
         return self.run._scope.prefix + key
+
+    def begin_scope(self, key: str) -> None:
+        """Put the steps that the run's body calls from now on under this key, counted from one."""
+        scope = self.run._own_scope
+        scope.prefix, scope._counts = prefix_of(Key(key)), {}
 
     @property
     def is_within(self) -> bool:

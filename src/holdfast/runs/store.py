@@ -16,7 +16,7 @@ from holdfast.runs.run import Run
 from holdfast.stores.claim import CANCEL, FINISHED
 from holdfast.stores.heartbeat import Heartbeat
 from holdfast.stores.housekeeping import Housekeeping
-from holdfast.stores.listing import warn_of_sealed
+from holdfast.stores.listing import UNREADABLE, warn_of_damaged, warn_of_sealed
 from holdfast.stores.pages import AsyncPage
 
 if TYPE_CHECKING:
@@ -201,6 +201,7 @@ class Store(Housekeeping):
         """The questions of all threads: open ones (the inbox of people who approve), `answered`, `expired`, or all.
 
         Oldest first within a thread. Open ones are found by the status of their threads, the others by reading all.
+        Threads that cannot be read are left out, with a `HoldfastWarning`.
         """
         await self._open()
         if status is not None and status not in REQUEST_STATUSES:
@@ -216,9 +217,17 @@ class Store(Housekeeping):
             threads, cursor = self._listings.threads(statuses, {}, cursor, limit)
             if sealed := [info for info in threads if info.sealed_by is not None]:
                 warn_of_sealed("not all requests are listed", sealed[0])
+            damaged: list[tuple[str, object]] = []
             for info in threads:
-                if info.damaged is None and info.sealed_by is None:
-                    found += self._requests_of(info.thread_id, status)
+                try:
+                    if info.damaged is not None:
+                        damaged.append((info.thread_id, info.damaged))
+                    elif info.sealed_by is None:
+                        found += self._requests_of(info.thread_id, status)
+                except UNREADABLE as error:
+                    damaged.append((info.thread_id, error))
+            if damaged:
+                warn_of_damaged("not all requests are listed", *damaged[0])
             if cursor is None or len(found) >= limit:
                 return found, cursor
 

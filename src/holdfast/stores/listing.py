@@ -100,6 +100,15 @@ def warn_of_sealed(what: str, info: ThreadInfo) -> None:
     )
 
 
+def warn_of_damaged(what: str, thread_id: str, why: object) -> None:
+    """Warn that an answer lacks what is in a thread that cannot be read."""
+    warnings.warn(
+        f"{what}: thread {thread_id!r}, and perhaps others, cannot be read: {why}; `holdfast verify` lists all damage",
+        HoldfastWarning,
+        stacklevel=2,
+    )
+
+
 def check_limit(limit: int) -> int:
     """A page's size, within reason."""
     return whole_number(limit, "limit", 1, MAX_LIMIT)

@@ -24,13 +24,6 @@ SEQUENTIAL, PARALLEL, LOOP = "sequential", "parallel", "loop"
 """The document's workflow types."""
 
 
-class Laps:
-    """Whether a `repeat` is to end."""
-
-    def __init__(self) -> None:
-        self.is_over = False
-
-
 class AgentContext(msgspec.Struct, kw_only=True):
     """Where an agent of a composite is called: its second argument."""
 
@@ -58,13 +51,14 @@ class Place(msgspec.Struct, frozen=True):
     context: AgentContext
     path: str = "0"
     """The indexes from the root: the agents are the same in every process, so their places are too."""
-    laps: Laps | None = None
+    around: AgentContext | None = None
+    """The context of the innermost `repeat` around it, which `stop` ends."""
 
     def below(self, index: int, agent: Any, **changes: Any) -> "Place":
         """Return the place of an agent in the composite that is here; `changes` are those of its context."""
         branch = f"{self.context.branch}.{name_of(agent)}"
         context = msgspec.structs.replace(self.context, branch=branch, **changes)
-        return Place(self.driver, context, f"{self.path}.{index}", self.laps)
+        return Place(self.driver, context, f"{self.path}.{index}", self.around)
 
 
 class CompositeBase:
@@ -140,12 +134,12 @@ class CompositeBase:
         return await place.driver.together(branches)
 
     async def _again_and_again(self, place: Place, given: Any) -> Any:
-        agent, laps, most = self.sub_agents[0], Laps(), self._max_iterations
+        agent, most = self.sub_agents[0], self._max_iterations
         for iteration in range(1, most + 1):
             changes = {"workflow_type": LOOP, "loop_iteration": iteration, "loop_max_iterations": most}
             below = place.below(iteration, agent, workflow_stage=0, **changes)
-            given = await _execute(msgspec.structs.replace(below, laps=laps), agent, given)
-            if laps.is_over:
+            given = await _execute(msgspec.structs.replace(below, around=place.context), agent, given)
+            if place.context.is_stopped:
                 break
         return given
 
@@ -181,8 +175,8 @@ async def _replayed_or_called(place: Place, key: str, agent: Any, given: Any) ->
         output = await driver.invoke(key, _call_of(place, agent, given))
         is_stopped = context.is_stopped
         await _write_down(place, key, output, max(driver.ports.now() - started_at, 0))
-    if is_stopped and place.laps is not None:
-        place.laps.is_over = True
+    if is_stopped and place.around is not None:
+        place.around.is_stopped = True
     return output
 
 

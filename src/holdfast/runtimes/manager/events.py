@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from holdfast.runtimes.manager.state import JsonStruct
+from holdfast.records.json_struct import JsonStruct
 
 USER = "user"
 

@@ -1,27 +1,33 @@
 """The thread of one task, held by this process: what is saved in it, and how it is left.
 
 The checkpoint is the decision, and it is written first: a thread whose process dies before it is left is left by the
-next one, in the same way.
+next one, in the same way. Steps belong to the save before them: code that starts again from that save finds them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.codec import encode
 from holdfast.records.errors import ConfigurationError, Conflict, Deleted, NotFound, Suspended
+from holdfast.records.times import from_microseconds
 from holdfast.records.words import Phase, Status
 from holdfast.runs.driver import Driver, Store, Terms, claim, delete_ended
 from holdfast.runtimes.manager.state import ExecutionState
 
+TASK_LABELS = ("app", "user", "session", "task")
 QUESTION = "tool_approval"
 """The name of the request that a task waits for."""
+NEVER, TICK = datetime.min.replace(tzinfo=UTC), timedelta(microseconds=1)
 
 
 def thread_id_of(*parts: Any) -> str:
     """The thread of a task or session: its names with slashes between them, which are escaped within a name."""
-    for name, part in zip(("app", "user", "session", "task"), parts, strict=False):
+    for name, part in zip(TASK_LABELS, parts, strict=False):
         if not isinstance(part, str) or not part:
             raise ConfigurationError(f"{name} must be a non-empty str, got {part!r}")
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
@@ -37,27 +43,36 @@ class Held:
     """A claim on the thread of a task, for a block. `enter` takes it, `leave` releases it; both worlds call them."""
 
     def __init__(
-        self, store: Store, ids: tuple[str, str, str, str], terms: Terms, shared: "dict[str, Held] | None" = None
+        self,
+        store: Store,
+        ids: tuple[str, ...],
+        terms: Terms,
+        shared: "dict[str, Held] | None" = None,
+        check: Callable[[Driver], None] | None = None,
     ) -> None:
-        """`shared`: where other code of this process finds the claim, to save under it."""
+        """`shared`: where other code of this process finds the claim, to save under it.
+
+        `check`: raises if the thread is not as it was found; a deleted one is then a `Conflict`, and not made again.
+        """
         self._thread_id = thread_id_of(*ids)
         self._store = store
         self._ids = ids
         self._terms = terms
         self._shared = {} if shared is None else shared
+        self._check = check
         self._saved: ExecutionState | None = None
+        self._saved_at = NEVER
+        self.loaded: ExecutionState | None = None
+        """The last checkpoint before this claim."""
         self.is_cleared = False
         """True once the task is complete: its thread is deleted when it is left."""
-
-    async def __aenter__(self) -> None:
-        await self.enter()
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> bool:
         return await self.leave(error)
 
-    async def enter(self) -> Driver:
+    async def enter(self) -> None:
         """Claim the thread; one that was cleared is made again. `RunCancelled` if the task was cancelled."""
         while True:
             try:
@@ -69,22 +84,36 @@ class Held:
                 await self._left(None)
                 await delete_ended(self._store, self._thread_id, Status.COMPLETE)
             except Deleted:
+                if self._check is not None:
+                    raise Conflict(f"task {self._thread_id!r} is complete, or was cleared") from None
                 with suppress(NotFound):  # another process revived it
                     await self._store.revive(self._thread_id)
 
-    async def _started(self) -> Driver:
-        """Note whose thread it is, the first time."""
-        labels = dict(zip(("app", "user", "session", "task"), self._ids, strict=True))
+    __aenter__ = enter
+
+    async def _started(self) -> None:
+        """Note whose thread it is, the first time. Steps belong to the last checkpoint, if there is one."""
+        labels = dict(zip(TASK_LABELS, self._ids, strict=True))
         try:
+            if self._check is not None:
+                self._check(self.driver)
             await self.driver.start(f"manager:{self._ids[0]}", encode(list(self._ids)), "ids", labels)
+            if (state := self.driver.run.state) != {}:
+                self.loaded = ExecutionState.from_dict(state)
+                self._begin_scope(self.loaded)
         except BaseException as error:
+            self.driver.leave_untouched()
             await self._left(error)
             raise
         self._shared[self._thread_id] = self
-        return self.driver
 
-    async def save(self, state: ExecutionState, details: Mapping[str, str]) -> None:
-        """Save a state as the next checkpoint, with details for listings. Questions of earlier ones are withdrawn."""
+    def _begin_scope(self, state: ExecutionState) -> None:
+        """Put the steps from now on under this save. No two saves of a task have the same time."""
+        self._saved_at = state.checkpoint_time
+        self.driver.begin_scope(self.driver.key("saved", state.checkpoint_time.isoformat()))
+
+    async def save(self, state: ExecutionState, details: Mapping[str, str]) -> ExecutionState:
+        """Save a state as the next checkpoint, and return it with its time. Questions of earlier ones are withdrawn."""
         if self.is_cleared:
             raise Conflict(
                 f"task {self._thread_id!r} is complete, and nothing of it is kept; to start it again, save it"
@@ -92,10 +121,13 @@ class Held:
             )
         metadata: dict[str, Any] = {**details, "phase": str(state.phase), "checkpoint_type": str(state.checkpoint_type)}
         metadata["iteration"] = state.agent_state.iteration if state.agent_state else 0
-        fields, run = state.to_dict(), self.driver.run
-        await self.driver.withdraw(QUESTION, "the task was saved again")
-        await run.checkpoint(fields, phase=state.phase, cause=state.checkpoint_type, metadata=metadata)
+        driver, self._saved_at = self.driver, max(from_microseconds(self.driver.ports.now()), self._saved_at + TICK)
+        state = replace(state, checkpoint_time=self._saved_at)
+        await driver.withdraw(QUESTION, "the task was saved again")
+        await driver.run.checkpoint(state.to_dict(), phase=state.phase, cause=state.checkpoint_type, metadata=metadata)
+        self._begin_scope(state)
         self._saved = state
+        return state
 
     async def user_input(self, state: ExecutionState) -> str:
         """What the user said to this state. Suspends the run, so that the thread waits, while there is no answer."""
@@ -103,9 +135,8 @@ class Held:
             return ""
         pending = state.pending_tool_call
         payload = {"agent": state.agent_name, "tool_call": pending.to_dict() if pending else {}}
-        question = {"choices": (), "deadline": None, "default": None}
         key = self.driver.key(QUESTION, saved_at(state))  # steps of a callback are checkpoints too
-        answer = await self.driver.ask(key, QUESTION, payload, question)
+        answer = await self.driver.ask(key, QUESTION, payload, {"choices": (), "deadline": None, "default": None})
         return "" if answer.value is None else str(answer.value)
 
     async def clear(self) -> None:

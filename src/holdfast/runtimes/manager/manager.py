@@ -5,24 +5,21 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 from holdfast.records.arguments import function_or_none
-from holdfast.records.errors import ConfigurationError, Conflict, NotFound
+from holdfast.records.checkpoint import Checkpoint
+from holdfast.records.errors import ConfigurationError, Conflict, HoldfastWarning
+from holdfast.records.json_struct import check_loadable
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Store, ports_of, store_finder
+from holdfast.runs.driver import UNREADABLE, Store, ports_of, store_finder
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.events import Event, SessionEvents
 from holdfast.runtimes.manager.held import Held, thread_id_of
 from holdfast.runtimes.manager.hooks import CheckpointHooks
 from holdfast.runtimes.manager.recovery import PENDING, Recoverer, pending_threads
-from holdfast.runtimes.manager.state import (
-    Checkpointable,
-    CheckpointStats,
-    ExecutionState,
-    RecoveryReport,
-    check_loadable,
-)
+from holdfast.runtimes.manager.state import Checkpointable, CheckpointStats, ExecutionState, RecoveryReport
 from holdfast.runtimes.manager.tasks import ResumeCallback, Tasks
 
 NO_TIME = timedelta(0)
@@ -77,19 +74,37 @@ class ManagerMethods:
 
     async def load(self, app: str, user: str, session: str, task: str) -> ExecutionState | None:
         """Return the last checkpoint of a task; None if it has none, or is complete."""
-        latest = await self._tasks.store.latest(thread_id_of(app, user, session, task))
-        return None if latest is None or latest.status is Status.COMPLETE else ExecutionState.from_dict(latest.state)
+        return _state_in(await self._tasks.store.latest(thread_id_of(app, user, session, task)))
 
     async def clear(self, app: str, user: str, session: str, task: str) -> None:
         """Remove all checkpoints of a task. Saving it again starts from nothing."""
         await self._tasks.clear(app, user, session, task)
 
     async def pending(self, app: str, user: str | None = None) -> list[ExecutionState]:
-        """List the states of an app's tasks, or of one user's, that are at work or wait for input."""
-        store = self._tasks.store
-        infos = await pending_threads(store, app, user)
-        found = await ports_of(store).gather([store.latest(info.thread_id) for info in infos])
-        return [ExecutionState.from_dict(each.state) for each in found if each is not None and each.status in PENDING]
+        """List the states of an app's tasks, or of one user's, that are at work or wait for input.
+
+        Tasks that cannot be read are left out, with a `HoldfastWarning`.
+        """
+        states, damaged = await self._pending(app, user)
+        if damaged:
+            text = "not all pending tasks are listed, since some cannot be read; `holdfast verify` says why: "
+            warn(text + ", ".join(damaged), HoldfastWarning, stacklevel=2)
+        return states
+
+    async def _pending(self, app: str, user: str | None) -> tuple[list[ExecutionState], list[str]]:
+        """The states of pending tasks, and the thread ids of those that cannot be read."""
+        infos = await pending_threads(self._tasks.store, app, user)
+        found = await ports_of(self._tasks.store).gather([self._pending_state(info.thread_id) for info in infos])
+        states = [each for each in found if isinstance(each, ExecutionState)]
+        return states, [each for each in found if isinstance(each, str)]
+
+    async def _pending_state(self, thread_id: str) -> ExecutionState | str | None:
+        """The state of a task; None if it is not pending any more, the thread id if it cannot be read."""
+        try:
+            latest = await self._tasks.store.latest(thread_id)
+            return _state_in(latest) if latest is not None and latest.status in PENDING else None
+        except UNREADABLE:
+            return thread_id
 
     async def recover(self, app: str) -> RecoveryReport:
         """Resume what a crash left behind, by the resume callback; call this at start-up.
@@ -112,9 +127,7 @@ class ManagerMethods:
 
     async def stats(self, app: str) -> CheckpointStats:
         """Count the pending checkpoints of an app: of which kind they are, and how old."""
-        states = await self.pending(app)
-        if not states:
-            return CheckpointStats()
+        states, damaged = await self._pending(app, None)
         now = from_microseconds(ports_of(self._tasks.store).now())
         ages = [max(now - state.checkpoint_time, NO_TIME) for state in states]
         waiting = sum(state.needs_user_input for state in states)
@@ -123,8 +136,9 @@ class ManagerMethods:
             working=len(states) - waiting,
             input_required=waiting,
             expired=sum(age > self.config.recovery_timeout for age in ages),
-            oldest_age=max(ages),
-            average_age=sum(ages, NO_TIME) / len(ages),
+            oldest_age=max(ages, default=NO_TIME),
+            average_age=sum(ages, NO_TIME) / max(len(ages), 1),
+            damaged=len(damaged),
         )
 
     async def add_event(self, app: str, user: str, session: str, event: Event, key: str | None = None) -> None:
@@ -136,18 +150,22 @@ class ManagerMethods:
             raise ConfigurationError(f"event must be a holdfast.Event, got {event!r}")
         check_loadable(event, "event")
         thread_id, store = thread_id_of(app, user, session), self._tasks.store
-        try:
-            await store.thread(thread_id)
-        except NotFound:
+        with suppress(Conflict):  # the session has events
             labels = {"app": app, "user": user, "session": session}
-            with suppress(Conflict):  # another process was faster
-                await store.save(thread_id, {"events": []}, labels=labels, expect_seq=0)
+            await store.save(thread_id, {"events": []}, labels=labels, expect_seq=0)
         await store.append(thread_id, "events", event.to_dict(), idempotency_key=key)
 
     async def events(self, app: str, user: str, session: str) -> list[Event]:
         """List the events of a session, the oldest first: what every agent of it said."""
         latest = await self._tasks.store.latest(thread_id_of(app, user, session))
         return [] if latest is None else SessionEvents.from_dict(latest.state).events
+
+
+def _state_in(latest: Checkpoint | None) -> ExecutionState | None:
+    """The state in a checkpoint; None if it has none, or is complete."""
+    if latest is None or latest.state == {} or latest.status is Status.COMPLETE:
+        return None
+    return ExecutionState.from_dict(latest.state)
 
 
 class CheckpointManager(ManagerMethods):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,9 +12,9 @@ from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Store, Terms, note, ports_of, read, was_deleted
+from holdfast.runs.driver import UNREADABLE, Driver, Record, Store, Terms, note, ports_of, read, was_deleted
 from holdfast.runtimes.manager.config import CheckpointConfig
-from holdfast.runtimes.manager.held import QUESTION, Held, saved_at, thread_id_of
+from holdfast.runtimes.manager.held import QUESTION, TASK_LABELS, Held, saved_at, thread_id_of
 from holdfast.runtimes.manager.state import ExecutionState, RecoveryReport
 from holdfast.runtimes.manager.tasks import Tasks
 
@@ -25,6 +24,7 @@ RESUMABLE = (*PENDING, Status.FAILED)
 RESUMED = "manager_resumed"
 """The kind of note that says that a task is being resumed: by a recovery, with the number of its checkpoint; by hand,
 with the time of its last save and the user's input."""
+NO_CHECKPOINT = "no checkpoint: its process died before the first save; start it again within manager.hold"
 
 
 async def pending_threads(store: Store, app: str, user: str | None = None) -> list[ThreadInfo]:
@@ -32,7 +32,7 @@ async def pending_threads(store: Store, app: str, user: str | None = None) -> li
     labels, found = {"app": app} if user is None else {"user": user}, list[ThreadInfo]()
     page: Any = await store.threads(status=PENDING, labels=labels, limit=PAGE)
     while page is not None:
-        found += [info for info in page if info.labels.get("app") == app and _is_task(info)]
+        found += [info for info in page if _is_task(info, app, user)]
         page = await page.next_page()
     return found
 
@@ -56,16 +56,14 @@ class Found(msgspec.Struct, frozen=True):
     """A task as it was found, before it was claimed."""
 
     info: ThreadInfo
-    resumptions: int
-    """How often it was resumed so far."""
+    record: Record
 
     def check(self, driver: Driver) -> None:
         """`Conflict` if somebody was faster: the thread is not as it was when it was looked at."""
-        then, now = self.info, driver.run
-        is_resumed = len(driver.record.notes(RESUMED)) != self.resumptions
-        if is_resumed or driver.found_status != then.status or now.seq != then.seq:
-            driver.leave_untouched()
-            raise Conflict(f"task {then.thread_id!r} was resumed by another process, or has moved on")
+        then, now = self.record, driver.record
+        is_resumed = then.started != now.started or len(then.notes(RESUMED)) != len(now.notes(RESUMED))
+        if is_resumed or (driver.found_status, driver.run.seq) != (self.info.status, self.info.seq):
+            raise Conflict(f"task {self.info.thread_id!r} was resumed by another process, or has moved on")
 
 
 class Recoverer:
@@ -85,46 +83,46 @@ class Recoverer:
         if not self._tasks.config.enabled:
             self._tasks.warn_disabled()
         ends = await self._ports.gather([self._end_of(info) for info in found])
-        by_end: dict[str, list[str]] = {}
-        for info, end in zip(found, ends, strict=True):
-            by_end.setdefault(end, []).append(info.thread_id)
-        return RecoveryReport(**{end: tuple(ids) for end, ids in by_end.items()})
+        ids = [(info.thread_id, end) for info, end in zip(found, ends, strict=True)]
+        return RecoveryReport(**{end: tuple(each for each, its in ids if its == end) for end in set(ends)})
 
     async def _end_of(self, info: ThreadInfo) -> str:
         """How a thread was recovered; what it raises is its own, and does not stop the others."""
         try:
             return await self._recover(info)
         except Exception as error:  # noqa: BLE001  kept with the thread, and reported
-            if isinstance(error, LeaseHeld | Conflict | NotFound | Deleted) and info.thread_id not in self._called:
+            is_called = info.thread_id in self._called
+            if isinstance(error, LeaseHeld | Conflict | NotFound | Deleted) and not is_called:
                 return "skipped"  # another process has it
-            logger().warning("recovery of thread %r failed", info.thread_id, exc_info=True)
-            return "failed"
+            logger().warning("recovery of task %r failed: %s: %s", info.thread_id, type(error).__name__, error)
+            logger().debug("where it failed", exc_info=True)
+            return "damaged" if isinstance(error, UNREADABLE) and not is_called else "failed"
 
     async def _recover(self, info: ThreadInfo) -> str:
         record = await read(self._store, info.thread_id)
-        if not record.state:
-            return "skipped"  # its process died before its first checkpoint
-        found = Found(info, len(record.notes(RESUMED)))
+        found = Found(info, record)
+        if record.state == {}:
+            return await self._fail(found, "failed", NO_CHECKPOINT) if self._tasks.config.enabled else "skipped"
         state, requests = ExecutionState.from_dict(record.state), await self._requests(info)
         verdict = decide(state, self._tasks.config, self._now(), waits=bool(requests))
         if verdict == "expired":
-            return await self._expire(found, state)
+            timeout, age = self._tasks.config.recovery_timeout, self._now() - state.checkpoint_time
+            reason = f"expired: the last checkpoint is {age} old, and recovery.timeout is {timeout}"
+            return await self._fail(found, "expired", reason)
         if verdict != "resume" or any(request.name != QUESTION for request in requests):  # asked by the callback
             return "waiting" if requests else verdict
         for request in requests:
             await self._store.answer(request.id, value="", by="auto_resume_hitl")
-        await self._resume(self._at_once(info), found, None)
+        await self._resume(self._at_once(found), None)
         return "resumed" if info.thread_id in self._called else "waiting"
 
-    async def _expire(self, found: Found, state: ExecutionState) -> str:
-        timeout, age = self._tasks.config.recovery_timeout, self._now() - state.checkpoint_time
-        held = self._at_once(found.info)
+    async def _fail(self, found: Found, end: str, reason: str) -> str:
+        held = self._at_once(found)
         async with held:
-            found.check(held.driver)
-            await held.driver.run.fail(f"expired: the last checkpoint is {age} old, and recovery.timeout is {timeout}")
-        return "expired"
+            await held.driver.run.fail(reason)
+        return end
 
-    async def resume(self, ids: tuple[str, str, str, str], user_input: str) -> Any:
+    async def resume(self, ids: tuple[str, ...], user_input: str) -> Any:
         """Resume one task by hand. The input is posted first: it is not lost, and no second one is taken."""
         self._callback()
         if not isinstance(user_input, str):
@@ -135,7 +133,7 @@ class Recoverer:
             if not user_input:
                 raise InvalidAnswer(f"task {thread_id!r} waits for a person; give user_input")
             await self._store.answer(request.id, value=user_input)
-        result = await self._resume(self._tasks.hold(ids, self._tasks.terms), found, user_input)
+        result = await self._resume(self._tasks.hold(ids, self._tasks.terms, found.check), user_input)
         if thread_id not in self._called:  # its process died before it asked the question: now it is asked
             return await self.resume(ids, user_input)
         return result
@@ -150,28 +148,28 @@ class Recoverer:
                 raise Conflict(f"task {thread_id!r} is complete, or was cleared") from None
             raise
         if info.status not in RESUMABLE:
-            word = "damaged" if info.status is None else info.status.value
-            raise Conflict(f"task {thread_id!r} is {word}: it was resumed already, or has ended")
-        return Found(info, len(record.notes(RESUMED)))
+            raise Conflict(f"task {thread_id!r} is {info.status}: it was resumed already, or has ended")
+        if record.state == {}:
+            raise NotFound(f"task {thread_id!r} has {NO_CHECKPOINT}")
+        return Found(info, record)
 
     async def _requests(self, info: ThreadInfo) -> tuple[Request, ...]:
         """The requests that a task waits for, and that nobody has answered."""
         waits = info.status is Status.INPUT_REQUIRED
         return (await self._store.outcome(info.thread_id)).requests if waits else ()
 
-    def _at_once(self, info: ThreadInfo) -> Held:
+    def _at_once(self, found: Found) -> Held:
         """The claim of a recovery: it waits for nobody."""
-        return self._tasks.hold(_ids(info), Terms(self._tasks.terms.lease, wait=0))
+        return self._tasks.hold(_ids(found.info), Terms(self._tasks.terms.lease, wait=0), found.check)
 
-    async def _resume(self, held: Held, found: Found, given: str | None) -> Any:
+    async def _resume(self, held: Held, given: str | None) -> Any:
         """Claim a task and call the callback, unless the task waits for an answer. Returns the callback's result.
 
         `given`: the user's input, or None for a recovery.
         """
         async with held:
-            driver = held.driver
-            found.check(driver)
-            state = ExecutionState.from_dict(driver.run.state)
+            driver, state = held.driver, held.loaded
+            assert state is not None  # noqa: S101  it has a checkpoint, and nobody was faster
             if given is None:
                 _check_attempts(driver, self._tasks.max_attempts)
             said = await held.user_input(state)
@@ -181,16 +179,10 @@ class Recoverer:
             user_input, seq = said or given or _last_input(driver, state), driver.run.seq
             content = seq if given is None else [saved_at(state), user_input]
             await driver.write(note(RESUMED, content, self._ports.now()), journal=True, metadata={"resumed": seq})
-            return await self._call(held, state, user_input)
+            await self._tasks.restore(state)
+            self._called.add(driver.thread_id)
+            return await self._ports.invoke(self._callback(), (state, user_input), {}, None)
         return None
-
-    async def _call(self, held: Held, state: ExecutionState, user_input: str) -> Any:
-        """Call the callback. What it saves is written under the claim that is held."""
-        driver = held.driver
-        await self._tasks.restore(state)
-        self._called.add(driver.thread_id)
-        key = driver.key("resume", str(driver.run.seq))
-        return await driver.invoke(key, partial(self._callback(), state, user_input))
 
     def _callback(self) -> Callable[[ExecutionState, str], Any]:
         if self._tasks.callback is None:
@@ -218,12 +210,14 @@ def _last_input(driver: Driver, state: ExecutionState) -> str:
     return str(noted[-1][1]) if noted and noted[-1][0] == saved_at(state) else ""
 
 
-def _is_task(info: ThreadInfo) -> bool:
-    """True for the thread of a task; not for a fork of one, which has the same labels."""
-    return info.labels.keys() >= {"app", "user", "session", "task"} and info.thread_id == thread_id_of(*_ids(info))
+def _is_task(info: ThreadInfo, app: str, user: str | None) -> bool:
+    """True for the thread of a task, not of a fork, which has the same labels. A damaged one has only its id."""
+    ids = _ids(info)
+    if len(ids) != len(TASK_LABELS) or ids[0] != app or user not in {None, ids[1]}:
+        return False
+    return info.damaged is not None or info.labels.items() >= dict(zip(TASK_LABELS, ids, strict=True)).items()
 
 
-def _ids(info: ThreadInfo) -> tuple[str, str, str, str]:
-    """The names of a task, as its thread is labelled."""
-    labels = info.labels
-    return labels["app"], labels["user"], labels["session"], labels["task"]
+def _ids(info: ThreadInfo) -> tuple[str, ...]:
+    """The names of a task, as its thread is named: see `thread_id_of`."""
+    return tuple(part.replace("%2F", "/").replace("%25", "%") for part in info.thread_id.split("/"))

@@ -2,61 +2,18 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.records.arguments import plain_word
 from holdfast.records.errors import ConfigurationError, Corrupt, UnstorableValue
+from holdfast.records.json_struct import JsonStruct
 from holdfast.records.words import CAUSE_WORDS, Cause, Phase
 from holdfast.runs.driver import text_of
 
 Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
-
-
-class JsonStruct(msgspec.Struct):
-    """A structure that is written as the document writes it: some fields are left out while they are empty."""
-
-    _always: ClassVar[frozenset[str]] = frozenset()
-    """The fields that are written even if they are empty."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values, under their JSON names."""
-        written: dict[str, Any] = {}
-        for field in msgspec.structs.fields(self):
-            value = getattr(self, field.name)
-            default = field.default_factory() if callable(field.default_factory) else field.default
-            is_empty = value is None if default is None else bool(value == default)
-            if field.name in self._always or not is_empty:
-                written[field.name] = _plain(value)
-        return written
-
-    @classmethod
-    def from_dict(cls, fields: Any) -> Self:
-        """Make the structure of plain values; unknown fields are ignored. `Corrupt` if they do not fit."""
-        try:
-            return msgspec.convert(fields, cls)
-        except msgspec.ValidationError as error:
-            raise Corrupt(f"not the fields of {cls.__name__}: {error}", record=cls.__name__) from error
-
-
-def check_loadable(value: JsonStruct, what: str) -> None:
-    """Raise `UnstorableValue` if this could be written but not be loaded again."""
-    try:
-        value.from_dict(value.to_dict())
-    except Corrupt as error:
-        raise UnstorableValue(f"this {what} could not be loaded again: {error}", path=what) from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, JsonStruct):
-        return value.to_dict()
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
-    return value.value if isinstance(value, Phase | Cause) else value
 
 
 class PendingToolCall(JsonStruct, kw_only=True):
@@ -67,7 +24,7 @@ class PendingToolCall(JsonStruct, kw_only=True):
     id: str
     name: str
     description: str = ""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
     requires_approval: bool = False
 
 
@@ -78,7 +35,7 @@ class ToolCallSnapshot(JsonStruct, kw_only=True):
 
     id: str
     name: str
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
     result: Any = None
     error: str = ""
     completed: bool = False
@@ -91,15 +48,15 @@ class AgentState(JsonStruct, kw_only=True):
 
     iteration: int = 0
     total_tokens: int = 0
-    history: list[Any] = []
+    history: list[Any] = msgspec.field(default_factory=list)
     last_event: Any = None
-    current_turn: list[Any] = []
+    current_turn: list[Any] = msgspec.field(default_factory=list)
     """The messages of the current turn."""
     accumulated_response: str = ""
     final_response_added: bool = False
-    pending_tool_calls: list[ToolCallSnapshot] = []
-    first_iteration_tool_calls: list[ToolCallSnapshot] = []
-    sub_agents: list[str] = []
+    pending_tool_calls: list[ToolCallSnapshot] = msgspec.field(default_factory=list)
+    first_iteration_tool_calls: list[ToolCallSnapshot] = msgspec.field(default_factory=list)
+    sub_agents: list[str] = msgspec.field(default_factory=list)
     """The agents that this one may hand over to."""
     parent_agent: str = ""
     branch: str = ""
@@ -109,7 +66,7 @@ class AgentState(JsonStruct, kw_only=True):
     workflow_stage: int = 0
     loop_iteration: int = 0
     loop_max_iterations: int = 0
-    custom: dict[str, Any] = {}
+    custom: dict[str, Any] = msgspec.field(default_factory=dict)
     """What the agent itself saves: see `Checkpointable`."""
 
 
@@ -222,7 +179,10 @@ class Checkpointable(Protocol):
 
 
 class CheckpointStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The pending checkpoints of an app: how many, of which kind, how old. `expired` is how many of them are."""
+    """The pending checkpoints of an app: how many, of which kind, how old. `expired` is how many of them are.
+
+    `damaged` is how many more tasks cannot be read.
+    """
 
     total: int = 0
     working: int = 0
@@ -230,13 +190,15 @@ class CheckpointStats(msgspec.Struct, frozen=True, kw_only=True):
     expired: int = 0
     oldest_age: timedelta = timedelta(0)
     average_age: timedelta = timedelta(0)
+    damaged: int = 0
 
 
 class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
     """What `recover` did, by thread id.
 
     `resumed`: the callback returned. `waiting`: for a person. `expired`: failed now, as too old. `failed`: the callback
-    raised. `skipped`: not configured to be resumed, not recoverable, or another process has it.
+    raised, or there is no checkpoint yet. `skipped`: not configured to be resumed, not recoverable, or another process
+    has it. `damaged`: cannot be read; `store.verify` says why.
     """
 
     resumed: tuple[str, ...] = ()
@@ -244,3 +206,4 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
     expired: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()

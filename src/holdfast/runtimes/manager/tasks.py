@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from holdfast.ports import logger
 from holdfast.records.arguments import whole_number
-from holdfast.records.times import from_microseconds
+from holdfast.records.json_struct import check_loadable
 from holdfast.records.words import Cause
-from holdfast.runs.driver import Store, Terms, ports_of
+from holdfast.runs.driver import Driver, Store, Terms, ports_of
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.held import Held, thread_id_of
-from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState, check_loadable, checked_state
+from holdfast.runtimes.manager.state import AgentState, Checkpointable, ExecutionState, checked_state
 
 ResumeCallback = Callable[[ExecutionState, str], Any]
 
@@ -52,9 +52,9 @@ class Tasks:
             self._has_warned = True
             logger().warning("checkpointing is disabled: hooks save nothing; set enabled to true in the configuration")
 
-    def hold(self, ids: tuple[str, str, str, str], terms: Terms) -> Held:
+    def hold(self, ids: tuple[str, ...], terms: Terms, check: Callable[[Driver], None] | None = None) -> Held:
         """A claim on a task that this process works on: what is saved meanwhile is written under it."""
-        return Held(self.store, ids, terms, self.held)
+        return Held(self.store, ids, terms, self.held, check)
 
     # Saving
 
@@ -66,12 +66,11 @@ class Tasks:
         ids = (state.app_name, state.user_id, state.session_id, state.task_id)
         held = self.held.get(thread_id_of(*ids))
         if held is not None:
-            await held.save(state, details or {})
-            return state
+            return await held.save(state, details or {})
         alone = Held(self.store, ids, self.terms)
         async with alone:
             try:
-                await alone.save(state, details or {})
+                state = await alone.save(state, details or {})
             except Exception:
                 alone.driver.leave_untouched()  # it is the save that failed, not the task
                 raise
@@ -79,18 +78,14 @@ class Tasks:
         return state
 
     async def _complete(self, state: ExecutionState, checkpoint_type: Cause) -> ExecutionState:
-        """The state to save: with its type, its time and the agent's own state. It can be loaded again."""
-        state, now = checked_state(state).with_type(checkpoint_type), from_microseconds(ports_of(self.store).now())
-        state = await self._with_own_state(replace(state, checkpoint_time=now))
+        """The state to save: with its type and the agent's own state. It can be loaded again."""
+        state = checked_state(state).with_type(checkpoint_type)
+        agent = self.agents.get(state.agent_name)
+        if agent is not None:
+            custom = await ports_of(self.store).call(agent.save_state)
+            state = state.with_agent_state(replace(state.agent_state or AgentState(), custom=dict(custom)))
         check_loadable(state, "state")
         return state
-
-    async def _with_own_state(self, state: ExecutionState) -> ExecutionState:
-        agent = self.agents.get(state.agent_name)
-        if agent is None:
-            return state
-        custom = await ports_of(self.store).call(agent.save_state)
-        return state.with_agent_state(replace(state.agent_state or AgentState(), custom=dict(custom)))
 
     async def restore(self, state: ExecutionState) -> None:
         """Hand an agent its own state back."""
