@@ -6,7 +6,7 @@ nothing below looks into it. Nothing of `stores` or `history` is needed beside t
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias, TypeVar, Unpack
 
 import msgspec
@@ -451,9 +451,10 @@ class Driver:
 
     async def invoke(self, key: str, function: Callable[..., Any], timeout: float | None = None) -> Any:  # noqa: ASYNC109  the function's
         """Call a user's function in a frame of its own."""
-        outer = current_frame.set(inner_frame(self.run, Key(key), lambda: self.idempotency_key(key)))
+        outer, replay = current_frame.set(self.frame(key)), self._ledger.replay
         try:
-            value = await self.ports.invoke(function, (), {}, timeout)
+            with replay.place(key, self.ports) if replay is not None else nullcontext():
+                value = await self.ports.invoke(function, (), {}, timeout)
         finally:
             current_frame.reset(outer)
         if self._ledger.suspension is not None:
