@@ -119,7 +119,7 @@ def _reason(session: Session, thread_id: str, agents: list[AnyAgent]) -> str:
         return "neither a durable function nor an agent: store.recover(handler) resumes it"
     known = {AGENT + core_of(agent).name: refusal_of(core_of(agent)) for agent in agents}
     if function not in {*registry, *known}:
-        return program_advice(function) or f"{function} is not in --app"
+        return program_advice(session.store, thread_id) or f"{function} is not in --app"
     return known.get(function) or "another process was faster"
 
 
