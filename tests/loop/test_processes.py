@@ -53,6 +53,17 @@ def check_log(lines: list[str], fatal: str) -> None:
     assert all(line.startswith("mail") for line in lines[first_mail:])
 
 
+def test_a_loop_whose_process_was_killed_expires_before_its_lease_does(tmp_path: Path) -> None:
+    """Its lease runs for 30 seconds, but nobody will renew it."""
+    url, log = str(tmp_path / "loop.db"), tmp_path / "log"
+    driven(url, log, "pay step0")
+    with sync.open(url) as store:
+        assert store.thread(THREAD).owner
+        options = {"plan": lambda _: [], "execute": lambda _, step: step}
+        assert sync.Loop.resume(store, THREAD, **options, retention=sync.Retention(ttl=0.000001)) is None
+        assert store.latest(THREAD) is None
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize(
     "fatal", [pytest.param(each, marks=[] if each in ORDINARY else [pytest.mark.slow]) for each in MOMENTS]

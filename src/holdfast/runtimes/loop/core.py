@@ -258,7 +258,7 @@ def _work(snapshot: Snapshot) -> bytes:
 async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | None:
     """Return what the thread of a loop holds; None if it is absent, or nothing was written to it for the `ttl`."""
     try:
-        if _is_expired(await store.thread(thread_id), terms.retention.ttl_us, ports_of(store).now()):
+        if _is_expired(await store.thread(thread_id), terms.retention.ttl_us, store):
             await store.delete(thread_id)
             await store.revive(thread_id)  # a new loop may start under its id
             return None
@@ -270,11 +270,12 @@ async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | N
     return loaded(record.state, terms, f"thread {thread_id!r}") if record.state else None
 
 
-def _is_expired(info: ThreadInfo, ttl: int | None, at: int) -> bool:
-    """Return True if nothing was written to a thread for its time to live, and no process holds it."""
-    if ttl is None or (info.lease is not None and info.lease.expires_at > from_microseconds(at)):
-        return False
-    return info.updated_at < from_microseconds(at - ttl)
+def _is_expired(info: ThreadInfo, ttl: int | None, store: Store) -> bool:
+    """Return True if nothing was written to a thread for its time to live, and no process that may live holds it."""
+    ports, lease = ports_of(store), info.lease
+    at = ports.now()
+    is_held = lease and lease.expires_at > from_microseconds(at) and not ports.is_certainly_dead(lease.owner)
+    return ttl is not None and not is_held and info.updated_at < from_microseconds(at - ttl)
 
 
 def _is_of_loop(record: Record) -> bool:
