@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_a_loop_whose_process_was_killed_expires_before_its_lease_does(tmp_path:
     driven(url, log, "pay step0")
     with sync.open(url) as store:
         assert store.thread(THREAD).owner
-        options = {"plan": lambda _: [], "execute": lambda _, step: step}
+        options: dict[str, Any] = {"plan": lambda _: [], "execute": lambda _, step: step}
         assert sync.Loop.resume(store, THREAD, **options, retention=sync.Retention(ttl=0.000001)) is None
         assert store.latest(THREAD) is None
 
