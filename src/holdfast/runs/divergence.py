@@ -133,7 +133,7 @@ class Replay:
             return True
         place = self._place_of(current_frame.get())
         others = _ports_of(run).others(lambda context: self._belongs(context, place))
-        return not self._bystanders[place].issuperset(others)
+        return not self._bystanders.get(place, WeakSet()).issuperset(others)
 
     def _place_of(self, frame: Frame | None) -> str:
         """The key of the innermost place that code with this frame works at."""
