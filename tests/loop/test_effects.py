@@ -109,6 +109,32 @@ async def test_a_worker_of_a_parallel_step_that_acts_otherwise_when_it_runs_agai
     assert (await resumed(world, execute=send_step, tools=tools)).results == [[f"sent {each}" for each in item]]
 
 
+@pytest.mark.parametrize("step", ["a", ["a"], ["a", "b"]])
+def test_a_plain_worker_on_its_thread_that_acts_otherwise_when_it_runs_again_is_refused(step: Any) -> None:
+    paid: list[int] = []
+
+    @holdfast.step(effect=True)
+    def pay(amount: int) -> None:
+        paid.append(amount)
+
+    async def drive(store: holdfast.Store, amount: int) -> None:
+        def execute(_loop: Any, _step: str) -> None:
+            pay(amount)
+            raise ConnectionError("the network is down")
+
+        await holdfast.Loop("r", plan=lambda _: [step], execute=execute, store=store, thread_id="t").drive()
+
+    async def scenario() -> None:
+        async with holdfast.MemoryStore() as store:
+            with pytest.raises(ConnectionError):
+                await drive(store, 40)
+            with pytest.raises(Diverged):
+                await drive(store, 50)
+
+    asyncio.run(scenario())
+    assert set(paid) == {40}
+
+
 def test_branches_of_one_worker_may_still_make_the_recorded_call_so_that_another_is_not_refused() -> None:
     """`b` was recorded; when the worker runs again its branch for `a` comes first, and `b` is found after that."""
     outside, lives = Outside(), iter(["first", "second"])

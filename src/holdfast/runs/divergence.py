@@ -8,10 +8,10 @@ recorded one, or a retried step makes its calls again, nothing is said. Where a 
 then the event says so, and nothing is raised.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 from weakref import WeakSet
 
 from holdfast.codec import decode
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.runs.ledger import Ledger
     from holdfast.runs.run import Run
 
+T = TypeVar("T")
 OnDivergence: TypeAlias = Literal["raise", "warn", "ignore"]
 MOST_NAMED = 5
 BODY = ""
@@ -60,11 +61,24 @@ class Replay:
     @contextmanager
     def place(self, key: str, ports: Ports) -> Iterator[None]:
         """While work is done under a key that is the same in every run: only its own branches ask for its steps."""
+        outer = self._bystanders.get(key)
         self._bystanders[key] = WeakSet(ports.others(self._belongs))
         try:
             yield
         finally:
-            del self._bystanders[key]
+            if outer is None:
+                del self._bystanders[key]
+            else:
+                self._bystanders[key] = outer
+
+    def on_its_thread(self, key: str, function: Callable[..., T], ports: Ports) -> Callable[..., T]:
+        """A plain function that works at a place: the task that waits for its thread is no branch of it."""
+
+        def called() -> T:
+            with self.place(key, ports):
+                return function()
+
+        return called
 
     def asks_for(self, run: "Run", key: str) -> None:
         """The code asks for the step or question of this key."""

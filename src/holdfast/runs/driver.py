@@ -6,7 +6,7 @@ nothing below looks into it. Nothing of `stores` or `history` is needed beside t
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, Unpack
 
 import msgspec
@@ -19,6 +19,7 @@ from holdfast.history.journal import Journal
 from holdfast.history.restore import read_state
 from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
+from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError, Corrupt, HoldfastError, KeyReused, RunCancelled
 from holdfast.records.request import Answer
@@ -451,15 +452,22 @@ class Driver:
 
     async def invoke(self, key: str, function: Callable[..., Any], timeout: float | None = None) -> Any:  # noqa: ASYNC109  the function's
         """Call a user's function in a frame of its own."""
-        outer, replay = current_frame.set(self.frame(key)), self._ledger.replay
+        outer = current_frame.set(self.frame(key))
         try:
-            with replay.place(key, self.ports) if replay is not None else nullcontext():
-                value = await self.ports.invoke(function, (), {}, timeout)
+            value = await self._invoke(key, function, timeout)
         finally:
             current_frame.reset(outer)
         if self._ledger.suspension is not None:
             self.check_waits_not(key)
         return value
+
+    async def _invoke(self, key: str, function: Callable[..., Any], seconds: float | None) -> Any:
+        replay = self._ledger.replay
+        if replay is None:
+            return await self.ports.invoke(function, (), {}, seconds)
+        with replay.place(key, self.ports):
+            called = function if is_async(function) else replay.on_its_thread(key, function, self.ports)
+            return await self.ports.invoke(called, (), {}, seconds)
 
     async def together(self, branches: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         """Run these to their end, at the same time where the world allows it. Then raise the first error, if any did.
