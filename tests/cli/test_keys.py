@@ -101,6 +101,14 @@ def test_without_a_key_a_thread_is_shown_as_far_as_it_is_not_encrypted(
     assert "--key-file" in call("state", "user-1", code=1).stderr
 
 
+def test_with_another_key_it_is_said_which_keys_were_given(sealed: Path, call: Call) -> None:
+    (sealed / "new").write_text(f"2026:{NEW.hex()}")
+    advice = "give --key-file FILE or HOLDFAST_KEY with the missing key; the given one has only '2026'"
+    for arguments in (["threads"], ["threads", "--label", "user=ana"], ["show", "broken"]):
+        said = call(*arguments, "--key-file", "new").stdout
+        assert advice in " ".join(said.split())
+
+
 def test_a_ring_that_lacks_one_key_shows_the_other_threads(sealed: Path, document: Document) -> None:
     with sync.open("sealed.db", keys=NEW) as store:
         store.save("user-2", {}, labels={"user": "eve"})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from shlex import split
 from typing import Any
 
 import pytest
@@ -88,12 +89,26 @@ def test_a_value_comes_as_json_from_a_file_or_from_standard_input(call: Call, do
 def test_an_answer_that_lacks_what_is_asked_is_refused(call: Call, document: Document) -> None:
     with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("asks") as run:
         run.ask("how much")
-    for arguments in (["answer", "asks"], ["answer", "asks", "much"], ["approve", "asks"], ["reject", "asks"]):
-        assert "request 'how much' takes a value: --value JSON" in call(*arguments, code=2).stderr
+    assert "'how much' has no choices, it takes a value: holdfast answer" in call("answer", "asks", code=2).stderr
     for arguments in (["answer", "ticket-1"], ["answer", "ticket-1", "--value", "1"]):
         assert "request 'refund': give one of: approve, reject" in call(*arguments, code=2).stderr
     assert len(document("requests")) == 2
     assert document("answer", "asks", "--value", "null")["value"] is None
+
+
+@pytest.mark.parametrize("choice", [["approve"], ["reject"], ["answer", "much"]])
+def test_a_choice_for_a_request_without_choices_is_refused_with_the_command_that_answers_it(
+    call: Call, document: Document, choice: list[str]
+) -> None:
+    with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("it's mine") as run:
+        run.ask("tool_approval")
+    command, *given = choice
+    for value in ([], ["--value", "1"]):
+        said = call(command, "it's mine", *given, *value, code=2).stderr
+    advised = split(said.partition("takes a value: holdfast ")[2])
+    call(*advised)
+    answered = {each["thread_id"]: each["answer"]["value"] for each in document("requests", "--status", "answered")}
+    assert answered == {"it's mine": choice[-1]}
 
 
 def test_a_request_past_its_deadline_is_among_the_expired_ones(call: Call, document: Document) -> None:

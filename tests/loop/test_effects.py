@@ -95,6 +95,82 @@ async def test_a_worker_that_acts_otherwise_when_it_runs_again_is_refused(world:
     assert (await resumed(world, execute=send_step, tools=tools)).results == ["sent a"]
 
 
+@pytest.mark.parametrize("item", [["a"], ["a", "b"], ["a", "a"]])
+async def test_a_worker_of_a_parallel_step_that_acts_otherwise_when_it_runs_again_is_refused(
+    world: World, item: list[str]
+) -> None:
+    outside = Outside()
+    tools = [holdfast.tool(outside.send, name="send", effect=True)]
+    with pytest.raises(ConnectionError):
+        await new_loop(world, plan=[item], execute=failing(1, send_step), tools=tools).drive()
+
+    async def otherwise(loop: Any, step: str) -> Any:
+        return await loop.call("send", f"{step}, in other words")
+
+    with pytest.raises(Diverged, match="'send' with 'a, in other words', but an earlier run recorded it with 'a'"):
+        await resumed(world, execute=otherwise, tools=tools)
+    assert sorted(outside.calls) == item
+    assert (await resumed(world, execute=send_step, tools=tools)).results == [[f"sent {each}" for each in item]]
+
+
+@pytest.mark.parametrize("step", ["a", ["a"], ["a", "b"]])
+def test_a_plain_worker_on_its_thread_that_acts_otherwise_when_it_runs_again_is_refused(step: Any) -> None:
+    paid: list[int] = []
+
+    @holdfast.step(effect=True)
+    def pay(amount: int) -> None:
+        paid.append(amount)
+
+    async def drive(store: holdfast.Store, amount: int) -> None:
+        def execute(_loop: Any, _step: str) -> None:
+            pay(amount)
+            raise ConnectionError("the network is down")
+
+        await holdfast.Loop("r", plan=lambda _: [step], execute=execute, store=store, thread_id="t").drive()
+
+    async def scenario() -> None:
+        async with holdfast.MemoryStore() as store:
+            with pytest.raises(ConnectionError):
+                await drive(store, 40)
+            with pytest.raises(Diverged):
+                await drive(store, 50)
+
+    asyncio.run(scenario())
+    assert set(paid) == {40}
+
+
+def test_branches_of_one_worker_may_still_make_the_recorded_call_so_that_another_is_not_refused() -> None:
+    """`b` was recorded; when the worker runs again its branch for `a` comes first, and `b` is found after that."""
+    outside, lives = Outside(), iter(["first", "second"])
+
+    async def drive(store: holdfast.Store) -> Any:
+        life = next(lives)
+
+        async def branch(loop: Any, what: str) -> Any:
+            is_slow = (what == "a") == (life == "first")
+            await asyncio.sleep(0.02 * is_slow)
+            if (life, what) == ("first", "a"):
+                raise ConnectionError("the network is down")
+            return await loop.call("send", what)
+
+        async def execute(loop: Any, _: str) -> Any:
+            return await asyncio.gather(branch(loop, "a"), branch(loop, "b"))
+
+        tools = [holdfast.tool(outside.send, name="send", effect=True)]
+        options: dict[str, Any] = {"plan": lambda _: [["x"]], "execute": execute, "tools": tools}
+        return await holdfast.Loop("r", store=store, thread_id="t", **options).drive()
+
+    async def scenario() -> None:
+        async with holdfast.MemoryStore() as store:
+            with pytest.raises(ConnectionError):
+                await drive(store)
+            assert outside.calls == ["b"]
+            assert await drive(store) == [[["sent a", "sent b"]]]
+        assert outside.calls == ["b", "a"]
+
+    asyncio.run(scenario())
+
+
 async def test_equal_steps_of_a_plan_have_effects_of_their_own(world: World) -> None:
     outside = Outside()
     tools = [holdfast.tool(outside.send, name="send", effect=True)]

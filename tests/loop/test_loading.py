@@ -42,10 +42,12 @@ async def test_another_version_is_refused_naming_both(world: World) -> None:
         await nothing_is_lost(world, fields)
 
 
-async def test_an_older_program_refuses_the_checkpoint_of_a_newer_one(world: World) -> None:
+@pytest.mark.parametrize("migrations", [{}, {2: dict}], ids=["no migration", "a migration"])
+async def test_an_older_program_refuses_the_checkpoint_of_a_newer_one(world: World, migrations: Any) -> None:
     fields = await stopped(world, version=2)
-    with pytest.raises(IncompatibleCheckpoint, match="of version 2, and this program reads version 1"):
-        await resumed(world)
+    advice = "of version 2, and this program reads version 1; resume it with the program that wrote it"
+    with pytest.raises(IncompatibleCheckpoint, match=advice):
+        await resumed(world, migrations=migrations)
     await nothing_is_lost(world, fields)
 
 

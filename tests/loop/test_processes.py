@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,17 @@ def check_log(lines: list[str], fatal: str) -> None:
     assert repeated == ([in_flight] if in_flight else [])
     first_mail = next(number for number, line in enumerate(lines) if line.startswith("mail"))
     assert all(line.startswith("mail") for line in lines[first_mail:])
+
+
+def test_a_loop_whose_process_was_killed_expires_before_its_lease_does(tmp_path: Path) -> None:
+    """Its lease runs for 30 seconds, but nobody will renew it."""
+    url, log = str(tmp_path / "loop.db"), tmp_path / "log"
+    driven(url, log, "pay step0")
+    with sync.open(url) as store:
+        assert store.thread(THREAD).owner
+        options: dict[str, Any] = {"plan": lambda _: [], "execute": lambda _, step: step}
+        assert sync.Loop.resume(store, THREAD, **options, retention=sync.Retention(ttl=0.000001)) is None
+        assert store.latest(THREAD) is None
 
 
 @pytest.mark.processes

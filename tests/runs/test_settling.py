@@ -68,12 +68,14 @@ async def test_only_a_failed_thread_is_put_back_and_others_are_left_as_they_are(
         await run.step("work", list)
     async with world.store.run("complete") as run:
         await run.complete(1)
-    for thread_id in ("idle", "complete"):
+    async with world.doomed("working") as run:
+        await run.step("work", list)
+    world.clock.advance(60)
+    for thread_id in ("idle", "complete", "working"):
         before = await world.store.thread(thread_id)
         with pytest.raises(holdfast.Conflict, match=f"is {thread_id}, and only a failed one can be retried"):
             await world.store.retry(thread_id)
-        after = await world.store.thread(thread_id)
-        assert (after.status, after.row_count, after.lease) == (before.status, before.row_count, None)
+        assert await world.store.thread(thread_id) == before
     with pytest.raises(holdfast.NotFound):
         await world.store.retry("nothing")
 

@@ -27,6 +27,10 @@ ALTERED = {
         " FROM threads"
     ),
     "a missing table": "DROP TABLE posts",
+    "a column of another name, as one bit makes it": (
+        "PRAGMA writable_schema = ON;"
+        " UPDATE sqlite_master SET sql = replace(sql, 'digest', 'digesu') WHERE name = 'rows'"
+    ),
 }
 
 
@@ -47,6 +51,12 @@ def alter(path: Path, sql: str) -> None:
 def test_a_file_with_an_altered_schema_is_refused_at_open(path: Path, sql: str) -> None:
     alter(path, sql)
     with pytest.raises(sync.Corrupt, match="another schema"), sync.open(path) as store:
+        store.threads()
+
+
+def test_the_error_names_what_was_altered(path: Path) -> None:
+    alter(path, ALTERED["a column of another name, as one bit makes it"])
+    with pytest.raises(sync.Corrupt, match="'rows' is an altered table; restore a backup"), sync.open(path) as store:
         store.threads()
 
 

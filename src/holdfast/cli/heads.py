@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 Presence: TypeAlias = Literal["none", "empty", "listed", "deleted"]
-ADVICE = "give --key-file FILE, or set HOLDFAST_KEY"
 
 
 def opened_tools(store: "Store") -> Tools:
@@ -27,6 +26,15 @@ def opened_tools(store: "Store") -> Tools:
         return tools
 
     return run_blocking(opened())
+
+
+def key_advice(store: "Store") -> str:
+    """What to do to see what is encrypted with a key that is missing."""
+    ring = tools_of(store._store).reader.sealing.ring  # noqa: SLF001  the blocking store has nothing of its own
+    if ring is None:
+        return "give --key-file FILE, or set HOLDFAST_KEY"
+    given = ", ".join(map(repr, ring.ids))
+    return f"give --key-file FILE or HOLDFAST_KEY with the missing key; the given one has only {given}"
 
 
 def list_threads(

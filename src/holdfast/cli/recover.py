@@ -12,7 +12,7 @@ from holdfast.cli.app_stores import is_same, own_store
 from holdfast.cli.apps import in_world_of, is_blocking, load
 from holdfast.cli.command import command
 from holdfast.cli.exits import EXIT_ERROR
-from holdfast.cli.heads import ADVICE, read_thread
+from holdfast.cli.heads import key_advice, read_thread
 from holdfast.cli.hints import program_advice
 from holdfast.cli.runs import note_lines
 from holdfast.cli.screen import COLOURS, Screen
@@ -91,7 +91,7 @@ def _why_unreadable(session: Session, thread_id: str) -> str:
     with suppress(NotFound):
         sealed_by = read_thread(session.store, thread_id).sealed_by
         if sealed_by is not None:
-            return f"encrypted with key {sealed_by!r}, which is missing; {ADVICE}"
+            return f"encrypted with key {sealed_by!r}, which is missing; {key_advice(session.store)}"
     return "its head cannot be read; `holdfast verify` says why"
 
 
@@ -119,7 +119,7 @@ def _reason(session: Session, thread_id: str, agents: list[AnyAgent]) -> str:
         return "neither a durable function nor an agent: store.recover(handler) resumes it"
     known = {AGENT + core_of(agent).name: refusal_of(core_of(agent)) for agent in agents}
     if function not in {*registry, *known}:
-        return program_advice(function) or f"{function} is not in --app"
+        return program_advice(session.store, thread_id) or f"{function} is not in --app"
     return known.get(function) or "another process was faster"
 
 

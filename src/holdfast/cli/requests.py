@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from json import dumps
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +15,7 @@ from holdfast.cli.command import command
 from holdfast.cli.find import every
 from holdfast.cli.find_request import find_request, requests_of
 from holdfast.cli.heads import PAGE
-from holdfast.cli.hints import resume_command
+from holdfast.cli.hints import resume_command, typed
 from holdfast.cli.offers import request_argument
 from holdfast.cli.screen import Screen, counted
 from holdfast.cli.session import Session
@@ -127,7 +129,8 @@ def _refuse_incomplete(request: Request, choice: str | None) -> None:
         raise InvalidAnswer(f"request {request.name!r}: give one of: {', '.join(request.choices)}")
     given = click.get_current_context().get_parameter_source("value") is not ParameterSource.DEFAULT
     if not request.choices and (choice is not None or not given):
-        raise InvalidAnswer(f"request {request.name!r} takes a value: --value JSON")
+        command = f"holdfast answer {typed(request.id)} --value {'JSON' if choice is None else quote(dumps(choice))}"
+        raise InvalidAnswer(f"request {request.name!r} has no choices, it takes a value: {command}")
 
 
 def _thanks(screen: Screen, request: Request, said: str, left: int, hint: str) -> Iterator[str]:

@@ -36,12 +36,11 @@ def resume(session: Session, thread: str, app: str) -> Answer:
     """
     from holdfast.cli.app_stores import choose_store
     from holdfast.cli.hints import program_advice
-    from holdfast.cli.work import function_of
 
     found = _application(app)
     note = choose_store(session, app, found)
     thread_id = _found(session, thread, note)
-    if advice := program_advice(function_of(session.store, thread_id)):
+    if advice := program_advice(session.store, thread_id):
         raise ConfigurationError(f"thread {thread_id!r} is {advice}; `holdfast resume` knows functions and agents only")
     try:
         result = _go_on(session, found, thread_id)

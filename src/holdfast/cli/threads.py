@@ -13,7 +13,7 @@ from holdfast.cli.command import command
 from holdfast.cli.examinations import is_abandoned
 from holdfast.cli.find import every, find_thread, standing
 from holdfast.cli.find_request import requests_of
-from holdfast.cli.heads import ADVICE, PAGE, list_threads, read_thread
+from holdfast.cli.heads import PAGE, key_advice, list_threads, read_thread
 from holdfast.cli.hints import next_commands
 from holdfast.cli.loops import loop_facts, read_loop
 from holdfast.cli.offers import thread_argument
@@ -46,7 +46,7 @@ THREADS = (
     Column("UPDATED"),
     Column("LABELS", gives_way=True),
 )
-UNSEARCHED = f"encrypted threads were not searched for labels; to search them {ADVICE}"
+UNSEARCHED = "encrypted threads were not searched for labels; to search them"
 ENDED_BADLY = {Status.FAILED, Status.CANCELLED}
 ROWS = (
     Column("SEQ", number=True),
@@ -75,20 +75,24 @@ def threads(session: Session, status: tuple[str, ...], label: tuple[tuple[str, s
     more = next(found, None) is not None if limit else False
     unsearched = bool(label) and any(info.sealed_by is not None for info in list_threads(store))
     if unsearched and session.as_json:
-        click.echo(f"warning: {UNSEARCHED}", err=True)
-    return Answer(infos, lambda screen: _thread_lines(screen, infos, more=more, unsearched=unsearched))
+        click.echo(f"warning: {UNSEARCHED} {key_advice(store)}", err=True)
+    hidden = _hidden_lines(infos, key_advice(store), unsearched=unsearched)
+    return Answer(infos, lambda screen: _thread_lines(screen, infos, hidden, more=more))
 
 
-def _thread_lines(screen: Screen, infos: list[ThreadInfo], *, more: bool, unsearched: bool) -> Iterator[str]:
+def _hidden_lines(infos: list[ThreadInfo], advice: str, *, unsearched: bool) -> list[str]:
+    """What could not be listed for want of a key."""
     sealed_count = sum(info.sealed_by is not None for info in infos)
+    listed = f"{counted(sealed_count, 'thread')} encrypted, with hidden labels; to see them {advice}"
+    return [listed] * bool(sealed_count) + [f"{UNSEARCHED} {advice}"] * unsearched
+
+
+def _thread_lines(screen: Screen, infos: list[ThreadInfo], hidden: list[str], *, more: bool) -> Iterator[str]:
     if infos:
         yield from screen.table(THREADS, [_thread_row(screen, info) for info in infos])
     else:
         yield "no threads"
-    if sealed_count:
-        yield screen.faint(f"{counted(sealed_count, 'thread')} encrypted, with hidden labels; to see them {ADVICE}")
-    if unsearched:
-        yield screen.faint(UNSEARCHED)
+    yield from map(screen.faint, hidden)
     if more:
         yield screen.faint(f"… and more; these are the first {len(infos)}. --limit 0 lists all")
 
@@ -118,7 +122,7 @@ def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     if info.damaged is not None:
         raise Corrupt(f"{info.damaged}; `holdfast delete` removes it", record=info.thread_id)
     if info.sealed_by is not None:
-        return _sealed(info)
+        return _sealed(info, key_advice(store))
     rows, more_count = _rows(store, info, limit, journal=journal)
     newest = store.latest(info.thread_id)
     requests = _standing(info, requests_of(store, info.thread_id))
@@ -172,7 +176,7 @@ def _rows(store: "Store", info: ThreadInfo, limit: int, *, journal: bool) -> tup
     return list(page), sum(1 for _ in every(rest))
 
 
-def _sealed(info: ThreadInfo) -> Answer:
+def _sealed(info: ThreadInfo, advice: str) -> Answer:
     """What there is to say of a thread whose key is missing."""
     names = ("work", "session", "agent", "loop", "workflow", "requests", "checkpoints")
     document = {"thread": info, **dict.fromkeys(names)}
@@ -181,7 +185,7 @@ def _sealed(info: ThreadInfo) -> Answer:
     def lines(screen: Screen) -> Iterator[str]:
         yield from screen.facts(_facts(screen, info, Work()))
         yield ""
-        yield from screen.wrapped(f"Its {hidden}. To see them {ADVICE}.", screen.width)
+        yield from screen.wrapped(f"Its {hidden}. To see them {advice}.", screen.width)
 
     return Answer(document, lines)
 

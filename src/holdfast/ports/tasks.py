@@ -71,11 +71,14 @@ def is_cancelled_by(error: BaseException | None) -> bool:
 
 
 def other_tasks(loop: AbstractEventLoop, belongs: Callable[[Context], bool]) -> list[Task[Any]]:
-    """The tasks of a loop beside the current one whose context may be one of these.
+    """The tasks of a loop beside the current one whose context may be one of these; from a thread, any such task.
 
     Python 3.11 does not show the context of a task: there it is any task.
     """
-    current = current_task(loop)
+    try:
+        current = current_task()
+    except RuntimeError:  # a thread: what the loop runs at this moment is not the caller
+        current = None
     return [task for task in all_tasks(loop) if task is not current and _may_belong(task, belongs)]
 
 

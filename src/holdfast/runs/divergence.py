@@ -3,12 +3,15 @@
 A step is found again by its name and arguments. A function that calls an effect with the time of day would never find
 it again, and pay at each resume. So a new effect or question is refused while another of its name, recorded at the same
 place by an earlier run, was not asked for. A doubt is no divergence: where parallel branches may still ask for the
-recorded one, or a retried step makes its calls again, nothing is said. What follows on branches may depend on which of
-them ended first: then the event says so, and nothing is raised.
+recorded one, or a retried step makes its calls again, nothing is said. Where a runtime names the work of each branch
+(`Replay.place`), only branches of the same work may. What follows on branches may depend on which of them ended first:
+then the event says so, and nothing is raised.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import Context
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 from weakref import WeakSet
 
 from holdfast.codec import decode
@@ -18,14 +21,17 @@ from holdfast.ports import Ports
 from holdfast.records.errors import CodecError, ConfigurationError, Diverged
 from holdfast.runs.inputs import preview
 from holdfast.runs.keys import place_of, scope_of
-from holdfast.runs.scope import current_frame
+from holdfast.runs.scope import Frame, current_frame
 
 if TYPE_CHECKING:
     from holdfast.runs.ledger import Ledger
     from holdfast.runs.run import Run
 
+T = TypeVar("T")
 OnDivergence: TypeAlias = Literal["raise", "warn", "ignore"]
 MOST_NAMED = 5
+BODY = ""
+"""The place of what is called at no place that a runtime named."""
 
 
 def check_policy(policy: object) -> None:
@@ -49,8 +55,30 @@ class Replay:
         """The scopes, by prefix, in which more than one branch has asked: their order may be another in each run."""
         self._told: set[str] = set()
         self._by_place: dict[str, list[str]] | None = None
-        self._bystanders: WeakSet[object] = WeakSet(ports.others(self._belongs))
-        """Tasks or threads from before: they are no branches of this run."""
+        self._bystanders: dict[str, WeakSet[object]] = {BODY: WeakSet(ports.others(self._belongs))}
+        """Tasks or threads from before the run, or from before the work at a place: they are no branches of it."""
+
+    @contextmanager
+    def place(self, key: str, ports: Ports) -> Iterator[None]:
+        """While work is done under a key that is the same in every run: only its own branches ask for its steps."""
+        outer = self._bystanders.get(key)
+        self._bystanders[key] = WeakSet(ports.others(self._belongs))
+        try:
+            yield
+        finally:
+            if outer is None:
+                del self._bystanders[key]
+            else:
+                self._bystanders[key] = outer
+
+    def on_its_thread(self, key: str, function: Callable[..., T], ports: Ports) -> Callable[..., T]:
+        """A plain function that works at a place: the task that waits for its thread is no branch of it."""
+
+        def called() -> T:
+            with self.place(key, ports):
+                return function()
+
+        return called
 
     def asks_for(self, run: "Run", key: str) -> None:
         """The code asks for the step or question of this key."""
@@ -117,11 +145,19 @@ class Replay:
         """True if this is a parallel branch, or there may be others, which may still ask for what was recorded."""
         if _branch_of(run) != self._homes.get(run._scope.prefix):
             return True
-        return not self._bystanders.issuperset(_ports_of(run).others(self._belongs))
+        place = self._place_of(current_frame.get())
+        others = _ports_of(run).others(lambda context: self._belongs(context, place))
+        return not self._bystanders.get(place, WeakSet()).issuperset(others)
 
-    def _belongs(self, context: Context) -> bool:
+    def _place_of(self, frame: Frame | None) -> str:
+        """The key of the innermost place that code with this frame works at."""
+        within = frame.within if frame is not None else ()
+        return next((key for key in reversed(within) if key in self._bystanders), BODY)
+
+    def _belongs(self, context: Context, place: str = BODY) -> bool:
+        """True if code with this context is part of the work at a place, or of the run at all."""
         frame = context.get(current_frame)
-        return frame is not None and frame.run._ledger is self._ledger
+        return frame is not None and frame.run._ledger is self._ledger and place in (BODY, *frame.within)
 
     async def _diverges(
         self, run: "Run", key: str, other: str, name: str, texts: tuple[str, str], *, raises: bool

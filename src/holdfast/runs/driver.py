@@ -21,6 +21,7 @@ from holdfast.history.opening import takes_append
 from holdfast.history.restore import read_state
 from holdfast.ports import Ports
 from holdfast.records.arguments import check_labels
+from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import (
     ConfigurationError,
@@ -31,6 +32,7 @@ from holdfast.records.errors import (
     KeyUnavailable,
     RunCancelled,
 )
+from holdfast.records.head import Head
 from holdfast.records.request import Answer
 from holdfast.records.words import Status
 from holdfast.runs.annotations import annotations_of
@@ -158,12 +160,17 @@ async def delete_ended(store: Store, thread_id: str, *statuses: Status) -> None:
 
 
 async def delete_expired(store: Store, thread_id: str, ttl: int) -> bool:
-    """Delete a thread that nothing was written to for `ttl` microseconds, and that no process holds.
+    """Delete a thread that nothing was written to for `ttl` microseconds, and that no process which may live holds.
 
     True if it was deleted. False also if another process was faster, and has perhaps started it again.
     """
-    now = ports_of(store).now()
-    return await store._delete_if(thread_id, lambda head: not head.held(now) and now - head.updated_at > ttl)
+    ports, now = ports_of(store), ports_of(store).now()
+
+    def is_expired(head: Head) -> bool:
+        is_held = head.held(now) and not ports.is_certainly_dead(head.owner)
+        return not is_held and now - head.updated_at > ttl
+
+    return await store._delete_if(thread_id, is_expired)
 
 
 def note(kind: str, content: Any, now: int, **details: Any) -> Note:
@@ -520,14 +527,22 @@ class Driver:
 
     async def invoke(self, key: str, function: Callable[..., Any], timeout: float | None = None) -> Any:  # noqa: ASYNC109  the function's
         """Call a user's function in a frame of its own."""
-        outer = current_frame.set(inner_frame(self.run, Key(key), lambda: self.idempotency_key(key)))
+        outer = current_frame.set(self.frame(key))
         try:
-            value = await self.ports.invoke(function, (), {}, timeout)
+            value = await self._invoke(key, function, timeout)
         finally:
             current_frame.reset(outer)
         if self._ledger.suspension is not None:
             self.check_waits_not(key)
         return value
+
+    async def _invoke(self, key: str, function: Callable[..., Any], seconds: float | None) -> Any:
+        replay = self._ledger.replay
+        if replay is None:
+            return await self.ports.invoke(function, (), {}, seconds)
+        with replay.place(key, self.ports):
+            called = function if is_async(function) else replay.on_its_thread(key, function, self.ports)
+            return await self.ports.invoke(called, (), {}, seconds)
 
     async def together(self, branches: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
         """Run these to their end, at the same time. Then raise the first error, if any did.

@@ -20,11 +20,18 @@ RETRIED = "retried"
 """The kind of note that says so. Like every note it makes a recovery count its attempts from zero again."""
 
 
+def check_failed(thread_id: str, status: str | None) -> None:
+    """`Conflict` unless the thread has failed. Checked before the claim too, so that a refusal writes nothing."""
+    if status != Status.FAILED.value:
+        raise Conflict(f"thread {thread_id!r} is {status}, and only a failed one can be retried")
+
+
 async def put_back(run: Run) -> None:
     """Make a failed thread one that a recovery resumes."""
-    found = run._ledger.claim.found.status
-    if found != Status.FAILED.value:
-        raise _refused(run, Conflict(f"thread {run.thread_id!r} is {found}, and only a failed one can be retried"))
+    try:
+        check_failed(run.thread_id, run._ledger.claim.found.status)
+    except Conflict as error:  # another process was faster
+        raise _refused(run, error) from None
     note = Noted(RETRIED, encode(None), run._ports.now())
     await run._ledger.commit(run._ports, Intent(journal=True, metadata=packed_metadata({RETRIED: True})), note)
     run._ledger.resumable = True

@@ -140,9 +140,9 @@ class Store(Housekeeping):
 
         `Conflict` if it has not failed, `NotFound` if there is no such thread.
         """
-        from holdfast.runs.settling import put_back
+        from holdfast.runs.settling import check_failed, put_back
 
-        await self.thread(thread_id)
+        check_failed(thread_id, (await self.thread(thread_id)).status)
         async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
             await put_back(run)
 

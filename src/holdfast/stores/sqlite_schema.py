@@ -11,11 +11,14 @@ from typing import TypeAlias
 from holdfast.records.errors import Corrupt
 
 Schema: TypeAlias = dict[str, tuple[str, str, str]]
-"""By name: the type of an object, the table it belongs to, and the SQL of a view or trigger."""
+"""By name: the type of an object, the table it belongs to, and the SQL of a view or trigger, or a table's columns."""
 
 READ = """
 SELECT name, CASE WHEN type = 'table' AND rootpage = 0 THEN 'virtual table' ELSE type END, tbl_name,
-       CASE WHEN type IN ('view', 'trigger') THEN sql ELSE '' END
+       CASE WHEN type IN ('view', 'trigger') THEN sql
+            WHEN type = 'table' AND rootpage > 0
+            THEN (SELECT group_concat(lower(columns.name)) FROM pragma_table_info(sqlite_master.name) AS columns)
+            ELSE '' END
   FROM sqlite_master WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
 """
 
@@ -48,10 +51,17 @@ def _compare(found: Schema, wanted: Schema, path: str) -> None:
     wrong = [name for name, made in wanted.items() if found.get(name) != made]
     wrong += [name for name, (kind, *_) in found.items() if kind == "trigger" and name not in wanted]
     if wrong:
-        kind = found[wrong[0]][0] if wrong[0] in found else "missing"
+        fault = _fault(found.get(wrong[0]), wanted.get(wrong[0]))
         raise Corrupt(
-            f"{path} has another schema than Holdfast makes: {wrong[0]!r} is {kind}; restore a backup", record="sqlite"
+            f"{path} has another schema than Holdfast makes: {wrong[0]!r} is {fault}; restore a backup", record="sqlite"
         )
+
+
+def _fault(found: tuple[str, str, str] | None, wanted: tuple[str, str, str] | None) -> str:
+    if found is None:
+        return "missing"
+    kind = found[0]
+    return f"an altered {kind}" if wanted is not None and wanted[0] == kind else f"a {kind}"
 
 
 def _read(connection: sqlite3.Connection) -> Schema:

@@ -26,17 +26,16 @@ def _upgraded(fields: dict[str, Any], terms: LoopTerms, where: str) -> dict[str,
     found = fields.get("version")
     if type(found) is not int:
         raise Corrupt(f"version {found!r} is not an int", record="snapshot")
-    version = found
-    while version != terms.version:
-        upgrade = terms.migrations.get(version)
+    while (version := fields["version"]) != terms.version:
+        upgrade = terms.migrations.get(version) if version < terms.version else None
         if upgrade is None:
+            give = f"give migrations={{{version}: function}} to upgrade it, or " if version < terms.version else ""
             raise IncompatibleCheckpoint(
                 f"{where} holds a checkpoint of version {found}, and this program reads version {terms.version};"
-                f" give migrations={{{version}: function}} to upgrade it, or resume it with the program that wrote it"
+                f" {give}resume it with the program that wrote it"
             )
         made = upgrade(dict(fields))
         if not isinstance(made, Mapping):
             raise ConfigurationError(f"migrations[{version}] must return a dict, got {type(made).__name__}")
-        version += 1
-        fields = {**made, "version": version}
+        fields = {**made, "version": version + 1}
     return fields
