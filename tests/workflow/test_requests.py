@@ -6,6 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from holdfast import (
+    ConfigurationError,
     Conflict,
     Executor,
     ExecutorFailed,
@@ -212,3 +213,36 @@ async def test_a_handler_may_sleep_for_hours_and_the_thread_is_at_work_meanwhile
     world.clock.advance(7200)
     assert (await flow.run(thread_id="t")).outputs == ["x"]
     assert calls == ["x", "x"]
+
+
+class Either(Executor):
+    """Asks for a word or for a bool, and takes any response."""
+
+    @handler
+    async def take(self, kind: str, ctx: WorkflowContext[Any, Any]) -> None:
+        await ctx.request_info(kind, Literal["approve", "reject"] if kind == "word" else bool)
+
+    @response_handler
+    async def answered(self, request: str, response: Any, ctx: WorkflowContext[Any, Any]) -> None:
+        await ctx.yield_output(response)
+
+
+@pytest.mark.parametrize(
+    ("kind", "response", "expected"),
+    [("word", "reject", "reject"), ("word", "approve", "approve"), ("bool", "reject", False), ("bool", True, True)],
+)
+async def test_reject_is_never_taken_for_approve(world: World, kind: str, response: Any, expected: Any) -> None:
+    flow = Builder(world, Either()).build()
+    (request,) = (await flow.run(kind, thread_id="t")).requests
+    with pytest.raises(InvalidAnswer):
+        await flow.run(thread_id="t", responses={request.id: "rejected"})
+    assert (await flow.run(thread_id="t", responses={request.id: response})).outputs == [expected]
+
+
+async def test_a_response_to_a_request_of_another_thread_is_refused(world: World) -> None:
+    flow = approval(world)
+    (request,) = (await flow.run([40], thread_id="t")).requests
+    await flow.run([40], thread_id="u")
+    with pytest.raises(ConfigurationError, match="is of another thread than 'u'; run that one"):
+        await flow.run(thread_id="u", responses={request.id: True})
+    assert (await flow.run(thread_id="t")).status == "input_required"

@@ -147,7 +147,7 @@ class ContextBase:
                 f"executor {self.executor_id!r} has no @response_handler for a request of type"
                 f" {hint_name(type(data))}: its response could not be delivered"
             )
-        work.asked.append(Pending(work.node.id, kept, _choices(response_type)))
+        work.asked.append(Pending(work.node.id, kept, _choices(response_type), response_type is bool))
 
     async def _step(self, name: str, function: Any, *args: Any, **policy: Unpack[StepPolicy]) -> Any:
         return await self._work.driver.step_within(name, function, *args, **policy)

@@ -48,7 +48,7 @@ class Result(msgspec.Struct, frozen=True):
         """The result as it is noted."""
         sent = [[each.source, each.data, [list(place) for place in each.places]] for each in self.sent]
         writes = {key: [each.value, each.is_set, each.deltas] for key, each in self.writes.items()}
-        return [sent, self.outputs, writes, [[each.executor, each.data, list(each.choices)] for each in self.asked]]
+        return [sent, self.outputs, writes, [each.plain() for each in self.asked]]
 
     @classmethod
     def of(cls, plain: Any) -> "Result":
@@ -58,7 +58,7 @@ class Result(msgspec.Struct, frozen=True):
             [Sent(source, data, [tuple(place) for place in places]) for source, data, places in sent],
             outputs,
             {key: Write(*each) for key, each in writes.items()},
-            [Pending(executor, data, tuple(choices)) for executor, data, choices in asked],
+            [Pending.of(each) for each in asked],
         )
 
     def renamed(self, to: Renaming) -> "Result":
