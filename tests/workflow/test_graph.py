@@ -107,6 +107,27 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         lambda: builder(executor(yes)).build(),
         r"executor 'yes': yes must take \(message, ctx\), got \(_message\)",
     ),
+    "a target twice": (
+        lambda: builder().add_fan_out("start", [a := Text("a"), a]),
+        "add_fan_out: executor 'a' is listed twice, and each message would come twice",
+    ),
+    "a source twice": (
+        lambda: builder().add_fan_in(["start", "start"], Lists("l")),
+        "add_fan_in: executor 'start' is listed twice",
+    ),
+    "a choice twice": (
+        lambda: builder().add_multi_selection("start", [a := Text("a"), a], yes),
+        "add_multi_selection: executor 'a' is listed twice",
+    ),
+    "an id of a sub-workflow's executor": (
+        lambda: (
+            builder()
+            .add_edge("start", WorkflowExecutor(builder(Text("inner")).build(), id="sub"))
+            .add_edge("sub", Text("sub/inner"))
+            .build()
+        ),
+        "two executors have the id 'sub/inner'; give each its own",
+    ),
     "no targets": (lambda: builder().add_fan_out("start", []), "add_fan_out takes a list of at least one executor"),
     "cases that are no pairs": (lambda: builder().add_switch("start", [yes]), "takes cases as pairs"),  # type: ignore[list-item]
     "names for other cases": (

@@ -148,6 +148,18 @@ async def test_a_switch_takes_the_first_case_that_is_true_else_its_default(world
         assert [event.executor_id for event in result.events if event.type == "output"] == [target]
 
 
+async def test_a_switch_asks_no_case_after_the_first_that_is_true(world: World) -> None:
+    def is_text(message: Any) -> bool:
+        return isinstance(message, str)
+
+    def is_long(message: Any) -> bool:
+        raise TypeError(f"asked about {message!r}")
+
+    start = Pass("start")
+    flow = Builder(world, start).add_switch(start, [(is_text, End("text")), (is_long, End("long"))]).build()
+    assert (await flow.run("x")).outputs == ["x.start"]
+
+
 async def test_a_multi_selection_sends_to_the_chosen_targets(world: World) -> None:
     start, targets = Pass("start"), [End("a"), End("b"), End("c")]
 
@@ -253,6 +265,24 @@ async def test_updates_without_a_reducer_are_an_error_and_no_lost_update(world: 
     flow = Builder(world, start).add_fan_out(start, adders).add_fan_in(adders, End("end")).build()
     with pytest.raises(ExecutorFailed, match="the key 'total' of the state has no reducer"):
         await flow.run("x")
+
+
+class Log(Executor):
+    @handler
+    async def take(self, text: str, ctx: WorkflowContext[str]) -> None:
+        for part in ("1", "2"):
+            ctx.update_state("log", [self.id + part])
+            calls.append(" ".join(ctx.get_state("log")))
+        await ctx.send_message(text)
+
+
+async def test_a_reducer_that_changes_its_argument_adds_each_update_once(world: World) -> None:
+    a, b, c = Log("a"), Log("b"), Log("c")
+    built = Builder(world, a, reducers={"log": operator.iadd}).add_fan_out(a, [b, c]).add_fan_in([b, c], End("end"))
+    flow = built.build()
+    await flow.run("x")
+    assert (await flow.latest()).state == {"log": ["a1", "a2", "b1", "b2", "c1", "c2"]}
+    assert sorted(calls) == ["a1", "a1 a2", "a1 a2 b1", "a1 a2 b1 b2", "a1 a2 c1", "a1 a2 c1 c2"]
 
 
 class Set(Executor):

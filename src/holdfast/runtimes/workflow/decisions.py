@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.codec import decode
+from holdfast.codec import decode, encode
 from holdfast.records.errors import ConfigurationError
 from holdfast.runtimes.workflow.graph import Edge, Graph, Renaming
 from holdfast.runtimes.workflow.snapshot import Message, Pending, Snapshot
@@ -177,9 +177,14 @@ def grown(reducers: Reducers, state: Mapping[str, Any], results: Mapping[str, Re
 
 
 def applied(reducers: Reducers, state: Mapping[str, Any], key: str, write: Write) -> Any:
-    """The value of a key after a write. The first delta of a key that has no value is its value."""
+    """The value of a key after a write. The first delta of a key that has no value is its value.
+
+    A reducer gets copies, unless it is known that it changes none of its arguments.
+    """
     values = [write.value] if write.is_set else [state[key]] if key in state else []
     values += write.deltas
+    if len(values) > 1 and reducers[key] not in _CONCATENATE:
+        values = decode(encode(values, path=f"state[{key!r}]"))
     value = values[0]
     for delta in values[1:]:
         try:
