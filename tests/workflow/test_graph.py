@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 from time import process_time
-from typing import Any, Literal, Never
+from typing import Any, Literal, Never, TypedDict
 
 import pytest
 
@@ -241,6 +241,17 @@ FITS: list[tuple[Any, Any, bool]] = [
 @pytest.mark.parametrize(("value", "hint", "expected"), FITS, ids=str)
 def test_a_handler_is_found_by_the_type_of_the_message(value: Any, hint: Any, expected: bool) -> None:
     assert fits(value, hint) is expected
+
+
+class Point(TypedDict):
+    x: int
+
+
+def test_a_typed_dict_is_a_dict() -> None:
+    assert fits({"x": 1}, Point)
+    assert fits([{"x": 1}], list[Point])
+    assert not fits("text", Point)
+    assert not fits(["text"], list[Point])
 
 
 def test_two_types_meet_if_a_message_can_be_of_both() -> None:

@@ -246,3 +246,13 @@ async def test_a_response_to_a_request_of_another_thread_is_refused(world: World
     with pytest.raises(ConfigurationError, match="is of another thread than 'u'; run that one"):
         await flow.run(thread_id="u", responses={request.id: True})
     assert (await flow.run(thread_id="t")).status == "input_required"
+
+
+async def test_what_was_asked_before_a_fresh_start_is_closed(world: World) -> None:
+    (old,) = (await approval(world).run([40], thread_id="t")).requests
+    fresh = Builder(world, Approver("other"), name="approval", on_incompatible="fresh").build()
+    (request,) = (await fresh.run(thread_id="t")).requests
+    assert request.name == "other"
+    with pytest.raises(Conflict):
+        await fresh.run(thread_id="t", responses={old.id: True})
+    assert (await fresh.run(thread_id="t", responses={request.id: True})).outputs == ["40: True"]

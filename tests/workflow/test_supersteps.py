@@ -214,6 +214,25 @@ async def test_a_message_without_an_edge_is_an_error_and_not_lost(world: World) 
         await Builder(world, Pass("start")).build().run("x")
 
 
+async def test_a_context_that_is_used_after_its_handler_returned_is_an_error(world: World) -> None:
+    contexts: list[Any] = []
+
+    class Keeps(Executor):
+        @handler
+        async def take(self, text: str, ctx: WorkflowContext[str]) -> None:
+            contexts.append(ctx)
+            await ctx.send_message(text)
+
+    class Late(Executor):
+        @handler
+        async def take(self, text: str, ctx: WorkflowContext) -> None:
+            await contexts[0].send_message(text)
+
+    start = Keeps()
+    with pytest.raises(ExecutorFailed, match="executor 'Keeps': send_message after its handler returned would be lost"):
+        await Builder(world, start).add_edge(start, Late()).build().run("x")
+
+
 async def test_what_is_done_to_a_message_after_it_was_sent_reaches_nobody(world: World) -> None:
     class Sender(Executor):
         @handler
@@ -455,6 +474,13 @@ class Keeper(Executor):
         self.seen = state["seen"]
 
 
+class Filler(Keeper):
+    """Is restored in place."""
+
+    async def on_checkpoint_restore(self, state: dict[str, Any]) -> None:
+        self.seen[:] = state["seen"]
+
+
 async def test_what_a_failed_handler_did_to_its_executor_is_undone(world: World) -> None:
     start, keepers = Pass("start"), [Keeper("a"), Keeper("b")]
     builder = Builder(world, start).add_fan_out(start, keepers)
@@ -464,8 +490,11 @@ async def test_what_a_failed_handler_did_to_its_executor_is_undone(world: World)
     assert result.outputs == [["x.start"] * 3, ["x.start"] * 3]
 
 
-async def test_threads_share_nothing_that_executors_keep_one_after_the_other_or_at_once(world: World) -> None:
-    keeper = Keeper("k")
+@pytest.mark.parametrize("kind", [Keeper, Filler])
+async def test_threads_share_nothing_that_executors_keep_one_after_the_other_or_at_once(
+    world: World, kind: type[Keeper]
+) -> None:
+    keeper = kind("k")
     flow = Builder(world, keeper).add_edge(keeper, keeper).build()
     assert (await flow.run("a")).outputs == [["a"] * 3]
     assert (await flow.run("b")).outputs == [["b"] * 3]

@@ -456,11 +456,11 @@ class Driver:
         """
         return await ask(self.run, check_key(name), payload, **question, key=key)
 
-    def withdraw(self, name: str, reason: str) -> None:
-        """Close the open requests of this name, with the next row: they take no answer, and are listed as expired."""
+    def withdraw(self, name: str | None, reason: str) -> None:
+        """Close the open requests of this name, or all, with the next row: they take no answer, and show as expired."""
         journal, now = self._ledger.journal, self.ports.now()
         for number in journal.open_numbers():
-            if journal.requests[number - 1].name == name:
+            if name is None or journal.requests[number - 1].name == name:
                 self._ledger.carry(Answered(number, None, NOTHING, "", reason, now, expired=True))
 
     def question(self, key: str, name: str, payload: Any, choices: tuple[str, ...] = ()) -> Asked:

@@ -98,6 +98,7 @@ class Branch:
         driver, started_at = self._step.driver, self._step.driver.ports.now()
         for index, message in enumerate(self._messages):
             await driver.invoke(self._step.key(self._node.id, index), self._call(message))
+        self._work.is_done = True
         result = await self._result()
         took = max(driver.ports.now() - started_at, 0)
         content = {"_result": self._as_stored(result).plain()} if self._step.is_parallel else {}

@@ -86,6 +86,7 @@ def _fitted(driver: Driver, terms: WorkflowTerms, found: Snapshot, first: Snapsh
         renamed = found.renamed(renaming, terms.name, terms.graph.signature)
         return Loaded(renamed, is_new=False, renaming=renaming)
     if terms.on_incompatible == "fresh":
+        driver.withdraw(None, "the workflow was started afresh")
         return Loaded(replace(first, generation=found.generation + 1), is_new=True)
     raise IncompatibleCheckpoint(
         f"{where} was written by another graph of workflow {found.workflow!r}: {'; '.join(differing)}. Resume it with"

@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Collection, Iterator
-from typing import Annotated, Any, Literal, Never, NoReturn, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Never, NoReturn, TypeVar, Union, get_args, get_origin, is_typeddict
 
 _ITEMS: tuple[Any, ...] = (list, set, frozenset)
 """Containers whose items are looked at: a fan-in delivers a list."""
@@ -56,16 +56,21 @@ def _all_fit(items: Collection[Any], hint: Any) -> bool:
 
 def _is_subclass(kind: type, allowed: tuple[Any, ...]) -> bool:
     try:
-        return issubclass(kind, allowed)
+        return issubclass(kind, tuple(map(_at_run_time, allowed)))
     except TypeError:  # a protocol that is not for run time
         return True
 
 
 def _is_instance(value: Any, kind: type) -> bool:
     try:
-        return isinstance(value, kind)
+        return isinstance(value, _at_run_time(kind))
     except TypeError:  # a protocol that is not for run time
         return True
+
+
+def _at_run_time(kind: type) -> type:
+    """The class of the values of an annotation: those of a `TypedDict` are dicts."""
+    return dict if is_typeddict(kind) else kind
 
 
 def is_exactly(value: Any, hint: Any) -> bool:
