@@ -1,5 +1,6 @@
 """Requests to the outside: stored with the superstep, seen by every tool, answered once, delivered once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,6 +12,8 @@ from holdfast import (
     Executor,
     ExecutorFailed,
     InvalidAnswer,
+    LimitExceeded,
+    Limits,
     NotFound,
     WorkflowContext,
     WorkflowExecutor,
@@ -19,6 +22,8 @@ from holdfast import (
     response_handler,
     sleep,
 )
+from holdfast.codec.scan import refuse_excess
+from holdfast.history import journal
 from runs.worlds import BlockingWorld, World
 from workflow.flows import Builder, Flow, types_of
 
@@ -256,3 +261,25 @@ async def test_what_was_asked_before_a_fresh_start_is_closed(world: World) -> No
     with pytest.raises(Conflict):
         await fresh.run(thread_id="t", responses={old.id: True})
     assert (await fresh.run(thread_id="t", responses={request.id: True})).outputs == ["40: True"]
+
+
+class Greedy(Approver):
+    @handler
+    async def take(self, amounts: list[int], ctx: WorkflowContext[Any, str]) -> None:
+        for amount in amounts:
+            await ctx.request_info([Ask(amount)] * 500)
+
+    @response_handler
+    async def answered(self, request: list[Ask], response: str, ctx: WorkflowContext[Any, str]) -> None: ...
+
+
+async def test_more_requests_than_could_be_listed_are_refused_when_they_are_asked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_early(encodings: Sequence[bytes], _limits: Limits, what: str) -> None:
+        refuse_excess(encodings, Limits(memory=200_000), what)
+
+    monkeypatch.setattr(journal, "refuse_together", refuse_early)
+    with pytest.raises(LimitExceeded, match="the list of 9 requests of 't'"):
+        await Builder(world, Greedy("greedy")).build().run([1] * 9, thread_id="t")
+    assert (await world.store.outcome("t")).requests == ()

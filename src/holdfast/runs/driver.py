@@ -328,7 +328,10 @@ class Driver:
         when nothing can come between what it sees and the row. `appended` has items for lists in the state, by the path
         of each list, which `takes_append`: they cost the same however long the list is.
         """
-        if len(lines) == 1 and not (journal or change or appended or isinstance(lines[0], Asked)):
+        asked = [line for line in lines if isinstance(line, Asked)]
+        if asked:
+            self._ledger.journal.check_may_ask(self._ledger.claim.log.binding, *asked)
+        if len(lines) == 1 and not (journal or change or appended or asked):
             pending = self._ledger.append(self.ports, lines[0], cause, packed_words(metadata) if metadata else b"")
         else:
             given = lines if change is None else partial(self._changed, change, lines)
