@@ -230,6 +230,16 @@ FITS: list[tuple[Any, Any, bool]] = [
     ([1], list[str], False),
     ([], list[str], True),
     ({"a": 1}, dict[str, int], True),
+    ({"a": "b"}, dict[str, int], False),
+    ({1: 2}, dict[str, int], False),
+    ((1, "a"), tuple[int, str], True),
+    (("a", 1), tuple[int, str], False),
+    ((1,), tuple[int, str], False),
+    ((1, 2, 3), tuple[int, ...], True),
+    (("a",), tuple[int, ...], False),
+    (1, float, True),
+    ([1, 1.5], list[float], True),
+    ("a", float, False),
     (None, None, True),
     ("a", Literal["a"], True),
     (1, Literal[True], False),
@@ -257,6 +267,7 @@ def test_a_typed_dict_is_a_dict() -> None:
 def test_two_types_meet_if_a_message_can_be_of_both() -> None:
     assert may_meet(int | str, str)
     assert may_meet(bool, int)
+    assert may_meet(int, float)
     assert may_meet(list, list[str])
     assert not may_meet(list[int], list[str])
     assert not may_meet(Order, str)

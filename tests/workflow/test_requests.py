@@ -263,7 +263,7 @@ async def test_what_was_asked_before_a_fresh_start_is_closed(world: World) -> No
     assert (await fresh.run(thread_id="t", responses={request.id: True})).outputs == ["40: True"]
 
 
-class Greedy(Approver):
+class Greedy(Executor):
     @handler
     async def take(self, amounts: list[int], ctx: WorkflowContext[Any, str]) -> None:
         for amount in amounts:
