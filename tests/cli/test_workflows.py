@@ -7,6 +7,7 @@ import pytest
 
 from cli.conftest import HOSTILE, Call
 from holdfast import sync
+from holdfast.cli.text import printable
 from holdfast.sync import Executor, WorkflowContext, handler, response_handler
 
 
@@ -50,7 +51,7 @@ def test_a_workflow_is_shown_with_its_executors(call: Call) -> None:
     assert "workflow  pairs, 1 superstep done, 0 outputs" in shown
     at = shown.index("graph     ✓ start")
     assert shown[at + 1 : at + 3] == ["          ✓ a", "          → b, failed 1 time"]
-    assert "\x1b" not in shown[at + 3]
+    assert shown[at + 3] == f"          · {printable(HOSTILE)}"
     waiting = call("show", "asked").stdout.splitlines()
     assert "graph     ? ask, waits for a response" in waiting
 

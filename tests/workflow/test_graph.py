@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 from time import process_time
-from typing import Any, Literal, Never
+from typing import Any, Literal, Never, TypedDict
 
 import pytest
 
@@ -107,6 +107,27 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         lambda: builder(executor(yes)).build(),
         r"executor 'yes': yes must take \(message, ctx\), got \(_message\)",
     ),
+    "a target twice": (
+        lambda: builder().add_fan_out("start", [a := Text("a"), a]),
+        "add_fan_out: executor 'a' is listed twice, and each message would come twice",
+    ),
+    "a source twice": (
+        lambda: builder().add_fan_in(["start", "start"], Lists("l")),
+        "add_fan_in: executor 'start' is listed twice",
+    ),
+    "a choice twice": (
+        lambda: builder().add_multi_selection("start", [a := Text("a"), a], yes),
+        "add_multi_selection: executor 'a' is listed twice",
+    ),
+    "an id of a sub-workflow's executor": (
+        lambda: (
+            builder()
+            .add_edge("start", WorkflowExecutor(builder(Text("inner")).build(), id="sub"))
+            .add_edge("sub", Text("sub/inner"))
+            .build()
+        ),
+        "two executors have the id 'sub/inner'; give each its own",
+    ),
     "no targets": (lambda: builder().add_fan_out("start", []), "add_fan_out takes a list of at least one executor"),
     "cases that are no pairs": (lambda: builder().add_switch("start", [yes]), "takes cases as pairs"),  # type: ignore[list-item]
     "names for other cases": (
@@ -209,6 +230,16 @@ FITS: list[tuple[Any, Any, bool]] = [
     ([1], list[str], False),
     ([], list[str], True),
     ({"a": 1}, dict[str, int], True),
+    ({"a": "b"}, dict[str, int], False),
+    ({1: 2}, dict[str, int], False),
+    ((1, "a"), tuple[int, str], True),
+    (("a", 1), tuple[int, str], False),
+    ((1,), tuple[int, str], False),
+    ((1, 2, 3), tuple[int, ...], True),
+    (("a",), tuple[int, ...], False),
+    (1, float, True),
+    ([1, 1.5], list[float], True),
+    ("a", float, False),
     (None, None, True),
     ("a", Literal["a"], True),
     (1, Literal[True], False),
@@ -222,9 +253,21 @@ def test_a_handler_is_found_by_the_type_of_the_message(value: Any, hint: Any, ex
     assert fits(value, hint) is expected
 
 
+class Point(TypedDict):
+    x: int
+
+
+def test_a_typed_dict_is_a_dict() -> None:
+    assert fits({"x": 1}, Point)
+    assert fits([{"x": 1}], list[Point])
+    assert not fits("text", Point)
+    assert not fits(["text"], list[Point])
+
+
 def test_two_types_meet_if_a_message_can_be_of_both() -> None:
     assert may_meet(int | str, str)
     assert may_meet(bool, int)
+    assert may_meet(int, float)
     assert may_meet(list, list[str])
     assert not may_meet(list[int], list[str])
     assert not may_meet(Order, str)

@@ -1,15 +1,19 @@
 """Requests to the outside: stored with the superstep, seen by every tool, answered once, delivered once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
 
 from holdfast import (
+    ConfigurationError,
     Conflict,
     Executor,
     ExecutorFailed,
     InvalidAnswer,
+    LimitExceeded,
+    Limits,
     NotFound,
     WorkflowContext,
     WorkflowExecutor,
@@ -18,6 +22,8 @@ from holdfast import (
     response_handler,
     sleep,
 )
+from holdfast.codec.scan import refuse_excess
+from holdfast.history import journal
 from runs.worlds import BlockingWorld, World
 from workflow.flows import Builder, Flow, types_of
 
@@ -212,3 +218,68 @@ async def test_a_handler_may_sleep_for_hours_and_the_thread_is_at_work_meanwhile
     world.clock.advance(7200)
     assert (await flow.run(thread_id="t")).outputs == ["x"]
     assert calls == ["x", "x"]
+
+
+class Either(Executor):
+    """Asks for a word or for a bool, and takes any response."""
+
+    @handler
+    async def take(self, kind: str, ctx: WorkflowContext[Any, Any]) -> None:
+        await ctx.request_info(kind, Literal["approve", "reject"] if kind == "word" else bool)
+
+    @response_handler
+    async def answered(self, request: str, response: Any, ctx: WorkflowContext[Any, Any]) -> None:
+        await ctx.yield_output(response)
+
+
+@pytest.mark.parametrize(
+    ("kind", "response", "expected"),
+    [("word", "reject", "reject"), ("word", "approve", "approve"), ("bool", "reject", False), ("bool", True, True)],
+)
+async def test_reject_is_never_taken_for_approve(world: World, kind: str, response: Any, expected: Any) -> None:
+    flow = Builder(world, Either()).build()
+    (request,) = (await flow.run(kind, thread_id="t")).requests
+    with pytest.raises(InvalidAnswer):
+        await flow.run(thread_id="t", responses={request.id: "rejected"})
+    assert (await flow.run(thread_id="t", responses={request.id: response})).outputs == [expected]
+
+
+async def test_a_response_to_a_request_of_another_thread_is_refused(world: World) -> None:
+    flow = approval(world)
+    (request,) = (await flow.run([40], thread_id="t")).requests
+    await flow.run([40], thread_id="u")
+    with pytest.raises(ConfigurationError, match="is of another thread than 'u'; run that one"):
+        await flow.run(thread_id="u", responses={request.id: True})
+    assert (await flow.run(thread_id="t")).status == "input_required"
+
+
+async def test_what_was_asked_before_a_fresh_start_is_closed(world: World) -> None:
+    (old,) = (await approval(world).run([40], thread_id="t")).requests
+    fresh = Builder(world, Approver("other"), name="approval", on_incompatible="fresh").build()
+    (request,) = (await fresh.run(thread_id="t")).requests
+    assert request.name == "other"
+    with pytest.raises(Conflict):
+        await fresh.run(thread_id="t", responses={old.id: True})
+    assert (await fresh.run(thread_id="t", responses={request.id: True})).outputs == ["40: True"]
+
+
+class Greedy(Executor):
+    @handler
+    async def take(self, amounts: list[int], ctx: WorkflowContext[Any, str]) -> None:
+        for amount in amounts:
+            await ctx.request_info([Ask(amount)] * 500)
+
+    @response_handler
+    async def answered(self, request: list[Ask], response: str, ctx: WorkflowContext[Any, str]) -> None: ...
+
+
+async def test_more_requests_than_could_be_listed_are_refused_when_they_are_asked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_early(encodings: Sequence[bytes], _limits: Limits, what: str) -> None:
+        refuse_excess(encodings, Limits(memory=200_000), what)
+
+    monkeypatch.setattr(journal, "refuse_together", refuse_early)
+    with pytest.raises(LimitExceeded, match="the list of 9 requests of 't'"):
+        await Builder(world, Greedy("greedy")).build().run([1] * 9, thread_id="t")
+    assert (await world.store.outcome("t")).requests == ()

@@ -61,6 +61,19 @@ async def test_a_stream_that_is_left_releases_its_thread_which_is_resumed(world:
     assert [event.data for event in result.events if event.type == "output"] == [2, 1, 0]
 
 
+async def test_a_loop_that_is_left_releases_the_thread_though_the_stream_is_still_referred_to(world: World) -> None:
+    count = Count()
+    flow = Builder(world, count, wait=2).add_edge(count, count).build()
+    stream = flow.inner.run(3, thread_id="t", stream=True)
+    if world.name == "awaitable":
+        async for _ in stream:
+            break
+    else:
+        for _ in stream:
+            break
+    assert (await flow.run(3, thread_id="t")).outputs == [3, 2, 1, 0]
+
+
 async def test_a_failure_is_told_and_then_raised(world: World) -> None:
     seen: list[Any] = []
 

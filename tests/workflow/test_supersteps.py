@@ -148,6 +148,18 @@ async def test_a_switch_takes_the_first_case_that_is_true_else_its_default(world
         assert [event.executor_id for event in result.events if event.type == "output"] == [target]
 
 
+async def test_a_switch_asks_no_case_after_the_first_that_is_true(world: World) -> None:
+    def is_text(message: Any) -> bool:
+        return isinstance(message, str)
+
+    def is_long(message: Any) -> bool:
+        raise TypeError(f"asked about {message!r}")
+
+    start = Pass("start")
+    flow = Builder(world, start).add_switch(start, [(is_text, End("text")), (is_long, End("long"))]).build()
+    assert (await flow.run("x")).outputs == ["x.start"]
+
+
 async def test_a_multi_selection_sends_to_the_chosen_targets(world: World) -> None:
     start, targets = Pass("start"), [End("a"), End("b"), End("c")]
 
@@ -202,6 +214,25 @@ async def test_a_message_without_an_edge_is_an_error_and_not_lost(world: World) 
         await Builder(world, Pass("start")).build().run("x")
 
 
+async def test_a_context_that_is_used_after_its_handler_returned_is_an_error(world: World) -> None:
+    contexts: list[Any] = []
+
+    class Keeps(Executor):
+        @handler
+        async def take(self, text: str, ctx: WorkflowContext[str]) -> None:
+            contexts.append(ctx)
+            await ctx.send_message(text)
+
+    class Late(Executor):
+        @handler
+        async def take(self, text: str, ctx: WorkflowContext) -> None:
+            await contexts[0].send_message(text)
+
+    start = Keeps()
+    with pytest.raises(ExecutorFailed, match="executor 'Keeps': send_message after its handler returned would be lost"):
+        await Builder(world, start).add_edge(start, Late()).build().run("x")
+
+
 async def test_what_is_done_to_a_message_after_it_was_sent_reaches_nobody(world: World) -> None:
     class Sender(Executor):
         @handler
@@ -253,6 +284,24 @@ async def test_updates_without_a_reducer_are_an_error_and_no_lost_update(world: 
     flow = Builder(world, start).add_fan_out(start, adders).add_fan_in(adders, End("end")).build()
     with pytest.raises(ExecutorFailed, match="the key 'total' of the state has no reducer"):
         await flow.run("x")
+
+
+class Log(Executor):
+    @handler
+    async def take(self, text: str, ctx: WorkflowContext[str]) -> None:
+        for part in ("1", "2"):
+            ctx.update_state("log", [self.id + part])
+            calls.append(" ".join(ctx.get_state("log")))
+        await ctx.send_message(text)
+
+
+async def test_a_reducer_that_changes_its_argument_adds_each_update_once(world: World) -> None:
+    a, b, c = Log("a"), Log("b"), Log("c")
+    built = Builder(world, a, reducers={"log": operator.iadd}).add_fan_out(a, [b, c]).add_fan_in([b, c], End("end"))
+    flow = built.build()
+    await flow.run("x")
+    assert (await flow.latest()).state == {"log": ["a1", "a2", "b1", "b2", "c1", "c2"]}
+    assert sorted(calls) == ["a1", "a1 a2", "a1 a2 b1", "a1 a2 b1 b2", "a1 a2 c1", "a1 a2 c1 c2"]
 
 
 class Set(Executor):
@@ -425,6 +474,13 @@ class Keeper(Executor):
         self.seen = state["seen"]
 
 
+class Filler(Keeper):
+    """Is restored in place."""
+
+    async def on_checkpoint_restore(self, state: dict[str, Any]) -> None:
+        self.seen[:] = state["seen"]
+
+
 async def test_what_a_failed_handler_did_to_its_executor_is_undone(world: World) -> None:
     start, keepers = Pass("start"), [Keeper("a"), Keeper("b")]
     builder = Builder(world, start).add_fan_out(start, keepers)
@@ -434,8 +490,11 @@ async def test_what_a_failed_handler_did_to_its_executor_is_undone(world: World)
     assert result.outputs == [["x.start"] * 3, ["x.start"] * 3]
 
 
-async def test_threads_share_nothing_that_executors_keep_one_after_the_other_or_at_once(world: World) -> None:
-    keeper = Keeper("k")
+@pytest.mark.parametrize("kind", [Keeper, Filler])
+async def test_threads_share_nothing_that_executors_keep_one_after_the_other_or_at_once(
+    world: World, kind: type[Keeper]
+) -> None:
+    keeper = kind("k")
     flow = Builder(world, keeper).add_edge(keeper, keeper).build()
     assert (await flow.run("a")).outputs == [["a"] * 3]
     assert (await flow.run("b")).outputs == [["b"] * 3]

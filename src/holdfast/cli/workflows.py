@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.cli.screen import counted
+from holdfast.cli.text import printable
 from holdfast.cli.work import Work
 from holdfast.codec import decode
 from holdfast.history.journal import Journal
@@ -68,13 +69,13 @@ def read_workflow(work: Work, newest: Checkpoint | None, journal: Journal) -> Wo
 def workflow_facts(view: WorkflowView) -> Iterator[tuple[str, str]]:
     """Say where a workflow is: executors that ran are ticked, an arrow is at those that are next."""
     outputs = counted(view.outputs, "output")
-    yield "workflow", f"{view.name}, {counted(view.supersteps, 'superstep')} done, {outputs}"
+    yield "workflow", f"{printable(view.name)}, {counted(view.supersteps, 'superstep')} done, {outputs}"
     nodes = [id_ for id_, node in view.graph.get("nodes", {}).items() if node.get("kind") != "workflow"]
     for number, id_ in enumerate(nodes[:MOST]):
         hidden = f" (… {len(nodes) - MOST} more)" if number == MOST - 1 and len(nodes) > MOST else ""
         yield "graph" if number == 0 else "", _line(view, id_) + hidden
     for edge in view.gathering:
-        yield "gathering", edge
+        yield "gathering", printable(edge)
 
 
 def _line(view: WorkflowView, id_: str) -> str:
@@ -82,4 +83,4 @@ def _line(view: WorkflowView, id_: str) -> str:
     ran = f" x{view.runs[id_]}" if view.runs.get(id_, 0) > 1 else ""
     failed = f", failed {counted(view.failures[id_], 'time')}" if view.failures.get(id_) else ""
     waits = ", waits for a response" if id_ in view.waiting else ""
-    return f"{mark} {id_}{ran}{failed}{waits}"
+    return f"{mark} {printable(id_)}{ran}{failed}{waits}"

@@ -333,9 +333,9 @@ class Journal:
         self._check_together(binding, numbers)
         return [self.request(binding, number) for number in numbers]
 
-    def check_may_ask(self, binding: Binding, asked: Asked) -> None:
-        """`LimitExceeded` if nobody could list the open requests any more with this one among them."""
-        self._check_together(binding, self.open_numbers(), asked)
+    def check_may_ask(self, binding: Binding, *asked: Asked) -> None:
+        """`LimitExceeded` if nobody could list the open requests any more with these among them."""
+        self._check_together(binding, self.open_numbers(), *asked)
 
     def _check_together(self, binding: Binding, numbers: Sequence[int], *more: Asked) -> None:
         asked = (*(self.requests[number - 1] for number in numbers), *more)

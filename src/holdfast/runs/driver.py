@@ -356,7 +356,10 @@ class Driver:
         when nothing can come between what it sees and the row. `appended` has items for lists in the state, by the path
         of each list, which `takes_append`: they cost the same however long the list is.
         """
-        if len(lines) == 1 and not (journal or change or appended or isinstance(lines[0], Asked)):
+        asked = [line for line in lines if isinstance(line, Asked)]
+        if asked:
+            self._ledger.journal.check_may_ask(self._ledger.claim.log.binding, *asked)
+        if len(lines) == 1 and not (journal or change or appended or asked):
             pending = self._ledger.append(self.ports, lines[0], cause, packed_words(metadata) if metadata else b"")
         else:
             given = lines if change is None else partial(self._changed, change, lines)
@@ -489,14 +492,15 @@ class Driver:
         """
         return await ask(self.run, check_key(name), payload, **question, key=key)
 
-    async def withdraw(self, name: str, reason: str) -> None:
-        """Close the open requests of this name, with the next row: they take no answer, and are listed as expired.
+    async def withdraw(self, name: str | None, reason: str) -> None:
+        """Close the open requests of this name, or all, with the next row: they take no answer, and show as expired.
 
         One whose answer was given already is closed with that answer.
         """
         journal, now = self._ledger.journal, self.ports.now()
         for number in journal.open_numbers():
-            if journal.requests[number - 1].name == name and await collect(self.run, number) is None:
+            is_meant = name is None or journal.requests[number - 1].name == name
+            if is_meant and await collect(self.run, number) is None:
                 self._ledger.carry(Answered(number, None, NOTHING, "", reason, now, expired=True))
 
     def question(self, key: str, name: str, payload: Any, choices: tuple[str, ...] = ()) -> Asked:

@@ -1,6 +1,7 @@
 """Blocking workflows: the methods of the awaitable ones, each one line. Executors of a superstep run on threads."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
+from contextlib import closing
 from typing import Any, Generic, Literal, Unpack, overload
 
 from holdfast.ports import iterate_blocking, run_blocking
@@ -47,8 +48,10 @@ class WorkflowStream:
         self._events: Generator[WorkflowEvent | WorkflowResult, None, None] = iterate_blocking(core.events(call))
         self._result: WorkflowResult | None = None
 
-    def __iter__(self) -> Iterator[WorkflowEvent]:
-        return self
+    def __iter__(self) -> Generator[WorkflowEvent, None, None]:
+        """The events to come; a loop over them that is left leaves the stream, also if that is still referred to."""
+        with closing(self):
+            yield from iter(self.__next__, None)
 
     def __next__(self) -> WorkflowEvent:
         event = next(self._events)

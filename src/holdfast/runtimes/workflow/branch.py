@@ -98,6 +98,7 @@ class Branch:
         driver, started_at = self._step.driver, self._step.driver.ports.now()
         for index, message in enumerate(self._messages):
             await driver.invoke(self._step.key(self._node.id, index), self._call(message))
+        self._work.is_done = True
         result = await self._result()
         took = max(driver.ports.now() - started_at, 0)
         content = {"_result": self._as_stored(result).plain()} if self._step.is_parallel else {}
@@ -135,7 +136,7 @@ class Branch:
         chosen = [
             (edge, target)
             for edge in graph.edges_from(posted.source)
-            for target in targets_of(edge, [await self._verdict(edge, each, posted.data) for each in edge.functions])
+            for target in targets_of(edge, await self._verdicts(edge, posted.data))
             if posted.target in {None, target}
         ]
         taken = [(edge.id, target) for edge, target in chosen if self._takes(edge, target, data)]
@@ -146,9 +147,15 @@ class Branch:
             )
         return taken
 
-    async def _verdict(self, edge: Edge, function: Any, data: bytes) -> Any:
+    async def _verdicts(self, edge: Edge, data: bytes) -> list[Any]:
+        """What the functions of an edge say of a message; no case of a switch is asked after the first that is true."""
         ids = ([*edge.targets],) if edge.kind == "choice" else ()
-        return await self._step.driver.ports.call(function, decode(data), *ids)
+        verdicts = list[Any]()
+        for function in edge.functions:
+            verdicts.append(await self._step.driver.ports.call(function, decode(data), *ids))
+            if verdicts[-1] and edge.kind == "switch":
+                break
+        return verdicts
 
     def _takes(self, edge: Edge, target: str, data: Any) -> bool:
         node = self._step.graph.nodes[self._step.graph.entry(target)]

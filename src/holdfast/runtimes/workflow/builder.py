@@ -124,6 +124,7 @@ class BuilderBase:
     ) -> Self:
         call = {"choice": "add_multi_selection"}.get(kind, f"add_{kind}")
         ids = [tuple(self._add(each, call) for each in _several(listed, call)) for listed in (sources, targets)]
+        _refuse_repeated(kind, ids, call)
         named = [(_condition_name(function, name, call, ids[0][0]), function) for function, name in conditions]
         edge = Edge(kind, ids[0], ids[1], tuple(name for name, _ in named), tuple(each for _, each in named))
         if edge.id in self._edges:
@@ -179,6 +180,7 @@ class BuilderBase:
         reducers = _reducers(self._options.get("reducers"))
         declared: dict[object, Handlers] = {}
         for id_, each in self._executors.items():
+            _refuse_known(id_, nodes)
             nodes[id_] = Node(id_, each, handlers_of(each, declared))
             if isinstance(each, WorkflowExecutor):
                 _open(id_, each.graph, nodes, edges, reducers)
@@ -187,16 +189,27 @@ class BuilderBase:
         return graph
 
 
+def _refuse_repeated(kind: EdgeKind, ends: list[tuple[str, ...]], call: str) -> None:
+    """Only the cases of a switch may have one target: each message goes to one of them."""
+    repeated = [each for ids in ends for each in ids if ids.count(each) > 1]
+    if repeated and kind != "switch":
+        raise ConfigurationError(f"{call}: executor {repeated[0]!r} is listed twice, and each message would come twice")
+
+
 def _open(id_: str, inner: Graph, nodes: dict[str, Node], edges: list[Edge], reducers: dict[str, Reducer]) -> None:
     """Add the nodes and edges of a sub-workflow."""
     prefix = f"{id_}/"
     for node in inner.nodes.values():
         within = f"{prefix}{node.within}" if node.within else id_
-        if prefix + node.id in nodes:
-            raise ConfigurationError(f"two executors have the id {prefix + node.id!r}; give each its own")
+        _refuse_known(prefix + node.id, nodes)
         nodes[prefix + node.id] = Node(prefix + node.id, node.executor, node.handlers, within)
     edges += [edge.within(prefix) for edge in inner.edges]
     reducers |= {prefix + key: function for key, function in inner.reducers.items()}
+
+
+def _refuse_known(id_: str, nodes: dict[str, Node]) -> None:
+    if id_ in nodes:
+        raise ConfigurationError(f"two executors have the id {id_!r}; give each its own")
 
 
 def _reducers(given: object) -> dict[str, Reducer]:

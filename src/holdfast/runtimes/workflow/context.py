@@ -62,6 +62,16 @@ class Work(msgspec.Struct):
     outputs: list[Any] = []
     writes: dict[str, Write] = {}
     asked: list[Pending] = []
+    is_done: bool = False
+    """True once the handlers have returned: what is done from then on would be lost."""
+
+    def check(self, what: str) -> None:
+        """Raise if it is too late for that."""
+        if self.is_done:
+            raise ConfigurationError(
+                f"executor {self.node.id!r}: {what} after its handler returned would be lost; await everything that"
+                " the handler starts before it returns"
+            )
 
     def key(self, key: str) -> str:
         """The key of the state: a sub-workflow has keys of its own."""
@@ -101,11 +111,13 @@ class ContextBase:
     def set_state(self, key: str, value: Any) -> None:
         """Set a key of the shared state. Two executors that set the same key in one superstep are an error."""
         work, name = self._work, self._work.key(key)
+        work.check("set_state")
         work.writes[name] = Write(copied(value, f"state[{key!r}]"), is_set=True)
 
     def update_state(self, key: str, delta: Any) -> None:
         """Hand a change of a key of the shared state to the key's reducer. Any number of executors may do so."""
         work, name = self._work, self._work.key(key)
+        work.check("update_state")
         if name not in work.graph.reducers:
             raise ConfigurationError(
                 f"executor {self.executor_id!r}: the key {key!r} of the state has no reducer; give the builder"
@@ -117,6 +129,7 @@ class ContextBase:
 
     def _send(self, message: Any, target_id: str | None) -> None:
         work = self._work
+        work.check("send_message")
         edges = work.graph.edges_from(work.node.id)
         targets = [each for edge in edges for each in edge.targets]
         if target_id is not None:
@@ -132,6 +145,7 @@ class ContextBase:
 
     def _yield(self, output: Any) -> None:
         work = self._work
+        work.check("yield_output")
         outer = work.graph.yields_to(work.node)
         data = encode(output, path=f"output of executor {self.executor_id!r}")
         if outer:
@@ -141,13 +155,14 @@ class ContextBase:
 
     def _request(self, data: Any, response_type: Any) -> None:
         work = self._work
+        work.check("request_info")
         kept = copied(data, f"request of executor {self.executor_id!r}")
         if not any(each.accepts(kept) for each in work.node.handlers.responses):
             raise ConfigurationError(
                 f"executor {self.executor_id!r} has no @response_handler for a request of type"
                 f" {hint_name(type(data))}: its response could not be delivered"
             )
-        work.asked.append(Pending(work.node.id, kept, _choices(response_type)))
+        work.asked.append(Pending(work.node.id, kept, _choices(response_type), response_type is bool))
 
     async def _step(self, name: str, function: Any, *args: Any, **policy: Unpack[StepPolicy]) -> Any:
         return await self._work.driver.step_within(name, function, *args, **policy)

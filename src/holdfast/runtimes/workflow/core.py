@@ -15,6 +15,7 @@ from holdfast.records.errors import (
     StoreUnavailable,
     Suspended,
 )
+from holdfast.records.identity import RequestId
 from holdfast.records.request import Request
 from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
@@ -149,12 +150,15 @@ class WorkflowCore:
             return
         asked = {each.id: each for each in (await store.outcome(thread_id)).requests}
         for id_, value in responses.items():
+            if RequestId.parse(id_).thread_id != thread_id:
+                raise ConfigurationError(f"request {id_} is of another thread than {thread_id!r}; run that one")
             if id_ in asked:
                 self._check_response(asked[id_], value)
         refused: list[HoldfastError] = []
         for id_, value in responses.items():
             choices = asked[id_].choices if id_ in asked else ()
-            choice = YES_OR_NO[0 if value else 1] if choices == YES_OR_NO else value if choices else None
+            is_bool = choices == YES_OR_NO and type(value) is bool
+            choice = YES_OR_NO[0 if value else 1] if is_bool else value if choices else None
             try:
                 await store.answer(id_, choice, None if choices else value)
             except Conflict as error:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.codec import decode
+from holdfast.codec import decode, encode
 from holdfast.records.errors import ConfigurationError
 from holdfast.runtimes.workflow.graph import Edge, Graph, Renaming
 from holdfast.runtimes.workflow.snapshot import Message, Pending, Snapshot
@@ -48,7 +48,7 @@ class Result(msgspec.Struct, frozen=True):
         """The result as it is noted."""
         sent = [[each.source, each.data, [list(place) for place in each.places]] for each in self.sent]
         writes = {key: [each.value, each.is_set, each.deltas] for key, each in self.writes.items()}
-        return [sent, self.outputs, writes, [[each.executor, each.data, list(each.choices)] for each in self.asked]]
+        return [sent, self.outputs, writes, [each.plain() for each in self.asked]]
 
     @classmethod
     def of(cls, plain: Any) -> "Result":
@@ -58,7 +58,7 @@ class Result(msgspec.Struct, frozen=True):
             [Sent(source, data, [tuple(place) for place in places]) for source, data, places in sent],
             outputs,
             {key: Write(*each) for key, each in writes.items()},
-            [Pending(executor, data, tuple(choices)) for executor, data, choices in asked],
+            [Pending.of(each) for each in asked],
         )
 
     def renamed(self, to: Renaming) -> "Result":
@@ -177,9 +177,14 @@ def grown(reducers: Reducers, state: Mapping[str, Any], results: Mapping[str, Re
 
 
 def applied(reducers: Reducers, state: Mapping[str, Any], key: str, write: Write) -> Any:
-    """The value of a key after a write. The first delta of a key that has no value is its value."""
+    """The value of a key after a write. The first delta of a key that has no value is its value.
+
+    A reducer gets copies, unless it is known that it changes none of its arguments.
+    """
     values = [write.value] if write.is_set else [state[key]] if key in state else []
     values += write.deltas
+    if len(values) > 1 and reducers[key] not in _CONCATENATE:
+        values = decode(encode(values, path=f"state[{key!r}]"))
     value = values[0]
     for delta in values[1:]:
         try:

@@ -10,7 +10,7 @@ from holdfast.records.errors import ExecutorFailed, RunCancelled, StoreError, Su
 from holdfast.runs.driver import Driver, Line, Run, note
 from holdfast.runtimes.workflow.branch import Branch, Ended, Superstep
 from holdfast.runtimes.workflow.builder import WorkflowTerms
-from holdfast.runtimes.workflow.context import YES_OR_NO, ContextBase
+from holdfast.runtimes.workflow.context import ContextBase
 from holdfast.runtimes.workflow.decisions import Result, committed, deliveries, grown
 from holdfast.runtimes.workflow.events import WorkflowEvent
 from holdfast.runtimes.workflow.graph import UNCHANGED
@@ -126,9 +126,7 @@ class Execution:
             if answer is None:
                 continue
             del requests[key]
-            response = answer.value
-            if pending.choices:
-                response = answer.choice == YES_OR_NO[0] if pending.choices == YES_OR_NO else answer.choice
+            response = pending.response(answer)
             if self._graph.nodes[pending.executor].handlers.find(pending.data, response) is not None:
                 messages.append(Message(pending.executor, pending.executor, response, [pending.data]))
             else:  # what was answered cannot be used: ask once more

@@ -51,7 +51,9 @@ async def load(driver: Driver, terms: WorkflowTerms, message: Any) -> Loaded | N
         if driver.run.finished:
             return None
         first = entry(terms.graph, terms.name, decode(arguments)[0][0])
-        return _fitted(driver, terms, Snapshot.of(state, where), first, where) if state else Loaded(first, is_new=True)
+        if not state:
+            return Loaded(first, is_new=True)
+        return await _fitted(driver, terms, Snapshot.of(state, where), first, where)
     except HoldfastError:
         driver.leave_untouched()
         raise
@@ -71,7 +73,7 @@ def _arguments(driver: Driver, graph: Graph, message: Any, where: str) -> bytes:
     return driver.record.started.arguments
 
 
-def _fitted(driver: Driver, terms: WorkflowTerms, found: Snapshot, first: Snapshot, where: str) -> Loaded:
+async def _fitted(driver: Driver, terms: WorkflowTerms, found: Snapshot, first: Snapshot, where: str) -> Loaded:
     """A checkpoint as this program resumes it: with the ids of now, or afresh if that was asked for."""
     if found.version != VERSION:
         raise IncompatibleCheckpoint(f"{where} holds a workflow checkpoint of version {found.version}, not {VERSION}")
@@ -86,6 +88,7 @@ def _fitted(driver: Driver, terms: WorkflowTerms, found: Snapshot, first: Snapsh
         renamed = found.renamed(renaming, terms.name, terms.graph.signature)
         return Loaded(renamed, is_new=False, renaming=renaming)
     if terms.on_incompatible == "fresh":
+        await driver.withdraw(None, "the workflow was started afresh")
         return Loaded(replace(first, generation=found.generation + 1), is_new=True)
     raise IncompatibleCheckpoint(
         f"{where} was written by another graph of workflow {found.workflow!r}: {'; '.join(differing)}. Resume it with"

@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Collection, Iterator
-from typing import Annotated, Any, Literal, Never, NoReturn, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Never, NoReturn, TypeVar, Union, get_args, get_origin, is_typeddict
 
 _ITEMS: tuple[Any, ...] = (list, set, frozenset)
 """Containers whose items are looked at: a fan-in delivers a list."""
@@ -41,7 +41,15 @@ def _is_one(value: Any, hint: Any) -> bool:
     if not _is_instance(value, kind):
         return False
     inner = get_args(hint)
-    return not inner or kind not in _ITEMS or _all_fit(value, inner[0])
+    return not inner or _parts_fit(value, kind, inner)
+
+
+def _parts_fit(value: Any, kind: type, inner: tuple[Any, ...]) -> bool:
+    if kind is dict:
+        return _all_fit(value.keys(), inner[0]) and _all_fit(value.values(), inner[1])
+    if kind is tuple and inner[-1] is not ...:
+        return len(value) == len(inner) and all(map(fits, value, inner))
+    return kind not in {*_ITEMS, tuple} or _all_fit(value, inner[0])
 
 
 def _all_fit(items: Collection[Any], hint: Any) -> bool:
@@ -56,16 +64,23 @@ def _all_fit(items: Collection[Any], hint: Any) -> bool:
 
 def _is_subclass(kind: type, allowed: tuple[Any, ...]) -> bool:
     try:
-        return issubclass(kind, allowed)
+        return any(issubclass(kind, _at_run_time(each)) for each in allowed)
     except TypeError:  # a protocol that is not for run time
         return True
 
 
 def _is_instance(value: Any, kind: type) -> bool:
     try:
-        return isinstance(value, kind)
+        return isinstance(value, _at_run_time(kind))
     except TypeError:  # a protocol that is not for run time
         return True
+
+
+def _at_run_time(kind: type) -> tuple[type, ...]:
+    """The classes of the values that a type checker allows: dicts for a `TypedDict`, and an int for a float."""
+    if kind is float:
+        return (float, int)
+    return (dict,) if is_typeddict(kind) else (kind,)
 
 
 def is_exactly(value: Any, hint: Any) -> bool:
@@ -92,7 +107,7 @@ def _may(sent: Any, taken: Any) -> bool:
 
 def _are_related(one: type, other: type) -> bool:
     try:
-        return issubclass(one, other) or issubclass(other, one)
+        return issubclass(one, _at_run_time(other)) or issubclass(other, _at_run_time(one))
     except TypeError:
         return True
 

@@ -1,5 +1,6 @@
 """The executors of one run: each with what its thread saved, and nothing of another thread."""
 
+from collections import deque
 from copy import copy
 from typing import Any
 from weakref import finalize
@@ -34,7 +35,7 @@ class Seats:
             if getattr(type(executor), _SAVE) is getattr(Executor, _SAVE):
                 continue
             is_free = _users.setdefault(id(executor), (self, id_)) == (self, id_)
-            self._seated[id_] = executor if is_free else copy(executor)
+            self._seated[id_] = executor if is_free else _twin(executor)
             if id(executor) not in _beginnings:
                 _beginnings[id(executor)] = encode(await self.save(id_))
                 finalize(executor, _beginnings.pop, id(executor), None)
@@ -62,3 +63,18 @@ class Seats:
         if not isinstance(saved, dict):
             raise ConfigurationError(f"on_checkpoint_save of executor {id_!r} must return a dict, got {saved!r}")
         return decode(encode(saved, path=f"state of executor {id_!r}"))
+
+
+def _twin(executor: Executor) -> Executor:
+    """A copy with containers of its own, which hooks may fill in place; what else it holds, as a client, is shared."""
+    twin = copy(executor)
+    vars(twin).update({name: _apart(value) for name, value in vars(executor).items()})
+    return twin
+
+
+def _apart(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _apart(each) for key, each in value.items()}
+    if type(value) is list:
+        return [_apart(each) for each in value]
+    return copy(value) if isinstance(value, dict | list | set | deque | bytearray) else value

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.records.errors import Corrupt
+from holdfast.records.request import Answer
 from holdfast.runtimes.workflow.graph import Renaming
 
 VERSION = 1
@@ -38,6 +39,24 @@ class Pending(msgspec.Struct, frozen=True):
     executor: str
     data: Any
     choices: tuple[str, ...] = ()
+    is_bool: bool = False
+    """True if the handler is given True for the first choice, and False for the other."""
+
+    def plain(self) -> list[Any]:
+        """The request as it is stored."""
+        return [self.executor, self.data, list(self.choices), self.is_bool]
+
+    @classmethod
+    def of(cls, plain: Any) -> "Pending":
+        """Read a request; raises TypeError or ValueError for what is none."""
+        executor, data, choices, is_bool = plain
+        return cls(executor, data, tuple(choices), is_bool)
+
+    def response(self, answer: Answer) -> Any:
+        """What the handler is given for an answer."""
+        if not self.choices:
+            return answer.value
+        return answer.choice == self.choices[0] if self.is_bool else answer.choice
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,11 +134,11 @@ def _read_messages(packed: Any) -> list[Message]:
 
 
 def _packed_requests(requests: Mapping[str, Pending]) -> dict[str, Any]:
-    return {key: [each.executor, each.data, list(each.choices)] for key, each in requests.items()}
+    return {key: each.plain() for key, each in requests.items()}
 
 
 def _read_requests(packed: Any) -> dict[str, Pending]:
-    return {key: Pending(executor, data, tuple(choices)) for key, (executor, data, choices) in packed.items()}
+    return {key: Pending.of(each) for key, each in packed.items()}
 
 
 _PACKED: dict[str, Any] = {"messages": _packed_messages, "requests": _packed_requests}

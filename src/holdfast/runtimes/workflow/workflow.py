@@ -60,8 +60,17 @@ class WorkflowStream:
     async def _itself(self) -> Self:
         return self
 
-    def __aiter__(self) -> Self:
-        return self
+    async def __aiter__(self) -> AsyncGenerator[WorkflowEvent, None]:
+        """The events to come; a loop over them that is left leaves the stream, also if that is still referred to."""
+        try:
+            while True:
+                try:
+                    event = await anext(self)
+                except StopAsyncIteration:
+                    return
+                yield event
+        finally:
+            await self.close()
 
     async def __anext__(self) -> WorkflowEvent:
         event = await anext(self._events)
