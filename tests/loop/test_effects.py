@@ -139,6 +139,33 @@ def test_a_plain_worker_on_its_thread_that_acts_otherwise_when_it_runs_again_is_
     assert set(paid) == {40}
 
 
+def test_a_thread_of_a_plain_worker_that_calls_first_is_not_refused_for_what_the_worker_may_still_call() -> None:
+    paid: list[str] = []
+
+    @holdfast.step(effect=True)
+    def pay(what: str) -> None:
+        paid.append(what)
+
+    def first(_loop: Any, _step: str) -> None:
+        pay("worker")
+        raise ConnectionError("the network is down")
+
+    def second(_loop: Any, _step: str) -> None:
+        with sync.pool(1) as pool:
+            pool.submit(pay, "thread").result()
+        pay("worker")
+
+    async def scenario() -> None:
+        async with holdfast.MemoryStore() as store:
+            options: dict[str, Any] = {"plan": lambda _: [["a"]], "store": store, "thread_id": "t"}
+            with pytest.raises(ConnectionError):
+                await holdfast.Loop("r", execute=first, **options).drive()
+            await holdfast.Loop("r", execute=second, **options).drive()
+
+    asyncio.run(scenario())
+    assert paid == ["worker", "thread"]
+
+
 def test_branches_of_one_worker_may_still_make_the_recorded_call_so_that_another_is_not_refused() -> None:
     """`b` was recorded; when the worker runs again its branch for `a` comes first, and `b` is found after that."""
     outside, lives = Outside(), iter(["first", "second"])

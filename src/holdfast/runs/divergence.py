@@ -20,7 +20,7 @@ from holdfast.history.journal import Journal
 from holdfast.ports import Ports
 from holdfast.records.errors import CodecError, ConfigurationError, Diverged
 from holdfast.runs.inputs import preview
-from holdfast.runs.keys import place_of, scope_of
+from holdfast.runs.keys import Key, place_of, prefix_of, scope_of
 from holdfast.runs.scope import Frame, current_frame
 
 if TYPE_CHECKING:
@@ -61,15 +61,16 @@ class Replay:
     @contextmanager
     def place(self, key: str, ports: Ports) -> Iterator[None]:
         """While work is done under a key that is the same in every run: only its own branches ask for its steps."""
-        outer = self._bystanders.get(key)
-        self._bystanders[key] = WeakSet(ports.others(self._belongs))
+        prefix = prefix_of(Key(key))
+        outer, outer_home = self._bystanders.get(key), self._homes.get(prefix, 0)
+        self._bystanders[key], self._homes[prefix] = WeakSet(ports.others(self._belongs)), ports.branch()
         try:
             yield
         finally:
             if outer is None:
-                del self._bystanders[key]
+                del self._bystanders[key], self._homes[prefix]
             else:
-                self._bystanders[key] = outer
+                self._bystanders[key], self._homes[prefix] = outer, outer_home
 
     def on_its_thread(self, key: str, function: Callable[..., T], ports: Ports) -> Callable[..., T]:
         """A plain function that works at a place: the task that waits for its thread is no branch of it."""
