@@ -5,34 +5,24 @@ and calls the user's functions in a frame. The words of a runtime are its own: a
 nothing below looks into it. Nothing of `stores` or `history` is needed beside this file.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar, Unpack
 
-import msgspec
-
-from holdfast.codec import DEFAULT, Limits, decode, encode
-from holdfast.codec.scan import refuse_together
+from holdfast.codec import encode
 from holdfast.history.draft import STATE, draft_state
-from holdfast.history.entries import NOTHING, Answered, Asked, Noted, Recorded, RolledBack, Started, encodings_of
-from holdfast.history.journal import Journal, answer_of
+from holdfast.history.entries import NOTHING, Answered, Asked, Noted, Recorded, RolledBack, Started
+from holdfast.history.journal import answer_of
 from holdfast.history.opening import takes_append
-from holdfast.history.restore import read_state
 from holdfast.ports import Ports
-from holdfast.records.arguments import check_labels
 from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import (
-    ConfigurationError,
-    Corrupt,
     HoldfastError,
-    IncompatibleCheckpoint,
     KeyReused,
-    KeyUnavailable,
     RunCancelled,
 )
-from holdfast.records.head import Head
 from holdfast.records.request import Answer
 from holdfast.records.words import Status
 from holdfast.runs.annotations import annotations_of
@@ -45,6 +35,7 @@ from holdfast.runs.durable import Durable
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.keys import Key, kept, prefix_of
 from holdfast.runs.ledger import packed_metadata, packed_words
+from holdfast.runs.notes import Note, Record, Rollback, note, read, read_note
 from holdfast.runs.options import StepOptions, StepPolicy
 from holdfast.runs.past import BEGINNING, TARGET, Past, Pruned, Then
 from holdfast.runs.run import ADVICE, Receipt, Run, check_key, fields_of
@@ -57,7 +48,18 @@ from holdfast.runs.steps import (
     idempotency_key_of,
     perform_step,
 )
-from holdfast.runs.store import Store, tools_of
+from holdfast.runs.store import Store
+from holdfast.runs.threads import (
+    UNREADABLE,
+    checked_store,
+    claim,
+    delete_ended,
+    delete_expired,
+    fresh_id,
+    ports_of,
+    store_finder,
+    was_deleted,
+)
 from holdfast.stores.claim import Pending
 from holdfast.stores.writer import Intent
 
@@ -104,131 +106,9 @@ __all__ = [
 
 T = TypeVar("T")
 WORKING = Status.WORKING.value
-UNREADABLE = (Corrupt, IncompatibleCheckpoint, KeyUnavailable)
-"""What says that a thread cannot be read."""
-
-Note = Noted
-"""What a runtime writes down, of a kind that it chose: see `note`."""
-Rollback = RolledBack
-"""That a thread was restored: to which checkpoint (`target`), and how many steps it kept (`kept`)."""
 Line: TypeAlias = Noted | Recorded | Asked
 """What a runtime may write into a row: a note, a step made by `Driver.recorded`, a question by `Driver.question`."""
 Standing: TypeAlias = tuple[Frame | None, Branch | None]
-
-
-def claim(store: Store, thread_id: str, terms: Terms, labels: Mapping[str, str] | None = None) -> RunBlock:
-    """Claim a thread for a block, which gives the run that a `Driver` is made of."""
-    return RunBlock(tools_of(store), thread_id, check_labels(labels), terms)
-
-
-def checked_store(store: Any) -> Store:
-    """Return the store that a user gave; `ConfigurationError` if it is none."""
-    if not isinstance(store, Store):
-        raise ConfigurationError(f"store must be a store of holdfast, as holdfast.open returns it, got {store!r}")
-    return store
-
-
-def store_finder(store: Any) -> Callable[[], Store]:
-    """Return what finds the store to work on: the given one, or the default store as it is when it is asked for."""
-    if store is None:
-        return default_store
-    found = checked_store(store)
-    return lambda: found
-
-
-def fresh_id(store: Store, prefix: str) -> str:
-    """An id for a new thread."""
-    return f"{prefix}-{tools_of(store).ports.entropy(8).hex()}"
-
-
-def ports_of(store: Store) -> Ports:
-    """The ports of a store: its clock, and the world that it calls functions in."""
-    return tools_of(store).ports
-
-
-async def was_deleted(store: Store, thread_id: str) -> bool:
-    """True if a thread of this id was deleted, and not revived."""
-    tools = tools_of(store)
-    await tools.open()
-    seen = await tools.ports.perform(tools.reader.seen, tools.reader.sealing.key(thread_id))
-    return seen is not None and seen.head.deleted
-
-
-async def delete_ended(store: Store, thread_id: str, *statuses: Status) -> None:
-    """Delete a thread that ended with one of these statuses, unless another process has started it again."""
-    await store._delete_if(thread_id, lambda head: head.status in statuses)
-
-
-async def delete_expired(store: Store, thread_id: str, ttl: int) -> bool:
-    """Delete a thread that nothing was written to for `ttl` microseconds, and that no process which may live holds.
-
-    True if it was deleted. False also if another process was faster, and has perhaps started it again.
-    """
-    ports, now = ports_of(store), ports_of(store).now()
-
-    def is_expired(head: Head) -> bool:
-        is_held = head.held(now) and not ports.is_certainly_dead(head.owner)
-        return not is_held and now - head.updated_at > ttl
-
-    return await store._delete_if(thread_id, is_expired)
-
-
-def note(kind: str, content: Any, now: int, **details: Any) -> Note:
-    """A note of a kind, with plain content; `details` are further fields of `Note`.
-
-    `key` makes it findable, `value` is an encoded result, `error` says why it failed and `failed` which steps are
-    behind that (they are executed again); with an `action` it is listed among the thread's steps.
-    """
-    plain = msgspec.structs.asdict(content) if isinstance(content, msgspec.Struct) else content
-    return Noted(kind, encode(plain, path=kind), now, **details)
-
-
-def read_note(noted: Note, make: Callable[[Any], T]) -> T:
-    """What `make` makes of a note's content; `Corrupt` if that is not what its kind says."""
-    try:
-        return make(decode(noted.content))
-    except (msgspec.ValidationError, TypeError, ValueError, LookupError) as error:
-        raise Corrupt(f"a note of kind {noted.kind!r} cannot be read: {error}", record="journal") from error
-
-
-class Record(msgspec.Struct, frozen=True):
-    """What the journal of a thread holds for a runtime."""
-
-    _journal: Journal
-    state: Any = None
-    """The thread's state when it was read; {} if none was saved yet. None in the record of a run: see `Run.state`."""
-    _limits: Limits = DEFAULT
-
-    @property
-    def started(self) -> Started | None:
-        """What the thread was started with: `function`, `arguments` (encoded), `fingerprint`."""
-        return self._journal.started
-
-    @property
-    def rollbacks(self) -> list[Rollback]:
-        """How often, and to where, the thread was restored."""
-        return self._journal.rollbacks
-
-    def notes(self, *kinds: str) -> list[Note]:
-        """The notes of these kinds, the oldest first."""
-        return [each for each in self._journal.notes if each.kind in kinds]
-
-    def contents(self, kind: str) -> Iterator[Any]:
-        """What the notes of a kind say, the oldest first; each is decoded as it comes."""
-        return (decode(each.content) for each in self._journal.notes if each.kind == kind)
-
-    def check_together(self, notes: Iterable[Note], what: str) -> None:
-        """`LimitExceeded` if these notes, all of them decoded, would take too much memory together."""
-        refuse_together([each for noted in notes for each in encodings_of(noted)], self._limits, what)
-
-
-async def read(store: Store, thread_id: str) -> Record:
-    """The record of a thread, without a claim on it. `NotFound` if there is no such thread."""
-    tools = tools_of(store)
-    await tools.open()
-    loaded = await tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
-    log = loaded.log
-    return Record(Journal.of(log.document), read_state(log.binding, log.state_cells), log.binding.limits)
 
 
 class Driver:
