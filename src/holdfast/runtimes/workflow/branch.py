@@ -58,7 +58,6 @@ class Ended(msgspec.Struct, frozen=True):
     """The note of a result that is not written yet."""
     error: Exception | None = None
     waits: BaseException | None = None
-    is_replayed: bool = False
 
 
 class Branch:
@@ -78,7 +77,7 @@ class Branch:
         result = read_note(known, lambda content: Result.of(content["_result"]))
         result = result.renamed(self._step.renaming) if self._step.renaming.renamed else result
         refuse_conflict(self._node.id, result.writes, self._step.written)
-        return Ended(self._node.id, result, is_replayed=True)
+        return Ended(self._node.id, result)
 
     async def run(self) -> Ended:
         """Call the handlers. An error is returned: the others come to their end first."""

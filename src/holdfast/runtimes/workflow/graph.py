@@ -123,13 +123,9 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def signature(self) -> str:
         """A digest of ids, handler types, edges and names of conditions: the same in every process."""
-        return signature_of(self.plain())
-
-
-def signature_of(plain: Mapping[str, Any]) -> str:
-    """The signature of a graph that was stored as plain data."""
-    nodes = sorted((id_, sorted(node.items())) for id_, node in plain["nodes"].items())
-    return sha256(encode([plain["start"], nodes, plain["edges"]])).hexdigest()[:16]
+        plain = self.plain()
+        nodes = sorted((id_, sorted(node.items())) for id_, node in plain["nodes"].items())
+        return sha256(encode([plain["start"], nodes, plain["edges"]])).hexdigest()[:16]
 
 
 class Renaming(msgspec.Struct, frozen=True):
