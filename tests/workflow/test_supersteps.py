@@ -399,6 +399,17 @@ async def test_the_superstep_limit_is_raised_by_a_larger_one_and_the_thread_cont
 # Steps
 
 
+async def test_a_thread_whose_newest_checkpoint_was_deleted_is_resumed_from_the_one_before(world: World) -> None:
+    a, b, c = Pass("a"), Pass("b"), Pass("c")
+    flow = Builder(world, a).add_chain([a, b, c, End("end")]).build()
+    failing.add("c")
+    with pytest.raises(ExecutorFailed):
+        await flow.run("x", thread_id="t")
+    await world.store.delete_checkpoint((await flow.latest()).checkpoint_id)
+    assert (await flow.run(thread_id="t")).outputs == ["x.a.b.c"]
+    assert calls == ["a", "b", "c", "b", "c"]
+
+
 async def test_a_handler_that_fails_after_four_of_five_steps_repeats_none_of_them(world: World) -> None:
     paid: list[tuple[str, str]] = []
 

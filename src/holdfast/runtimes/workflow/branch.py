@@ -70,9 +70,12 @@ class Branch:
         self._work = Work(step.graph, node, step.snapshot, step.driver)
 
     def replayed(self) -> Ended | None:
-        """How it ended before, if that was noted."""
+        """How it ended before, if that was noted.
+
+        What an executor did alone is noted with its checkpoint: if that was deleted, it is executed again.
+        """
         known = self._step.driver.noted(EXECUTOR, self._step.key(self._node.id))
-        if known is None:
+        if known is None or "_result" not in read_note(known, dict):
             return None
         result = read_note(known, lambda content: Result.of(content["_result"]))
         result = result.renamed(self._step.renaming) if self._step.renaming.renamed else result
