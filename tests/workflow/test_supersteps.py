@@ -583,6 +583,20 @@ async def test_a_sub_workflow_has_a_state_of_its_own_and_its_outputs_are_those_o
     }
 
 
+async def test_no_key_of_the_state_is_taken_for_one_of_a_sub_workflow(world: World) -> None:
+    class Writer(Executor):
+        @handler
+        async def take(self, text: str, ctx: WorkflowContext[str]) -> None:
+            ctx.set_state("part/total" if text == "part" else "start/total", 1)
+            await ctx.send_message(text)
+
+    start, inner = Writer("start"), Builder(world, End("end")).build()
+    flow = Builder(world, start).add_edge(start, WorkflowExecutor(inner.inner, id="part")).build()
+    assert (await flow.run("other")).outputs == ["other"]
+    with pytest.raises(ExecutorFailed, match="the key 'part/total' of the state would be one of 'part'"):
+        await flow.run("part")
+
+
 def test_a_plain_function_needs_no_await_in_the_awaitable_world_either(memory_store: sync.Store) -> None:
     @executor
     def upper(text: str, ctx: sync.WorkflowContext[str, str]) -> None:

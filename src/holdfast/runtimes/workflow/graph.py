@@ -143,8 +143,9 @@ class Renaming(msgspec.Struct, frozen=True):
 
     def key(self, old: str) -> str:
         """The key of the shared state now: those of a sub-workflow begin with its id."""
-        outer, _, inner = old.rpartition("/")
-        return f"{self.id(outer)}/{inner}" if outer in self.stored["nodes"] else old
+        around = [id_ for id_, node in self.stored["nodes"].items() if "kind" in node and old.startswith(f"{id_}/")]
+        outer = max(around, key=len, default="")
+        return self.id(outer) + old[len(outer) :] if outer else old
 
     @property
     def edges(self) -> dict[str, str]:
