@@ -15,6 +15,7 @@ from holdfast import (
     WorkflowExecutor,
     handler,
 )
+from holdfast.runtimes.workflow.graph import Renaming
 from runs.worlds import World
 from workflow.flows import Builder, Flow
 
@@ -164,6 +165,20 @@ async def test_a_renamed_sub_workflow_takes_its_executors_along(world: World) ->
         await outer("new").run("x", thread_id="t")
     assert (await outer("new", renamed={"old": "new"}).run("x", thread_id="t")).outputs == ["x11+x11"]
     assert calls == []
+
+
+def test_keys_of_a_renamed_sub_workflow_are_renamed_whatever_they_are() -> None:
+    stored = {"start": "sub", "nodes": {"sub": {"takes": [], "kind": "workflow"}, "sub/a": {"takes": []}}, "edges": []}
+    renaming = Renaming({"sub": "review"}, stored)
+    keys = {
+        "sub/total": "review/total",
+        "sub/a/b": "review/a/b",
+        "sub/x/b": "review/x/b",
+        "subs/total": "subs/total",
+        "total": "total",
+    }
+    assert {key: renaming.key(key) for key in keys} == keys
+    assert {key: renaming.back().key(key) for key in keys.values()} == {new: old for old, new in keys.items()}
 
 
 async def test_the_signature_is_the_same_in_whatever_order_the_graph_is_built(world: World) -> None:

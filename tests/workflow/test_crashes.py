@@ -172,7 +172,7 @@ async def _commit_without_state(
     self: Execution, _after: Any, before: Any, metadata: Any, *lines: Any, **_: Any
 ) -> None:
     """Only the input is ever stored."""
-    change = None if before is not None else _after.plain
+    change = None if before is not None else lambda: _after.changes_since(None)
     await self._driver.write(*lines, metadata=metadata, change=change)
 
 

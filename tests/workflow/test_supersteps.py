@@ -399,6 +399,17 @@ async def test_the_superstep_limit_is_raised_by_a_larger_one_and_the_thread_cont
 # Steps
 
 
+async def test_a_thread_whose_newest_checkpoint_was_deleted_is_resumed_from_the_one_before(world: World) -> None:
+    a, b, c = Pass("a"), Pass("b"), Pass("c")
+    flow = Builder(world, a).add_chain([a, b, c, End("end")]).build()
+    failing.add("c")
+    with pytest.raises(ExecutorFailed):
+        await flow.run("x", thread_id="t")
+    await world.store.delete_checkpoint((await flow.latest()).checkpoint_id)
+    assert (await flow.run(thread_id="t")).outputs == ["x.a.b.c"]
+    assert calls == ["a", "b", "c", "b", "c"]
+
+
 async def test_a_handler_that_fails_after_four_of_five_steps_repeats_none_of_them(world: World) -> None:
     paid: list[tuple[str, str]] = []
 
@@ -570,6 +581,20 @@ async def test_a_sub_workflow_has_a_state_of_its_own_and_its_outputs_are_those_o
         "two/total": 1,
         "two/names": ["add"],
     }
+
+
+async def test_no_key_of_the_state_is_taken_for_one_of_a_sub_workflow(world: World) -> None:
+    class Writer(Executor):
+        @handler
+        async def take(self, text: str, ctx: WorkflowContext[str]) -> None:
+            ctx.set_state("part/total" if text == "part" else "start/total", 1)
+            await ctx.send_message(text)
+
+    start, inner = Writer("start"), Builder(world, End("end")).build()
+    flow = Builder(world, start).add_edge(start, WorkflowExecutor(inner.inner, id="part")).build()
+    assert (await flow.run("other")).outputs == ["other"]
+    with pytest.raises(ExecutorFailed, match="the key 'part/total' of the state would be one of 'part'"):
+        await flow.run("part")
 
 
 def test_a_plain_function_needs_no_await_in_the_awaitable_world_either(memory_store: sync.Store) -> None:

@@ -58,7 +58,6 @@ class Ended(msgspec.Struct, frozen=True):
     """The note of a result that is not written yet."""
     error: Exception | None = None
     waits: BaseException | None = None
-    is_replayed: bool = False
 
 
 class Branch:
@@ -71,14 +70,17 @@ class Branch:
         self._work = Work(step.graph, node, step.snapshot, step.driver)
 
     def replayed(self) -> Ended | None:
-        """How it ended before, if that was noted."""
+        """How it ended before, if that was noted.
+
+        What an executor did alone is noted with its checkpoint: if that was deleted, it is executed again.
+        """
         known = self._step.driver.noted(EXECUTOR, self._step.key(self._node.id))
-        if known is None:
+        if known is None or "_result" not in read_note(known, dict):
             return None
         result = read_note(known, lambda content: Result.of(content["_result"]))
         result = result.renamed(self._step.renaming) if self._step.renaming.renamed else result
         refuse_conflict(self._node.id, result.writes, self._step.written)
-        return Ended(self._node.id, result, is_replayed=True)
+        return Ended(self._node.id, result)
 
     async def run(self) -> Ended:
         """Call the handlers. An error is returned: the others come to their end first."""

@@ -77,7 +77,16 @@ class Work(msgspec.Struct):
         """The key of the state: a sub-workflow has keys of its own."""
         if type(key) is not str or not key:
             raise ConfigurationError(f"executor {self.node.id!r}: a key of the state is a non-empty str, got {key!r}")
-        return f"{self.node.within}/{key}" if self.node.within else key
+        name = f"{self.node.within}/{key}" if self.node.within else key
+        outer = name[: -len(key)]
+        for end in (at for at, char in enumerate(key) if char == "/"):
+            node = self.graph.nodes.get(outer + key[:end])
+            if node is not None and node.is_workflow:
+                raise ConfigurationError(
+                    f"executor {self.node.id!r}: the key {key!r} of the state would be one of {outer + key[:end]!r},"
+                    " which has keys of its own; take another"
+                )
+        return name
 
 
 def copied(value: Any, path: str) -> Any:

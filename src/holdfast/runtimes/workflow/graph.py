@@ -123,13 +123,9 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def signature(self) -> str:
         """A digest of ids, handler types, edges and names of conditions: the same in every process."""
-        return signature_of(self.plain())
-
-
-def signature_of(plain: Mapping[str, Any]) -> str:
-    """The signature of a graph that was stored as plain data."""
-    nodes = sorted((id_, sorted(node.items())) for id_, node in plain["nodes"].items())
-    return sha256(encode([plain["start"], nodes, plain["edges"]])).hexdigest()[:16]
+        plain = self.plain()
+        nodes = sorted((id_, sorted(node.items())) for id_, node in plain["nodes"].items())
+        return sha256(encode([plain["start"], nodes, plain["edges"]])).hexdigest()[:16]
 
 
 class Renaming(msgspec.Struct, frozen=True):
@@ -147,8 +143,9 @@ class Renaming(msgspec.Struct, frozen=True):
 
     def key(self, old: str) -> str:
         """The key of the shared state now: those of a sub-workflow begin with its id."""
-        outer, _, inner = old.rpartition("/")
-        return f"{self.id(outer)}/{inner}" if outer in self.stored["nodes"] else old
+        around = [id_ for id_, node in self.stored["nodes"].items() if "kind" in node and old.startswith(f"{id_}/")]
+        outer = max(around, key=len, default="")
+        return self.id(outer) + old[len(outer) :] if outer else old
 
     @property
     def edges(self) -> dict[str, str]:

@@ -78,10 +78,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     requests: dict[str, Pending] = {}
     outputs: list[Any] = []
 
-    def plain(self) -> dict[str, Any]:
-        """The snapshot as the state of its thread."""
-        return self.changes_since(None)
-
     def changes_since(self, before: "Snapshot | None") -> dict[str, Any]:
         """The top-level keys of the state that differ from those of an earlier snapshot."""
         names = self.__struct_fields__
