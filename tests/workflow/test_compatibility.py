@@ -205,6 +205,17 @@ async def test_another_message_or_another_workflow_for_a_known_thread_is_refused
         await flow(world, "a", "b").run(thread_id="none")
 
 
+async def test_the_outputs_of_another_workflow_are_never_returned(world: World) -> None:
+    refund, ship = (Builder(world, end, name=name).build() for name, end in (("refund", End("r")), ("ship", End("s"))))
+    await refund.run(["x"], thread_id="t")
+    for start in ({"message": ["x"]}, {}):
+        with pytest.raises(KeyReused, match="runs workflow 'refund', not 'ship'"):
+            await ship.run(**start, thread_id="t")
+    with pytest.raises(KeyReused, match="runs workflow 'refund'"):
+        await Builder(world, End("s")).build().run(["x"], thread_id="t")
+    assert (await refund.run(["x"], thread_id="t")).outputs == ["x"]
+
+
 async def test_a_damaged_state_is_corrupt(world: World) -> None:
     await failed(world, "a", "b")
     latest = await world.store.latest("t")

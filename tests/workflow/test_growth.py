@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from holdfast import WorkflowContext, executor
+from holdfast import Conflict, WorkflowContext, executor
 from holdfast.runs.driver import Driver
 from holdfast.runtimes.workflow.decisions import Result, Write, grown
 from holdfast.runtimes.workflow.message_types import fits
@@ -68,6 +68,18 @@ async def test_a_fork_of_an_earlier_checkpoint_continues_with_its_list(world: Wo
     fork = await flow.run(checkpoint_id=third.checkpoint_id)
     assert fork.outputs == [10]
     assert (await flow.checkpoints(fork.thread_id))[0].state["messages"] == messages(5)
+
+
+async def test_a_fork_under_an_id_is_continued_by_the_same_call(world: World) -> None:
+    flow = conversation(world)
+    await flow.run(0, thread_id="t")
+    third = (await flow.checkpoints("t"))[2]
+    for _ in range(2):
+        fork = await flow.run(checkpoint_id=third.checkpoint_id, thread_id="fork")
+        assert (fork.thread_id, fork.outputs) == ("fork", [10])
+    other = (await flow.checkpoints("t"))[3]
+    with pytest.raises(Conflict):
+        await flow.run(checkpoint_id=other.checkpoint_id, thread_id="fork")
 
 
 async def test_a_reducer_of_the_program_is_not_taken_for_a_concatenation(world: World, changed: list[set[str]]) -> None:

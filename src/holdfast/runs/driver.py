@@ -38,7 +38,7 @@ from holdfast.runs.ledger import packed_metadata, packed_words
 from holdfast.runs.notes import Note, Record, Rollback, note, read, read_note
 from holdfast.runs.options import StepOptions, StepPolicy
 from holdfast.runs.past import BEGINNING, TARGET, Past, Pruned, Then
-from holdfast.runs.run import ADVICE, Receipt, Run, check_key, fields_of
+from holdfast.runs.run import ADVICE, Receipt, Run, check_function, check_key, fields_of
 from holdfast.runs.scope import Frame, Scope, current_frame, fingerprint_of, inner_frame
 from holdfast.runs.steps import (
     StepCall,
@@ -330,6 +330,7 @@ class Driver:
         self, name: str, function: Callable[..., Any], *args: Any, **policy: Unpack[StepPolicy]
     ) -> Any:
         """A step of the work under way here, found again by its name, its arguments and its number among equals."""
+        check_function(function, check_key(name))
         fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
         call = StepCall(
             key=self.run._scope.key(name, fingerprint),

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from holdfast.records.checkpoint import Checkpoint, CheckpointInfo
+from holdfast.records.errors import NotFound
 from holdfast.records.identity import CheckpointId
 from holdfast.runs.driver import Store
 from holdfast.runtimes.workflow.snapshot import Snapshot
@@ -98,11 +99,23 @@ async def _threads(store: Store, workflow_name: str) -> AsyncIterator[str]:
 
 
 async def continued_thread(store: Store, checkpoint_id: str, thread_id: str | None) -> str:
-    """The thread that continues at a checkpoint: its own if that is its newest superstep, else a fork of it."""
+    """The thread that continues at a checkpoint: its own if that is its newest superstep, else a fork of it.
+
+    A fork that was made of that checkpoint under the same id before is continued itself.
+    """
     wanted = CheckpointId.parse(checkpoint_id)
     async for info in supersteps(store, wanted.thread_id):
         newest = CheckpointId.parse(info.id)
         if newest.life == wanted.life and newest.seq <= wanted.seq and thread_id in {None, wanted.thread_id}:
             return wanted.thread_id
         break
+    if thread_id is not None and await _is_fork(store, thread_id, checkpoint_id):
+        return thread_id
     return await store.fork(checkpoint_id, to=thread_id)
+
+
+async def _is_fork(store: Store, thread_id: str, checkpoint_id: str) -> bool:
+    try:
+        return (await store.get(thread_id, 1)).parent_id == checkpoint_id
+    except NotFound:
+        return False

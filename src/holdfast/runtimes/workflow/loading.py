@@ -47,13 +47,14 @@ async def load(driver: Driver, terms: WorkflowTerms, message: Any) -> Loaded | N
         arguments, state = _arguments(driver, terms.graph, message, where), driver.run.state
         if state and driver.record.started is None:
             raise KeyReused(f"{where} holds something else than a workflow; give another thread id")
+        found = Snapshot.of(state, where) if state else None
+        if found is not None and found.workflow != terms.name and (terms.is_named or driver.run.finished):
+            raise KeyReused(f"{where} runs workflow {found.workflow!r}, not {terms.name!r}; give another thread id")
         await driver.start(STARTED, arguments, "message", {**terms.labels, "workflow": terms.name})
         if driver.run.finished:
             return None
         first = entry(terms.graph, terms.name, decode(arguments)[0][0])
-        if not state:
-            return Loaded(first, is_new=True)
-        return await _fitted(driver, terms, Snapshot.of(state, where), first, where)
+        return Loaded(first, is_new=True) if found is None else await _fitted(driver, terms, found, first, where)
     except HoldfastError:
         driver.leave_untouched()
         raise
@@ -77,8 +78,6 @@ async def _fitted(driver: Driver, terms: WorkflowTerms, found: Snapshot, first: 
     """A checkpoint as this program resumes it: with the ids of now, or afresh if that was asked for."""
     if found.version != VERSION:
         raise IncompatibleCheckpoint(f"{where} holds a workflow checkpoint of version {found.version}, not {VERSION}")
-    if terms.is_named and found.workflow != terms.name:
-        raise KeyReused(f"{where} runs workflow {found.workflow!r}, not {terms.name!r}; give another thread id")
     if found.signature == terms.graph.signature:
         return Loaded(found, is_new=False)
     known = driver.noted(GRAPH, found.signature)
