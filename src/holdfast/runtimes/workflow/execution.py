@@ -194,8 +194,8 @@ class Execution:
             (id_, error), *others = failed
             also = f" (and {', '.join(repr(other) for other, _ in others)})" if others else ""
             raise ExecutorFailed(
-                f"executor {id_!r}{also} of workflow {self._terms.name!r} failed in superstep {number}:"
-                f" {type(error).__name__}: {error}"
+                f"executor {id_!r}{also} of workflow {self._terms.name!r} failed in superstep {number}"
+                f" of thread {self._driver.thread_id!r}: {type(error).__name__}: {error}"
             ) from error
         for each in ended:
             if each.waits is not None:
