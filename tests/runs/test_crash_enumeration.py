@@ -246,7 +246,7 @@ def test_an_answer_that_is_taken_before_it_is_written_is_caught(
         await run._ledger.note(run._ports, answered)
         return answered
 
-    monkeypatch.setattr(asking, "_collect", in_two_writes)
+    monkeypatch.setattr(asking, "collect", in_two_writes)
     is_caught(agent, "took 2 answers")
 
 

@@ -17,6 +17,8 @@ from holdfast.stores.objects.map import ObjectMap
 from holdfast.testing.handles import blocking_store
 from kinds import ON_SERVERS, open_store, shared_kinds
 
+pytestmark = pytest.mark.filterwarnings("ignore:not all requests are listed:holdfast.HoldfastWarning")
+
 BAD, GOOD = "bad", "good"
 KEY = b"\0bad"
 KINDS = shared_kinds("memory", "objects", "sqlite", "file", *ON_SERVERS)

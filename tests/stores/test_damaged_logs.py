@@ -12,6 +12,8 @@ from stores.file_scenes import log_of
 from stores.hooked import Hooked
 from stores.test_private_files import KINDS, assert_untouched, plant
 
+pytestmark = pytest.mark.filterwarnings("ignore:not all requests are listed:holdfast.HoldfastWarning")
+
 BAD, GOOD = "bad", "good"
 KEY = b"\0bad"
 NAMED = ["first frame", "last frame", "zeros before"]

@@ -10,6 +10,8 @@ import pytest
 from holdfast import sync
 from holdfast.stores.sqlite import SQLiteBackend, _first_number
 
+pytestmark = pytest.mark.filterwarnings("ignore:not all requests are listed:holdfast.HoldfastWarning")
+
 BAD, GOOD = "a", "b"
 PLANTED_KEY = b"\0c"
 BAD_ROWS = "id >> 28 = (SELECT number FROM threads WHERE thread = x'0061')"

@@ -2,7 +2,6 @@
 
 from msgspec.structs import replace
 
-from holdfast.codec.opaque import unknown_as_opaque
 from holdfast.records.errors import Corrupt, LimitExceeded
 from holdfast.records.rows import Swap
 from holdfast.stores.memory import MemoryBackend
@@ -18,8 +17,7 @@ def check_import(reader: Reader, swap: Swap, path: str) -> None:
     backend = MemoryBackend()
     backend.swap([replace(swap, expected=b"")])
     verifier = Verifier(Reader(backend, reader.sealing))
-    with unknown_as_opaque():  # an import needs no class of what it brings
-        verifier.check_thread(swap.thread)
+    verifier.check_thread(swap.thread)
     for why in verifier.errors:
         if isinstance(why, LimitExceeded):
             raise LimitExceeded(f"{path} is beyond the limits of this store, and nothing was imported: {why}") from why
