@@ -237,6 +237,8 @@ def test_an_answer_that_is_taken_before_it_is_written_is_caught(
     agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def in_two_writes(run: Run, number: int) -> Answered | None:
+        if number in run._ledger.journal.answers:
+            return run._ledger.journal.answers[number]
         message = message_key(number)
         inbox = await run._ports.perform(run._reader.backend.inbox, run._ledger.claim.thread)
         if message not in inbox:
