@@ -77,7 +77,9 @@ test: $(STAMP) $(SYSTEM)  ## run the whole test suite; with SERVERS=none, what n
 	$(RUN) -m pytest -n $(JOBS) --dist worksteal $(MARKS)
 
 test-quick: $(STAMP)  ## run the quick tests, which need no server: for the inner loop
-	HOLDFAST_SERVERS=none HOLDFAST_EXAMPLES=10 $(BIN)/python -m pytest -n 3 --dist worksteal -m "not (again or faults or processes or servers or slow)"
+	HOLDFAST_SERVERS=none HOLDFAST_EXAMPLES=6 $(BIN)/python -m pytest -n 2 --dist worksteal \
+		--ignore=tests/stores/postgres --ignore=tests/stores/redis --ignore=tests/stores/s3 \
+		-m "not (again or faults or large or processes or servers or slow)"
 
 cover: $(STAMP) servers  ## run the test suite under coverage: at least 95 % of the branches of the core
 	@rm -f .coverage .coverage.*
@@ -85,10 +87,12 @@ cover: $(STAMP) servers  ## run the test suite under coverage: at least 95 % of 
 	@$(BIN)/python -m coverage combine --quiet
 	@$(BIN)/python -m coverage report --include='$(CORE)' --fail-under=95
 
-lint: $(STAMP)  ## run ruff, mypy and the import contracts
+lint: $(STAMP)  ## run ruff, mypy, the import contracts, and both type checkers on the programs of a user
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --strict --config-file= --cache-dir=.mypy_cache/programs tests/programs/*.py
+	cd tests/programs && $(CURDIR)/$(BIN)/pyright --pythonpath $(CURDIR)/$(BIN)/python *.py
 	$(BIN)/lint-imports
 
 format: $(STAMP)  ## format the code and apply the safe fixes of ruff

@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ SERVER_STORES = tuple(f"tests/stores/{kind}/" for kind in ON_SERVERS)
 
 settings.register_profile(
     "repeatable",
-    max_examples=int(os.environ.get("HOLDFAST_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("HOLDFAST_EXAMPLES", "30")),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -27,11 +28,15 @@ settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Say what our marks mean."""
+    """Say what our marks mean, and collect no garbage while the tests are collected."""
+    gc.disable()
     config.addinivalue_line("markers", "faults: crashes and damage, repeated HOLDFAST_ROUNDS times")
     config.addinivalue_line("markers", "slow: repeats at length what a quicker test proves; only in make faults")
-    config.addinivalue_line("markers", "again: repeats a test in another world or on another store; not in test-quick")
+    config.addinivalue_line(
+        "markers", "again: repeats a test in another world, store or value of a kind; not in test-quick"
+    )
     config.addinivalue_line("markers", "processes: starts many processes, one after the other; not in test-quick")
+    config.addinivalue_line("markers", "large: handles many megabytes, or many thousands of values; not in test-quick")
     config.addinivalue_line("markers", "servers: needs Redis, PostgreSQL, an S3 server or strace; not in test-quick")
 
 
@@ -42,13 +47,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.servers)
 
 
+def pytest_collection_finish() -> None:
+    """Collect garbage from here on, but leave the thousands of collected tests out of each search for it."""
+    gc.enable()
+    gc.freeze()
+
+
 @pytest.fixture(params=parameters(*ON_DISK, quick={"sqlite"}))
 def disk_kind(request: pytest.FixtureRequest) -> str:
     """The kinds of store that keep their threads on disk, one after the other."""
     return str(request.param)
 
 
-@pytest.fixture(params=parameters(*EVERY_KIND, quick={"memory", "sqlite"}))
+@pytest.fixture(params=parameters(*EVERY_KIND, quick={"memory"}))
 def kind(request: pytest.FixtureRequest) -> str:
     """Every embedded kind of store, one after the other."""
     return str(request.param)

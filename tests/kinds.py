@@ -1,9 +1,10 @@
 """The kinds of store under test, by name: places to open them at, and how to open one there."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from hashlib import sha256
 from itertools import count, cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -39,6 +40,12 @@ def parameters(*names: str, quick: Collection[str], rare: Collection[str] = ()) 
         return pytest.param(name, marks=pytest.mark.slow if name in rare else pytest.mark.again)
 
     return [parameter(name) for name in names]
+
+
+def alike(values: Iterable[Any]) -> list[ParameterSet]:
+    """Values of one kind, as parameters of a test: only the first is in the quick tests."""
+    first, *others = values
+    return [pytest.param(first), *(pytest.param(other, marks=pytest.mark.again) for other in others)]
 
 
 def worlds_over(*kinds: str) -> list[ParameterSet]:

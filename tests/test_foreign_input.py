@@ -111,7 +111,7 @@ def test_the_url_of_a_redis(url: str) -> None:
         place, _ = options_in(url)
         settings = from_url(place)
         assert settings.identity is not None
-        settings.make(settings.nodes[0] if settings.nodes else None)
+        settings.make(*(settings.nodes[0] if settings.nodes else ()))
 
     only_ours(parse)
 

@@ -58,6 +58,12 @@ def test_without_servers_it_is_said_which_tests_are_left_out() -> None:
     assert "leaves out these tests" in make("--dry-run", "test", "SERVERS=none").stdout
 
 
+@pytest.mark.parametrize("checker", ["mypy --strict", "pyright"])
+def test_lint_checks_the_types_of_typical_programs(checker: str) -> None:
+    (line,) = [line for line in make("--dry-run", "lint").stdout.splitlines() if checker in line]
+    assert "tests/programs" in line
+
+
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
     """A machine that has a shell and an apt-get, which only says how it was called."""

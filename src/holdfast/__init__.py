@@ -10,9 +10,6 @@ Everything here is awaitable; `import holdfast.sync as holdfast` has the same na
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from holdfast import codec
-from holdfast.codec.keys import KeyRing
-from holdfast.codec.limits import Limits
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo, Step
 from holdfast.records.errors import (
     Aborted,
@@ -67,6 +64,9 @@ from holdfast.records.usage import ModelPricing, UsageSnapshot
 from holdfast.records.words import Cause, Durability, Phase, Status
 
 if TYPE_CHECKING:
+    from holdfast import codec
+    from holdfast.codec.keys import KeyRing
+    from holdfast.codec.limits import Limits
     from holdfast.codec.registry import migration, register, storable
     from holdfast.ports.pool import pool
     from holdfast.records.failure import AgentSummary, FailureContext, FailureType, RecoveryContext
@@ -148,6 +148,8 @@ _LATER = {
     "FailurePolicy": "holdfast.runtimes.agent.policy",
     "FailureType": "holdfast.records.failure",
     "FileStore": "holdfast.runs.kinds",
+    "KeyRing": "holdfast.codec.keys",
+    "Limits": "holdfast.codec.limits",
     "Loop": "holdfast.runtimes.loop.loop",
     "LoopState": "holdfast.records.loop",
     "MemoryStore": "holdfast.runs.kinds",
@@ -185,6 +187,7 @@ _LATER = {
     "backoff_and_retry": "holdfast.runtimes.agent.strategies",
     "checkpoint": "holdfast.runs.api",
     "circuit_breaker": "holdfast.runtimes.agent.strategies",
+    "codec": "holdfast",
     "compensating_rollback": "holdfast.runtimes.agent.strategies",
     "confirm": "holdfast.runs.api",
     "current": "holdfast.runs.api",
@@ -224,7 +227,8 @@ def __getattr__(name: str) -> Any:
     """Load stores and runs at their first use: a program that only names errors or types starts without them."""
     if name not in _LATER:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
-    value = getattr(import_module(_LATER[name]), name)
+    where = _LATER[name]
+    value = import_module(f"holdfast.{name}") if where == "holdfast" else getattr(import_module(where), name)
     globals()[name] = value
     return value
 

@@ -105,7 +105,7 @@ async def awaitable_trip(store: holdfast.Store) -> Any:
 
 @pytest.mark.parametrize("trip", [blocking_trip, awaitable_trip])
 def test_an_agent_ends_the_same_wherever_it_is_killed(trip: Callable[..., Any]) -> None:
-    report = crash_everywhere(trip, before=outside.clear, after=outside.check, pairs=rounds(8, 30))
+    report = crash_everywhere(trip, before=outside.clear, after=outside.check, pairs=rounds(3, 30))
     assert report.result == [40, "window"]
     assert len(report.points) > 20
 
@@ -124,7 +124,7 @@ def test_an_engine_that_is_wrong_on_purpose_is_found(
 ) -> None:
     monkeypatch.setattr(where, name, broken)
     with pytest.raises(AssertionError):
-        crash_everywhere(blocking_trip, before=outside.clear, after=outside.check, pairs=0)
+        crash_everywhere(blocking_trip, before=outside.clear, after=outside.check, pairs=0, limit=1)
 
 
 async def _nothing() -> None:

@@ -86,7 +86,7 @@ async def test_another_task_or_another_agent_on_a_known_thread_is_refused(world:
         return task
 
     await agent(world, worker).run("t", thread_id="t")
-    with pytest.raises(holdfast.KeyReused, match="different task"):
+    with pytest.raises(holdfast.KeyReused, match="its task differed"):
         await agent(world, worker).run("u", thread_id="t")
     with pytest.raises(holdfast.KeyReused, match="worker"):
         await agent(world, other).run("t", thread_id="t")

@@ -168,27 +168,27 @@ def test_a_good_function_survives_a_kill_at_every_point(program: Path) -> None:
 
 def test_an_async_function_that_asks_survives_on_a_store_of_choice(program: Path, tmp_path: Path) -> None:
     url = url_of("file", tmp_path)
-    document = verdict(program, "app:good_async", "4", "--answer", "how many=all", "--max-points", "5", "--store", url)
+    document = verdict(program, "app:good_async", "4", "--answer", "how many=all", "--max-points", "3", "--store", url)
     assert document["ok"], problems_of(document)
     assert document["result"] == "[12, 15, 'all']"
-    assert len(document["rows"]) == 5 < document["points"]
+    assert len(document["rows"]) == 3 < document["points"]
 
 
 def test_the_url_of_a_store_is_in_no_argument_of_a_child(program: Path, tmp_path: Path) -> None:
     """Every user of a machine can list arguments, and a URL may have a password."""
-    document = verdict(program, "app:listed", "4", "--max-points", "2", "--store", url_of("file", tmp_path))
+    document = verdict(program, "app:listed", "4", "--max-points", "1", "--store", url_of("file", tmp_path))
     assert document["result"] == "'-m holdfast.chaos.child'"
 
 
 def test_the_default_store_of_what_is_within_it_is_not_your_own(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_STORE", "mine.db")
-    document = verdict(program, "app:talking", "4", "--max-points", "3")
+    document = verdict(program, "app:talking", "4", "--max-points", "2")
     assert document["ok"], problems_of(document)
     assert not list(program.glob("*.db*"))
 
 
 def test_steps_that_give_another_result_each_time_are_told_of_and_are_fine(program: Path) -> None:
-    document = verdict(program, "app:moody", "4", "--max-points", "3")
+    document = verdict(program, "app:moody", "4", "--max-points", "1")
     assert document["ok"], problems_of(document)
     assert "Two undisturbed runs gave different results" in document["note"]
 
@@ -202,7 +202,7 @@ def test_an_effect_outside_of_a_step_is_found(program: Path) -> None:
 
 
 def test_another_way_through_the_steps_is_found_though_the_result_is_the_same(program: Path) -> None:
-    document = verdict(program, "app:wayward", "4", "--max-points", "6")
+    document = verdict(program, "app:wayward", "4", "--max-points", "3")
     assert not document["ok"]
     assert all(row["result_equal"] for row in document["rows"])
     assert all(

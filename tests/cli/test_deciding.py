@@ -1,6 +1,7 @@
 """The development loop: what came of a thread, trying it again, steps in doubt, ids that are used again."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -44,15 +45,24 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def failed(place: Path) -> Iterator[None]:
-    """Two threads that failed, with a label, and one whose payment is in doubt."""
+@pytest.fixture(scope="module")
+def failures(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the program, and the store with two failed threads and one whose payment is in doubt."""
+    place = tmp_path_factory.mktemp("failures")
+    shutil.copy(template, place / "holdfast.db")
     (place / "till.py").write_text(PROGRAM)
-    assert subprocess.run([sys.executable, "till.py", "dies"], check=False).returncode == 9
+    assert subprocess.run([sys.executable, "till.py", "dies"], cwd=place, check=False).returncode == 9
     start = "import till, holdfast.sync as h\nfor name in 'ab':\n try: till.pay.run(name, 1)\n except ValueError: pass"
-    subprocess.run([sys.executable, "-c", start], check=True)
-    with sync.open("holdfast.db") as store, store.run("b", labels={"user": "eve"}) as run:
+    subprocess.run([sys.executable, "-c", start], cwd=place, check=True)
+    with sync.open(place / "holdfast.db") as store, store.run("b", labels={"user": "eve"}) as run:
         run.fail("the model is down")
+    return place
+
+
+@pytest.fixture
+def failed(failures: Path, place: Path) -> Iterator[None]:
+    """Two threads that failed, with a label, and one whose payment is in doubt."""
+    shutil.copytree(failures, place, dirs_exist_ok=True)
     yield
     sys.modules.pop("till", None)
 

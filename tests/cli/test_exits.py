@@ -93,6 +93,7 @@ def test_looking_makes_no_store(call: Call, place: Path) -> None:
     assert list((place / "empty").iterdir()) == []
 
 
+@pytest.mark.processes
 def test_debug_shows_where_an_error_comes_from(place: Path) -> None:
     command = [*HOLDFAST, "show", "nobody"]
     plain = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -103,6 +104,7 @@ def test_debug_shows_where_an_error_comes_from(place: Path) -> None:
     assert debug.returncode == 1
 
 
+@pytest.mark.processes
 def test_a_reader_that_goes_away_is_no_error(place: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -159,12 +161,14 @@ def on_terminal(*arguments: str, **environment: str) -> str:
     return b"".join(chunks).decode()
 
 
+@pytest.mark.processes
 def test_colours_are_for_terminals_alone(place: Path, call: Call) -> None:
     assert "\x1b[31m" in on_terminal("threads")
     assert "\x1b" not in on_terminal("threads", NO_COLOR="1")
     assert "\x1b" not in call("threads").stdout
 
 
+@pytest.mark.processes
 def test_progress_is_shown_on_a_terminal_alone(place: Path, call: Call) -> None:
     assert "100%" in on_terminal("verify")
     assert "100%" not in on_terminal("verify", "--json")

@@ -104,28 +104,25 @@ def test_whoever_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    ("line", "replies"),
+    ("words", "replies"),
     [
-        ("holdfast state user-42@", ["3", "2", "1"]),
-        ("holdfast show user:", ["42:essay"]),
-        ("holdfast show user:42:es", ["essay"]),
-        ("holdfast show use", ["user:42:essay", "user-43", "user-42"]),
-        ("holdfast --store sqlite:holdfast.db show user:", ["42:essay"]),
-        ("holdfast --store=holdfast.db show user:", ["42:essay"]),
-        ("holdfast --store redis://127.0.0.1:1 show ", []),
-        ("holdfast --store file:nowhere show u", []),
-        ("holdfast show 'user-4", ["user-43", "user-42"]),
-        ('holdfast show "user-42', ["user-42"]),
-        ("holdfast thre", ["threads"]),
+        ("show use", ["user:42:essay", "user-43", "user-42"]),
+        ("show 'user-4", ["user-43", "user-42"]),
+        ("state user-42@", ["user-42@3", "user-42@2", "user-42@1"]),
+        ("show user:", ["user:42:essay"]),
+        ("--store sqlite:holdfast.db show user:", ["user:42:essay"]),
+        ("--store redis://127.0.0.1:1 show ", []),
+        ("--store file:nowhere show u", []),
+        ("thre", ["threads"]),
     ],
 )
-def test_bash_completes_what_it_takes_for_several_words(line: str, replies: list[str], call: Call) -> None:
-    """As readline does it: it puts each reply in place of what stands behind the last of its break characters."""
+def test_the_script_for_bash_completes_what_bash_takes_for_one_word(words: str, replies: list[str], call: Call) -> None:
+    """As bash calls it: each word as it was typed, and the number of the one to complete."""
     with sync.open("holdfast.db") as opened:
         opened.save("user:42:essay", {})
     script = call("completion", "bash").output
-    breaks = "COMP_WORDBREAKS=$' \\t\\n\"\\'@><=;|&(:'\n"
-    asked = f"COMP_LINE={shlex.quote(line)}; COMP_POINT={len(line)}; _holdfast_completion {HOLDFAST}\n"
+    typed = " ".join(map(shlex.quote, ["holdfast", *words.split(" ")]))
+    asked = f"COMP_WORDS=({typed}); COMP_CWORD={len(words.split(' '))}; _holdfast_completion {HOLDFAST}\n"
     told = 'for reply in "${COMPREPLY[@]}"; do echo "$reply"; done\n'
-    ran = subprocess.run(["bash", "-c", breaks + script + asked + told], capture_output=True, text=True, check=True)
+    ran = subprocess.run(["bash", "-c", script + asked + told], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == replies

@@ -1,8 +1,10 @@
 """Answers from the command line, and threads that go on after them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import split
+from time import sleep
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from holdfast import sync
 from holdfast.codec import encode
 from holdfast.ports import run_blocking
 from holdfast.runs.driver import Driver
+from unregistered import forget
 
 Document = Callable[..., Any]
 
@@ -56,6 +59,22 @@ def test_a_command_to_paste_is_quoted(call: Call) -> None:
     with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended):
         ask_as(store, "shop:refund")
     assert "holdfast resume 'it'\"'\"'s mine' --app shop:refund" in call("approve", "it's mine").stdout
+
+
+def test_a_request_about_an_object_of_an_unknown_class_is_listed_and_answered(
+    call: Call, document: Document, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @sync.storable(name="desk.Refund")
+    @dataclass
+    class Refund:
+        amount: int
+
+    with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("other") as run:
+        run.confirm("refund", Refund(7))
+    forget(Refund, monkeypatch)
+    assert {"other", "ticket-1"} <= {request["thread_id"] for request in document("requests")}
+    assert "desk.Refund" in call("requests").stdout
+    assert document("approve", "other")["choice"] == "approve"
 
 
 def test_an_answer_is_given_once(call: Call) -> None:
@@ -113,14 +132,14 @@ def test_a_choice_for_a_request_without_choices_is_refused_with_the_command_that
 
 def test_a_request_past_its_deadline_is_among_the_expired_ones(call: Call, document: Document) -> None:
     with sync.open("holdfast.db") as store, pytest.raises(sync.Suspended), store.run("late") as run:
-        run.ask("anybody?", deadline=0.05)
+        run.ask("anybody?", deadline=1)
     while not (expired := document("requests", "--status", "expired")):
-        pass
+        sleep(0.1)
     assert [request["thread_id"] for request in expired] == ["late"]
     assert "deadline passed" in call("requests").stdout
     call("answer", "late", "--value", "1", code=4)
     with sync.open("holdfast.db") as store, pytest.raises(sync.RequestExpired), store.run("late") as run:
-        run.ask("anybody?", deadline=0.05)
+        run.ask("anybody?", deadline=1)
     assert [request["status"] for request in document("requests", "--status", "expired")] == ["expired"]
 
 

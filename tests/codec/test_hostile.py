@@ -24,7 +24,7 @@ import pytest
 from msgspec import msgpack
 
 from codec.samples import OBJECTS, PLAIN, SPECIAL
-from holdfast.codec import decode, encode, zones
+from holdfast.codec import decode, encode, times
 from holdfast.records.errors import CodecError, IncompatibleCheckpoint, LimitExceeded, UnknownType, UnstorableValue
 
 ROUNDS = 20_000
@@ -94,7 +94,7 @@ def mutated(chance: random.Random, samples: list[bytes]) -> bytes:
 
 def test_damaged_and_random_bytes_give_a_value_or_an_error_of_ours() -> None:
     chance, samples = random.Random(20_261), corpus()
-    zones._available()  # the list of zones is read once, at the first unknown one
+    times._available()  # the list of zones is read once, at the first unknown one
     for data in samples:
         decode(data)
     inputs = [mutated(chance, samples) for _ in range(ROUNDS)]
@@ -263,6 +263,7 @@ def test_an_extension_with_the_wrong_content_is_refused(code: int, payload: byte
             decode(data)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "pattern",
     ["a" * 10_000, "[\0-\uffff]" * 100, "(?i)" + "[\0-\U0010ffff]" * 10, "(?mi:" + "[^\u00ff-\uffff]" * 10 + ")"],
@@ -351,6 +352,7 @@ HOLDERS: dict[str, tuple[int, Callable[[list[Any]], Any]]] = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("make", EQUAL.values(), ids=EQUAL)
 @pytest.mark.parametrize(("code", "hold"), HOLDERS.values(), ids=HOLDERS)
 def test_equal_hashes_are_refused_before_they_cost_anything(

@@ -1,19 +1,23 @@
-"""One fuzz run in a process of its own: `python -m fuzz.child TARGET FIRST COUNT` prints what went wrong, as JSON.
+"""Fuzz runs in processes of their own: `python -m fuzz.child` reads a line of JSON for each, `[TARGET, FIRST, COUNT]`.
 
-The process has little memory, each input little time, and an audit hook that hears of everything that is imported,
-executed or opened. `TARGET` may also be one of the wrong parsers below, which a run must find.
+It forks a process for the run, so that none costs a new interpreter, and prints two lines: what went wrong, as JSON,
+and the exit code. The process of a run has little memory, each input little time, and an audit hook that hears of
+everything that is imported, executed or opened. `TARGET` may also be one of the wrong parsers below, which a run must
+find.
 """
 
 import json
+import os
 import resource
 import signal
 import sys
 import time
+import traceback
 import zoneinfo
 from collections.abc import Callable
 from contextlib import suppress
 from tempfile import gettempdir
-from typing import Any
+from typing import Any, NoReturn
 
 from fuzz.mutations import mutated
 from fuzz.targets import FOLDER, Target, targets
@@ -130,5 +134,26 @@ def report(run: Run) -> None:
     sys.stdout.write(json.dumps({"failures": run.failures, "slowest": run.slowest}))
 
 
+def serve() -> None:
+    for line in sys.stdin:
+        process = os.fork()
+        if not process:
+            _end_with(*json.loads(line))
+        _, status = os.waitpid(process, 0)
+        sys.stdout.write(f"\n{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def _end_with(name: str, first: int, count: int) -> NoReturn:
+    """Make one run, and end this process whatever happens."""
+    try:
+        main(name, first, count)
+        sys.stdout.flush()
+    except BaseException:  # noqa: BLE001  it must not come back to the loop that forked it
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    serve()

@@ -163,7 +163,7 @@ def _foreign() -> Iterator[tuple[str, Target]]:
         Target([b"2026:" + b"6b" * 32, b"# a\n\n" + b"6b" * 32 + b"\n"], lambda d: parse_keys(d, "file"), 40),
     )
     yield "wrapped key", Target([wrapped], lambda data: ring.unwrap(data, THREAD), 30)
-    yield "policy in YAML", Target([POLICY], lambda d: FailurePolicy.from_yaml(d.decode("utf-8", "replace") + "\n"), 10)
+    yield "policy in YAML", Target([POLICY], lambda d: FailurePolicy.from_yaml(d.decode("utf-8", "replace") + "\n"), 5)
 
 
 class Bundles:
@@ -178,7 +178,7 @@ class Bundles:
         self.frames = list(_payloads(self.path.read_bytes()))
 
     def target(self) -> Target:
-        return Target([bytes((at,)) + frame for at, frame in enumerate(self.frames)], self.parse, 20, reads_files=True)
+        return Target([bytes((at,)) + frame for at, frame in enumerate(self.frames)], self.parse, 10, reads_files=True)
 
     def parse(self, data: bytes) -> None:
         at = data[0] % len(self.frames)
@@ -221,7 +221,7 @@ class Stored:
 
     def target(self) -> Target:
         assert self.swap is not None
-        return Target([row.body for row in self.swap.rows], self.parse, 10)
+        return Target([row.body for row in self.swap.rows], self.parse, 5)
 
     def parse(self, data: bytes) -> None:
         """The body of the last row, in place of the one that is there."""
@@ -260,7 +260,7 @@ class Logs:
         self.right = self.log.read_bytes()
 
     def target(self) -> Target:
-        return Target([self.right], self.parse, 10, reads_files=True)
+        return Target([self.right], self.parse, 5, reads_files=True)
 
     def parse(self, data: bytes) -> None:
         self.log.write_bytes(data)
@@ -278,7 +278,7 @@ class Configurations:
 
     def target(self) -> Target:
         seed = b'enabled = true\nstrategy = "hybrid"\ninterval = 5\n[recovery]\ntimeout = 60\n'
-        return Target([seed], self.parse, 5, reads_files=True)
+        return Target([seed], self.parse, 3, reads_files=True)
 
     def parse(self, data: bytes) -> None:
         for path in self.paths:

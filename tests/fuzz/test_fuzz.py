@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +25,36 @@ with targets() as every:
 pytestmark = pytest.mark.faults
 
 
-def fuzz(name: str, count: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "fuzz.child", name, "0", str(count)]
+Fuzz = Callable[[str, int], list[str]]
+
+
+@pytest.fixture(scope="module")
+def fuzz() -> Iterator[Fuzz]:
+    """Parse that many inputs with the parser of that name, in a process of its own; returns what went wrong."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, f"{name}: the process ended with {done.returncode}: {done.stderr[-2000:]}"
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    command = [sys.executable, "-m", "fuzz.child"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=environment, **pipes) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        requests, replies = parent.stdin, parent.stdout
+
+        def run(name: str, count: int) -> list[str]:
+            print(json.dumps([name, 0, count]), file=requests, flush=True)
+            found, code = replies.readline(), replies.readline().strip()
+            assert code == "0", f"{name}: the process ended with {code or 'its parent'}; standard error says why"
+            failures: list[str] = json.loads(found)["failures"]
+            return failures
+
+        yield run
+        requests.close()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_parser_meets_no_input_that_it_cannot_refuse(name: str) -> None:
-    found = fuzz(name, INPUTS * NAMES[name] // sum(NAMES.values()))
-    assert found["failures"] == []
+def test_a_parser_meets_no_input_that_it_cannot_refuse(fuzz: Fuzz, name: str) -> None:
+    assert fuzz(name, INPUTS * NAMES[name] // sum(NAMES.values())) == []
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_parser_is_found(name: str) -> None:
-    assert fuzz(name, 1)["failures"]
+def test_a_wrong_parser_is_found(fuzz: Fuzz, name: str) -> None:
+    assert fuzz(name, 1)

@@ -171,14 +171,16 @@ def test_branches_of_one_worker_may_still_make_the_recorded_call_so_that_another
     outside, lives = Outside(), iter(["first", "second"])
 
     async def drive(store: holdfast.Store) -> Any:
-        life = next(lives)
+        life, called = next(lives), asyncio.Event()
 
         async def branch(loop: Any, what: str) -> Any:
-            is_slow = (what == "a") == (life == "first")
-            await asyncio.sleep(0.02 * is_slow)
+            if (what == "a") == (life == "first"):
+                await called.wait()
             if (life, what) == ("first", "a"):
                 raise ConnectionError("the network is down")
-            return await loop.call("send", what)
+            result = await loop.call("send", what)
+            called.set()
+            return result
 
         async def execute(loop: Any, _: str) -> Any:
             return await asyncio.gather(branch(loop, "a"), branch(loop, "b"))

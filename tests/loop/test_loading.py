@@ -114,7 +114,7 @@ async def test_the_thread_of_an_agent_is_not_taken_for_a_loop(world: World) -> N
 async def test_another_request_for_the_thread_of_a_loop_is_refused(world: World) -> None:
     await new_loop(world).drive()
     refused = new_loop(world, "another essay")
-    with pytest.raises(KeyReused, match="different request"):
+    with pytest.raises(KeyReused, match="its request differed"):
         await refused.drive()
     assert (refused.request, refused.state, refused.results) == ("another essay", LoopState.PLANNING, [])
 

@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from kinds import shared_kinds, url_of
+from kinds import parameters, url_of
 from patience import GIVE_UP_SECONDS
 
 pytestmark = pytest.mark.processes
@@ -93,7 +93,7 @@ def until(condition: Callable[[], bool], seconds: float = GIVE_UP_SECONDS) -> No
         sleep(0.05)
 
 
-@pytest.mark.parametrize("kind", shared_kinds("sqlite", "postgres"))
+@pytest.mark.parametrize("kind", parameters("sqlite", "postgres", quick={"sqlite"}, rare={"postgres"}))
 def test_a_server_killed_under_load_finishes_every_task_and_pays_each_refund_once(kind: str, tmp_path: Path) -> None:
     server = Server(tmp_path, url_of(kind, tmp_path))
     server.start()

@@ -155,9 +155,9 @@ async def test_a_row_and_the_state_say_where_the_workflow_stands(world: World) -
 async def test_another_input_or_other_agents_are_refused_on_a_known_thread(world: World) -> None:
     kit = Kit(world)
     await kit.run(kit.make("sequential", [kit.agent("a")]))
-    with pytest.raises(KeyReused, match="different input or agents"):
+    with pytest.raises(KeyReused, match="its input or agents differed"):
         await kit.run(kit.make("sequential", [kit.agent("a")]), "other")
-    with pytest.raises(KeyReused, match="different input or agents"):
+    with pytest.raises(KeyReused, match="its input or agents differed"):
         await kit.run(kit.make("sequential", [kit.agent("a"), kit.agent("b")]))
 
 

@@ -254,7 +254,7 @@ def test_settings_made_in_code_are_checked_by_validate_and_by_the_manager() -> N
 
 
 @pytest.mark.parametrize("name", ["c.toml", "c.yaml"])
-@pytest.mark.parametrize("value", ["9" * 5000, "[" * 20_000])
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 800])
 def test_a_file_that_no_parser_can_read_is_named(tmp_path: Path, name: str, value: str) -> None:
     (tmp_path / name).write_text(f"interval {'=' if name.endswith('toml') else ':'} {value}\n")
     with pytest.raises(ConfigurationError, match=name):

@@ -137,7 +137,7 @@ def blocking_server(store: sync.Store) -> list[Any]:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a branch of a dead process never began
 @pytest.mark.parametrize("server", [blocking_server, awaitable_server])
 def test_a_decorated_effect_keeps_its_key_wherever_the_server_is_killed(server: Any) -> None:
-    report = crash_everywhere(server, before=outside.clear, after=outside.check, pairs=rounds(10, 60))
+    report = crash_everywhere(server, before=outside.clear, after=outside.check, pairs=rounds(3, 60))
     assert len(report.points) > 20
 
 

@@ -461,7 +461,7 @@ async def test_a_save_that_does_not_wait_withdraws_the_question_of_the_one_befor
     await made.save(state_of())
     assert (await world.store.requests()).items == []
     assert (await world.store.thread(THREAD)).status is Status.WORKING
-    with pytest.raises(Conflict, match="was answered already"):
+    with pytest.raises(Conflict, match="was withdrawn: the task was saved again"):
         await world.store.answer(request.id, value="approve")
     assert (await made.recover("shop")).resumed == (THREAD,)
     assert called.calls == [("task-1", "")]

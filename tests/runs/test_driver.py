@@ -61,7 +61,7 @@ def test_a_thread_is_not_taken_over_by_another_runtime_or_with_other_arguments()
     with holdfast.sync.MemoryStore() as store:
         run = partial(checklist_run, store)
         assert run(["a"]) == ["A"]
-        with pytest.raises(holdfast.KeyReused, match="different items"):
+        with pytest.raises(holdfast.KeyReused, match="its items differed"):
             run(["b"])
         assert run(["a"]) == ["A"]
         store.save("used", {"by": "somebody"})
@@ -207,6 +207,25 @@ def test_a_step_within_is_found_again_by_name_arguments_and_number() -> None:
                     for text in ("a", "a", "b"):
                         await driver.step_within("call", calls.append, text)
             assert calls == ["a", "a", "b"]
+
+    asyncio.run(scenario())
+
+
+def test_a_withdrawn_request_says_so_to_its_run_and_to_who_answers() -> None:
+    async def scenario() -> None:
+        async with holdfast.MemoryStore() as store:
+            with pytest.raises(holdfast.Suspended) as suspended:
+                async with claim(store, "t", Terms()) as run:
+                    await Driver(run).ask("1", "refund", 40, {"choices": (), "deadline": None, "default": None})
+            async with claim(store, "t", Terms()) as run:
+                await Driver(run).withdraw("refund", "the order was cancelled")
+                await run.checkpoint({})
+                with pytest.raises(
+                    holdfast.RequestExpired, match="'refund' of thread 't' was withdrawn: the order was c"
+                ):
+                    await Driver(run).ask("1", "refund", 40, {"choices": (), "deadline": None, "default": None})
+            with pytest.raises(holdfast.Conflict, match="was withdrawn: the order was cancelled"):
+                await store.answer(suspended.value.requests[0].id, value=1)
 
     asyncio.run(scenario())
 

@@ -200,7 +200,7 @@ def test_an_interrupt_in_the_middle_of_a_write_leaves_no_lease() -> None:
 
 
 def test_threads_of_one_run_share_their_commits() -> None:
-    """The first commits at once, without a queue; what the others write meanwhile waits, and goes as one."""
+    """The first commits at once; what the others write meanwhile waits, and goes as one."""
 
     class Backend(MemoryBackend):
         row_counts: ClassVar[list[int]] = []
@@ -265,7 +265,7 @@ def test_a_lost_reply_does_not_end_a_run_whose_next_write_waits() -> None:
             first = pool.submit(run.append, "letters", "a")
             assert inside.wait(GIVE_UP_SECONDS)
             second = pool.submit(run.append, "letters", "b")
-            while not run._run._ledger.claim.committer.has_queue:
+            while not run._run._ledger.claim.committer._queue:
                 sleep(0.001)
             is_queued.set()
             first.result(30)

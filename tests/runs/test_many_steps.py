@@ -11,6 +11,7 @@ from kinds import new_place
 COUNT = 10_000
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "kind", ["sqlite", pytest.param("memory", marks=pytest.mark.slow), pytest.param("file", marks=pytest.mark.slow)]
 )

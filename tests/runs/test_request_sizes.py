@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from holdfast import LimitExceeded, Limits, Status
-from holdfast.codec.scan import refuse_excess
+from holdfast.codec.limits import refuse_excess
 from holdfast.history import journal
 
 LARGE: list[list[int]] = [[]] * 500

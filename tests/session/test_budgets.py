@@ -220,16 +220,16 @@ async def test_what_nobody_knows_the_price_of_is_counted_and_told(world: World) 
 
 def test_a_turn_that_is_about_to_be_recorded_still_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither under way nor recorded, it would leave its place to another."""
-    append = Ledger.append
+    write = Ledger.write
     with sync.MemoryStore() as store, sync.Orchestrator("r", "p", store, max_turns=1).session("t") as session:
 
         def meanwhile(self: Ledger, *args: Any) -> Any:
-            monkeypatch.setattr(Ledger, "append", append)
+            monkeypatch.setattr(Ledger, "write", write)
             with pytest.raises(TurnLimitExceeded):
                 session.run_turn(lambda: 1, idempotency_key="one too many")
-            return append(self, *args)
+            return write(self, *args)
 
-        monkeypatch.setattr(Ledger, "append", meanwhile)
+        monkeypatch.setattr(Ledger, "write", meanwhile)
         session.run_turn(lambda: 1, idempotency_key="the only one")
         assert [turn.idempotency_key for turn in session.turns] == ["the only one"]
 

@@ -1,13 +1,12 @@
 """Sessions of real processes: killed in the middle of a turn, and several at once with one key."""
 
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kinds import open_store, url_of
-from patience import GIVE_UP_SECONDS
+from scripts import ended, start
 from session.speakers import THREAD
 
 pytestmark = pytest.mark.processes
@@ -15,15 +14,7 @@ pytestmark = pytest.mark.processes
 SCRIPT = Path(__file__).with_name("speakers.py")
 
 
-def started(*arguments: object) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-W", "error", str(SCRIPT), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def ended(process: "subprocess.Popen[str]", code: int = 0) -> str:
-    printed, errors = process.communicate(timeout=GIVE_UP_SECONDS)
-    assert process.returncode == code, errors
-    return printed.strip()
+started = partial(start, SCRIPT)
 
 
 def test_of_three_processes_with_one_key_one_calls_the_function(disk_kind: str, tmp_path: Path) -> None:

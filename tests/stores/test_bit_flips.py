@@ -13,7 +13,7 @@ from kinds import open_store, url_of
 from rounds import rounds
 from stores.damage_scenes import THREADS, answers, files_of, fill, judge, restore_files, state_at
 
-PLACES = rounds(30, 400)
+PLACES = rounds(20, 400)
 
 pytestmark = pytest.mark.faults
 
@@ -106,7 +106,7 @@ def test_an_encrypted_store_is_as_well_guarded(disk_kind: str, tmp_path: Path) -
         fill(store)
         right = answers(store)
     files, random = files_of(tmp_path), Random(3)
-    for _ in range(100):
+    for _ in range(rounds(20, 100)):
         path = random.choices(list(files), [len(data) for data in files.values()])[0]
         damaged = bytearray(files[path])
         damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
@@ -121,7 +121,7 @@ def test_a_database_cut_short_is_never_taken_for_a_shorter_one(tmp_path: Path) -
         right = answers(store)
     files, random = files_of(tmp_path), Random(5)
     path = max(files, key=lambda path: len(files[path]))
-    cuts = {random.randrange(2, len(files[path])) for _ in range(40)} | {len(files[path]) - 4096, 4096, 2}
+    cuts = {random.randrange(2, len(files[path])) for _ in range(rounds(10, 40))} | {len(files[path]) - 4096, 4096, 2}
     for cut in cuts:
         restore_files(tmp_path, {**files, path: files[path][:cut]})
         assert judge(lambda: open_store("sqlite", tmp_path), right) > 0
@@ -132,7 +132,7 @@ def test_a_log_cut_short_is_its_own_past_or_damage(tmp_path: Path) -> None:
     filled("file", tmp_path)
     files, random = files_of(tmp_path), Random(6)
     logs = [path for path in files if path.suffix == ".log"]
-    for _ in range(60):
+    for _ in range(rounds(20, 60)):
         path = random.choice(logs)
         restore_files(tmp_path, {**files, path: files[path][: random.randrange(len(files[path]))]})
         with open_store("file", tmp_path) as store:

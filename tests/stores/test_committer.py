@@ -199,49 +199,24 @@ def test_an_interrupt_before_a_batch_is_sent_leaves_no_ticket_behind(monkeypatch
 def test_a_turn_that_was_lost_with_its_thread_delays_the_others_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = Slow()
     monkeypatch.setattr(module, "PATIENCE_SECONDS", 0.01)
-    monkeypatch.setattr(Committer, "pass_turn", lambda _: None)
+    monkeypatch.setattr(Committer, "_pass_turn", lambda _: None)
     for thread in driven(Committer(backend), 8):
         thread.join(GIVE_UP_SECONDS)
         assert not thread.is_alive()
     assert sum(map(len, backend.batches)) == 40
 
 
-def alone(committer: Committer, ticket: Ticket, each: Swap) -> None:
-    """As a saver does it."""
-    try:
-        with committer.turn:
-            committer.settle(ticket, each)
-    finally:
-        committer.pass_turn()
-
-
-def test_a_write_without_a_queue_leaves_the_turn_to_those_who_came_meanwhile() -> None:
-    backend = Slow()
-    committer = Committer(backend)
-    first = Ticket()
-    leader = threading.Thread(target=alone, args=(committer, first, swap(b"\0a", b"", b"1")), daemon=True)
-    leader.start()
-    while committer.is_idle:
-        time.sleep(0.0005)
-    others = driven(committer, 4)
-    for thread in (leader, *others):
-        thread.join(GIVE_UP_SECONDS)
-        assert not thread.is_alive()
-    assert first.result()
-    assert backend.batches[0] == [b"\0a"]
-    assert len(backend.batches) < 15, "those who came share their batches"
-
-
-def test_an_interrupt_of_a_write_without_a_queue_leaves_it_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
-    committer, ticket = Committer(Recording()), Ticket()
+def test_an_interrupt_of_a_lone_write_leaves_it_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    committer, (ticket, again) = Committer(Recording()), (Ticket(), Ticket())
+    committer.submit(ticket, swap(b"\0a", b"", b"1"))
     with monkeypatch.context() as patch:
         patch.setattr(MemoryBackend, "swap", struck)
         with pytest.raises(KeyboardInterrupt):
-            alone(committer, ticket, swap(b"\0a", b"", b"1"))
+            committer.drive(ticket)
     with pytest.raises(OutcomeUnknown):
         ticket.result()
-    assert committer.is_idle
-    alone(committer, again := Ticket(), swap(b"\0a", b"", b"1"))
+    committer.submit(again, swap(b"\0a", b"", b"1"))
+    committer.drive(again)
     assert again.result()
 
 

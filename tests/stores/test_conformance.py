@@ -97,7 +97,7 @@ class InObjects(Kit):
 class TestMemoryBackend(InMemory, BackendConformance): ...
 
 
-@pytest.mark.again
+@pytest.mark.slow
 class TestSQLiteMemoryBackend(InSQLiteMemory, BackendConformance): ...
 
 
@@ -127,7 +127,7 @@ class TestFileStore(InFiles, StoreConformance): ...
 class TestObjectStore(InObjects, StoreConformance): ...
 
 
-@pytest.mark.again
+@pytest.mark.slow
 class TestAwaitableMemoryStore(InMemory, StoreConformance):
     awaitable = True
 

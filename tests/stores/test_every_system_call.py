@@ -17,7 +17,7 @@ from stores import struck
 from stores.struck import SECOND
 
 CALLS = "write,pwrite64,fsync,fdatasync,ftruncate,rename,unlink"
-SAMPLES = 5
+SAMPLES = 3
 STRACE = shutil.which("strace")
 # A measured child writes its own data file, and a first import its bytecode: neither is a call of the save.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}

@@ -20,6 +20,7 @@ from holdfast.stores.backend import Listing
 from holdfast.stores.file import FileBackend
 from holdfast.stores.file_listing import nameless
 from holdfast.stores.file_log import DIGEST_BYTES, SECTOR, Envelope, Index, last_frame
+from rounds import TIMES
 from stores.file_scenes import OTHER, THREAD, everything, fill, frames_of, head, lent, log_of, rewrite, step
 
 
@@ -113,7 +114,7 @@ class TestDamage:
         fill(store)
         sound = log_of(root).read_bytes()
         truth = everything(store)
-        for at in range(len(sound)):
+        for at in range(0, len(sound), 1 if TIMES > 1 else 5):
             for mask in (1 << (at % 8), 0x80, 0xFF):
                 rewrite(store, log_of(root), sound[:at] + bytes([sound[at] ^ mask]) + sound[at + 1 :])
                 found = everything(store)

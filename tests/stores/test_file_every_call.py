@@ -23,8 +23,8 @@ CALLS = (
     *("open", "stat", "readlink", "lseek", "pread", "pwrite"),
     *("ftruncate", "fsync", "fdatasync", "rename", "unlink", "mkdir"),
 )
-STRIDE = 8 if TIMES == 1 else 1
-"""Of the calls at which a process dies: each eighth in an ordinary run."""
+STRIDE = 16 if TIMES == 1 else 1
+"""Of the calls at which a process dies: each sixteenth in an ordinary run."""
 FIRST = step(1)
 NEXT = step(3, blobs={b"three": b"blob"})
 DROP = step(3, drop=Drop(rows=((1, 2),)))

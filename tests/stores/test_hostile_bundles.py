@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast import sync
 from holdfast.history.entries import Answered, Asked, Recorded, encode_entry
-from kinds import ON_SERVERS, open_store, shared_kinds
+from kinds import ON_SERVERS, alike, open_store, shared_kinds
 from stores.test_bundles import frames_of, write_frames
 
 WRONG: tuple[Any, ...] = (
@@ -93,7 +93,7 @@ def test_the_bundle_itself_can_be_imported(frames: list[Any], tmp_path: Path) ->
         assert not is_refused_or_harmless(store, tmp_path / "b", frames)
 
 
-@pytest.mark.parametrize("field", sorted(FIRST))
+@pytest.mark.parametrize("field", alike(sorted(FIRST)))
 def test_no_wrong_value_in_the_first_frame_is_stored(frames: list[Any], tmp_path: Path, field: str) -> None:
     assert frames[0].keys() == FIRST
     refused = 0
@@ -103,7 +103,7 @@ def test_no_wrong_value_in_the_first_frame_is_stored(frames: list[Any], tmp_path
     assert refused >= len(WRONG) - 8
 
 
-@pytest.mark.parametrize("field", range(8))
+@pytest.mark.parametrize("field", alike(range(8)))
 def test_no_wrong_value_in_a_row_is_stored(frames: list[Any], tmp_path: Path, field: int) -> None:
     for number in (0, 1, 3):
         for value in WRONG:

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -61,13 +61,20 @@ class Victim:
 
 
 def run_rounds(kind: str, directory: Path, writer: str, rounds: int) -> int:
+    """Kill a writer again and again on a store in that directory."""
+    return kill_repeatedly(url_of(kind, directory), lambda: open_store(kind, directory), writer, rounds)
+
+
+def kill_repeatedly(
+    url: str, opened: Callable[[], sync.Store], writer: str, rounds: int, most_saves: int = 25, most_spins: int = 30_000
+) -> int:
     """Kill a writer again and again on one store; raises if a promise was broken. Returns the number of saves seen."""
-    random, victim, total = Random(7), Victim(url_of(kind, directory)), 0
+    random, victim, total = Random(7), Victim(url), 0
     try:
         for number in range(rounds):
             thread_id = f"round {number}"
-            saved = victim.killed(writer, thread_id, random.randrange(25), random.randrange(30_000))
-            with open_store(kind, directory) as store:
+            saved = victim.killed(writer, thread_id, random.randrange(most_saves), random.randrange(most_spins))
+            with opened() as store:
                 _is_all_there(store, thread_id, saved, kept=saved if writer != "pruning" else 1)
                 if number % 10 == 9:
                     report = store.verify()

@@ -11,7 +11,7 @@ from msgspec import msgpack
 
 import holdfast
 from holdfast import Limits, sync
-from holdfast.codec import scan
+from holdfast.codec import limits as bounds
 from holdfast.history.draft import STATE, Draft
 from holdfast.ports import run_blocking
 from holdfast.records.errors import ConfigurationError, LimitExceeded
@@ -88,6 +88,7 @@ def test_an_appended_item_is_within_the_limits_of_the_store(tmp_path: Path) -> N
         assert store.latest("t").state == {"rows": [nested(9)]}  # type: ignore[union-attr]
 
 
+@pytest.mark.large
 def test_an_appended_item_may_be_as_large_as_the_store_allows(tmp_path: Path) -> None:
     item: list[Any] = [[]] * (Limits().memory // 80)
     with sync.open(tmp_path / "a.db", limits=Limits(memory=2**30)) as store:
@@ -133,7 +134,7 @@ def test_an_unchanged_part_of_a_state_is_not_counted_again(monkeypatch: pytest.M
         counted.append(len(data))
         return 0
 
-    monkeypatch.setattr(scan, "measure", measure)
+    monkeypatch.setattr(bounds, "measure", measure)
     rows = [float(n) for n in range(500_000)]
     with sync.open("memory:", limits=Limits(memory=96 * 2**20)) as store:
         for number in range(3):
@@ -169,6 +170,7 @@ def hostile_bundle(path: Path) -> None:
         store.export("evil", path)
 
 
+@pytest.mark.large
 def test_a_small_bundle_cannot_take_much_memory(tmp_path: Path) -> None:
     evil = tmp_path / "evil.bundle"
     hostile_bundle(evil)

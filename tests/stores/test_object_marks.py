@@ -12,6 +12,7 @@ from holdfast.records.rows import Drop, Swap
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects.map import ObjectMap
+from kinds import alike
 from stores.object_scenes import SPACE, THREAD, TOMBSTONE, Crashed, Fault, counted, head, make, names, play, process
 
 WORKING = head(1, status="working")
@@ -143,7 +144,7 @@ def test_a_mark_that_is_missing_is_found_by_a_check() -> None:
     assert "is missing: listings" in backend.check()[0]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", alike(range(5)))
 def test_listings_by_mark_are_those_of_a_memory_store(seed: int) -> None:
     random, kept, model = Random(seed), ObjectMap(), MemoryBackend()
     backends = [process(kept), process(kept)]

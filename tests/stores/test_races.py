@@ -264,7 +264,7 @@ def test_a_reader_of_a_thread_that_is_deleted_and_begun_anew(sides: Sides, call:
     assert latest.state in (state_at(9), {"new": 8})
 
 
-@pytest.mark.parametrize("call", ["swap", "index", "threads", "heads"])
+@pytest.mark.parametrize("call", ["swap", "index", "threads"])
 def test_a_prune_during_saves_keeps_what_was_saved(sides: Sides, call: str) -> None:
     grow(sides.store, 12)
     sides.hooked.before(call, lambda: sides.other.save("t", {"late": True}))
@@ -272,6 +272,14 @@ def test_a_prune_during_saves_keeps_what_was_saved(sides: Sides, call: str) -> N
     assert [info.seq for info in sides.other.history("t")] in ([13, 12], [13, 12, 11])
     assert sides.other.get("t", 13).state == {"late": True}
     is_sound(sides)
+
+
+def test_a_prune_reads_no_rows_of_a_thread_that_keeps_all(sides: Sides) -> None:
+    grow(sides.store, 12)
+    sides.hooked.before("index", lambda: pytest.fail("rows were read"))
+    assert sides.store.prune(sync.Retention(keep_last=12)) == sync.Freed()
+    with pytest.raises(pytest.fail.Exception, match="rows were read"):
+        sides.store.prune(sync.Retention(keep_last=11))
 
 
 @pytest.mark.parametrize("nth", [1, 2])
@@ -314,3 +322,21 @@ def test_an_item_that_another_process_appends_meanwhile_under_the_same_key_is_sh
     appended = sides.store.append("t", place, 1, idempotency_key="once")
     assert sides.hooked.has_happened
     assert appended.state == {"a": {"b": {"c": {"list": [0, 1]}}}} == sides.other.load(appended.id).state
+
+
+@pytest.mark.parametrize("call", ["index", "swap"])
+def test_a_prune_spares_a_thread_that_lives_again(sides: Sides, call: str) -> None:
+    """The listing showed it as complete: that is not true any more when its turn comes."""
+    grow(sides.store, 3)
+    sides.store.save("t", {}, status="complete")
+
+    def live_again() -> None:
+        sides.other.delete("t")
+        sides.other.revive("t")
+        sides.other.save("t", {"new": True})
+
+    sides.hooked.before(call, live_again)
+    sides.store.prune(sync.Retention(delete_on=("complete",)))
+    latest = sides.other.latest("t")
+    assert latest is not None
+    assert latest.state == {"new": True}

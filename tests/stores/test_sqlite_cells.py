@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import sync
 from holdfast.stores.sqlite import SQLiteBackend, _first_number
+from kinds import alike
 
 pytestmark = pytest.mark.filterwarnings("ignore:not all requests are listed:holdfast.HoldfastWarning")
 
@@ -64,7 +65,7 @@ POSTS = [f"UPDATE posts SET value = {value}" for value in ("'text'", "5", "CAST(
 POSTS += [f"UPDATE posts SET key = {value}" for value in ("x'00'", "CAST(x'ff' AS TEXT)")]
 
 
-@pytest.mark.parametrize("sql", [*CELLS, *POSTS])
+@pytest.mark.parametrize("sql", [*alike(CELLS), *alike(POSTS)])
 def test_a_cell_of_another_type_raises_only_our_errors_and_harms_no_other_thread(path: Path, sql: str) -> None:
     change(path, sql)
     refused: list[sync.Corrupt] = []
@@ -81,7 +82,7 @@ def test_a_cell_of_another_type_raises_only_our_errors_and_harms_no_other_thread
         assert {info.thread_id for info in store.threads()} == {GOOD, BAD}
 
 
-@pytest.mark.parametrize("sql", CELLS)
+@pytest.mark.parametrize("sql", alike(CELLS))
 def test_verify_names_the_thread_with_a_cell_of_another_type(path: Path, sql: str) -> None:
     change(path, sql)
     with sync.open(path) as store:

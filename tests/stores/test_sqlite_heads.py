@@ -7,7 +7,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from msgspec.structs import replace
 
 from holdfast import sync
 from holdfast.records.errors import StoreError
@@ -34,17 +33,6 @@ def path(tmp_path: Path) -> Path:
 def ask(path: Path, sql: str, *parameters: object) -> list[tuple[object, ...]]:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         return connection.execute(sql, parameters).fetchall()
-
-
-def with_heads_as_before(path: Path, version: int) -> None:
-    """Make a store what an older Holdfast would have left: each head under the largest seq of all."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("DROP VIEW heads")
-        connection.execute("UPDATE rows SET header = x'' WHERE header = x'00'")
-        connection.execute(f"UPDATE rows SET id = id | {LAST_SEQ}, back = 0 WHERE digest = x''")
-        connection.execute("ALTER TABLE threads RENAME COLUMN birth TO born")
-        connection.executescript(migrations("sqlite")[1])
-        connection.execute(f"PRAGMA user_version = {version}")
 
 
 def fill_in_many_ways(path: Path) -> None:
@@ -79,27 +67,6 @@ def test_the_head_is_behind_the_last_row_whatever_was_done(path: Path) -> None:
     assert all(head == last + 1 for last, head in found.values()), found
     assert found[b"\0gone"] == found[b"\0asked"] == (0, 1)
     assert ask(path, "SELECT count(*) FROM rows WHERE digest = x''") == [(9,)]
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_heads_of_an_older_file_are_moved(path: Path, version: int) -> None:
-    fill_in_many_ways(path)
-    with sync.open(path) as store:
-        right = answers(store)
-    before = heads_of(path)
-    with_heads_as_before(path, version)
-    assert {head for _, head in heads_of(path).values()} == {LAST_SEQ}
-    with sync.open(path) as store:
-        assert answers(store) == right
-        assert store.verify().ok
-        assert heads_of(path) == before
-        store.save("alpha", "goes on")
-        with store.run("run") as run:
-            assert run.step("one", lambda: 2) == 1
-        with sync.Orchestrator("writer", "draft", store).session("talk") as session:
-            assert session.run_turn(lambda: "again", idempotency_key="first").value == "said"
-            session.run_turn(lambda: "new", idempotency_key="second")
-        assert store.verify().ok
 
 
 def test_a_row_that_hides_with_the_head_is_damage(path: Path) -> None:
@@ -212,13 +179,9 @@ def test_the_last_row_leaves_room_for_the_head(path: Path) -> None:
     with closing(SQLiteBackend(str(path))) as backend:
         line = Line(backend)
         line.put(head(LAST_SEQ - 2), rows(LAST_SEQ - 2, base=LAST_SEQ - 2))
-        plain = replace(line.swap(head(LAST_SEQ - 1), rows(LAST_SEQ - 1, base=LAST_SEQ - 2)), is_plain=True)
-        assert backend.swap([plain]) == [True]
-        line.stored = plain.replacement
-        for is_plain in (True, False):
-            swap = replace(line.swap(head(LAST_SEQ), rows(LAST_SEQ, base=LAST_SEQ - 2)), is_plain=is_plain)
-            with pytest.raises(StoreError, match="at most"):
-                backend.swap([swap])
+        line.put(head(LAST_SEQ - 1), rows(LAST_SEQ - 1, base=LAST_SEQ - 2))
+        with pytest.raises(StoreError, match="at most"):
+            backend.swap([line.swap(head(LAST_SEQ), rows(LAST_SEQ, base=LAST_SEQ - 2))])
         assert line.head.seq == LAST_SEQ - 1
         assert line.seqs == [LAST_SEQ - 1, LAST_SEQ - 2]
 
@@ -266,7 +229,7 @@ def test_no_flipped_bit_in_sqlites_own_structure_hides_a_row(tmp_path: Path) -> 
     database = max(files, key=lambda path: len(files[path]))
     root = ask(database, "SELECT rootpage FROM sqlite_master WHERE name = 'rows'")[0][0]
     flips = [(at, bit) for at in structure_of(files[database], root) for bit in range(8)]  # type: ignore[arg-type]
-    chosen = Random(7).sample(flips, min(rounds(120, 400), len(flips)))
+    chosen = Random(7).sample(flips, min(rounds(30, 400), len(flips)))
     for at, bit in chosen:
         damaged = bytearray(files[database])
         damaged[at] ^= 1 << bit

@@ -7,12 +7,19 @@ import pytest
 
 from holdfast import sync
 from holdfast.stores.sqlite_pages import LOCK_BYTE, is_cut_short, logged_pages
+from holdfast.testing.crash import sampled
 from kinds import open_store
+from rounds import points
 from stores.damage_scenes import answers, files_of, fill, judge, restore_files
 
 pytestmark = pytest.mark.faults
 
 PAGE = 4096
+
+
+def sample(lengths: range) -> list[int]:
+    """Some of the lengths in an ordinary run, the first and the last among them."""
+    return [lengths[number - 1] for number in sampled(len(lengths), points(8))]
 
 
 @pytest.fixture
@@ -82,7 +89,7 @@ def test_a_file_cut_short_beside_its_log_is_right_or_refused(path: Path) -> None
     with open_store("sqlite", path.parent) as store:
         right = answers(store)
     refused = {}
-    for cut in range(len(files[path]) - 1, 0, -PAGE // 2):
+    for cut in sample(range(len(files[path]) - 1, 0, -PAGE // 2)):
         restore_files(path.parent, {**files, path: files[path][:cut]})
         refused[cut] = judge(lambda: open_store("sqlite", path.parent), right)
     assert any(refused.values())
@@ -96,7 +103,7 @@ def test_a_checkpoint_that_was_cut_off_anywhere_is_not_missed(path: Path) -> Non
         right = answers(store)
     moved = path.read_bytes()
     assert len(moved) > len(files[path]) + PAGE
-    for end in range(len(files[path]), len(moved), PAGE // 2):
+    for end in sample(range(len(files[path]), len(moved), PAGE // 2)):
         restore_files(path.parent, {**files, path: moved[:end]})
         assert judge(lambda: open_store("sqlite", path.parent), right) == 0, end
 

@@ -50,15 +50,8 @@ class Tampered(FaultyBackend):
         found = {name: self.blob(thread, name, data) for name, data in self.inner.blobs(thread, ids).items()}
         return {name: data for name, data in found.items() if data is not None}
 
-    def threads(
-        self,
-        prefix: bytes,
-        statuses: Collection[str],
-        labels: Sequence[Collection[bytes]],
-        cursor: str | None,
-        limit: int,
-    ) -> Listing:
-        listing = self.inner.threads(prefix, statuses, labels, cursor, limit)
+    def threads(self, *args: Any, **options: Any) -> Listing:
+        listing = self.inner.threads(*args, **options)
         return Listing([(thread, self.head(thread, head) or b"") for thread, head in listing.heads], listing.next)
 
 

@@ -13,6 +13,9 @@ from holdfast import ConfigurationError, sync
 from holdfast.records.request import Request
 from holdfast.testing import CrashReport, Scenario, crash_everywhere, enumerate_crashes
 from kinds import new_place
+from rounds import rounds
+
+pytestmark = pytest.mark.faults
 
 sent: list[str] = []
 
@@ -42,7 +45,8 @@ def test_a_durable_function_with_its_arguments(function: Any) -> None:
     def one_each() -> None:
         assert len(sent) == 2
 
-    report = crash_everywhere(function, "hi", times=2, thread_id="letters", before=sent.clear, after=one_each)
+    options: dict[str, Any] = {"before": sent.clear, "after": one_each, "pairs": rounds(20, 100)}
+    report = crash_everywhere(function, "hi", times=2, thread_id="letters", **options)
     assert isinstance(report, CrashReport)
     assert report.ok
     assert report.result == ["HI", "HI"]

@@ -7,6 +7,10 @@ import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parent.parent.parent
 TESTS = """
 import asyncio

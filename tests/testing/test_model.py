@@ -18,7 +18,7 @@ from rounds import rounds
 
 PHASES = (Phase.generate, Phase.shrink)
 STEPS = 130
-WALKS = rounds(5, 34)
+WALKS = rounds(2, 34)
 FIRST_SEEDS = {"memory": 0, "sqlite": 1000, "file": 2000}
 
 
@@ -55,7 +55,7 @@ def test_no_story_breaks_a_store(kind: str, faults: bool, tmp_path: Path) -> Non
     run_state_machine_as_test(
         machine_for(places(kind, tmp_path), faults=faults),
         settings=settings(
-            max_examples=rounds(12, 50) if kind == "memory" else rounds(5, 25),
+            max_examples=rounds(6, 50) if kind == "memory" else rounds(3, 25),
             stateful_step_count=40,
             phases=PHASES,
             report_multiple_bugs=False,

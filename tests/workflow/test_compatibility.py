@@ -82,6 +82,9 @@ async def test_a_changed_graph_is_an_error_that_names_the_difference(world: Worl
     text = str(refused.value)
     assert "executor 'b' was removed; executor 'c' was added" in text
     assert "fan_in: a + b -> end was removed" in text
+    assert ".migrate(" in text
+    with pytest.raises(IncompatibleCheckpoint, match=r"with the graph that wrote it, or give on_incompatible='fresh'"):
+        await flow(world, "a", "b", "c").run("x", thread_id="t")
     assert (await world.store.thread("t")).status == "failed"  # as it was found
     assert (await flow(world, "a", "b").run("x", thread_id="t")).outputs == ["x11+x11"]
     assert calls == []
@@ -139,7 +142,7 @@ async def test_a_superstep_that_is_cut_off_again_while_ids_are_swapped_is_resume
     assert len(calls) == 3
 
 
-async def test_an_incompatible_thread_may_start_afresh(world: World) -> None:
+async def test_an_incompatible_thread_may_start_over(world: World) -> None:
     await failed(world, "a", "b")
     result = await flow(world, "a", "c", on_incompatible="fresh").run("x", thread_id="t")
     assert result.outputs == ["x11+x11"]
@@ -178,7 +181,6 @@ def test_keys_of_a_renamed_sub_workflow_are_renamed_whatever_they_are() -> None:
         "total": "total",
     }
     assert {key: renaming.key(key) for key in keys} == keys
-    assert {key: renaming.back().key(key) for key in keys.values()} == {new: old for old, new in keys.items()}
 
 
 async def test_the_signature_is_the_same_in_whatever_order_the_graph_is_built(world: World) -> None:
@@ -196,7 +198,7 @@ async def test_the_signature_is_the_same_in_whatever_order_the_graph_is_built(wo
 
 async def test_another_message_or_another_workflow_for_a_known_thread_is_refused(world: World) -> None:
     await flow(world, "a", "b").run("x", thread_id="t")
-    with pytest.raises(KeyReused, match="was started with different message"):
+    with pytest.raises(KeyReused, match="was started before, and its message differed"):
         await flow(world, "a", "b").run("y", thread_id="t")
     await world.store.save("saved", {"a": 1})
     with pytest.raises(KeyReused):

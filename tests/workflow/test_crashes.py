@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from holdfast import Corrupt, Executor, Suspended, handler, response_handler, sy
 from holdfast.runtimes.workflow.branch import Branch
 from holdfast.testing import crash_everywhere
 from kinds import ON_DISK, new_place
-from rounds import rounds
+from rounds import points, rounds
 from workflow.flows import Builder
 
 paid: dict[str, str] = {}
@@ -149,7 +150,8 @@ def check() -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("name", ["awaitable", "blocking", pytest.param("streamed", marks=pytest.mark.slow)])
 def test_a_workflow_ends_the_same_wherever_it_is_killed(name: str) -> None:
-    report = crash_everywhere(WORKFLOWS[name], before=paid.clear, after=check, pairs=rounds(4, 100))
+    options: dict[str, Any] = {"pairs": rounds(2, 100), "max_points": points(25)}
+    report = crash_everywhere(WORKFLOWS[name], before=paid.clear, after=check, **options)
     assert report.result == [RESULT]
     assert len(report.points) > 60
 
@@ -157,9 +159,9 @@ def test_a_workflow_ends_the_same_wherever_it_is_killed(name: str) -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", ON_DISK)
 def test_a_workflow_on_disk_ends_the_same_wherever_it_is_killed(kind: str, tmp_path: Path) -> None:
-    crash_everywhere(
-        blocking_workflow, before=paid.clear, after=check, pairs=rounds(0, 5), place=lambda: new_place(kind, tmp_path)
-    )
+    options: dict[str, Any] = {"pairs": rounds(0, 5), "max_points": points(12)}
+    place = partial(new_place, kind, tmp_path)
+    crash_everywhere(blocking_workflow, before=paid.clear, after=check, place=place, **options)
 
 
 async def _note_without_state(self: Branch, line: Any, saved: Any) -> None:
@@ -167,6 +169,7 @@ async def _note_without_state(self: Branch, line: Any, saved: Any) -> None:
     self._step.saved = {**self._step.saved, self._node.id: saved}
 
 
+@pytest.mark.faults
 def test_a_broken_workflow_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above can fail: here executors are noted without what they saved."""
     monkeypatch.setattr(Branch, "_note", _note_without_state)

@@ -252,6 +252,25 @@ async def test_list_checkpoints_of_a_workflow_without_its_graph() -> None:
         assert await holdfast.latest_workflow_checkpoint(storage, "other") is None
 
 
+async def test_the_latest_checkpoint_is_found_without_the_history_of_every_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with MemoryStore() as storage:
+        for name in "abcde":
+            await partly_done(storage, name, steps=2)
+        read: list[str] = []
+        history = type(storage).history
+
+        def counted(store: Any, thread_id: str, **options: Any) -> Any:
+            read.append(thread_id)
+            return history(store, thread_id, **options)
+
+        monkeypatch.setattr(type(storage), "history", counted)
+        latest = await holdfast.latest_workflow_checkpoint(storage, "data-pipeline")
+        assert latest is not None
+        assert (latest.thread_id, read) == ("e", ["e"])
+
+
 async def test_delete_checkpoints_older_than_seven_days() -> None:
     """The document's sample, and the same by a retention."""
     async with MemoryStore() as storage:

@@ -8,8 +8,17 @@ from typing import Any, Literal, Never, TypedDict
 import pytest
 
 import holdfast
-from holdfast import ConfigurationError, Executor, WorkflowContext, WorkflowExecutor, executor, handler, sync
-from holdfast.runtimes.workflow.message_types import fits, hint_name, may_meet
+from holdfast import (
+    ConfigurationError,
+    Executor,
+    WorkflowContext,
+    WorkflowExecutor,
+    executor,
+    handler,
+    response_handler,
+    sync,
+)
+from holdfast.records.type_hints import fits, hint_name, may_meet
 from holdfast.runtimes.workflow.workflow import WorkflowBuilder
 
 
@@ -109,7 +118,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "a target twice": (
         lambda: builder().add_fan_out("start", [a := Text("a"), a]),
-        "add_fan_out: executor 'a' is listed twice, and each message would come twice",
+        "add_fan_out: executor 'a' is listed twice: each message would come twice",
     ),
     "a source twice": (
         lambda: builder().add_fan_in(["start", "start"], Lists("l")),
@@ -144,6 +153,15 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "a reducer that is none": (lambda: builder(reducers={"a": 1}).build(), "reducers must map keys"),
     "a store of the other world": (lambda: builder(store=sync.MemoryStore()), "store must be a store of holdfast"),
     "a renaming that is none": (lambda: builder().migrate(renamed={1: "a"}), "renamed must map old ids"),  # type: ignore[dict-item]
+    "a renaming to nothing": (
+        lambda: builder().migrate(renamed={"old": "nobody"}).build(),
+        "migrate: there is no executor 'nobody'; known are 'start'",
+    ),
+    "a renaming of two to one": (
+        lambda: builder().migrate(renamed={"a": "start"}).migrate(renamed={"b": "start"}),
+        "renamed gives 'a' and 'b' one id",
+    ),
+    "a class": (lambda: builder(Text), "start_executor: Text is a class; make an instance: Text"),
     "a sub-workflow that is none": (lambda: WorkflowExecutor(5), "takes what WorkflowBuilder.build"),
     "an id that is none": (lambda: Text(5), "id=5"),  # type: ignore[arg-type]
     "a start that is none": (lambda: holdfast.WorkflowBuilder(None), "start_executor: None is not an executor"),  # type: ignore[arg-type]
@@ -164,6 +182,27 @@ def test_an_executor_that_does_not_call_its_base_class_is_named() -> None:
 
     with pytest.raises(ConfigurationError, match=r"Forgetful has no id; call super\(\)"):
         holdfast.WorkflowBuilder(Forgetful())
+
+
+def test_two_handlers_of_one_type_are_named() -> None:
+    class Twice(Executor):
+        @handler
+        async def one(self, text: str, ctx: WorkflowContext[Any]) -> None: ...
+
+        @handler
+        async def two(self, given: int | str, ctx: WorkflowContext[Any]) -> None: ...
+
+    class Answered(Text):
+        @response_handler
+        async def yes(self, request: str, response: bool, ctx: WorkflowContext[Any]) -> None: ...
+
+        @response_handler
+        async def no(self, request: str, response: bool, ctx: WorkflowContext[Any]) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="executor 'Twice': one and two both take str; remove it from one"):
+        holdfast.WorkflowBuilder(Twice()).build()
+    with pytest.raises(ConfigurationError, match="executor 'Answered': yes and no both take str and bool"):
+        holdfast.WorkflowBuilder(Answered()).build()
 
 
 def test_an_annotation_that_is_not_defined_is_named() -> None:

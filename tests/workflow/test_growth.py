@@ -5,10 +5,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from holdfast import Conflict, WorkflowContext, executor
+from holdfast import Conflict, NotFound, WorkflowContext, executor
+from holdfast.records.type_hints import fits
 from holdfast.runs.driver import Driver
 from holdfast.runtimes.workflow.decisions import Result, Write, grown
-from holdfast.runtimes.workflow.message_types import fits
 from runs.worlds import World
 from workflow.flows import Builder, Flow
 
@@ -78,8 +78,19 @@ async def test_a_fork_under_an_id_is_continued_by_the_same_call(world: World) ->
         fork = await flow.run(checkpoint_id=third.checkpoint_id, thread_id="fork")
         assert (fork.thread_id, fork.outputs) == ("fork", [10])
     other = (await flow.checkpoints("t"))[3]
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match=f"thread 'fork' exists and is not a fork of '{other.checkpoint_id}'"):
         await flow.run(checkpoint_id=other.checkpoint_id, thread_id="fork")
+
+
+async def test_a_checkpoint_that_does_not_exist_is_not_taken_for_the_newest(world: World) -> None:
+    flow = conversation(world)
+    await flow.run(0, thread_id="t")
+    newest = (await flow.checkpoints("t"))[0].checkpoint_id
+    number, _, life = newest.rpartition("@")[2].partition(".")
+    with pytest.raises(NotFound, match=f"thread 't' has no checkpoint {number}999"):
+        await flow.run(checkpoint_id=f"t@{number}999.{life}")
+    with pytest.raises(NotFound, match=r"'t@3' is not a checkpoint id; one looks like .*`store.history` lists them"):
+        await flow.run(checkpoint_id="t@3")
 
 
 async def test_a_reducer_of_the_program_is_not_taken_for_a_concatenation(world: World, changed: list[set[str]]) -> None:

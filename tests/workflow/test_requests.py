@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
+from msgspec import Struct
+from pydantic import BaseModel
 
 from holdfast import (
     ConfigurationError,
     Conflict,
     Executor,
     ExecutorFailed,
+    IncompatibleCheckpoint,
     InvalidAnswer,
     LimitExceeded,
     Limits,
@@ -22,8 +25,10 @@ from holdfast import (
     response_handler,
     sleep,
 )
-from holdfast.codec.scan import refuse_excess
+from holdfast.codec import registry
+from holdfast.codec.limits import refuse_excess
 from holdfast.history import journal
+from holdfast.runtimes.workflow.snapshot import Pending
 from runs.worlds import BlockingWorld, World
 from workflow.flows import Builder, Flow, types_of
 
@@ -106,7 +111,7 @@ async def test_requests_may_be_answered_one_by_one_and_outputs_are_those_of_all_
 async def test_a_response_of_the_wrong_type_is_refused_before_it_is_used_up(world: World) -> None:
     flow = approval(world)
     (request,) = (await flow.run([40], thread_id="t")).requests
-    with pytest.raises(InvalidAnswer, match="of executor 'approver' takes Ask -> bool, and not 'yes'"):
+    with pytest.raises(InvalidAnswer, match="request 'approver' takes one of 'approve', 'reject', not 'yes'"):
         await flow.run(thread_id="t", responses={request.id: "yes"})
     with pytest.raises(NotFound):
         await flow.run(thread_id="t", responses={f"{request.id}0": True})
@@ -137,14 +142,125 @@ async def test_a_literal_is_a_choice_and_any_other_response_a_value(world: World
     assert (await flow.run(thread_id="v", responses={request.id: 7})).outputs == ["value + 7"]
 
 
-async def test_an_answer_that_no_handler_takes_is_asked_for_once_more(world: World) -> None:
+async def test_an_answer_of_another_type_than_the_response_type_is_refused_and_the_request_stays_open(
+    world: World,
+) -> None:
+    """`word` would take it."""
     flow = Builder(world, Asker()).build()
     (request,) = (await flow.run("value", thread_id="t")).requests
-    await world.store.answer(request.id, value=[1, 2])
-    result = await flow.run(thread_id="t")
-    (again,) = result.requests
-    assert (result.status, again.id != request.id, again.payload) == ("input_required", True, "value")
-    assert (await flow.run(thread_id="t", responses={again.id: 7})).outputs == ["value + 7"]
+    refusal = f"request {request.id} of 'Asker' takes a value of type int, not 'abc'"
+    with pytest.raises(InvalidAnswer, match=refusal):
+        await world.store.answer(request.id, value="abc")
+    with pytest.raises(InvalidAnswer, match=refusal):
+        await flow.run(thread_id="t", responses={request.id: "abc"})
+    assert (await flow.run(thread_id="t")).requests == (request,)
+    await world.store.answer(request.id, value=7)
+    assert (await flow.run(thread_id="t")).outputs == ["value + 7"]
+
+
+@dataclass
+class Decision:
+    is_granted: bool
+    reasons: list[str]
+
+
+class Verdict(Struct):
+    is_granted: bool
+    reasons: list[str]
+
+
+class Ruling(BaseModel):
+    is_granted: bool
+    reasons: list[str]
+
+
+class Judge(Executor):
+    """Asks for an object of a class that is not named in any annotation."""
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__("judge")
+        self.kind = kind
+
+    @handler
+    async def take(self, text: str, ctx: WorkflowContext[Any, str]) -> None:
+        await ctx.request_info(text, self.kind)
+
+    @response_handler
+    async def answered(self, request: str, response: Any, ctx: WorkflowContext[Any, str]) -> None:
+        await ctx.yield_output(f"{type(response).__name__}: {response.reasons[0]}")
+
+
+@pytest.mark.parametrize("kind", [Decision, Verdict, Ruling])
+async def test_an_object_may_be_answered_with_its_fields_as_json_has_them(world: World, kind: type) -> None:
+    flow = Builder(world, Judge(kind)).build()
+    (request,) = (await flow.run("x", thread_id="t")).requests
+    for wrong in ({"is_granted": True}, {"is_granted": True, "reasons": "none"}, 5):
+        with pytest.raises(InvalidAnswer, match=rf"of 'judge' takes a value of type {kind.__name__}\(.*\), not "):
+            await world.store.answer(request.id, value=wrong)
+    await world.store.answer(request.id, value={"is_granted": True, "reasons": ["it is broken"]})
+    assert (await flow.run(thread_id="t")).outputs == [f"{kind.__name__}: it is broken"]
+
+
+async def test_a_program_that_does_not_know_the_class_of_a_response_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = Builder(world, Judge(Decision)).build()
+    (request,) = (await flow.run("x", thread_id="t")).requests
+    with monkeypatch.context() as other_program:
+        other_program.setattr(registry, "_entry_named", lambda _name: None)
+        with pytest.raises(InvalidAnswer, match=r"takes a value of type Decision.*is not registered in this program"):
+            await world.store.answer(request.id, value={"is_granted": True, "reasons": []})
+    assert (await flow.run(thread_id="t")).requests == (request,)
+
+
+async def test_a_response_type_that_no_handler_takes_is_refused_when_it_is_asked_for(world: World) -> None:
+    class Mistaken(Executor):
+        @handler
+        async def take(self, text: str, ctx: WorkflowContext[Any, str]) -> None:
+            await ctx.request_info(text, int)
+
+        @response_handler
+        async def answered(self, request: str, response: str, ctx: WorkflowContext[Any, str]) -> None: ...
+
+    with pytest.raises(
+        ExecutorFailed, match="no @response_handler for a request of type str and a response of type int"
+    ):
+        await Builder(world, Mistaken()).build().run("x")
+
+
+async def test_without_a_response_type_an_answer_is_what_the_handlers_take(world: World) -> None:
+    class Open(Asker):
+        @handler
+        async def take(self, kind: str, ctx: WorkflowContext[Any, str]) -> None:
+            await ctx.request_info(kind)
+
+    flow = Builder(world, Open()).build()
+    (request,) = (await flow.run("x", thread_id="t")).requests
+    with pytest.raises(InvalidAnswer, match=r"takes a value of type str \| int, not 1.5"):
+        await flow.run(thread_id="t", responses={request.id: 1.5})
+    assert (await flow.run(thread_id="t", responses={request.id: 7})).outputs == ["x + 7"]
+
+
+async def test_responses_are_taken_all_or_none(world: World) -> None:
+    flow = approval(world)
+    first, second, third = (await flow.run([1, 2, 3], thread_id="t")).requests
+    await world.store.answer(first.id, "approve")
+    for wrong, error in ({second.id: True, first.id: False}, Conflict), ({second.id: True, third.id: 5}, InvalidAnswer):
+        with pytest.raises(error):
+            await flow.run(thread_id="t", responses=wrong)
+    assert [each.id for each in (await world.store.outcome("t")).requests] == [second.id, third.id]
+
+
+async def test_responses_for_a_thread_of_another_graph_are_not_taken(world: World) -> None:
+    (request,) = (await approval(world).run([40], thread_id="t")).requests
+    changed = Builder(world, Approver("other"), name="approval").build()
+    with pytest.raises(IncompatibleCheckpoint):
+        await changed.run(thread_id="t", responses={request.id: True})
+    assert (await approval(world).run(thread_id="t")).requests == (request,)
+
+
+def test_a_request_that_was_stored_without_a_response_type_is_read() -> None:
+    assert Pending.of(["judge", "x", [], False]) == Pending("judge", "x")
 
 
 async def test_a_request_without_a_response_handler_is_refused(world: World) -> None:

@@ -8,6 +8,8 @@ import pytest
 from holdfast import sync
 from holdfast.sync import Executor, WorkflowContext, handler
 
+pytestmark = pytest.mark.large
+
 
 def text_of(number: int) -> str:
     """A text of 100 bytes that is unlike the others."""

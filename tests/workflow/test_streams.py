@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import ConfigurationError, Executor, ExecutorFailed, RunCancelled, WorkflowContext, handler
+from holdfast import (
+    ConfigurationError,
+    Executor,
+    ExecutorFailed,
+    RunCancelled,
+    WorkflowContext,
+    handler,
+    response_handler,
+)
 from holdfast.ports import BlockingPorts, iterate_blocking
 from runs.worlds import World
 from workflow.flows import Builder, Flow, types_of
@@ -50,6 +58,29 @@ async def test_the_stream_of_a_finished_thread_gives_its_outputs_again(world: Wo
         ("output", 0),
         ("status", "complete"),
     ]
+
+
+async def test_what_a_consumer_does_to_an_event_changes_nothing_that_is_stored(world: World) -> None:
+    class Lists(Executor):
+        @handler
+        async def take(self, numbers: list[int], ctx: WorkflowContext[Any, list[int]]) -> None:
+            await ctx.yield_output(numbers)
+            await ctx.request_info(numbers)
+
+        @response_handler
+        async def answered(self, asked: list[int], _response: str, ctx: WorkflowContext[Any, list[int]]) -> None:
+            await ctx.yield_output(asked)
+
+    flow = Builder(world, Lists()).build()
+    async for event in flow.stream([1], thread_id="t"):
+        if event.type in {"output", "request_info"}:
+            event.data.append("changed")
+    (request,) = (await world.store.outcome("t")).requests
+    await world.store.answer(request.id, value="yes")
+    async for event in flow.stream(thread_id="t"):
+        if event.type == "output":
+            event.data.append("changed")
+    assert (await flow.run(thread_id="t")).outputs == [[1], [1]]
 
 
 async def test_a_stream_that_is_left_releases_its_thread_which_is_resumed(world: World) -> None:

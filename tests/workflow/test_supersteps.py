@@ -71,8 +71,9 @@ async def test_a_fan_out_sends_to_all_and_a_fan_in_delivers_a_list_in_the_order_
 async def test_one_failing_branch_of_four_is_the_only_one_that_is_executed_again(world: World) -> None:
     flow = diamond(world)
     failing.add("b2")
-    with pytest.raises(ExecutorFailed, match=r"'b2'.*superstep 2 of thread 't': ConnectionError: b2 is down"):
+    with pytest.raises(ExecutorFailed, match=r"'b2'.*superstep 2 of thread 't': ConnectionError: b2 is down") as failed:
         await flow.run("x", thread_id="t")
+    assert (failed.value.executor, failed.value.superstep, failed.value.thread_id) == ("b2", 2, "t")
     assert (await world.store.thread("t")).status == "failed"
     calls.clear()
     result = await diamond(world).run("x", thread_id="t")

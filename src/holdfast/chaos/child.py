@@ -13,10 +13,10 @@ from holdfast.chaos.order import ORDER, REPLAY, THREAD, Order, as_value
 from holdfast.chaos.outside import watch
 from holdfast.codec import encode
 from holdfast.ports import Ports, run_blocking
-from holdfast.records.callables import is_async
 from holdfast.records.errors import ConfigurationError, Suspended
 from holdfast.records.event import Event
 from holdfast.records.request import Request
+from holdfast.records.signatures import is_async
 from holdfast.records.words import Durability
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.store import Store

@@ -83,9 +83,9 @@ def _outside(calm: Seen, first: Seen, second: Seen) -> list[str]:
 
 
 def _passed_by(first: Seen, second: Seen) -> list[str]:
-    """Whoever is started again comes by the same steps, but for those within one that has a result.
+    """Report the steps of the first life that the second did not reach, except those within another step.
 
-    Where it comes by none, all was done.
+    A second life that reached no step had nothing left to do.
     """
     met = second.replayed | set(second.executed)
     if not met or second.end is None or second.end[0] == "raised":

@@ -1,4 +1,4 @@
-"""Agents of the user's program, gone on with in their own world."""
+"""Resumes agents of the user's program, each in its own world."""
 
 from collections.abc import Iterator
 from types import ModuleType
@@ -41,7 +41,7 @@ def core_of(agent: AnyAgent) -> AgentCore:
 
 
 def refusal_of(core: AgentCore) -> str:
-    """Why an agent cannot be gone on with from here; empty if it can."""
+    """Why an agent cannot be resumed from here; empty if it can."""
     if core.is_stream:
         return f"agent {core.name} yields: stream the thread again from your program"
     if core.required:

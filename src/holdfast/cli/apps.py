@@ -1,4 +1,4 @@
-"""The user's own program: imported by `module:name`, its durable functions gone on with in their own world."""
+"""The user's own program: imported by `module:name`, its durable functions resumed in their own world."""
 
 import asyncio
 import os
@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.chaos.named import find_named
-from holdfast.records.callables import is_async
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.signatures import is_async
 
 if TYPE_CHECKING:
     from holdfast.cli.session import Session
@@ -25,6 +25,17 @@ def load(app: str) -> Any:
         return find_named(app)
     except ConfigurationError as error:
         raise ConfigurationError(f"--app {app}: {error}") from error
+
+
+def load_classes(app: str) -> None:
+    """Import a module and register the classes that it has, as a workflow does that is built with them."""
+    from holdfast.codec.discovery import Annotation
+    from holdfast.codec.registry import adopt_named, is_registrable
+
+    load(app)
+    values = vars(sys.modules[app.partition(":")[0]]).values()
+    classes = [each for each in values if isinstance(each, type) and is_registrable(each)]
+    adopt_named([Annotation(each, {}) for each in classes], evaluate=True)
 
 
 def in_world_of(session: "Session", act: "Callable[[Store], Coroutine[Any, Any, T]]", *, blocking: bool) -> T:

@@ -72,19 +72,19 @@ def quiet_logs(*, debug: bool) -> None:
 
 
 @contextmanager
-def spoken_warnings() -> Iterator[None]:
+def printed_warnings() -> Iterator[None]:
     """Print warnings of the library as a line on standard error, like errors."""
     with warnings.catch_warnings():
         show = warnings.showwarning
 
-        def speak(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
+        def echo(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
             if issubclass(category, HoldfastWarning):
                 click.echo(f"warning: {printable(str(message))}", err=True)
             else:
                 show(message, category, *place, **rest)
 
         warnings.simplefilter("always", HoldfastWarning)
-        warnings.showwarning = speak
+        warnings.showwarning = echo
         yield
 
 
@@ -102,7 +102,7 @@ class Command(click.Command):
         ctx.call_on_close(session.close)
         quiet_logs(debug=session.debug)
         try:
-            with nullcontext() if self._runs_code else unknown_as_opaque(), spoken_warnings():
+            with nullcontext() if self._runs_code else unknown_as_opaque(), printed_warnings():
                 with redirect_stdout(sys.stderr) if self._runs_code and session.as_json else nullcontext():
                     answer = super().invoke(ctx)  # what the user's code prints is no part of the document
                 if isinstance(answer, Answer):

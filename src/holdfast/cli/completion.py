@@ -1,4 +1,4 @@
-"""Shell completion: the script that a shell needs."""
+"""Shell completion: print the script of click that a shell needs."""
 
 import click
 
@@ -6,6 +6,8 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.command import command
 from holdfast.cli.session import Session
 
+VARIABLE = "_HOLDFAST_COMPLETE"
+"""Set by the scripts of click: it asks for completions where a command would run."""
 RECIPES = {
     "bash": 'eval "$(holdfast completion bash)"   # in ~/.bashrc',
     "zsh": 'eval "$(holdfast completion zsh)"   # in ~/.zshrc',
@@ -22,11 +24,9 @@ def completion(_session: Session, shell: str) -> Answer:
     """
     from click.shell_completion import get_completion_class
 
-    from holdfast.cli.group import COMPLETING, main
-    from holdfast.cli.shells import use_own_scripts
+    from holdfast.cli.group import main
 
-    use_own_scripts()
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101  click knows the shells of the choice above
-    script = kind(main, {}, "holdfast", COMPLETING).source()
+    script = kind(main, {}, "holdfast", VARIABLE).source()
     return Answer({"shell": shell, "script": script, "use": RECIPES[shell]}, lambda _: [script])

@@ -63,7 +63,7 @@ def advice(error: HoldfastError) -> str:
         return " (here: holdfast settle ID STEP with --done JSON, --retry or --fail)"
     if isinstance(error, LimitExceeded):
         return " (here: --limits, as in --limits memory=1GiB)"
-    if isinstance(error, UnknownType):
+    if isinstance(error, UnknownType) or isinstance(error.__cause__, UnknownType):
         return " (here: --app MODULE names the module)"
     return ""
 

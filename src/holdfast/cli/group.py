@@ -1,6 +1,5 @@
 """The group of all commands, each loaded by name when it is called."""
 
-import os
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final
@@ -10,8 +9,6 @@ import click
 from holdfast.cli.catalogue import COMMANDS, SECTIONS
 from holdfast.cli.command import add_common_options
 
-COMPLETING: Final = "_HOLDFAST_COMPLETE"
-"""Set by the script that a shell completes with."""
 SYNONYMS: Final = {
     "checkpoints": "show",
     "history": "show",
@@ -42,14 +39,6 @@ class LazyGroup(click.Group):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         add_common_options(self)
-
-    def main(self, *args: Any, **options: Any) -> Any:
-        """Run a command; or, if a shell asks, complete its line."""
-        if COMPLETING in os.environ:
-            from holdfast.cli.shells import use_own_scripts
-
-            use_own_scripts()
-        return super().main(*args, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, in the order of the help page."""

@@ -10,6 +10,7 @@ from holdfast.cli.work import function_of
 from holdfast.records.errors import NotFound
 from holdfast.runtimes.agent.memory import AGENT
 from holdfast.runtimes.loop.core import LOOP
+from holdfast.runtimes.workflow.execution import STARTED
 
 if TYPE_CHECKING:
     from holdfast.sync import Store
@@ -34,6 +35,7 @@ class Program(NamedTuple):
 
 LOOPS: Final = Program("a loop", "its program", "Loop.resume")
 TASKS: Final = Program("a task of a checkpoint manager", "its server", "manager.recover or manager.resume")
+WORKFLOWS: Final = Program("a workflow", "its program", "workflow.run(thread_id=...)")
 COMPOSITES: Final = Program("a composite", "its program", "store.recover(composite.resume)")
 
 
@@ -43,8 +45,8 @@ def program_of(function: str, labels: Mapping[str, str]) -> Program | None:
     The labels that these runtimes give tell them from functions in a module of the same name.
     """
     kind, _, name = function.partition(":")
-    if function == LOOP:
-        return LOOPS
+    if function in {LOOP, STARTED}:
+        return LOOPS if function == LOOP else WORKFLOWS
     if kind == "manager" and labels.get("app") == name and "task" in labels:
         return TASKS
     return COMPOSITES if kind == "workflow" and labels.get("workflow") == name else None

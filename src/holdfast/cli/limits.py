@@ -20,7 +20,7 @@ def _parse_limit(part: str) -> tuple[str, int]:
     if found is None or found[1] not in Limits.__struct_fields__:
         names = ", ".join(Limits.__struct_fields__)
         raise ConfigurationError(
-            f"--limits: {part!r:.60} is not a limit; give NAME=NUMBER, with KiB, MiB or GiB behind the number if you"
-            f" like, for any of {names}, as in memory=1GiB,size=512MiB"
+            f"--limits: {part!r:.60} is not a limit; give NAME=NUMBER, where the number may end in KiB, MiB or GiB"
+            f" and the name is one of {names}, as in memory=1GiB,size=512MiB"
         )
     return found[1], int(found[2]) * UNITS[found[3]]

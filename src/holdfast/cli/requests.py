@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from holdfast.cli.answer import Answer
+from holdfast.cli.apps import load_classes
 from holdfast.cli.arguments import json_value
 from holdfast.cli.command import command
 from holdfast.cli.find import every
@@ -38,7 +39,7 @@ comment_option = click.option("--comment", default="", help="Why.")
     default="open",
     show_default=True,
     type=click.Choice(["open", "answered", "expired", "all"]),
-    help="Only requests that stand so.",
+    help="List only requests in this status.",
 )
 def requests(session: Session, status: str) -> Answer:
     """List what threads ask: the open requests, those that wait for an answer."""
@@ -49,7 +50,7 @@ def requests(session: Session, status: str) -> Answer:
 
 
 def late_requests(store: "Store", now: datetime) -> list[Request]:
-    """The open requests whose deadline is past: they take no answer, and nobody has gone on with their threads yet."""
+    """The open requests whose deadline is past: they take no answer, and their threads were not resumed yet."""
     return [request for request in every(store.requests(limit=PAGE)) if is_late(request, now)]
 
 
@@ -80,6 +81,8 @@ def request_lines(screen: Screen, request: Request) -> Iterator[str]:
         yield clipped(screen, "  payload  ", request.payload)
     if request.choices:
         yield "  " + screen.fit("choices  " + " | ".join(request.choices), screen.width - 2)
+    if request.takes:
+        yield "  " + screen.fit("takes    " + request.takes, screen.width - 2)
     if is_doubt(request) and request.answer is None:
         yield screen.faint("  with done, --value JSON is the step's result; without it that is null")
     if request.answer is not None:
@@ -129,8 +132,10 @@ def _refuse_incomplete(request: Request, choice: str | None) -> None:
         raise InvalidAnswer(f"request {request.name!r}: give one of: {', '.join(request.choices)}")
     given = click.get_current_context().get_parameter_source("value") is not ParameterSource.DEFAULT
     if not request.choices and (choice is not None or not given):
-        command = f"holdfast answer {typed(request.id)} --value {'JSON' if choice is None else quote(dumps(choice))}"
-        raise InvalidAnswer(f"request {request.name!r} has no choices, it takes a value: {command}")
+        is_text = choice is not None and request.takes in {"", "str"}
+        command = f"holdfast answer {typed(request.id)} --value {quote(dumps(choice)) if is_text else 'JSON'}"
+        wanted = request.takes or "a value"
+        raise InvalidAnswer(f"request {request.name!r} has no choices, it takes {wanted}: {command}")
 
 
 def _thanks(screen: Screen, request: Request, said: str, left: int, hint: str) -> Iterator[str]:
@@ -141,19 +146,25 @@ def _thanks(screen: Screen, request: Request, said: str, left: int, hint: str) -
         yield screen.faint(f"to resume the thread: {hint}")
 
 
-@command("answer")
+@command("answer", runs_code=True)
 @request_argument()
 @click.argument("choice", required=False)
 @click.option(
     "--value", metavar="JSON", type=json_value, help="The value of the answer: JSON, @FILE, or - for standard input."
 )
+@click.option("--app", "apps", multiple=True, metavar="MODULE", help="Where the class is that the request takes.")
 @by_option
 @comment_option
-def answer(session: Session, request: str, choice: str | None, value: Any, by: str, comment: str) -> Answer:
+def answer(
+    session: Session, request: str, choice: str | None, value: Any, apps: tuple[str, ...], by: str, comment: str
+) -> Answer:
     """Answer a request, with one of its choices or with a value. Once: a second answer is a conflict.
 
-    REQUEST is its id, or the full id of a thread that has one open request.
+    REQUEST is its id, or the full id of a thread that has one open request. A request that takes an object of a class
+    is answered with its fields, and --app names the module that has the class.
     """
+    for app in apps:
+        load_classes(app)
     return _answer(session, request, choice, value, by, comment)
 
 

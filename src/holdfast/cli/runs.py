@@ -1,4 +1,4 @@
-"""Runs: gone on with, ended."""
+"""Resumes and ends runs."""
 
 from collections.abc import Iterator
 from types import ModuleType
@@ -85,7 +85,7 @@ def _go_on(session: Session, found: Any, thread_id: str) -> Any:
 
 
 def _cannot_go_on(app: str, found: Any) -> str:
-    """Why nothing can be gone on with by what was named."""
+    """Why the object that `--app` names cannot resume anything."""
     from holdfast.cli.agents import AnyAgent
     from holdfast.runs.durable import Durable
 
@@ -94,8 +94,9 @@ def _cannot_go_on(app: str, found: Any) -> str:
     names = [name for name, value in vars(found).items() if isinstance(value, AnyAgent | Durable)]
     if not names:
         return (
-            f"--app {app}: there is no durable function and no agent in it; give MODULE:NAME. Loops, composites and the"
-            " tasks of a checkpoint manager are resumed by their own program"
+            f"--app {app}: there is no durable function and no agent in it; give MODULE:NAME. Workflows are resumed by"
+            " workflow.run(thread_id=...), and loops, composites and the tasks of a checkpoint manager by their own"
+            " program too"
         )
     return f"name the function: {' or '.join(f'--app {app}:{name}' for name in names)}"
 

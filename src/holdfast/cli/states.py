@@ -1,4 +1,4 @@
-"""What is in checkpoints: steps and states, compared, and begun anew from."""
+"""What is in checkpoints: shows and compares steps and states, and forks from them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

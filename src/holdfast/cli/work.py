@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """The work of a thread, whoever does it."""
+    """The work of a thread, of any runtime."""
 
     function: str = ""
     """The durable function that it was started as; empty if it was not."""

@@ -13,7 +13,7 @@ from holdfast.codec import decode
 from holdfast.history.journal import Journal
 from holdfast.records.checkpoint import Checkpoint
 from holdfast.records.errors import HoldfastError
-from holdfast.runtimes.workflow.loading import GRAPH, STARTED
+from holdfast.runtimes.workflow.execution import GRAPH, STARTED
 from holdfast.runtimes.workflow.snapshot import Snapshot
 
 MOST = 40

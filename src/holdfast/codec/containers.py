@@ -12,9 +12,9 @@ from typing import Any, Final
 from msgspec import msgpack
 
 from holdfast.codec import tags
-from holdfast.codec.hashes import refuse_equal_hashes
+from holdfast.codec.limits import EQUAL_HASHES
 from holdfast.codec.refusal import Refused
-from holdfast.records.errors import CodecError
+from holdfast.records.errors import CodecError, LimitExceeded
 
 Opened = tuple[int, bytes, Any]
 
@@ -24,6 +24,26 @@ _FACTORIES: Final[dict[str | None, Any]] = {
     **{each.__name__: each for each in (Counter, OrderedDict, deque)},
 }
 """What a defaultdict may call for a missing key, by the name that is stored. Nothing else is ever called."""
+
+
+def refuse_equal_hashes(members: list[Any]) -> None:
+    """Raise LimitExceeded if too many of the members have the same hash.
+
+    To make a set or dict takes time quadratic in their number. Hashes of str and bytes are different in every process,
+    but those of numbers, and of tuples of numbers, can be made equal on purpose: every multiple of 2**61 - 1 has the
+    hash 0. So a few are accepted, at save as at load, and no more.
+    """
+    if len(members) <= EQUAL_HASHES:
+        return
+    hashes = list(map(hash, members))
+    if len(hashes) - len(set(hashes)) < EQUAL_HASHES:
+        return
+    most = max(Counter(hashes).values())
+    if most > EQUAL_HASHES:
+        raise LimitExceeded(
+            f"a set or dict has {most} members with the same hash, and the limit is {EQUAL_HASHES}: "
+            "it would be slow to make again; store a list instead"
+        )
 
 
 def _members(value: Any) -> list[Any]:

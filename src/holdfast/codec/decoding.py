@@ -5,23 +5,24 @@ are the standard value types and those that the program registered. Nothing recu
 outermost to the innermost, and then filled the other way round.
 """
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Raw, Struct, msgpack
+from ormsgpack import unpackb
 
 from holdfast.codec import tags
-from holdfast.codec.limits import DEFAULT, Limits
-from holdfast.codec.scan import SLACK, refuse_excess
-from holdfast.codec.unpacking import unpack
+from holdfast.codec.boxes import fill_box
+from holdfast.codec.limits import DEFAULT, SLACK, Limits, refuse_excess
+from holdfast.codec.types import LEAF_READERS
 from holdfast.records.errors import CodecError, HoldfastError, LimitExceeded
-from holdfast.records.loading import loading
-from holdfast.records.packed import TooDeep
+from holdfast.records.packed import Buffer, TooDeep, measure, opening_count
 
 
-def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT) -> Any:
-    """The value that `encode` was given, with the same types.
+def decode(data: Buffer, *, limits: Limits = DEFAULT) -> Any:
+    """Return the value that `encode` was given, with the same types.
 
     Raises UnknownType for an object of a class that is not registered, IncompatibleCheckpoint for one stored by a newer
     version of its class, LimitExceeded beyond the limits, and CodecError for bytes that are no encoding of a value.
@@ -30,7 +31,7 @@ def decode(data: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT) ->
     return decode_weighed(data, limits)
 
 
-def decode_weighed(data: bytes | bytearray | memoryview, limits: Limits) -> Any:
+def decode_weighed(data: Buffer, limits: Limits) -> Any:
     """As `decode`, for bytes whose size and memory were found to be within the limits."""
     try:
         return _Decoder().decode(data, limits.depth + SLACK)
@@ -61,7 +62,7 @@ class _Decoder:
         self._found = False
         self._error: BaseException | None = None
 
-    def decode(self, data: bytes | bytearray | memoryview, room: int) -> Any:
+    def decode(self, data: Buffer, room: int) -> Any:
         root = [self._unpack(data, room)]
         opened: list[tuple[Any, Any, int, list[Any]]] = []
         waiting: list[tuple[Any, int]] = [(root, room)] if self._found else []
@@ -81,30 +82,43 @@ class _Decoder:
         return root[0]
 
     def _open(self, box: _Box, room: int) -> list[Any]:
-        """The list that a box holds."""
+        """Return the list that a box holds."""
         content = self._unpack(box.data, room)
         if type(content) is not list:
             raise CodecError("an extension holds something else than a list")
         return content
 
-    def _unpack(self, data: bytes | bytearray | memoryview, room: int) -> Any:
+    def _unpack(self, data: Buffer, room: int) -> Any:
         """Plain values, with a `_Box` for each box among them; `_found` says whether there is one."""
         self._found = False
         try:
-            return unpack(data, room, self._extension)
+            return self._bounded(data, room)
         except ValueError:
             if self._error is None:
                 raise
         raise self._error
 
-    def _extension(self, code: int, data: bytes | memoryview) -> Any:
-        """The value of an extension. The C decoder would hide its error."""
+    def _bounded(self, data: Buffer, room: int) -> Any:
+        """Unpack in C, which ends at a fixed depth. To end earlier, the bytes are put inside the lists left over."""
+        spare = 0 if _is_shallow(data, room) else _c_levels() - room
         try:
-            read = _special_values()[0].get(code)
+            value = unpackb(b"\x91" * spare + data if spare else data, ext_hook=self._extension)
+        except ValueError:
+            measure(data, room)  # raises TooDeep if that is why
+            raise
+        _whole(data)  # ormsgpack ignores bytes after the value
+        for _ in range(spare):
+            (value,) = value
+        return value
+
+    def _extension(self, code: int, data: bytes) -> Any:
+        """Return the value of an extension. The C decoder would hide its error."""
+        try:
+            read = LEAF_READERS.get(code)
             if read is not None:
-                return read(bytes(data))
+                return read(data)
             self._found = True
-            return _box(code, bytes(data))
+            return _box(code, data)
         except BaseException as error:
             self._error = error
             raise
@@ -127,15 +141,35 @@ def _places(values: Any) -> Iterable[tuple[Any, Any]]:
 
 def _fill(opened: list[tuple[Any, Any, int, list[Any]]]) -> None:
     """Put the values of boxes in their places, the innermost first."""
-    fill_box = _special_values()[1]
     for values, place, code, content in reversed(opened):
         values[place] = fill_box(code, content)
 
 
+_SHORT: Final = 1 << 12
+_MIDDLE: Final = 1 << 16
+"""Up to here it is cheaper to count levels, or bytes that could begin one, than to put the bytes inside lists."""
+_whole: Final = msgpack.Decoder(Raw).decode
+
+
+def _is_shallow(data: Buffer, room: int) -> bool:
+    """Return True if it was cheap to find out that at most `room` lists and dicts nest; raises TooDeep if not."""
+    if len(data) <= room or (len(data) <= _MIDDLE and opening_count(data) <= room):
+        return True
+    if len(data) > _SHORT:
+        return False
+    measure(data, room)
+    return True
+
+
 @cache
-def _special_values() -> tuple[dict[int, Callable[[bytes], Any]], Callable[[int, list[Any]], Any]]:
-    """How extensions are read, loaded with the first one."""
-    with loading():
-        from holdfast.codec.boxes import fill_box
-        from holdfast.codec.types import LEAF_READERS
-    return LEAF_READERS, fill_box
+def _c_levels() -> int:
+    """Return how many lists in lists this version of the C decoder unpacks."""
+    return bisect_left(range(1 << 14), True, key=_is_beyond_c) - 1
+
+
+def _is_beyond_c(levels: int) -> bool:
+    try:
+        unpackb(b"\x91" * levels + b"\xc0")
+    except ValueError:
+        return True
+    return False

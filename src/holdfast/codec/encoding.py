@@ -1,82 +1,265 @@
-"""Values to bytes: the door. What is most often stored goes through one C call here, anything else to `exact`.
+"""Values of any kind to bytes, exactly or not at all.
 
-Single plain values, and short lists and dicts of such, need nothing but a look at their types. All that knows how to
-encode the rest is loaded when the first such value comes: a process that goes on with its thread begins sooner.
+The whole value is packed in one C call, which asks back only for special values. What cannot be packed that way (a lone
+surrogate, a dict with int keys, great depth, a value to refuse) is taken apart in Python one level at a time, until the
+part at fault is found or encoded; all other parts still go through C.
 """
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any, Final, NoReturn
 
-from msgspec import EncodeError, msgpack
+import ormsgpack
+from ormsgpack import Fragment
 
-from holdfast.codec.limits import DEFAULT, UNWEIGHED, Limits
-from holdfast.records.loading import loading
-
-_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
-_TEXT: Final = frozenset({str})
-_CONTAINERS: Final = frozenset({list, dict})
-_FLAT_ITEMS: Final = 32
-_FLAT_BYTES: Final = 1 << 20
-"""Far below every limit."""
-
-_pack: Final = msgpack.Encoder().encode
-_UNFIT: Final = (UnicodeEncodeError, OverflowError, EncodeError)
-"""Lone surrogates, more than 64 bits, more than 4 GB."""
+from holdfast.codec import tags
+from holdfast.codec.boxes import close_box, open_box
+from holdfast.codec.limits import DEFAULT, Limits, refuse_excess
+from holdfast.codec.pieces import container_header
+from holdfast.codec.refusal import Refused
+from holdfast.codec.types import leaf_writer, write_text
+from holdfast.records.errors import LimitExceeded, SecretInState, UnstorableValue
+from holdfast.records.secret import Secret
+from holdfast.records.shown import shown
 
 
 def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> bytes:
-    """The encoding of a value, from which `decode` makes an equal value of the same types.
+    """Return the encoding of a value, from which `decode` makes an equal value of the same types.
 
-    The same value has the same encoding, every time. bytearray and memoryview are stored as bytes; nothing else changes
-    its type. Raises UnstorableValue, with the path below `path` to what cannot be stored exactly, and LimitExceeded
-    beyond the limits.
+    The same value has the same encoding, every time. bytearray and memoryview are stored as bytes, and ormsgpack's own
+    `Ext` and `Fragment` as the bytes they hold; nothing else changes its type. Raises UnstorableValue, with the path
+    below `path` to what cannot be stored exactly, and LimitExceeded beyond the limits.
     """
-    exactly = _exactly
-    if exactly is None or type(value) in _SCALARS:
-        packed = _pack_flat(value) if (limits is DEFAULT or limits is UNWEIGHED) and is_flat(value) else None
+    try:
+        data = _Encoder().encode(value, limits.depth, path)
+    except RecursionError as error:
+        raise LimitExceeded(f"{path} nests too deep for the stack that is left") from error
+    refuse_excess([data], limits, path)
+    return data
+
+
+class _Encoder:
+    """One call of `encode`. `room` is how many levels a value may nest."""
+
+    __slots__ = ("_fatal", "_room", "_value")
+
+    def __init__(self) -> None:
+        self._room = 0
+        """How many levels the boxes may nest that the C encoder asks about."""
+        self._value: Any = None
+        """What is being packed, and takes its place inside the lists."""
+        self._fatal: BaseException | None = None
+
+    def encode(self, value: Any, room: int, path: str) -> bytes:
+        """Return the encoding of a value that nests at most `room` levels."""
+        packed = self._packed(value, room, room // 8)
+        return self._taken_apart(value, room, path) if packed is None else packed
+
+    def _packed(self, value: Any, room: int, for_boxes: int) -> bytes | None:
+        """Pack in C, or return None. How deep a box is met there is unknown, so boxes have levels of their own.
+
+        The C encoder ends at a fixed depth. To end earlier, the value is put inside the lists that are left over, and
+        their headers of one byte each are cut off again. So what passes is within the room; the rest is taken apart,
+        which counts exactly.
+        """
+        spare = 0 if _is_flat(value, room) else len(_NESTS) - 1 - room + for_boxes
+        before = self._room, self._value
+        self._room, self._value = for_boxes, value
+        try:
+            packed = ormsgpack.packb(_NESTS[spare] if spare else value, default=self._special, option=_OPTIONS)
+        except TypeError:
+            if self._fatal is not None:
+                raise self._fatal from None
+            return None
+        finally:
+            self._room, self._value = before
+        return packed[spare:] if spare else packed
+
+    def _special(self, value: Any) -> Any:
+        """Return what the C encoder is to write for a value that is not plain. It reports any error as a TypeError."""
+        if value is _PLACE:
+            return self._value
+        try:
+            writer = leaf_writer(type(value))
+            return Fragment(self._box(value) if writer is None else writer(value))
+        except BaseException as error:
+            if isinstance(error, _FATAL) or not isinstance(error, Exception):
+                self._fatal = error
+            raise
+
+    def _box(self, value: Any) -> bytes:
+        code, head, content = open_box(value)
+        room = max(self._room - (code in tags.HEADED), 0)
+        packed = self._packed(content, room, room // 2)
+        if packed is None:
+            raise Refused("to be taken apart")
+        return close_box(code, head, packed)
+
+    def _taken_apart(self, value: Any, room: int, path: str) -> bytes:
+        """Encode one level here, and each part of it in C if that is possible."""
+        cls = type(value)
+        if cls in _LONG and len(value) > _LONGEST:
+            raise LimitExceeded(f"{path} is {len(value)} long; nothing longer than {_LONGEST} can be stored")
+        if cls is str:
+            return write_text(value)
+        if cls is Secret:
+            raise SecretInState(f"{path} is a Secret, which is never stored; keep it out of what is saved", path=path)
+        if cls is memoryview:  # not contiguous
+            return ormsgpack.packb(value.tobytes())
+        if cls is list:
+            return container_header("list", len(value)) + self._parts(value, room, path, _item)
+        if cls is dict and _is_plain_map(value):
+            return container_header("map", len(value)) + self._pairs(value, room, path, _key)
+        try:
+            writer = leaf_writer(cls)
+            if writer is not None:
+                return writer(value)
+            code, head, content = open_box(value)
+        except Exception as error:  # noqa: BLE001  the value's own code may raise anything; it is reported with its path
+            _refuse(error, path)
+        return close_box(code, head, self._content(code, content, room, path))
+
+    def _content(self, code: int, content: Any, room: int, path: str) -> bytes:
+        """Return the encoding of what a box holds."""
+        room = max(room - (code in tags.HEADED), 0)
+        packed = self._packed(content, room, room // 8)
         if packed is not None:
             return packed
-        exactly = _loaded()
-    return exactly(value, path, limits)
+        if code == tags.OBJECT:
+            return self._fields(content, room, path)
+        return container_header("list", len(content)) + self._parts(content, room, path, _LABELS[code])
+
+    def _fields(self, content: Any, room: int, path: str) -> bytes:
+        """Return the encoding of an object's fields, or of anything else that a `take=` function returned."""
+        if type(content) is dict and _is_plain_map(content):
+            return container_header("map", len(content)) + self._pairs(content, room, path, _field)
+        if room < 1:
+            _refuse_depth(path)
+        return self._taken_apart(content, room, path)
+
+    def _pairs(self, pairs: dict[Any, Any], room: int, path: str, label: "_Label") -> bytes:
+        return self._parts(list(chain.from_iterable(pairs.items())), room, path, label)
+
+    def _parts(self, parts: Sequence[Any], room: int, path: str, label: "_Label") -> bytes:
+        """Return the encodings of the parts of a container, one after the other."""
+        if room < 1:
+            _refuse_depth(path)
+        encodings = []
+        for index, part in enumerate(parts):
+            packed = self._packed(part, room - 1, room // 8)
+            if packed is None:
+                packed = self._taken_apart(part, room - 1, path + label(parts, index))
+            encodings.append(packed)
+        return b"".join(encodings)
 
 
-def _pack_flat(value: Any) -> bytes | None:
-    """The encoding of a value that looked flat; None if it is not, or does not fit into plain msgpack.
+def _is_flat(value: Any, room: int) -> bool:
+    """Return True if it is cheap to see that no list or dict is inside the value: most boxes are that small."""
+    if type(value) not in _CONTAINERS:
+        return True
+    parts = value.values() if type(value) is dict else value
+    return room > 0 and len(value) <= _FEW and _CONTAINERS.isdisjoint(map(type, parts))
 
-    A container is copied, and the copy looked at: what is packed is that, whatever other threads do meanwhile.
-    """
-    if type(value) in _CONTAINERS:
-        value = value.copy()
-        if not is_flat(value):
-            return None
+
+_PLACE: Final = object()
+
+
+def _nests() -> list[Any]:
+    """Return `_PLACE` in no list, in one, in two in each other, and so on: as many as this C encoder packs."""
+    nests: list[Any] = [_PLACE]
+    with suppress(TypeError):
+        while len(nests) < 1024 and ormsgpack.packb(nests[-1], default=lambda _place: None):
+            nests.append([nests[-1]])
+    return nests[:-1]
+
+
+_NESTS: Final = _nests()
+
+
+def _is_plain_map(value: dict[Any, Any]) -> bool:
+    """Return True if every key is a str that msgpack can hold, so that the dict is a msgpack map."""
+    if not all(type(key) is str for key in value):
+        return False
     try:
-        data = _pack(value)
-    except _UNFIT:
-        return None
-    return data if len(data) <= _FLAT_BYTES else None
+        "".join(value).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-def is_flat(value: Any) -> bool:
-    """True of a single plain value, and of a short list or dict of such: nothing in it has not been looked at."""
-    cls = type(value)
-    if cls is dict:
-        return (
-            len(value) <= _FLAT_ITEMS
-            and _SCALARS.issuperset(map(type, value.values()))
-            and _TEXT.issuperset(map(type, value))
-        )
-    if cls is list:
-        return len(value) <= _FLAT_ITEMS and _SCALARS.issuperset(map(type, value))
-    return cls in _SCALARS
+def _refuse(error: Exception, path: str) -> NoReturn:
+    """Raise the error that says where and why, also for an error of the value's own code."""
+    if isinstance(error, _FATAL):
+        raise error
+    if isinstance(error, LimitExceeded):
+        raise LimitExceeded(f"{path}: {error}") from error
+    if not isinstance(error, Refused):
+        raise UnstorableValue(f"{path}: reading it failed: {error!r}", path=path) from error
+    path += error.step
+    raise UnstorableValue(f"{path}: {error}", path=path) from error.__cause__
 
 
-_exactly: Callable[[Any, str, Limits], bytes] | None = None
-"""The encoder of all values, once it is loaded: from then on it is asked for containers at once."""
+def _refuse_depth(path: str) -> NoReturn:
+    short = path if len(path) <= 80 else f"{path[:60]}…"
+    raise LimitExceeded(f"{short} nests deeper than the limit; does it hold itself?")
 
 
-def _loaded() -> Callable[[Any, str, Limits], bytes]:
-    global _exactly  # noqa: PLW0603  loaded once
-    with loading():
-        from holdfast.codec.exact import encode_exactly
-    _exactly = encode_exactly
-    return encode_exactly
+# Labels: the step of a path from a container to the part at an index. Parts of dicts are alternating keys and values.
+_Label = Callable[[Sequence[Any], int], str]
+
+
+def _item(_parts: Sequence[Any], index: int) -> str:
+    return f"[{index}]"
+
+
+def _member(parts: Sequence[Any], index: int) -> str:
+    return f"{{{_short(parts[index])}}}"
+
+
+def _key(parts: Sequence[Any], index: int) -> str:
+    if index % 2 == 0:
+        return f".keys()[{index // 2}]"
+    return f"[{_short(parts[index - 1])}]"
+
+
+def _field(parts: Sequence[Any], index: int) -> str:
+    return f".{parts[index - 1].lstrip(':')}"
+
+
+def _short(value: Any) -> str:
+    """Return a key as one would write it, cut if long; with double quotes, and never with a lone surrogate."""
+    if type(value) is not str:
+        text = shown(value) if leaf_writer(type(value)) or type(value) in _NAMED else type(value).__name__
+        return text if len(text) <= 60 else f"{text[:57]}..."
+    text = ascii(value[:60])[1:-1] if not value.isprintable() else value[:60]
+    return '"' + text.replace('"', '\\"') + '"'
+
+
+_OPTIONS: Final = (
+    ormsgpack.OPT_PASSTHROUGH_BIG_INT
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_SUBCLASS
+    | ormsgpack.OPT_PASSTHROUGH_TUPLE
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+)
+"""Every type that ormsgpack would quietly turn into another is handed to `_special`."""
+_FEW: Final = 32
+_FATAL: Final = (RecursionError, MemoryError)  # says nothing about the value
+_CONTAINERS: Final = frozenset({list, dict})
+_LONG: Final = frozenset({str, bytes})
+_LONGEST: Final = 2**30  # four bytes a character, and msgpack counts up to four gigabytes
+_NAMED: Final = frozenset({int, float, bool, bytes, type(None)})
+_LABELS: Final[dict[int, _Label]] = {
+    tags.TUPLE: _item,
+    tags.SET: _member,
+    tags.FROZENSET: _member,
+    tags.MAPPING: _key,
+    tags.DEQUE: _item,
+    tags.DEFAULTDICT: _key,
+    tags.ORDERED_DICT: _key,
+    tags.COUNTER: _key,
+    tags.RANGE: _item,
+}

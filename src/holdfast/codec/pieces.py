@@ -23,22 +23,13 @@ _OPENERS: Final = {"list": (0x90, b"\xdc", b"\xdd"), "map": (0x80, b"\xde", b"\x
 _LONG: Final[dict[int, tuple[Kind, int]]] = {0xDC: ("list", 3), 0xDD: ("list", 5), 0xDE: ("map", 3), 0xDF: ("map", 5)}
 
 
-def _told_by(first: int) -> tuple[Kind, int, int] | None:
-    """What `container` says of an encoding that begins with this byte, unless the number of items follows it."""
+def container(encoded: bytes) -> tuple[Kind, int, int]:
+    """Return the kind of an encoding, its count of items (or pairs), and the length of its header."""
+    first = encoded[0] if encoded else 0xC1
     if 0x80 <= first <= 0x9F:
         return "list" if first >= 0x90 else "map", first & 0x0F, 1
-    return None if first in _LONG else ("value", 0, 0)
-
-
-_TOLD: Final = tuple(map(_told_by, range(256)))
-
-
-def container(encoded: bytes) -> tuple[Kind, int, int]:
-    """The kind of an encoding, how many items (or pairs) it has, and the length of its header; else ("value", 0, 0)."""
-    first = encoded[0] if encoded else 0xC1
-    told = _TOLD[first]
-    if told is not None:
-        return told
+    if first not in _LONG:
+        return "value", 0, 0
     kind, length = _LONG[first]
     return kind, int.from_bytes(encoded[1:length], "big"), length
 

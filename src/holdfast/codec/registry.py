@@ -16,14 +16,20 @@ from msgspec import msgpack
 from holdfast.codec import discovery
 from holdfast.codec.class_names import full_name, place, short_name
 from holdfast.codec.containers import OPENERS
-from holdfast.codec.custom import CustomShape
 from holdfast.codec.discovery import Annotation
 from holdfast.codec.models import ModelShape
-from holdfast.codec.shapes import DataclassShape, EnumShape, NamedTupleShape, Shape, StructShape
+from holdfast.codec.shapes import CustomShape, DataclassShape, EnumShape, NamedTupleShape, Shape, StructShape
 from holdfast.codec.types import leaf_writer
 from holdfast.records.arguments import text_or_none
+from holdfast.records.checkpoint import Change, Step
 from holdfast.records.errors import CodecError, ConfigurationError, HoldfastError, IncompatibleCheckpoint, UnknownType
-from holdfast.records.loading import loading
+from holdfast.records.failure import AgentSummary, FailureType
+from holdfast.records.loop import Deferred, LoopState, Snapshot
+from holdfast.records.outcome import Outcome, Recovery
+from holdfast.records.request import Answer, Request
+from holdfast.records.turn import SessionSummary, Turn, TurnResult
+from holdfast.records.usage import ModelPricing, UsageSnapshot
+from holdfast.records.words import Cause, Durability, Phase, Status
 
 T = TypeVar("T")
 Fields = dict[str, Any]
@@ -49,6 +55,13 @@ _aliases: Final[dict[str, Entry | None]] = {}
 """By their default names, the classes that are stored under another one; None if several have this default name."""
 _migrations: Final[dict[tuple[str, int], Migration]] = {}
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, bytearray, memoryview, list, dict, object, type})
+
+_OWN: Final[tuple[type, ...]] = (
+    *(AgentSummary, Answer, Cause, Change, Durability, FailureType, ModelPricing, Outcome, Phase, Recovery, Request),
+    *(Deferred, LoopState, Snapshot),
+    *(SessionSummary, Status, Step, Turn, TurnResult, UsageSnapshot),
+)
+"""Holdfast's own records that a result or a state may hold: registered when the first of them is met."""
 
 stand_in: Final[ContextVar[Callable[[str, int, Any], Any] | None]] = ContextVar("stand_in", default=None)
 """What to make of an object whose class is not registered: its name, version and content. None: refuse it."""
@@ -180,15 +193,21 @@ def _entry_named(name: str) -> Entry | None:
     return entry
 
 
+def class_named(name: str) -> type:
+    """The class that is registered under a name; `UnknownType` if there is none."""
+    entry = _entry_named(name)
+    if entry is None:
+        raise UnknownType(_unknown(name), name=name)
+    return entry.cls
+
+
 def _look_again(name: str, *, evaluate: bool) -> None:
     """Before a class is refused: look at the annotations again that named something not defined then.
 
     Holdfast's own classes are registered here too, when the first of them is met.
     """
     if name.startswith("holdfast."):
-        with loading():
-            from holdfast.codec.own_classes import OWN
-        adopt_named([Annotation(own, {}) for own in OWN], evaluate=evaluate)
+        adopt_named([Annotation(own, {}) for own in _OWN], evaluate=evaluate)
     adopt_named(discovery.take_remembered(), evaluate=evaluate)
 
 
@@ -215,10 +234,13 @@ def _stand_in_for(name: str, version: int, content: Any) -> Any:
     make = stand_in.get()
     if make is not None:
         return make(name, version, content)
-    raise UnknownType(
-        f"stored as {name!r}, which is not registered in this program; import the module that registers it, "
-        f"or call holdfast.register(cls, name={name!r})",
-        name=name,
+    raise UnknownType(f"stored as {_unknown(name)}", name=name)
+
+
+def _unknown(name: str) -> str:
+    return (
+        f"{name!r}, which is not registered in this program; import the module that registers it, "
+        f"or call holdfast.register(cls, name={name!r})"
     )
 
 

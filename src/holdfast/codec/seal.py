@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from holdfast.codec.limits import DEFAULT, Limits
 from holdfast.records.errors import ConfigurationError, Corrupt, KeyUnavailable
-from holdfast.records.loading import loading
 
 Entropy = Callable[[int], bytes]
 """A source of that many random bytes, fit for keys and nonces."""
@@ -121,8 +120,8 @@ class Seal:
 
 @cache
 def _compression() -> Any:
-    with loading():
-        from holdfast.codec import compression
+    from holdfast.codec import compression
+
     return compression
 
 

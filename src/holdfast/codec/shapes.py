@@ -4,6 +4,7 @@ No constructor, validator or `__post_init__` runs when an object is made again: 
 `init=False` fields, frozen and slotted classes come back exactly. Only default factories run, for fields that are new.
 """
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import EnumMeta, Flag
 from functools import cached_property
@@ -12,7 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from holdfast.codec.refusal import Refused
-from holdfast.records.errors import CodecError, ConfigurationError
+from holdfast.records.errors import CodecError, ConfigurationError, HoldfastError
 
 HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, so its instances hold no hidden C data
 
@@ -86,8 +87,6 @@ class DataclassShape(Fields):
     """Dataclasses, plain, frozen or slotted."""
 
     def __init__(self, cls: type) -> None:
-        import dataclasses
-
         if not all(base is object or base.__flags__ & HEAP_TYPE for base in cls.__mro__):
             raise ConfigurationError(f"{cls.__qualname__} extends a built-in type, whose own content would be lost")
         fields = dataclasses.fields(cls)
@@ -175,6 +174,50 @@ class EnumShape:
     def migrate(self, content: Any, function: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
         """Migrations see the one field `name`, or `value` for a flag."""
         return function({self.key: content})[self.key]
+
+
+class CustomShape:
+    """Classes of any kind, with a `take` and a `make` function of the user's."""
+
+    names: tuple[str, ...] = ()
+
+    def __init__(self, cls: type, take: Callable[[Any], Any] | None, make: Callable[[Any], Any] | None) -> None:
+        if not callable(take) or not callable(make):
+            raise ConfigurationError(
+                f"register({cls.__qualname__}) needs both take= and make=, got take={take!r} and make={make!r}; "
+                "take turns an object into a value that can be stored, make turns this value into an object again"
+            )
+        self.cls = cls
+        self._take = take
+        self._make = make
+
+    def take(self, value: Any) -> Any:
+        """What the user's function makes of the object; raises Refused if it fails."""
+        try:
+            taken = self._take(value)
+        except (MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            raise Refused(f"the take= function of {self.cls.__qualname__} failed: {error!r}") from error
+        if type(taken) is self.cls:
+            raise Refused(f"the take= function of {self.cls.__qualname__} returned another one; return its parts")
+        return taken
+
+    def make(self, content: Any) -> Any:
+        """The object that the user's function makes of it; raises CodecError if it fails or makes something else."""
+        try:
+            value = self._make(content)
+        except (HoldfastError, MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            raise CodecError(f"the make= function of {self.cls.__qualname__} failed: {error!r}") from error
+        if type(value) is not self.cls:
+            raise CodecError(f"the make= function of {self.cls.__qualname__} returned a {type(value).__qualname__}")
+        return value
+
+    def migrate(self, content: Any, function: Callable[[Any], Any]) -> Any:
+        """Migrations see what `take` returned."""
+        return function(content)
 
 
 def _advice(cls: type) -> str:

@@ -1,37 +1,40 @@
-"""The standard library's value types that are stored most, to bytes and back; `library_types` has the others.
+"""The standard library's value types, to bytes and back: `leaf_writer(cls)` by class, `LEAF_READERS` by code.
 
-`leaf_writer(cls)` gives the function that encodes a value of exactly that class; `LEAF_READERS` the way back, by code.
-Nothing here makes an id or reads a clock: `uuid` and `datetime` are here for their types.
+Reading is bounded: what would be slow to make again (a huge fraction, a pattern that is slow to compile) is refused at
+save and at load. Nothing here makes an id: `uuid` is here for its type.
 """
 
-import sys
+import ipaddress
+import pathlib
+import re
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
+from fractions import Fraction
 from struct import Struct
 from typing import Any, Final
 from uuid import UUID, SafeUUID
+from warnings import catch_warnings, simplefilter
 
-from msgspec import msgpack
-
-from holdfast.codec import library_types, tags
+from holdfast.codec import tags, times
 from holdfast.codec.pieces import extension
 from holdfast.codec.refusal import Refused
-from holdfast.codec.zones import zone, zone_key
 from holdfast.records.errors import CodecError
 
-Writer = Callable[[Any], bytes]
-
-_DATE: Final = Struct(">HBB")  # year, month, day
-_TIME: Final = Struct(">BBBI")  # hour, minute, second, microsecond; the highest bit is the fold
-_SPAN: Final = Struct(">iII")  # days, seconds, microseconds, as timedelta normalises them
-_FOLD: Final = 1 << 31
-_OFFSET, _ZONE = b"o", b"z"
 _PATHS: Final = ("PurePosixPath", "PosixPath", "PureWindowsPath", "WindowsPath")
+_NETWORKS: Final = ("IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network", "IPv4Interface", "IPv6Interface")
+_PARTS: Final = Struct(">dd")
+_FLAGS: Final = Struct(">cI")  # the type of the pattern's text, its flags
+_SIZE: Final = Struct(">I")
+_LARGEST: Final = 4096  # bytes of a numerator or denominator: to find their common divisor takes quadratic time
+
+_LONGEST_PATTERN: Final = 10_000
+_MOST_SETS: Final = 100
+_MOST_WIDE_SETS: Final = 10
+_STORED_FLAGS: Final = 2 | 4 | 8 | 16 | 32 | 64 | 256  # all of `re` but DEBUG, which prints, and TEMPLATE
 
 
 def _write_int(value: int) -> bytes:
-    return extension(tags.BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+    return extension(tags.BIG_INT, _pack_int(value))
 
 
 def _read_int(data: bytes) -> int:
@@ -45,92 +48,6 @@ def write_text(value: str) -> bytes:
 
 def _read_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
-
-
-def _pack_offset(offset: timedelta) -> bytes:
-    return _SPAN.pack(offset.days, offset.seconds, offset.microseconds)
-
-
-def _read_span(data: bytes) -> timedelta:
-    days, seconds, microseconds = _SPAN.unpack(data)
-    return timedelta(days, seconds, microseconds)
-
-
-def _pack_zone(info: tzinfo | None) -> bytes:
-    """Nothing for naive times; a fixed offset with the name it was given, if any; or the key of a time zone."""
-    if info is None:
-        return b""
-    if type(info) is timezone:
-        offset, *name = info.__getinitargs__()  # type: ignore[attr-defined]  # the constructor's own arguments
-        return _OFFSET + _pack_offset(offset) + b"".join(b"=" + text.encode("utf-8", "surrogatepass") for text in name)
-    return _ZONE + zone_key(info).encode()
-
-
-def _read_zone(data: bytes) -> tzinfo | None:
-    if not data:
-        return None
-    if data.startswith(_OFFSET):
-        end = 1 + _SPAN.size
-        name = (_read_text(data[end + 1 :]),) if data[end:] else ()
-        return timezone(_read_span(data[1:end]), *name)
-    return zone(data.removeprefix(_ZONE).decode("ascii"))
-
-
-def _pack_clock(value: datetime | time) -> bytes:
-    fold = _FOLD if value.fold else 0
-    return _TIME.pack(value.hour, value.minute, value.second, value.microsecond | fold)
-
-
-def _read_clock(data: bytes) -> time:
-    """The naive time of day; the zone comes after it."""
-    hour, minute, second, low = _TIME.unpack(data)
-    return time(hour, minute, second, low & ~_FOLD, fold=low >> 31)
-
-
-def _write_datetime(value: datetime) -> bytes:
-    if value.tzinfo is timezone.utc and not value.fold:  # noqa: UP017  `datetime.UTC` is the same object
-        return msgpack.encode(value)  # the timestamp extension
-    payload = _DATE.pack(value.year, value.month, value.day) + _pack_clock(value) + _pack_zone(value.tzinfo)
-    return extension(tags.DATETIME, payload)
-
-
-def _read_timestamp(data: bytes) -> Any:
-    return msgpack.decode(extension(tags.TIMESTAMP, data))
-
-
-def _read_datetime(data: bytes) -> datetime:
-    return datetime.combine(_read_date(data[:4]), _read_clock(data[4:11]), tzinfo=_read_zone(data[11:]))
-
-
-def _write_date(value: date) -> bytes:
-    return extension(tags.DATE, _DATE.pack(value.year, value.month, value.day))
-
-
-def _read_date(data: bytes) -> date:
-    return date(*_DATE.unpack(data))
-
-
-def _write_time(value: time) -> bytes:
-    return extension(tags.TIME, _pack_clock(value) + _pack_zone(value.tzinfo))
-
-
-def _read_time(data: bytes) -> time:
-    return _read_clock(data[:7]).replace(tzinfo=_read_zone(data[7:]))
-
-
-def _write_timedelta(value: timedelta) -> bytes:
-    return extension(tags.TIMEDELTA, _pack_offset(value))
-
-
-def _write_zone(value: tzinfo) -> bytes:
-    return extension(tags.ZONE, _pack_zone(value))
-
-
-def _read_lone_zone(data: bytes) -> tzinfo:
-    found = _read_zone(data)
-    if found is None:
-        raise CodecError("not a time zone as Holdfast writes it")
-    return found
 
 
 def _write_decimal(value: Decimal) -> bytes:
@@ -164,62 +81,133 @@ def _write_path(value: Any) -> bytes:
 
 
 def _read_path(data: bytes) -> Any:
-    import pathlib
-
     try:
         return getattr(pathlib, _PATHS[data[0]])(_read_text(data[1:]))
     except NotImplementedError as error:
         raise CodecError(f"a {_PATHS[data[0]]} cannot be restored on this system; store a pure path") from error
 
 
+def _write_network(value: Any) -> bytes:
+    kind, text = type(value), str(value)
+    if kind(text) != value:
+        raise Refused(f"the network {text!r} reads as another one; store its parts")
+    return extension(tags.NETWORK, bytes((_NETWORKS.index(kind.__name__),)) + text.encode("utf-8", "surrogatepass"))
+
+
+def _read_network(data: bytes) -> Any:
+    text = _read_text(data[1:])
+    value = getattr(ipaddress, _NETWORKS[data[0]])(text)
+    if str(value) != text:
+        raise CodecError("not a network address as Holdfast writes it")
+    return value
+
+
+def _write_pattern(value: Any) -> bytes:
+    reason = _too_slow(value.pattern, value.flags)
+    if reason:
+        raise Refused(f"the pattern {reason}; store its text and compile that when it is needed")
+    is_text = isinstance(value.pattern, str)
+    text = value.pattern.encode("utf-8", "surrogatepass") if is_text else bytes(value.pattern)
+    return extension(tags.PATTERN, _FLAGS.pack(b"s" if is_text else b"b", value.flags) + text)
+
+
+def _read_pattern(data: bytes) -> Any:
+    kind, flags = _FLAGS.unpack_from(data)
+    raw = data[_FLAGS.size :]
+    if kind not in {b"s", b"b"}:
+        raise CodecError("not a pattern as Holdfast writes it")
+    pattern: Any = _read_text(raw) if kind == b"s" else raw
+    reason = _too_slow(pattern, flags)
+    if reason:
+        raise CodecError(f"a stored pattern {reason}")
+    with catch_warnings():  # of sets that may mean something else one day: the program that made it has seen them
+        simplefilter("ignore")
+        value = re.compile(pattern, flags)
+    if value.flags != flags:
+        raise CodecError("not a pattern as Holdfast writes it")
+    return value
+
+
+def _too_slow(pattern: str | bytes, flags: int) -> str:
+    """Why a pattern may take longer to compile than some 0.2 s, or do more than compile; empty if it cannot.
+
+    The time is linear in the length, but for sets of characters: one with characters beyond Latin-1 takes 1.5 ms, and
+    ten times as much if it ignores case.
+    """
+    text = pattern if isinstance(pattern, str) else pattern.decode("latin-1")
+    if flags & ~_STORED_FLAGS:
+        return f"has flags that cannot be stored: {flags & ~_STORED_FLAGS:#x}"
+    if len(text) > _LONGEST_PATTERN:
+        return f"has {len(text)} characters, and the limit is {_LONGEST_PATTERN}"
+    most = _MOST_WIDE_SETS if _has_wide_sets(text) and _ignores_case(text, flags) else _MOST_SETS
+    if text.count("[") > most:
+        return f"has {text.count('[')} sets of characters, and the limit for its kind is {most}"
+    return ""
+
+
+def _has_wide_sets(text: str) -> bool:
+    return any(escape in text for escape in ("\\u", "\\U", "\\N")) or max(text, default="") > "\xff"
+
+
+def _ignores_case(text: str, flags: int) -> bool:
+    """True if the pattern, or a group of it, ignores case: `(?i`, `(?mi`."""
+    return bool(flags & 2) or any("i" in start.lstrip("aLmsux")[:1] for start in text.split("(?")[1:])
+
+
+def _write_fraction(value: Any) -> bytes:
+    top, bottom = _pack_int(value.numerator), _pack_int(value.denominator)
+    if max(len(top), len(bottom)) > _LARGEST:
+        raise Refused(f"a Fraction of more than {_LARGEST} bytes cannot be stored; store numerator and denominator")
+    return extension(tags.FRACTION, _SIZE.pack(len(top)) + top + bottom)
+
+
+def _read_fraction(data: bytes) -> Any:
+    middle = _SIZE.size + _SIZE.unpack_from(data)[0]
+    top, bottom = data[_SIZE.size : middle], data[middle:]
+    if max(len(top), len(bottom)) > _LARGEST:
+        raise CodecError(f"a stored Fraction has more than {_LARGEST} bytes")
+    numbers = _read_int(top), _read_int(bottom)
+    value = Fraction(*numbers)
+    if value.as_integer_ratio() != numbers:
+        raise CodecError("not a Fraction as Holdfast writes it")
+    return value
+
+
+def _pack_int(value: int) -> bytes:
+    return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _write_complex(value: complex) -> bytes:
+    return extension(tags.COMPLEX, _PARTS.pack(value.real, value.imag))
+
+
+def _read_complex(data: bytes) -> complex:
+    return complex(*_PARTS.unpack(data))
+
+
+_LEAF_WRITERS: Final[dict[type, Callable[[Any], bytes]]] = {
+    int: _write_int,
+    Decimal: _write_decimal,
+    UUID: _write_uuid,
+    Fraction: _write_fraction,
+    complex: _write_complex,
+    re.Pattern: _write_pattern,
+    **{getattr(pathlib, name): _write_path for name in _PATHS},
+    **{getattr(ipaddress, name): _write_network for name in _NETWORKS},
+    **times.WRITERS,
+}
+leaf_writer: Final = _LEAF_WRITERS.get
+"""Returns the function that encodes a value of exactly this class, if the class is one of the value types."""
+
 LEAF_READERS: Final[dict[int, Callable[[bytes], Any]]] = {
-    tags.TIMESTAMP: _read_timestamp,
     tags.BIG_INT: _read_int,
     tags.SURROGATES: _read_text,
-    tags.DATETIME: _read_datetime,
-    tags.DATE: _read_date,
-    tags.TIME: _read_time,
-    tags.TIMEDELTA: _read_span,
     tags.DECIMAL: _read_decimal,
     tags.UUID: _read_uuid,
     tags.PATH: _read_path,
-    tags.ZONE: _read_lone_zone,
-    **library_types.READERS,
+    tags.NETWORK: _read_network,
+    tags.PATTERN: _read_pattern,
+    tags.FRACTION: _read_fraction,
+    tags.COMPLEX: _read_complex,
+    **times.READERS,
 }
-
-_LEAF_WRITERS: Final[dict[type, Writer]] = {
-    int: _write_int,
-    datetime: _write_datetime,
-    date: _write_date,
-    time: _write_time,
-    timedelta: _write_timedelta,
-    Decimal: _write_decimal,
-    UUID: _write_uuid,
-    timezone: _write_zone,
-}
-
-
-def leaf_writer(cls: type) -> Writer | None:
-    """The function that encodes a value of exactly this class, if the class is one of the standard value types."""
-    writer = _LEAF_WRITERS.get(cls)
-    if writer is None:
-        writer = _late_writer(cls)
-        if writer is not None:
-            _LEAF_WRITERS[cls] = writer
-    return writer
-
-
-def _late_writer(cls: type) -> Writer | None:
-    """The same for classes of modules that may never be loaded: if they are not, no value can be of these classes."""
-    if _is_path(cls):
-        return _write_path
-    zoneinfo = sys.modules.get("zoneinfo")
-    if zoneinfo is not None and cls is zoneinfo.ZoneInfo:
-        return _write_zone
-    return library_types.writer_of(cls)
-
-
-def _is_path(cls: type) -> bool:
-    """True for pathlib's own classes."""
-    pathlib = sys.modules.get("pathlib")
-    return pathlib is not None and cls.__name__ in _PATHS and getattr(pathlib, cls.__name__) is cls

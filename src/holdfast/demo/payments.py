@@ -103,12 +103,12 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def say(**words: Any) -> None:
-    """A line to whoever started this, in one write, so that no line is ever half there."""
+    """Write a line to the parent process, in one write, so that no line is ever half there."""
     os.write(1, json.dumps(words).encode() + b"\n")
 
 
 def main() -> None:
-    """Serve until standard input ends: with whoever started this."""
+    """Serve until standard input ends, with the parent process."""
     service = Service(Ledger(Path(sys.argv[1])), float(sys.argv[2]), float(sys.argv[3]))
     Thread(target=service.serve_forever, daemon=True).start()
     say(kind="listening", address=f"127.0.0.1:{service.server_port}")

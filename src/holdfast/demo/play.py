@@ -25,7 +25,7 @@ from holdfast.stores.opening import absolute_url, locate
 
 THREAD = "ticket-8812"
 DELAYS = {"crash": (0.3, 10.0), "without": (0.3, 10.0), "approve": (0.3, 0.3), "fork": (0.3, 0.3)}
-"""How long the payment service takes to answer, and the first time: whoever is killed then has not heard it."""
+"""How long the payment service takes to answer, and the first time: an agent killed then has no answer."""
 SUMMARIES: dict[str, tuple[str, str]] = {
     "crash": ("Nothing was lost, and nothing was done twice.", "A PROMISE WAS BROKEN: this is a bug."),
     "without": ("The customer was paid twice.", ""),

@@ -1,4 +1,4 @@
-"""What the demo says to whoever watches: few words, aligned, in colour where there is any."""
+"""What the demo prints: few words, aligned, in colour where there is any."""
 
 import sys
 from collections.abc import Sequence

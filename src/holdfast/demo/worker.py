@@ -25,7 +25,7 @@ MANY_ATTEMPTS = 10_000
 
 
 def say(kind: str, **words: Any) -> None:
-    """A line to whoever started this, in one write, so that no line is ever half there."""
+    """Write a line to the parent process, in one write, so that no line is ever half there."""
     line = {"kind": kind, "at": time.monotonic(), **words}
     os.write(1, json.dumps(line, default=str).encode() + b"\n")
 
@@ -128,7 +128,7 @@ TASKS: dict[str, Callable[..., None]] = {
 
 
 def end_with_parent() -> None:
-    """End when whoever started this is gone: nobody would ever stop the chaos otherwise."""
+    """End with the parent process: nothing else would stop the chaos."""
     os.read(0, 1)
     os._exit(1)
 

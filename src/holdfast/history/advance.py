@@ -1,4 +1,4 @@
-"""Catching up: rows that somebody else wrote are applied to a log in memory, without loading the thread anew."""
+"""Catching up: rows that somebody else wrote are applied to a log in memory, without loading the thread again."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Answers as messages: whoever answers a request has no claim on its thread, and leaves the answer beside it."""
+"""Encodes answers as messages: a caller of `answer` has no claim on the thread, and posts to its inbox."""
 
 from msgspec import ValidationError, convert
 

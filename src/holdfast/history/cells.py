@@ -9,8 +9,8 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from holdfast.codec.limits import most_memory
 from holdfast.codec.pieces import container_header
-from holdfast.codec.scan import most_memory
 from holdfast.records.errors import Corrupt
 
 Path: TypeAlias = tuple[str, ...]

@@ -16,7 +16,7 @@ Operation: TypeAlias = tuple[int, int] | bytes | None
 MAX_OPERATIONS = 512
 SAMPLES = 16
 SMALL_BYTES = 1024
-"""Up to here a cell is written anew: cheaper than to find out what changed."""
+"""Up to this size a cell is written whole: cheaper than to find out what changed."""
 WORTH_BYTES = 32
 """An end with less in common than this is not searched: a copy would save nothing."""
 

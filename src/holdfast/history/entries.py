@@ -115,6 +115,8 @@ class Asked(Entry, frozen=True, tag="ask"):
     default: bytes
     """The encoded answer at the deadline; empty if there is none."""
     at: Moment
+    takes: bytes = b""
+    """What a value must be, as an encoding: pairs of the name of a type and its description; empty for any value."""
 
 
 class Answered(Entry, frozen=True, tag="answer"):
@@ -137,7 +139,7 @@ class Slept(Entry, frozen=True, tag="sleep"):
 
 
 class Retaken(Entry, frozen=True, tag="recover"):
-    """A recovery claimed the thread because whoever ran it was gone."""
+    """A recovery claimed the thread because the process that ran it was gone."""
 
     at: Moment
 
@@ -235,7 +237,7 @@ _ENCODED: Final[dict[type[Entry], tuple[str, ...]]] = {
     StepDone: ("value", "inputs"),
     StepError: ("inputs", "raised"),
     Recorded: ("fields",),
-    Asked: ("payload", "default"),
+    Asked: ("payload", "default", "takes"),
     Answered: ("value",),
     Ended: ("value",),
     Noted: ("content", "value"),

@@ -1,6 +1,6 @@
 """A list that grows by one item a row, as nearly all do: what such rows have in common is looked up once.
 
-The items are kept beside the cells, and become part of them with the next row of another kind, or for whoever asks.
+The items are kept beside the cells, and become part of them with the next row of another kind, or when they are read.
 """
 
 import msgspec

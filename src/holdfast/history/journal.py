@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from holdfast.codec import decode, encode
-from holdfast.codec.limits import DEFAULT, Limits
-from holdfast.codec.scan import refuse_together
+from holdfast.codec.limits import DEFAULT, Limits, refuse_together
 from holdfast.history.binding import Binding
 from holdfast.history.cells import Document
 from holdfast.history.entries import (
@@ -38,7 +37,7 @@ from holdfast.history.entries import (
 )
 from holdfast.history.lazy_steps import LazySteps
 from holdfast.history.stored_entries import read_entries
-from holdfast.records.errors import NotFound
+from holdfast.records.errors import Corrupt, NotFound
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.records.times import from_microseconds
@@ -177,7 +176,7 @@ class Journal:
         return self._keyed.get((kind, key))
 
     def _roll_back(self, entry: RolledBack) -> None:
-        """What came after is undone. But a step in doubt stays so: nobody knows whether there is anything to undo."""
+        """What came after is undone. A step in doubt stays in doubt: its outcome is unknown."""
         then = self._at(entry.length)
         for key, memo in self.memos.items():
             if isinstance(memo, StepDone) and then.memos.get(key) is not memo:
@@ -270,7 +269,7 @@ class Journal:
 
     @property
     def is_used(self) -> bool:
-        """True if there is any entry that matters to whoever goes on."""
+        """True if there is any entry that matters to the next run."""
         lasting = (self.memos, self.marks, self.requests, self.timers, self.started, self._shown, self.notes)
         return any(map(bool, lasting))
 
@@ -314,19 +313,24 @@ class Journal:
         return "open" if answered is None else "expired" if answered.expired else "answered"
 
     def request(self, binding: Binding, number: int) -> Request:
-        """A request as users see it."""
+        """A request as users see it. Who lists and answers requests needs no class of what they hold: see `Opaque`."""
+        from holdfast.codec.opaque import unknown_as_opaque
+
         asked, answered = self.requests[number - 1], self.answers.get(number)
-        return Request(
-            id=str(RequestId(binding.thread_id, number, binding.life)),
-            thread_id=binding.thread_id,
-            name=asked.name,
-            payload=decode(asked.payload),
-            choices=asked.choices,
-            created_at=from_microseconds(asked.at),
-            deadline=from_microseconds(asked.deadline) if asked.deadline else None,
-            status=self.request_status(number),
-            answer=None if answered is None or answered.expired else answer_of(answered),
-        )
+        request_id = str(RequestId(binding.thread_id, number, binding.life))
+        with unknown_as_opaque():
+            return Request(
+                id=request_id,
+                thread_id=binding.thread_id,
+                name=asked.name,
+                payload=decode(asked.payload),
+                choices=asked.choices,
+                created_at=from_microseconds(asked.at),
+                deadline=from_microseconds(asked.deadline) if asked.deadline else None,
+                status=self.request_status(number),
+                answer=None if answered is None or answered.expired else answer_of(answered),
+                takes=next((name for name, _ in types_taken(asked, request_id) if name != "Any"), ""),
+            )
 
     def list_requests(self, binding: Binding, numbers: Sequence[int]) -> list[Request]:
         """Requests as users see them; `LimitExceeded` if they would take too much memory together."""
@@ -346,6 +350,14 @@ class Journal:
     def open_requests(self, binding: Binding) -> list[Request]:
         """The requests that wait for an answer."""
         return self.list_requests(binding, self.open_numbers())
+
+
+def types_taken(asked: Asked, request_id: object) -> list[tuple[str, Any]]:
+    """What the value of an answer must be, all of these: a type in words, and its description. Empty for any value."""
+    try:
+        return msgspec.convert(decode(asked.takes) if asked.takes else [], list[tuple[str, Any]])
+    except msgspec.ValidationError as error:
+        raise Corrupt(f"request {request_id} is damaged: {error}", record=f"request {request_id}") from error
 
 
 def answer_of(entry: Answered) -> Answer:

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import overload
 
 from holdfast.codec import decode
-from holdfast.codec.limits import Limits
-from holdfast.codec.scan import refuse_together
+from holdfast.codec.limits import Limits, refuse_together
 from holdfast.history.entries import AnyEntry, Noted, Recorded, Shown, StepError, encodings_of
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import Corrupt

@@ -1,4 +1,4 @@
-"""The end of a thread's log: where it stands, and how the next row is made from what changed."""
+"""The end of a thread's log, and how a change becomes its next row (`next_row`)."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from holdfast.history.format import (
 )
 from holdfast.history.growth import Growth, growth_of
 from holdfast.history.keyframes import is_due, repack
-from holdfast.history.opening import make_room
+from holdfast.history.opening import make_room, takes_append
 from holdfast.history.splice import splice
 from holdfast.history.tuning import Tuning
 from holdfast.history.weight import refuse_heavy
@@ -55,7 +55,7 @@ class Log(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def document(self) -> Document:
-        """All cells. Where a list has grown, they are made for whoever asks."""
+        """All cells. Where a list has grown, they are made for this call."""
         return self.cells if self.growth is None else self.growth.document(self.grown)
 
     @property
@@ -64,8 +64,28 @@ class Log(msgspec.Struct, frozen=True, gc=False):
         return self.cells if self.growth is None or self.growth.path[0] != "state" else self.document
 
     def folded(self) -> Document:
-        """The same, for whoever makes the next row, and nobody else meanwhile."""
+        """The same, for the writer of the next row, and for no other use meanwhile."""
         return self.cells if self.growth is None else self.growth.folded(self.grown)
+
+
+class Change(msgspec.Struct, kw_only=True):
+    """What one row changes."""
+
+    draft: Draft | None = None
+    """The new state; None leaves it as it is."""
+    leaves: dict[Path, object] = {}
+    adopted: Document | None = None
+    """Cells of another thread, for a fork."""
+    appends: tuple[tuple[Path, bytes], ...] = ()
+    """Encoded items, each with the list that it is appended to."""
+    checkpoint: int | None = None
+    """The checkpoint whose state this is, if the row is not a checkpoint itself."""
+    fresh: bool = False
+    """Write a keyframe that shares no blob with any older row."""
+
+
+class NotACell(Exception):
+    """An append to a list that lies within a larger cell: the whole state has to be saved."""
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
@@ -226,10 +246,29 @@ class Revision:
         return Written(after, Row(seq, base, digest, header, body), self.blobs)
 
 
+def next_row(log: Log, change: Change, meta: bytes) -> Written:
+    """The row that carries a change. Raises LimitExceeded if the result could not be read within the limits."""
+    if len(change.appends) == 1 and change.draft is None and change.adopted is None and not change.fresh:
+        path, item = change.appends[0]
+        written = append_flat(log, path, item, meta, change.checkpoint)
+        if written is not None:
+            return written
+    revision = Revision(log)
+    if change.adopted is not None:
+        revision.adopt(change.adopted)
+    if change.draft is not None:
+        revision.replace_state(change.draft, change.leaves)
+    for path, item in change.appends:
+        if not takes_append(revision.document, path):
+            raise NotACell
+        revision.append(path, item)
+    return revision.write(meta, checkpoint=change.checkpoint, fresh=change.fresh)
+
+
 def append_flat(log: Log, path: Path, item: bytes, meta: bytes, checkpoint: int | None = None) -> Written | None:
     """One item appended to a list, at the cost of the item alone; None where more than that has to be done.
 
-    The row is a checkpoint of its own, or a journal row whose state is `checkpoint`'s.
+    Nearly all rows are of this kind: an entry of a run's journal, or a message.
     """
     tuning, binding, base, seq, row_bytes = log.tuning, log.binding, log.base, log.seq + 1, log.row_bytes
     back, manifest = seq - base, log.manifest

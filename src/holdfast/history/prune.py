@@ -33,6 +33,12 @@ def thread_expires(retention: Retention, head: Head, now: int) -> bool:
     return head.status in retention.delete_on or idle_too_long
 
 
+def keeps_all(retention: Retention, head: Head, now: int) -> bool:
+    """True if the head alone shows that every row stays: there are too few of them, and none was hidden before."""
+    few = retention.keep_last is None or head.row_count <= retention.keep_last
+    return few and retention.max_age is None and head.marks == Marks() and not thread_expires(retention, head, now)
+
+
 def kept_by_rules(retention: Retention, visible: Sequence[Dated]) -> set[int]:
     """The checkpoints to keep, pins apart, of those visible, newest first. The newest always stays."""
     last = retention.keep_last if retention.keep_last is not None else len(visible)

@@ -17,6 +17,6 @@ class Tuning(msgspec.Struct, frozen=True):
     pack_max: int = 262144
     """Inline data is packed into blobs of at most this size."""
     small_piece: int = 1024
-    """Pieces below this size are packed anew."""
+    """Pieces below this size are packed again."""
     assumes_new: bool = False
     """A refused swap costs no more than reading a head: so a thread that was not seen before is taken for a new one."""

@@ -3,8 +3,7 @@
 Cheap bounds come first, and what they cannot clear is counted. A cell remembers its count, so an append stays flat.
 """
 
-from holdfast.codec.limits import Limits
-from holdfast.codec.scan import MOST_PER_BYTE, exact_memory
+from holdfast.codec.limits import MOST_PER_BYTE, Limits, exact_memory
 from holdfast.history.cells import Cell, Document
 from holdfast.records.errors import LimitExceeded
 

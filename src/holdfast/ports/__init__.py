@@ -9,6 +9,7 @@ from holdfast.ports.blocking import BlockingPorts, iterate_blocking, run_blockin
 from holdfast.ports.contract import Ports
 from holdfast.ports.forks import hold_during_fork, reset_after_fork
 from holdfast.ports.logs import INFO, is_heard, logger
+from holdfast.ports.streams import nested
 from holdfast.ports.tickets import Driver, Signal, Ticket
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "is_heard",
     "iterate_blocking",
     "logger",
+    "nested",
     "reset_after_fork",
     "run_blocking",
 ]

@@ -58,7 +58,7 @@ class AsyncPorts(SystemPorts):
             driver.nudge()
 
     async def wait(self, ticket: Ticket) -> None:
-        """Whoever settles it wakes this task."""
+        """Wait until the ticket is settled, which wakes this task."""
         await self._current_waker().settled(ticket)
 
     def _last_loop(self) -> "AbstractEventLoop":
@@ -169,7 +169,7 @@ class AsyncPorts(SystemPorts):
         return [*other_tasks(self._last_loop(), belongs), *other_work(belongs)]
 
     def for_plain_code(self) -> Ports:
-        """Blocking ports: whoever cannot await has a thread to block."""
+        """Return blocking ports: code that cannot await has a thread to block."""
         return BlockingPorts()
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -202,6 +202,12 @@ class AsyncPorts(SystemPorts):
         from holdfast.ports.tasks import is_cancelled_by
 
         return is_cancelled_by(error)
+
+    def is_raised_cancellation(self, error: BaseException) -> bool:
+        """A `CancelledError` while the current task is not being cancelled."""
+        from asyncio import CancelledError
+
+        return isinstance(error, CancelledError) and not self.is_cancelled_by(error)
 
     def close(self) -> None:
         """End the threads once they are idle."""

@@ -121,6 +121,10 @@ class BlockingPorts(SystemPorts):
         """Never: there is nothing here that could be cancelled."""
         return False
 
+    def is_raised_cancellation(self, error: BaseException) -> bool:
+        """Never: `CancelledError` means nothing here."""
+        return False
+
     def close(self) -> None:
         """Nothing is held."""
 

@@ -78,6 +78,10 @@ class Ports(Protocol):
         """True if this error is how a cancellation of the current task arrived."""
         ...
 
+    def is_raised_cancellation(self, error: BaseException) -> bool:
+        """True if this is a cancellation that nobody asked for: the code that was called raised it itself."""
+        ...
+
     def owner(self) -> str:
         """A name for a new claim of this process, which no other claim ever has."""
         ...

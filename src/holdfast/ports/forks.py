@@ -1,21 +1,16 @@
-"""Forks: what holds locks or threads is at rest when a child is made, and begins anew in it."""
+"""Forks: what holds locks or threads is at rest when a child is made, and is reset in it."""
 
 import os
-import sys
-from contextlib import suppress
-from importlib import import_module
-from threading import Lock, RLock
+from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
-
-from holdfast.records import loading
 
 
 class Forkable(Protocol):
     """What holds locks or threads, which a forked child has no use for."""
 
     def after_fork(self) -> None:
-        """Begin anew, in the child."""
+        """Reset its locks and threads, in the child."""
         ...
 
 
@@ -35,7 +30,7 @@ class Guard(Protocol):
         ...
 
     def release(self) -> None:
-        """Give it back."""
+        """Release it."""
         ...
 
 
@@ -46,24 +41,11 @@ _forking = Lock()
 
 
 def hold_during_fork(guard: Guard) -> None:
-    """Take this lock before any fork and give it back after it: what it guards is at rest when the child is made."""
+    """Take this lock before any fork and release it after: what it guards is at rest when the child is made."""
     _guards.add(guard)
 
 
-_loading = RLock()
-loading.guard = _loading
-
-
-def _finish_loading() -> None:
-    """Wait for what other threads are loading of this library: in the child nobody would go on with it."""
-    _loading.acquire()
-    for name in [name for name in sys.modules if name.partition(".")[0] == "holdfast"]:
-        with suppress(ImportError):  # somebody may have taken it away
-            import_module(name)
-
-
 def _before_fork() -> None:
-    _finish_loading()
     _forking.acquire()
     for guard in list(_guards):
         guard.acquire()
@@ -74,13 +56,11 @@ def _after_fork_in_parent() -> None:
     while _guarding:
         _guarding.pop().release()
     _forking.release()
-    _loading.release()
 
 
 def _after_fork() -> None:
-    global _forking  # noqa: PLW0603  the child must not wait for a lock that nobody will release
+    global _forking  # noqa: PLW0603  the child must not wait for a lock that is never released
     _forking = Lock()
-    _loading.release()
     _guarding.clear()
     for forkable in list(_forkables):
         forkable.after_fork()

@@ -11,10 +11,10 @@ from holdfast.records.errors import StepTimeout
 
 
 class Ticket(msgspec.Struct, eq=False, kw_only=True):
-    """A write on its way: settled once, by whoever commits it, as True (done), False (refused) or an error.
+    """A write on its way: settled once, by the thread that commits it, as True (done), False (refused) or an error.
 
-    It needs no lock: whoever settles it does so before looking for callbacks, and a callback is added before looking
-    whether it is settled; so one of the two sees the other, and whoever takes a callback out is the one to call it.
+    It needs no lock: the outcome is set before looking for callbacks, and a callback is added before looking whether
+    it is settled; so one of the two sees the other, and the thread that takes a callback out calls it.
     """
 
     settled: bool = False
@@ -22,9 +22,12 @@ class Ticket(msgspec.Struct, eq=False, kw_only=True):
     withdrawn: bool = False
     """True if it must not be sent any more: something else was made of it."""
     _callbacks: list[Callable[[], None]] = []
+    """Those still to be called."""
+    _known: list[Callable[[], None]] = []
+    """All of them: an interrupt may strike after one was taken out, and before it did anything."""
 
     def settle(self, outcome: bool | BaseException) -> None:
-        """Fix the outcome and call whoever waits."""
+        """Fix the outcome and call the callbacks."""
         self.outcome = outcome
         self.settled = True
         if self._callbacks:
@@ -32,17 +35,24 @@ class Ticket(msgspec.Struct, eq=False, kw_only=True):
 
     def when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once settled, at once if it is already; from whichever thread settles it."""
+        self._known.append(callback)
         self._callbacks.append(callback)
         if self.settled:
             self.call_back()
 
     def call_back(self) -> None:
-        """Call whoever was not called yet."""
+        """Call the callbacks that were not called yet."""
         while self._callbacks:
             try:
                 callback = self._callbacks.pop(0)
             except IndexError:  # another thread was faster
                 return
+            callback()
+
+    def call_all(self) -> None:
+        """After an interrupt: call each once more. Callbacks do nothing if they were called before."""
+        self._callbacks.clear()
+        for callback in tuple(self._known):
             callback()
 
     def result(self) -> bool:

@@ -6,7 +6,6 @@ from os import PathLike, fsencode, fspath
 from typing import Any, TypeVar
 
 from holdfast.records.errors import ConfigurationError, UnstorableValue
-from holdfast.records.loading import loading
 from holdfast.records.shown import quoted
 from holdfast.records.urls import redacted
 
@@ -116,8 +115,8 @@ def check_options(given: Iterable[str], valid: Sequence[str]) -> None:
     """`ConfigurationError` for a keyword that is no valid option: it names the one that was meant, and all others."""
     for name in given:
         if name not in valid:
-            with loading():
-                from difflib import get_close_matches
+            from difflib import get_close_matches
+
             hint = "".join(f" did you mean {close!r}?" for close in get_close_matches(name, valid, n=1))
             raise ConfigurationError(f"unknown option {name!r};{hint} valid: {', '.join(valid)}")
 

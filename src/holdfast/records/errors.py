@@ -237,7 +237,16 @@ class SuperstepLimit(RunError):
 
 
 class ExecutorFailed(RunError):
-    """An executor of a workflow failed."""
+    """An executor of a workflow failed: the one with the id `executor`, in `superstep` of thread `thread_id`.
+
+    The superstep is 0 if it failed to restore what it had saved.
+    """
+
+    def __init__(self, message: str, *, executor: str = "", thread_id: str = "", superstep: int = 0) -> None:
+        super().__init__(message)
+        self.executor = executor
+        self.thread_id = thread_id
+        self.superstep = superstep
 
 
 class ConfigurationError(HoldfastError):

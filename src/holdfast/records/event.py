@@ -1,4 +1,4 @@
-"""What a store tells whoever listens: every kind of event, how loud it is in the log, and the details it brings.
+"""What a store notifies listeners of: every kind of event, how loud it is in the log, and the details it brings.
 
 Details are names, numbers and ids, never what a user stored. Content (arguments, results) is apart, and only for
 listeners that asked for it.

@@ -76,14 +76,8 @@ class CheckpointId(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "CheckpointId":
-        """Split an id at its last `@`: thread ids may contain any character, so only the end is ours."""
-        if not isinstance(text, str):
-            raise InvalidId(f"checkpoint id must be a str, not {type(text).__name__}")
-        thread_id, at, tail = text.rpartition("@")
-        seq, _, life = tail.partition(".")
-        if not at or not (seq.isascii() and seq.isdigit() and len(seq) < 16) or not life:
-            raise NotFound(f"{text!r} is not a checkpoint id; one looks like 'my-thread@7.1f9a3c2e'")
-        return cls(thread_id, int(seq), life)
+        """Split an id at its last `@`."""
+        return cls(*_split_id(text, "@", "checkpoint"))
 
 
 class RequestId(msgspec.Struct, frozen=True):
@@ -99,13 +93,21 @@ class RequestId(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> "RequestId":
         """Split an id at its last `#`."""
-        if not isinstance(text, str):
-            raise InvalidId(f"request id must be a str, not {type(text).__name__}")
-        thread_id, at, tail = text.rpartition("#")
-        number, _, life = tail.partition(".")
-        if not at or not (number.isascii() and number.isdigit() and len(number) < 16) or not life:
-            raise NotFound(f"{text!r} is not a request id; one looks like 'my-thread#1.1f9a3c2e'")
-        return cls(thread_id, int(number), life)
+        return cls(*_split_id(text, "#", "request"))
+
+
+_LISTED = {"@": "`store.history` lists them as `id`", "#": "`store.requests` lists them as `id`"}
+
+
+def _split_id(text: str, mark: str, kind: str) -> tuple[str, int, str]:
+    """Split at the last mark: thread ids may contain any character, so only the end is ours."""
+    if not isinstance(text, str):
+        raise InvalidId(f"{kind} id must be a str, not {type(text).__name__}")
+    thread_id, found, tail = text.rpartition(mark)
+    number, _, life = tail.partition(".")
+    if not found or not (number.isascii() and number.isdigit() and len(number) < 16) or not life:
+        raise NotFound(f"{text!r} is not a {kind} id; one looks like 'my-thread{mark}7.1f9a3c2e': {_LISTED[mark]}")
+    return thread_id, int(number), life
 
 
 def life_of(incarnation: bytes) -> str:

@@ -11,7 +11,7 @@ MAIN = "__main__"
 def importable_module(named: Any) -> str:
     """Where a class or function is; in a program's main module, the name that others would import it by.
 
-    So what was stored by `python agent.py` can be read, and gone on with, by whoever imports `agent`.
+    So what was stored by `python agent.py` can be read and resumed by a program that imports `agent`.
     """
     module: str = named.__module__
     main = sys.modules.get(MAIN)

@@ -34,5 +34,5 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resumed(self) -> tuple[str, ...]:
-        """The threads that were gone on with."""
+        """The threads that were resumed."""
         return (*self.completed, *self.open, *self.suspended, *self.failed)

@@ -28,3 +28,5 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     deadline: datetime | None = None
     status: str = "open"
     answer: Answer | None = None
+    takes: str = ""
+    """What the value of its answer must be, such as `int` or `Decision(approved: bool)`; empty for any value."""

@@ -53,7 +53,5 @@ class Swap(msgspec.Struct, frozen=True, gc=False):
     blobs: Mapping[bytes, bytes] = {}
     consumed: tuple[str, ...] = ()
     drop: Drop = KEEP_ALL
-    is_plain: bool = False
-    """True for one row and nothing more, onto a head whose status and labels stay as they are."""
     size: int = 0
     """Bytes this swap adds, as far as known: a measure for batching, nothing depends on it."""

@@ -60,7 +60,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def price(self) -> str:
-        """What they cost, in words, and what nobody knows the price of."""
+        """What they cost, in words, and how many have no known price."""
         if not self.unpriced_count:
             return f"{self.cost_usd:.4f} USD"
         known = f"{self.cost_usd:.4f} USD and {self.unpriced_count} of them " if self.cost_usd else ""

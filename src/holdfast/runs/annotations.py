@@ -1,11 +1,11 @@
 """The classes that annotations of users' functions name are registered as storable: results, messages."""
 
-import builtins
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.codec.discovery import Annotation, caller_names, return_annotation
+from holdfast.codec.registry import adopt_named
 from holdfast.records.errors import ConfigurationError
-from holdfast.records.loading import loading
 
 
 def register_result(function: Callable[..., Any]) -> None:
@@ -13,20 +13,7 @@ def register_result(function: Callable[..., Any]) -> None:
 
     A name that is not defined yet is looked up when a result is recorded.
     """
-    hint = getattr(function, "__annotations__", {"return": ...}).get("return")
-    if hint is None or _is_builtin(hint):
-        return
-    with loading():
-        from holdfast.codec.discovery import return_annotation
-        from holdfast.codec.registry import adopt_named
     adopt_named(return_annotation(function), evaluate=True)
-
-
-def _is_builtin(hint: Any) -> bool:
-    """True for `str` and the like: nothing is loaded for them."""
-    if isinstance(hint, str):
-        return hasattr(builtins, hint)
-    return isinstance(hint, type) and getattr(builtins, hint.__name__, None) is hint
 
 
 def annotations_of(function: Callable[..., Any], where: str) -> dict[str, Any]:
@@ -34,9 +21,6 @@ def annotations_of(function: Callable[..., Any], where: str) -> dict[str, Any]:
 
     `ConfigurationError` for a name that is not defined; `where` begins its text.
     """
-    from holdfast.codec.discovery import Annotation, caller_names
-    from holdfast.codec.registry import adopt_named
-
     names, local = getattr(function, "__globals__", {}), caller_names()
     found = {
         name: Annotation(hint, names, None, local) for name, hint in getattr(function, "__annotations__", {}).items()

@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from holdfast.codec import decode, encode
 from holdfast.history.answers import message_key, pack_answer, unpack_answer
 from holdfast.history.binding import Binding
 from holdfast.history.entries import Answered, Asked, told
-from holdfast.history.journal import Journal, answer_of
+from holdfast.history.journal import Journal, answer_of, types_taken
 from holdfast.history.log import Log
 from holdfast.records.errors import (
     ConfigurationError,
@@ -26,6 +28,7 @@ from holdfast.records.errors import (
 from holdfast.records.head import Head
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
+from holdfast.records.shown import quoted
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import seconds
 from holdfast.runs.scope import fingerprint_of
@@ -36,6 +39,8 @@ from holdfast.stores.writer import Intent
 if TYPE_CHECKING:
     from holdfast.runs.run import Run
 
+YES_OR_NO = ("approve", "reject")
+"""The choices of a request that a bool answers."""
 DEADLINE = "deadline"
 """Who gives the default."""
 
@@ -65,6 +70,35 @@ def check_choice(choices: Sequence[str], choice: str | None, name: str) -> None:
         raise InvalidAnswer(f"request {name!r} takes one of {', '.join(map(repr, choices))}, not {choice!r}")
     if not choices and choice is not None:
         raise InvalidAnswer(f"request {name!r} has no choices; answer it with value=")
+
+
+def answer_types(*hints: Any) -> bytes:
+    """What the value of an answer must be, all of these, as it is stored with its request."""
+    from holdfast.codec.value_types import described, signature
+
+    return encode([[signature(hint), described(hint)] for hint in hints])
+
+
+def checked_value(asked: Asked, value: Any, request_id: object) -> Any:
+    """The value of an answer as the request takes it; `InvalidAnswer` if it is of another type.
+
+    An object is left to the run to check if a class that the request names is unknown here: it may have moved.
+    """
+    if not asked.takes:
+        return value
+    from holdfast.codec.value_types import adopt_given, converted, is_known, is_object, resolved
+
+    for name, description in types_taken(asked, request_id):
+        try:
+            adopt_given(value, description)
+            if is_known(description) or not is_object(value):
+                value = converted(value, resolved(description))
+        except Exception as error:
+            given = f"{quoted(value):.200}"
+            raise InvalidAnswer(
+                f"request {request_id} of {asked.name!r} takes a value of type {name}, not {given}: {error}"
+            ) from error
+    return value
 
 
 async def ask(
@@ -107,8 +141,17 @@ async def ask(
     if answered is None:
         await ledger.suspend(run._ports)
     if answered.expired:
-        raise RequestExpired(f"nobody answered request {name!r} of thread {run.thread_id!r} before its deadline")
+        raise RequestExpired(f"request {name!r} of thread {run.thread_id!r} {_why_closed(answered)}")
     return answer_of(answered)
+
+
+def _why_closed(answered: Answered | None) -> str:
+    """Why a request takes no answer, in words that follow its id."""
+    if answered is None:
+        return "is not open any more: its thread was rolled back"
+    if not answered.expired:
+        return "was answered already"
+    return "got no answer before its deadline" if answered.by == DEADLINE else f"was withdrawn: {answered.comment}"
 
 
 async def _put(
@@ -182,29 +225,86 @@ def _at_deadline(asked: Asked, number: int, now: int) -> Answered:
 def leave_answer(
     reader: Reader, request_id: RequestId, choice: str | None, value: Any, by: str, comment: str, now: int
 ) -> Request:
-    """Leave the answer to a request for its thread. Blocking. `Conflict` if it has one."""
-    thread = reader.sealing.key(request_id.thread_id)
-    loaded = reader.load_head(thread)
-    binding, number = loaded.log.binding, request_id.number
-    request = _open_request(loaded.log, loaded.seen.head, request_id)
-    check_choice(request.choices, choice, request.name)
-    if request.deadline is not None and due_at(request.deadline, now) <= now:
-        raise RequestExpired(f"the deadline of request {request_id} is past")
+    """Leave the answer to a request for its thread, and return it answered. Blocking. `Conflict` if it has one."""
+    thread, number = reader.sealing.key(request_id.thread_id), request_id.number
+    binding, request, value = _checked(reader, request_id, choice, value, now)
     entry = Answered(number, choice, encode(value, path="value"), by, comment, now)
     left = reader.backend.post(thread, message_key(number), pack_answer(binding, entry))
     # Its run may have taken the default at this very moment, and with it the message away: then ours came too late.
     consumed = Journal.of(reader.load_head(thread).log.document).answers.get(number)
     if not left or consumed not in {None, entry}:
         raise Conflict(f"request {request_id} was answered already")
-    return request
+    return replace(request, status="answered", answer=answer_of(entry))
+
+
+def leave_answers(reader: Reader, values: Mapping[RequestId, Any], now: int) -> list[Request]:
+    """Leave answers for a thread that the caller holds, none of them before all are checked and encoded. Blocking.
+
+    The value for a request with choices is its choice, or a bool if they are approve and reject. An equal answer that
+    is there already counts as this one, so that a call that was cut short may be repeated. Returns what was answered.
+    """
+    checked = [_answer_to_leave(reader, request_id, given, now) for request_id, given in values.items()]
+    left = [each for each in checked if each is not None]
+    for binding, request, entry in left:
+        thread, key = reader.sealing.key(request.thread_id), message_key(entry.number)
+        if not reader.backend.post(thread, key, pack_answer(binding, entry)):
+            _refuse_another(unpack_answer(binding, entry.number, reader.backend.inbox(thread)[key]), entry, request.id)
+    return [request for _, request, _ in left]
+
+
+def _answer_to_leave(
+    reader: Reader, request_id: RequestId, given: Any, now: int
+) -> tuple[Binding, Request, Answered] | None:
+    """An answer that its request takes; None if an equal one is there. `Conflict` if the thread is finished."""
+    thread, number = reader.sealing.key(request_id.thread_id), request_id.number
+    loaded = reader.load_head(thread)
+    journal = _journal_with(loaded.log, request_id)
+    take_in_answers(journal, loaded.log.binding, reader.backend.inbox(thread))
+    asked, there = journal.requests[number - 1], journal.answers.get(number)
+    choice, value = (_choice(asked.choices, given), None) if asked.choices else (None, given)
+    if there is None or loaded.seen.head.status in FINISHED:
+        binding, request, value = _checked(reader, request_id, choice, value, now)
+        return binding, request, Answered(number, choice, encode(value, path="value"), "", "", now)
+    value = encode(checked_value(asked, value, request_id), path="value")
+    _refuse_another(there, Answered(number, choice, value, "", "", now), request_id)
+    return None
+
+
+def _choice(choices: Sequence[str], given: Any) -> Any:
+    return YES_OR_NO[not given] if type(given) is bool and choices == YES_OR_NO else given
+
+
+def _refuse_another(there: Answered, entry: Answered, request_id: object) -> None:
+    """`Conflict` if the answer that is there is not equal to this one."""
+    if there.expired or (there.choice, there.value) != (entry.choice, entry.value):
+        raise Conflict(f"request {request_id} {_why_closed(there)}")
+
+
+def _checked(
+    reader: Reader, request_id: RequestId, choice: str | None, value: Any, now: int
+) -> tuple[Binding, Request, Any]:
+    """An open request that takes this answer, with the value as it takes it; raises if it does not."""
+    loaded = reader.load_head(reader.sealing.key(request_id.thread_id))
+    request = _open_request(loaded.log, loaded.seen.head, request_id)
+    check_choice(request.choices, choice, request.name)
+    if request.deadline is not None and due_at(request.deadline, now) <= now:
+        raise RequestExpired(f"the deadline of request {request_id} is past")
+    asked = Journal.of(loaded.log.document).requests[request_id.number - 1]
+    return loaded.log.binding, request, checked_value(asked, value, request_id)
 
 
 def _open_request(log: Log, head: Head, request_id: RequestId) -> Request:
-    journal, number = Journal.of(log.document), request_id.number
-    if log.binding.life != request_id.life or not 1 <= number <= len(journal.requests):
-        raise NotFound(f"there is no request {request_id}")
+    journal, number = _journal_with(log, request_id), request_id.number
     if number not in journal.open_numbers():
-        raise Conflict(f"request {request_id} was answered already")
+        raise Conflict(f"request {request_id} {_why_closed(journal.answers.get(number))}")
     if head.status in FINISHED:
         raise Conflict(f"request {request_id}: thread {request_id.thread_id!r} is {head.status}")
     return journal.request(log.binding, number)
+
+
+def _journal_with(log: Log, request_id: RequestId) -> Journal:
+    """The journal of a thread that has this request; `NotFound` if it has not."""
+    journal = Journal.of(log.document)
+    if log.binding.life != request_id.life or not 1 <= request_id.number <= len(journal.requests):
+        raise NotFound(f"there is no request {request_id}")
+    return journal

@@ -5,9 +5,8 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.codec import container_header, decode, encode
-from holdfast.records.callables import Parameters
 from holdfast.records.errors import CodecError, SecretInState
-from holdfast.records.loading import loading
+from holdfast.records.signatures import Parameters, bound
 from holdfast.runs.inputs import preview
 
 MOST_SHOWN = 3
@@ -22,8 +21,6 @@ def packed_call(
     Defaults are recorded too: a resumed thread uses them, whatever a later version of the code says.
     """
     if named or not taken.by_place or len(arguments) != len(taken.names):
-        with loading():
-            from holdfast.records.signatures import bound
         given = bound(function, arguments, named)
         arguments, named = given.args, given.kwargs
         given.apply_defaults()
@@ -39,8 +36,6 @@ def _named(
     error: CodecError, function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> CodecError:
     """The error that names the parameter whose value cannot be recorded."""
-    with loading():
-        from holdfast.records.signatures import bound
     for name, value in bound(function, arguments, named).arguments.items():
         try:
             encode(value)
@@ -75,8 +70,6 @@ def differences(function: Callable[..., Any], recorded: bytes, given: bytes) -> 
 
 
 def _by_name(function: Callable[..., Any], packed: bytes) -> dict[str, Any]:
-    with loading():
-        from holdfast.records.signatures import bound
     arguments, named = decode(packed)
     call = bound(function, tuple(arguments), named)
     call.apply_defaults()

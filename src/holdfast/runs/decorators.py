@@ -7,9 +7,8 @@ from warnings import warn
 
 from holdfast.codec import decode
 from holdfast.ports import run_blocking
-from holdfast.records.callables import is_async, parameters_of
 from holdfast.records.errors import ConfigurationError, HoldfastWarning, UnstorableValue
-from holdfast.records.loading import loading
+from holdfast.records.signatures import bound, is_async, parameters_of
 from holdfast.runs.annotations import register_result
 from holdfast.runs.ledger import live_thread
 from holdfast.runs.options import StepOptions, StepPolicy
@@ -132,8 +131,6 @@ class _StepFunction:
         taken = self._taken
         if taken.by_place and not named and len(args) == len(taken.names):
             return zip(taken.names, args, strict=True)
-        with loading():
-            from holdfast.records.signatures import bound
         given = bound(self._function, args, {**self._handed, **named})
         given.apply_defaults()
         return given.arguments.items()

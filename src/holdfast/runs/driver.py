@@ -16,25 +16,27 @@ from holdfast.history.entries import NOTHING, Answered, Asked, Noted, Recorded, 
 from holdfast.history.journal import answer_of
 from holdfast.history.opening import takes_append
 from holdfast.ports import Ports
-from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import (
+    ConfigurationError,
     HoldfastError,
     KeyReused,
     RunCancelled,
 )
+from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer
+from holdfast.records.signatures import is_async
 from holdfast.records.words import Status
 from holdfast.runs.annotations import annotations_of
 from holdfast.runs.api import default_store
-from holdfast.runs.asking import ask, collect, request_id_of
+from holdfast.runs.asking import YES_OR_NO, answer_types, ask, collect, leave_answers, request_id_of
 from holdfast.runs.block import ENDS_OF_PROGRAMS, RunBlock, Terms
 from holdfast.runs.branches import Branch, current_branch, last_step, mark_step
 from holdfast.runs.divergence import Replay
 from holdfast.runs.durable import Durable
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.keys import Key, kept, prefix_of
-from holdfast.runs.ledger import packed_metadata, packed_words
+from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.notes import Note, Record, Rollback, note, read, read_note
 from holdfast.runs.options import StepOptions, StepPolicy
 from holdfast.runs.past import BEGINNING, TARGET, Past, Pruned, Then
@@ -55,17 +57,20 @@ from holdfast.runs.threads import (
     claim,
     delete_ended,
     delete_expired,
+    every,
     fresh_id,
     ports_of,
     store_finder,
     was_deleted,
 )
 from holdfast.stores.claim import Pending
+from holdfast.stores.listing import warn_of_damaged
 from holdfast.stores.writer import Intent
 
 __all__ = [
     "BEGINNING",
     "UNREADABLE",
+    "YES_OR_NO",
     "Driver",
     "Durable",
     "Frame",
@@ -83,12 +88,14 @@ __all__ = [
     "Terms",
     "Then",
     "annotations_of",
+    "answer_types",
     "check_key",
     "checked_store",
     "claim",
     "default_store",
     "delete_ended",
     "delete_expired",
+    "every",
     "failed_steps",
     "fingerprint_of",
     "fresh_id",
@@ -100,6 +107,7 @@ __all__ = [
     "standing",
     "store_finder",
     "text_of",
+    "warn_of_damaged",
     "was_deleted",
     "within",
 ]
@@ -197,17 +205,21 @@ class Driver:
     ) -> None:
         """Note what the thread runs, and its encoded arguments, the first time.
 
-        `KeyReused` if it runs something else, or was started with different arguments (`what` names them in the text);
+        `KeyReused` if it runs something else, or was started with different arguments (the error calls them `what`);
         `RunCancelled` if it was cancelled. The thread is then left as it was found.
         """
-        refusal = self._refusal(function, arguments, what)
-        if refusal is not None:
-            self.leave_untouched()
-            raise refusal
+        self.refuse_other(function, arguments, what)
         if self.record.started is None and not self.run.finished:
             started = Started(function, arguments, fingerprint_of(arguments, what, ""), self.ports.now())
             intent = Intent(journal=True, labels=dict(labels or {}), metadata=packed_metadata({"started": function}))
             await self._ledger.commit(self.ports, intent, started)
+
+    def refuse_other(self, function: str, arguments: bytes, what: str = "arguments") -> None:
+        """Raise what `start` would raise, and write nothing."""
+        refusal = self._refusal(function, arguments, what)
+        if refusal is not None:
+            self.leave_untouched()
+            raise refusal
 
     def _refusal(self, function: str, arguments: bytes, what: str) -> HoldfastError | None:
         run, known, name = self.run, self.record.started, repr(self.thread_id)
@@ -217,7 +229,7 @@ class Driver:
         if known is not None and known.function != function:
             return KeyReused(f"thread {name} runs {known.function}, not {function}; give another thread id")
         if known is not None and known.fingerprint != fingerprint_of(arguments, what, ""):
-            return KeyReused(f"thread {name} was started with different {what}; give another thread id")
+            return KeyReused(f"thread {name} was started before, and its {what} differed; give another thread id")
         return RunCancelled(f"thread {name} was cancelled") if is_cancelled else None
 
     def write(
@@ -239,15 +251,11 @@ class Driver:
         asked = [line for line in lines if isinstance(line, Asked)]
         if asked:
             self._ledger.journal.check_may_ask(self._ledger.claim.log.binding, *asked)
-        if len(lines) == 1 and not (journal or change or appended or asked):
-            pending = self._ledger.append(self.ports, lines[0], cause, packed_words(metadata) if metadata else b"")
-        else:
-            given = lines if change is None else partial(self._changed, change, lines)
-            intent = _intent(cause, metadata, journal)
-            for path, items in (appended or {}).items():
-                intent.appends += tuple(((*STATE, *path), encode(item, path="item")) for item in items)
-            pending = self._ledger.write(self.ports, intent, given)
-        return Receipt(self._ledger, self.ports, pending)
+        given = lines if change is None else partial(self._changed, change, lines)
+        intent = _intent(cause, metadata, journal)
+        for path, items in (appended or {}).items():
+            intent.appends += tuple(((*STATE, *path), encode(item, path="item")) for item in items)
+        return Receipt(self._ledger, self.ports, self._ledger.write(intent, given))
 
     def takes_append(self, *path: str) -> bool:
         """True if the list at this path of the state can be given items without writing the rest of it."""
@@ -384,16 +392,32 @@ class Driver:
             if is_meant and await collect(self.run, number) is None:
                 self._ledger.carry(Answered(number, None, NOTHING, "", reason, now, expired=True))
 
-    def question(self, key: str, name: str, payload: Any, choices: tuple[str, ...] = ()) -> Asked:
-        """A question to the outside as a line to write: it is asked with that row, and the run goes on."""
+    def question(self, key: str, name: str, payload: Any, choices: tuple[str, ...] = (), takes: bytes = b"") -> Asked:
+        """A question to the outside as a line to write: it is asked with that row, and the run goes on.
+
+        `takes`, made by `answer_types`, says what the value of its answer must be.
+        """
         fingerprint = fingerprint_of([payload, list(choices)], f"request {name!r}", "give a payload that can be stored")
         packed = encode(payload, path="payload")
-        return Asked(key, fingerprint, check_key(name), packed, choices, 0, b"", self.ports.now())
+        return Asked(key, fingerprint, check_key(name), packed, choices, 0, b"", self.ports.now(), takes)
 
     def request_id(self, key: str) -> str:
         """The id of the question that was asked under a key; empty if there is none."""
         number = self._ledger.journal.number_of(key)
         return request_id_of(self.run, number) if number else ""
+
+    async def answer(self, values: Mapping[str, Any]) -> None:
+        """Answer requests of this thread by their ids: none before all are known to take their answers.
+
+        The value for a request with choices is its choice; see `leave_answers`.
+        """
+        ids = [RequestId.parse(each) for each in values]
+        for each in ids:
+            if each.thread_id != self.thread_id:
+                raise ConfigurationError(f"request {each} is of another thread than {self.thread_id!r}; run that one")
+        given = dict(zip(ids, values.values(), strict=True))
+        for request in await self.ports.perform(leave_answers, self.run._reader, given, self.ports.now()):
+            await self.emit("answered", request=request.id, name=request.name)
 
     async def answer_to(self, key: str) -> Answer | None:
         """The answer to the question that was asked under a key, consumed by now; None if there is none yet."""

@@ -13,7 +13,6 @@ from holdfast.history.entries import Started
 from holdfast.history.journal import Journal
 from holdfast.ports import Ports, run_blocking
 from holdfast.records.arguments import text_or_none
-from holdfast.records.callables import is_async, parameters_of
 from holdfast.records.errors import (
     ConfigurationError,
     Deleted,
@@ -26,6 +25,7 @@ from holdfast.records.errors import (
 )
 from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome
+from holdfast.records.signatures import is_async, parameters_of
 from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
 from holdfast.runs.annotations import register_result

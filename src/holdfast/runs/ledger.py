@@ -4,11 +4,8 @@ Shared by all branches of a run, whatever world they are in; each brings its own
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NoReturn, TypeAlias
 from weakref import WeakValueDictionary
-
-import msgspec
 
 from holdfast.codec import encode
 from holdfast.history.changes import Changes, state_of
@@ -150,72 +147,40 @@ class Ledger:
 
     async def commit(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
         """Write a row with these entries. If it cannot be written, nothing can be under this claim any more."""
-        pending = self.write(ports, intent, entries)
-        if pending.outcome is not True:
-            await self.settle(ports, pending)
+        pending = self.write(intent, entries)
+        await ports.settle(pending, self.claim.committer)
         return pending
 
     async def settle(self, ports: Ports, pending: Pending) -> None:
         """Wait until a row is written, or raise why it cannot be."""
         await ports.settle(pending, self.claim.committer)
 
-    def write(self, ports: Ports, intent: Intent, given: Given) -> Pending:
-        """Queue a row with these entries; or commit it here and now, if nobody else writes and this thread may block.
+    def write(self, intent: Intent, given: Given) -> Pending:
+        """Queue a row with these entries; `settle` commits it, and waits for its outcome.
 
-        `settle` waits for its outcome, unless that is True already. Entries that depend on their place in the journal
-        are given as a function that makes them: nothing comes between the two.
+        Entries that depend on their place in the journal are given as a function that makes them: nothing comes between
+        the two.
         """
-        if ports.blocking and self.claim.committer.is_idle:
-            return self._commit_alone(given, partial(self._prepare, intent))
-        return self._submit(intent, given)
-
-    def append(self, ports: Ports, entry: AnyEntry, cause: str, metadata: bytes) -> Pending:
-        """As `write`, for a checkpoint that is one entry and no more, and no request or answer: a turn that is done."""
         claim = self.claim
-        if self._carried or self._changes is not None or not (ports.blocking and claim.committer.is_idle):
-            return self.write(ports, Intent(cause=cause, metadata=metadata), (entry,))
-        packed = encode_entry(entry)
-        return self._commit_alone((entry,), lambda _: claim.prepare_append(JOURNAL, packed, cause, metadata))
+        if claim.committer.is_full:
+            claim.committer.relieve()  # not within `in_order`: the committing thread needs the claim
+        return claim.in_order(lambda: self._queued(intent, given))
 
-    def _commit_alone(self, given: Given, prepare: Callable[[tuple[AnyEntry, ...]], Pending]) -> Pending:
-        """Write a row here and now, since nobody else writes: the turn to commit is taken before anything is made."""
-        claim = self.claim
-        committer = claim.committer
+    def _queued(self, intent: Intent, given: Given) -> Pending:
+        entries = given() if callable(given) else given
+        pending = self.claim.submit(self._filled(intent, entries))
         try:
-            with committer.turn:
-                with claim.lock:
-                    entries, carried = given() if callable(given) else given, self._carried
-                    pending = prepare(entries)
-                    try:
-                        self._take_in((*carried, *entries) if carried else entries)
-                    except BaseException as interrupt:
-                        claim.give_up(interrupt)  # the journal does not know of it: nothing may be built on it
-                        raise
-                claim.commit(pending)
-        finally:
-            committer.pass_turn()
-        return pending
-
-    def _submit(self, intent: Intent, given: Given) -> Pending:
-        """Queue a row."""
-        claim = self.claim
-        claim.make_room()
-        with claim.lock:
-            entries = given() if callable(given) else given
-            pending = claim.submit(self._filled(intent, entries))
             carried, self._carried, self._changes = self._carried, [], None
             self._take_in((*carried, *entries))
+        except BaseException as error:
+            self.claim.give_up(error)  # the row is on its way, and the journal in memory lacks it
+            raise
         return pending
 
     def _take_in(self, entries: tuple[AnyEntry, ...]) -> None:
         """A row is made: its entries are in the journal at once, since the next row builds on them."""
         for entry in entries:
             self.journal.add(entry)
-
-    def _prepare(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Pending:
-        pending = self.claim.prepare(self._filled(intent, entries))
-        self._carried, self._changes = [], None  # here, not in a call: an interrupt may strike as that is entered
-        return pending
 
     def _filled(self, intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:
         """The intent with these journal entries in the same row, and with what is carried."""
@@ -301,7 +266,7 @@ class Ledger:
 
     def queue(self, ports: Ports, intent: Intent, given: Given) -> Pending:
         """Queue a row, and see that it is written though nobody may wait for it."""
-        pending = self.write(ports, intent, given)
+        pending = self.write(intent, given)
         if self.events.wants("saved"):
             self._untold.append(pending)
         if not pending.settled:
@@ -339,10 +304,6 @@ def with_entries(intent: Intent, entries: tuple[AnyEntry, ...]) -> Intent:
     for entry in entries:
         intent.appends += ((JOURNAL, encode_entry(entry)),)
     return intent
-
-
-packed_words: Callable[[Mapping[str, str | int]], bytes] = msgspec.msgpack.Encoder().encode
-"""Metadata that is nothing but words of ours and keys that were checked: as `packed_metadata` packs it, at once."""
 
 
 def packed_metadata(metadata: Mapping[str, Any] | None) -> bytes:

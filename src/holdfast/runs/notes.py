@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.codec import DEFAULT, Limits, decode, encode
-from holdfast.codec.scan import refuse_together
+from holdfast.codec.limits import refuse_together
 from holdfast.history.entries import Noted, RolledBack, Started, encodings_of
 from holdfast.history.journal import Journal
 from holdfast.history.restore import read_state

@@ -12,6 +12,7 @@ from holdfast.history.cells import Document, Path
 from holdfast.history.draft import STATE, Draft, draft_state
 from holdfast.history.draft import fingerprint as draft_fingerprint
 from holdfast.history.entries import Begun, Ended, Marked, Recorded, Slept, StepDone, StepError
+from holdfast.history.log import NotACell
 from holdfast.history.opening import is_key, with_appended
 from holdfast.ports import Ports
 from holdfast.records.arguments import path_of_keys, plain_word
@@ -39,7 +40,7 @@ from holdfast.runs.steps import (
 )
 from holdfast.stores.claim import Pending
 from holdfast.stores.reader import Reader
-from holdfast.stores.writer import Intent, NotACell
+from holdfast.stores.writer import Intent
 
 T = TypeVar("T")
 

@@ -10,7 +10,6 @@ import msgspec
 from holdfast.codec import decode, encode
 from holdfast.history.entries import Attempted, Begun, Memo, StepDone, StepError
 from holdfast.ports import Ticket
-from holdfast.records.callables import Parameters, parameters_of
 from holdfast.records.errors import (
     ConfigurationError,
     Diverged,
@@ -22,6 +21,7 @@ from holdfast.records.errors import (
     Suspended,
 )
 from holdfast.records.event import EventKind
+from holdfast.records.signatures import Parameters, parameters_of
 from holdfast.records.times import from_microseconds
 from holdfast.records.tracebacks import hide_our_frames
 from holdfast.runs.asking import ask

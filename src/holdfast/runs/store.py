@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from holdfast.history.journal import Journal
 from holdfast.records.arguments import check_labels, function_or_none, plain_word, whole_number
-from holdfast.records.errors import ConfigurationError, LeaseHeld, NotFound, RunCancelled
+from holdfast.records.errors import ConfigurationError, LeaseHeld, LimitExceeded, NotFound, RunCancelled
 from holdfast.records.identity import RequestId
 from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.request import Request
@@ -224,7 +224,7 @@ class Store(Housekeeping):
                         damaged.append((info.thread_id, info.damaged))
                     elif info.sealed_by is None:
                         found += self._requests_of(info.thread_id, status)
-                except UNREADABLE as error:
+                except (*UNREADABLE, LimitExceeded) as error:
                     damaged.append((info.thread_id, error))
             if damaged:
                 warn_of_damaged("not all requests are listed", *damaged[0])
@@ -255,9 +255,9 @@ class Store(Housekeeping):
     async def answer(
         self, request_id: str, choice: str | None = None, value: Any = None, *, by: str = "", comment: str = ""
     ) -> Request:
-        """Answer a request, once: `Conflict` if it has an answer, `InvalidAnswer` for none of its choices.
+        """Answer a request, once: `Conflict` if it has an answer, `InvalidAnswer` for what it does not take.
 
-        The thread goes on when it is run again, or by `recover`.
+        Returns the request with its answer. The thread resumes when it is run again, or by `recover`.
         """
         from holdfast.runs.asking import leave_answer
 

@@ -1,6 +1,6 @@
 """What a runtime does to a thread that it has not claimed: find its store, claim it, delete it if it is over."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from holdfast.ports import Ports
@@ -34,6 +34,14 @@ def store_finder(store: Any) -> Callable[[], Store]:
         return default_store
     found = checked_store(store)
     return lambda: found
+
+
+async def every(page: Any) -> AsyncIterator[Any]:
+    """The items of a listing: those of this page, and of all that follow."""
+    while page is not None:
+        for item in page:
+            yield item
+        page = await page.next_page()
 
 
 def fresh_id(store: Store, prefix: str) -> str:

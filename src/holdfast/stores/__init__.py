@@ -1,4 +1,4 @@
-"""Where threads are kept. `Backend` is the interface to write a store of one's own; drivers are loaded when used."""
+"""Where threads are kept. `Backend` is the interface for stores that users write; drivers are loaded when used."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

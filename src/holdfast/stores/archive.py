@@ -11,7 +11,7 @@ from holdfast.history.cells import Document, Path
 from holdfast.history.draft import STATE, Draft, draft_state, fingerprint
 from holdfast.history.entries import JOURNAL, encode_entry
 from holdfast.history.journal import Journal, forked
-from holdfast.history.log import Log, Revision
+from holdfast.history.log import Log, NotACell, Revision
 from holdfast.history.meta import Meta, decode_meta, describe
 from holdfast.history.opening import is_key, with_appended
 from holdfast.history.restore import KEYS, read_state
@@ -45,7 +45,7 @@ from holdfast.stores.pages import AsyncPage
 from holdfast.stores.reader import Loaded, Reader
 from holdfast.stores.saver import Saver
 from holdfast.stores.sealing import Sealing
-from holdfast.stores.writer import Intent, NotACell, Recorded
+from holdfast.stores.writer import Intent, Recorded
 
 if TYPE_CHECKING:
     from holdfast.stores.listing import Listings
@@ -193,7 +193,7 @@ class Archive:
                 return await self._write(thread, whole, appends=True)
             except Conflict:
                 continue
-        raise Conflict(f"thread {thread_id!r} is being written to by others all the time; try again")
+        raise Conflict(f"gave up after {ATTEMPTS} conflicting writes to thread {thread_id!r}; retry later")
 
     async def _append_within(self, thread: bytes, where: Path, item: Any) -> Intent:
         """An append to a list inside a cell: the state with it, to be saved if nothing comes between."""

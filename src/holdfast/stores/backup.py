@@ -76,7 +76,7 @@ def copy_thread(source: Backend, target: Backend, thread: bytes) -> None:
 def snapshot(source: Backend, thread: bytes) -> Swap | None:
     """All of a thread at one moment, as the swap that makes it elsewhere: if its head moves on, begin again.
 
-    Whoever holds the thread here does not hold the copy.
+    A run that holds the thread here does not hold the copy.
     """
     for _ in range(ATTEMPTS):
         encoded = source.heads([thread])[0]
@@ -85,7 +85,7 @@ def snapshot(source: Backend, thread: bytes) -> Swap | None:
         swap = _swap(source, thread, _unheld(decode_head(thread, encoded)))
         if source.heads([thread])[0] == encoded:
             return swap
-    raise Conflict(f"thread {thread_id_of(thread)!r} is being written to all the time; try again")
+    raise Conflict(f"gave up after {ATTEMPTS} conflicting writes to thread {thread_id_of(thread)!r}; retry later")
 
 
 def _unheld(head: Head) -> Head:

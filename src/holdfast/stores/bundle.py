@@ -1,7 +1,7 @@
 """Bundles: one thread as a portable file, across namespaces, keys and kinds of store. Blocking.
 
 A bundle is a line of magic, then frames: length, digest, payload. The first frame tells of the thread; then comes one
-frame per row, its metadata and body unsealed, and one per blob. Import seals everything anew, so nothing of the old
+frame per row, its metadata and body unsealed, and one per blob. Import seals everything again, so nothing of the old
 store's keys or compression remains. With keys, every payload but the wrapped data key itself is encrypted.
 """
 

@@ -8,19 +8,16 @@ anybody else's, and the claim is lost. A claim never adopts what another wrote.
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock, RLock
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 from msgspec import field
 from msgspec.structs import replace
 
-from holdfast.history.cells import Path
 from holdfast.history.log import Log
-from holdfast.history.meta import Meta
 from holdfast.ports import Ports, Ticket, reset_after_fork
 from holdfast.records.errors import (
     Conflict,
     Corrupt,
-    Deleted,
     Fenced,
     HoldfastError,
     OutcomeUnknown,
@@ -33,13 +30,16 @@ from holdfast.records.rows import Swap
 from holdfast.records.words import Status
 from holdfast.stores.backend import inboxes
 from holdfast.stores.committer import Committer
-from holdfast.stores.decisions import as_found, check_not_deleted, claimed, released, renewed
+from holdfast.stores.decisions import as_found, claimed, deletion, released, renewed
+from holdfast.stores.landing import landed
 from holdfast.stores.reader import Reader, Seen
 from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Submit, Writer
 
+T = TypeVar("T")
+
 ATTEMPTS = 64
 MOST_DOUBTS = 8
-"""So often a write is sent again if nobody knows what became of it: a disk may be broken for good."""
+"""How many times a write of unknown outcome is sent again: a disk may be broken for good."""
 CANCEL = "cancel"
 """The message that asks a live run to end."""
 FINISHED = {Status.COMPLETE.value, Status.CANCELLED.value}
@@ -49,8 +49,6 @@ class Pending(Ticket):
     """A write of a claim, until it is certain what became of it."""
 
     propose: Callable[[], Proposal]
-    is_sent: bool = True
-    """False while it is for `Claim.commit` to send it."""
     repeats: bool = False
     """True if it is made again anyway: then a store that could not take it is no reason to give up the claim."""
     doubts: int = 0
@@ -89,7 +87,7 @@ class Claim:
         self._ports = ports
         self._reader = reader
         self.lock = RLock()
-        """Held while a write is made and queued; hold it for what must be in step with the order of writes."""
+        """Held while a write is made and queued, and settled. To write, use `in_order`."""
         self._unsettled: dict[Pending, None] = {}
         self.gate: Gate | None = None
         self.is_parents = False
@@ -120,85 +118,36 @@ class Claim:
 
     # Writing
 
-    def make_room(self) -> None:
-        """Have what waits committed if it is too much. Never under the lock: whoever commits needs it."""
-        if self.committer.is_full:
-            self.committer.relieve()
+    def in_order(self, work: Callable[[], T]) -> T:
+        """Call this while nobody else writes. An interrupt in it ends the claim: memory may not match the queue."""
+        with self.lock:
+            try:
+                return work()
+            except Exception:
+                raise
+            except BaseException as interrupt:
+                self._break(interrupt)
+                raise
 
     def submit(self, intent: Intent) -> Pending:
-        """Queue a write."""
-        intent.token, intent.lease = self.token, self.lease
-        return self._send(Pending(lambda: self._proposed(intent)))
-
-    def prepare(self, intent: Intent) -> Pending:
-        """Make a write for `commit`, with the turn to commit and the lock in hand; queue it if others are before it."""
+        """Queue a row. To keep memory in step with it, call this within `in_order`."""
         self.check()
-        if self._unsettled or self.gate is not None:
-            return self.submit(intent)
         intent.token, intent.lease = self.token, self.lease
-        proposal = self.writer.propose_new(intent, self._ports.now(), None)
-        pending = Pending(lambda: self._proposed(intent), proposal=proposal, is_sent=False)
-        self._unsettled[pending] = None
-        return pending
-
-    def prepare_append(self, path: Path, item: bytes, cause: str, metadata: bytes) -> Pending:
-        """The same for one item that is appended to a list, and nothing else: made in fewer steps."""
-        if self.failure is not None or self.is_parents:
-            self.check()
-        writer = self.writer
-        log, head, proposal = writer.log, writer.seen.head, None
-        if not self._unsettled and self.gate is None and self.owner == head.owner:
-            back = log.seq + 1 - log.checkpoint if log.checkpoint else 0
-            meta = Meta(self._ports.now(), back, head.status, cause, None, metadata)
-            proposal = writer.append(path, item, meta, self.lease)
-        if proposal is None:
-            return self.prepare(Intent(appends=((path, item),), cause=cause, metadata=metadata))
-        again = partial(self._append_again, path, item, cause, metadata)
-        pending = Pending(again, proposal=proposal, is_sent=False)
-        self._unsettled[pending] = None
-        return pending
-
-    def _append_again(self, path: Path, item: bytes, cause: str, metadata: bytes) -> Proposal:
-        intent = Intent(appends=((path, item),), cause=cause, metadata=metadata, token=self.token, lease=self.lease)
-        return self._proposed(intent)
-
-    def commit(self, pending: Pending) -> None:
-        """Commit what was prepared, now and here, without a queue; still with the turn in hand, but not the lock."""
-        proposal = pending.proposal
-        if pending.is_sent or proposal is None:
-            return
-        pending.is_sent = True
-        try:
-            outcome = self.committer.outcome(proposal.swap)
-            if outcome is True:
-                self.writer.landed(proposal)
-                with self.lock:
-                    self._finish(pending)
-            else:
-                proposal.when_settled(partial(self._settled, pending, proposal))
-                proposal.settle(outcome)
-        except BaseException as interrupt:
-            with self.lock:
-                self._break(interrupt)
-            raise
+        return self._propose(Pending(lambda: self.writer.propose(intent, self._ports.now(), self._way)))
 
     def amend(self, change: Callable[[Head], Head], *, repeats: bool = False) -> Pending:
         """Queue a change of the head alone."""
-        return self._send(Pending(lambda: self.writer.amend(change, self._way()), repeats=repeats))
 
-    def _proposed(self, intent: Intent, *, held: bool = False) -> Proposal:
-        """The next row; sent on its way, unless it is held here for somebody else to send."""
-        return self.writer.propose_new(intent, self._ports.now(), None if held else self._way())
+        def amend() -> Pending:
+            self.check()
+            return self._propose(Pending(lambda: self.writer.amend(change, self._way), repeats=repeats))
 
+        return self.in_order(amend)
+
+    @property
     def _way(self) -> Submit:
         """Where a write goes: to the committer, unless one before it is held."""
         return self.committer.submit if self.gate is None else self.gate.keep_back
-
-    def _send(self, pending: Pending) -> Pending:
-        with self.lock:
-            self.check()
-            self._propose(pending)
-            return pending
 
     def hold(self, intent: Intent) -> Pending | None:
         """Make a write that somebody else sends, and keep back all that comes after it until `pass_on`.
@@ -206,24 +155,26 @@ class Claim:
         None while other writes are under way: it could only be refused.
         """
         intent.token, intent.lease = self.token, self.lease
-        with self.lock:
+
+        def hold() -> Pending | None:
             self.check()
             if self._unsettled or self.gate is not None:
                 return None
-            pending = Pending(partial(self._proposed, intent, held=True), repeats=True)
-            self._propose(pending)
+            held = self._propose(Pending(lambda: self.writer.propose(intent, self._ports.now(), None), repeats=True))
             self.gate = Gate()
-            return pending
+            return held
+
+        return self.in_order(hold)
 
     def pass_on(self) -> None:
         """Send what was kept back."""
         with self.lock:
             gate, self.gate = self.gate, None
-            assert gate is not None  # noqa: S101  there is a write that is held
-            for ticket, swap in gate.kept_back:
+            for ticket, swap in gate.kept_back if gate else ():
                 self.committer.submit(ticket, swap)
         self.committer.wake()
-        gate.settle(True)
+        if gate is not None:
+            gate.settle(True)
 
     def unsettled(self) -> list[Pending]:
         """The writes that are under way."""
@@ -241,38 +192,41 @@ class Claim:
             except StoreError:
                 seen = NO_HEAD
             proposal = pending.proposal
-            if proposal is not None and _standing(proposal.seen.head) == _standing(seen.head):
+            if proposal is not None and landed(self._reader, proposal.swap, seen):
                 proposal.settle(True)
             else:
                 self._break(doubt)
 
-    def _propose(self, pending: Pending) -> None:
+    def _propose(self, pending: Pending) -> Pending:
         proposal = pending.proposal = pending.propose()
         self._unsettled[pending] = None
         proposal.when_settled(partial(self._settled, pending, proposal))
+        return pending
 
     def _settled(self, pending: Pending, proposal: Proposal) -> None:
-        """Runs on whichever thread committed the proposal."""
-        with self.lock:
-            if pending.settled or pending.proposal is not proposal:
-                return
-            outcome = proposal.outcome
-            if outcome is True:
-                self._finish(pending)
-            elif outcome is False:
-                self._resolve(None)
-            elif not isinstance(outcome, OutcomeUnknown):
-                self._fail(pending, outcome)
-            elif _is_interrupt(outcome.__cause__):
-                self._fail(pending, outcome.__cause__)  # the program is about to end: nothing is sent again
-            elif pending.doubts >= MOST_DOUBTS:
-                self._break(outcome)
-            else:
-                pending.doubts += 1
-                self._resolve(outcome)
+        """Runs on the thread that committed the proposal."""
+        self.in_order(partial(self._conclude, pending, proposal))
+
+    def _conclude(self, pending: Pending, proposal: Proposal) -> None:
+        outcome = proposal.outcome
+        if pending.settled or pending.proposal is not proposal:
+            return
+        if outcome is True:
+            self._finish(pending)
+        elif outcome is False:
+            self._resolve(None)
+        elif not isinstance(outcome, OutcomeUnknown):
+            self._fail(pending, outcome)
+        elif _is_interrupt(outcome.__cause__):
+            self._fail(pending, outcome.__cause__)  # the program is about to end: nothing is sent again
+        elif pending.doubts >= MOST_DOUBTS:
+            self._break(outcome)
+        else:
+            pending.doubts += 1
+            self._resolve(outcome)
 
     def _finish(self, pending: Pending) -> None:
-        del self._unsettled[pending]
+        self._unsettled.pop(pending, None)  # an interrupt may have struck after this, and then it is called again
         pending.settle(True)
 
     def _fail(self, pending: Pending, error: BaseException) -> None:
@@ -280,7 +234,7 @@ class Claim:
             self._break(error)
             return
         # Certainly nothing was written. What was built on it is refused, and then sent again without it.
-        del self._unsettled[pending]
+        self._unsettled.pop(pending, None)  # an interrupt may have struck after this, and then it is called again
         pending.settle(error)
 
     def give_up(self, error: BaseException) -> None:
@@ -294,74 +248,72 @@ class Claim:
         unsettled, self._unsettled = list(self._unsettled), {}
         for pending in unsettled:
             pending.settle(error)
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            gate.settle(True)
 
     def _interrupted(self, interrupt: BaseException) -> OutcomeUnknown:
         """What is told from here on: the interrupt itself is told to those whose writes it struck."""
         doubt = OutcomeUnknown(
-            f"a write of thread {self.thread_id!r} was interrupted ({type(interrupt).__name__}), and nobody knows here"
-            " whether it is stored; leave this block and open the thread again, which finds out"
+            f"a write of thread {self.thread_id!r} was interrupted ({type(interrupt).__name__}): its outcome is"
+            " unknown; leave this block and open the thread again, which finds out"
         )
         doubt.__cause__ = interrupt
         return doubt
 
     def _resolve(self, doubt: OutcomeUnknown | None) -> None:
-        """A write was refused, or nobody knows what became of it: the head tells."""
+        """A write was refused, or its outcome is unknown: the head tells."""
         try:
             seen = self._reader.seen(self.thread) or NO_HEAD
         except StoreError as error:
             self._break(doubt or error)
             return
-        landed = self._landed_count(seen.head)
-        if landed is None:
+        count = self._landed_count(seen)
+        if count is None:
             self._break(self._loss(seen.head))
             return
         try:
-            self._resend(seen, landed)
+            self._resend(seen, count)
         except Corrupt as error:
             self._break(error)
 
     def _loss(self, head: Head) -> HoldfastError:
         """Why this claim is no more."""
-        try:
-            check_not_deleted(head, self.thread_id)
-        except Deleted as error:
-            return error
+        if head.deleted:
+            return deletion(self.thread_id)
         return Fenced(f"thread {self.thread_id!r} was taken over (token {head.token}, not {self.token})")
 
-    def _landed_count(self, head: Head) -> int | None:
-        """How many of the unsettled writes are in this head; None if it is not of this claim's making."""
+    def _landed_count(self, seen: Seen) -> int | None:
+        """How many of the unsettled writes are stored; None if the thread is not under this claim any more."""
+        head, log = seen.head, self.writer.settled_log
+        released = self.given_back and head.incarnation == self.log.binding.incarnation
+        if head.deleted or head.token != self.token or not (head.owner == self.owner or (released and not head.owner)):
+            return None
         proposals = [pending.proposal for pending in self._unsettled if pending.proposal is not None]
         for count in range(len(proposals), 0, -1):
-            if _standing(proposals[count - 1].seen.head) == _standing(head):
+            last = proposals[count - 1]
+            is_the_end = not head.owner or (head.seq, head.digest) == (last.log.seq, last.log.digest)
+            if is_the_end and landed(self._reader, last.swap, seen):
                 return count
-        if self._has_released(head):
-            return len(proposals)
-        log = self.writer.settled_log
-        ours = (self.token, self.owner, False, log.seq, log.digest)
-        return 0 if (head.token, head.owner, head.deleted, head.seq, head.digest) == ours else None
+        return 0 if (head.owner, head.seq, head.digest) == (self.owner, log.seq, log.digest) else None
 
-    def _has_released(self, head: Head) -> bool:
-        """True if the release was made, though others have written since: whoever takes over raises the token."""
-        is_free = (head.token, head.owner, head.deleted) == (self.token, "", False)
-        return self.given_back and is_free and head.incarnation == self.log.binding.incarnation
-
-    def _resend(self, seen: Seen, landed: int) -> None:
+    def _resend(self, seen: Seen, count: int) -> None:
         waiting = list(self._unsettled)
-        last = waiting[landed - 1].proposal if landed else None
+        last = waiting[count - 1].proposal if count else None
         self.writer.rebase(seen, self.writer.settled_log if last is None else last.log)
-        for pending in waiting[:landed]:
+        for pending in waiting[:count]:
             self._finish(pending)
         self._unsettled = {}
         if self.gate is not None:
             self.gate.kept_back.clear()
-        for pending in waiting[landed:]:
+        for pending in waiting[count:]:
             if pending.proposal is not None:
                 pending.proposal.withdrawn = True  # it may wait in the queue, and fit the head as it is now
         try:
-            for pending in waiting[landed:]:
+            for pending in waiting[count:]:
                 self._propose(pending)
         except HoldfastError as error:
-            self._unsettled = dict.fromkeys(pending for pending in waiting[landed:] if not pending.settled)
+            self._unsettled = dict.fromkeys(pending for pending in waiting[count:] if not pending.settled)
             self._break(error)
         self.committer.wake()
 
@@ -431,11 +383,6 @@ def _is_interrupt(cause: BaseException | None) -> TypeGuard[BaseException]:
     return cause is not None and not isinstance(cause, Exception)
 
 
-def _standing(head: Head) -> tuple[object, ...]:
-    """What of a head only its claim may change: a pin, a prune or a rotation leaves it as it is."""
-    return (head.seq, head.digest, head.token, head.owner, head.expires_at, head.status, head.deleted)
-
-
 def take(
     ports: Ports, reader: Reader, committer: Committer, thread: bytes, lease: int, *, reopen: bool = False
 ) -> Claim:
@@ -459,10 +406,10 @@ def take(
                 claim.hears_cancel()
                 return claim
         except BaseException as error:
-            if is_ours or _is_interrupt(error):  # in the midst of a swap nobody knows whose it is: the head does
+            if is_ours or _is_interrupt(error):  # during a swap only the head tells whose it is
                 _give_back(reader, thread, head.token, owner, ports.now(), old)
             raise
-    raise Conflict(f"thread {name!r} is being written to by others all the time; try again")
+    raise Conflict(f"gave up after {ATTEMPTS} conflicting claims of thread {name!r}; retry later")
 
 
 def dead_owner(ports: Ports, head: Head) -> str:
@@ -471,12 +418,12 @@ def dead_owner(ports: Ports, head: Head) -> str:
 
 
 def _swapped(reader: Reader, thread: bytes, old: Seen, new: Seen) -> bool:
-    """True if the claim is ours. No other has its owner's name, so that the head tells if the reply is lost."""
+    """True if the claim is ours."""
+    swap = Swap(thread, old.encoded, new.encoded, new.head)
     try:
-        return reader.backend.swap([Swap(thread, old.encoded, new.encoded, new.head)])[0]
+        return reader.backend.swap([swap])[0]
     except OutcomeUnknown:
-        seen = reader.seen(thread)
-        return seen is not None and seen.head.owner == new.head.owner
+        return landed(reader, swap) is True
 
 
 def _begun(reader: Reader, thread: bytes, old: Head, head: Head) -> Head:

@@ -1,8 +1,9 @@
-"""Group commit: whatever waits when a commit begins goes into one batch, and shares one fsync.
+"""Group commit: all writes that wait when a commit begins go into one batch, and share one fsync.
 
-A lone small write is committed at once, on the caller's own thread, and if that may block, without a queue; as soon as
-several wait, they go to a writer thread as one batch (a thread hop costs as much as an fsync). A write in the queue
-belongs to the committer: cancelling whoever waits for it does not cancel the write.
+Every write is queued. Where its commit runs is decided here: on the caller's thread if that may block (`drive`), or if
+the write is small and alone (`nudge`); else on a writer thread, since handing over costs as much as an fsync. A queued
+write belongs to the committer: cancelling the caller does not cancel the write. An interrupt during a commit is raised
+on the thread that it hit, and settles the writes of that batch as unknown.
 """
 
 from collections import deque
@@ -39,8 +40,8 @@ class Committer:
         self._queued_bytes = 0
         self._queue_lock = Lock()
         self._woken = Condition(self._queue_lock)
-        self.turn = Lock()
-        """Held by whoever commits."""
+        self._turn = Lock()
+        """Held by the thread that commits."""
         self._taken: list[tuple[Ticket, Swap]] = []
         self._followers: dict[Event, Ticket] = {}
         self._writing = False
@@ -49,20 +50,6 @@ class Committer:
     def is_full(self) -> bool:
         """True if so much waits that new writes should wait too."""
         return self._queued_bytes > BACKLOG_BYTES
-
-    @property
-    def is_idle(self) -> bool:
-        """True if nobody commits, and nothing waits: whoever may block can take the turn, and commit without a queue.
-
-        So: `with committer.turn`, make a write and `settle` it; and then `pass_turn`, for others may have come. Also
-        before the turn was taken: a write must not overtake one in the queue that it builds on.
-        """
-        return not self._queue and not self.turn.locked()
-
-    @property
-    def has_queue(self) -> bool:
-        """True if writes wait."""
-        return bool(self._queue)
 
     def submit(self, ticket: Ticket, swap: Swap) -> None:
         """Queue a write. Writes of one thread are committed in the order they were queued."""
@@ -73,7 +60,7 @@ class Committer:
     def drive(self, ticket: Ticket) -> None:
         """Commit on this thread until the ticket is settled: the first to come commits for all who wait."""
         while not ticket.settled:
-            if self.turn.locked():
+            if self._turn.locked():
                 self._follow(ticket)
             else:
                 self._lead(ticket)
@@ -81,11 +68,11 @@ class Committer:
     def _lead(self, ticket: Ticket | None = None) -> None:
         """Commit one batch, unless another thread has just settled the ticket; then it is the turn of one who waits."""
         try:
-            with self.turn:
+            with self._turn:
                 if ticket is None or not ticket.settled:
                     self._commit(wait=True)
         finally:
-            self.pass_turn()
+            self._pass_turn()
 
     def _follow(self, ticket: Ticket) -> None:
         """Wait until another thread has settled the ticket, or has stopped committing: then it is this one's turn.
@@ -96,12 +83,12 @@ class Committer:
         ticket.when_settled(turn.set)
         try:
             self._followers[turn] = ticket
-            if self.turn.locked():
+            if self._turn.locked():
                 turn.wait(PATIENCE_SECONDS)
         finally:
             self._followers.pop(turn, None)
 
-    def pass_turn(self) -> None:
+    def _pass_turn(self) -> None:
         """Let one who waits go on."""
         if not self._followers:
             return
@@ -123,15 +110,15 @@ class Committer:
         self.wake()
 
     def _commit_inline(self) -> bool:
-        if not self.turn.acquire(blocking=False):
+        if not self._turn.acquire(blocking=False):
             return False
         try:
             self._commit(wait=False)
         except Busy:
             return False
         finally:
-            self.turn.release()
-            self.pass_turn()
+            self._turn.release()
+            self._pass_turn()
         return True
 
     def wake(self) -> None:
@@ -185,7 +172,7 @@ class Committer:
             batch = self._take()
             if len(batch) == 1:
                 ticket, swap = batch[0]
-                ticket.settle(False if ticket.withdrawn else self.outcome(swap, wait=wait))
+                ticket.settle(False if ticket.withdrawn else self._outcome(swap, wait=wait))
             elif batch:
                 self._send(batch, wait=wait)
         except Busy:
@@ -201,17 +188,8 @@ class Committer:
             if not ticket.settled:
                 ticket.settle(_in_doubt(interrupt))
             else:
-                ticket.call_back()  # it may have struck right then
+                ticket.call_all()  # it may have struck right then
         self._taken = []
-
-    def settle(self, ticket: Ticket, swap: Swap) -> None:
-        """Commit a write without a queue, with the turn in hand. As there, an interrupt leaves it in doubt."""
-        try:
-            ticket.settle(self.outcome(swap))
-        except BaseException as interrupt:
-            if not ticket.settled:
-                ticket.settle(_in_doubt(interrupt))
-            raise
 
     def _send(self, batch: list[tuple[Ticket, Swap]], *, wait: bool) -> None:
         items = _merge(batch)
@@ -222,15 +200,15 @@ class Committer:
             raise
         except StoreUnavailable as error:
             # The batch certainly rolled back: one bad item must not fail the others.
-            outcomes = [self.outcome(swap) for swap in swaps] if len(swaps) > 1 else [error]
+            outcomes = [self._outcome(swap) for swap in swaps] if len(swaps) > 1 else [error]
         except Exception as error:  # noqa: BLE001  every waiting ticket must be settled, and raises it
             outcomes = [error] * len(swaps)
         for (_, tickets), outcome in zip(items, outcomes, strict=True):
             for ticket in tickets:
                 ticket.settle(outcome)
 
-    def outcome(self, swap: Swap, *, wait: bool = True) -> bool | Exception:
-        """What became of one swap by itself: True, False or the error. With the turn in hand."""
+    def _outcome(self, swap: Swap, *, wait: bool = True) -> bool | Exception:
+        """The outcome of one swap by itself: True, False or the error."""
         try:
             return self._backend.swap((swap,), wait=wait)[0]
         except Busy:
@@ -253,7 +231,6 @@ def _follow(first: Swap, second: Swap) -> Swap:
         rows=first.rows + second.rows,
         blobs={**first.blobs, **second.blobs},
         consumed=first.consumed + second.consumed,
-        is_plain=False,
     )
 
 

@@ -13,29 +13,29 @@ from holdfast.records.head import Head, Marks
 from holdfast.records.words import Status
 
 
-def check_not_deleted(head: Head, name: str) -> None:
-    """`Deleted` for a tombstone."""
-    if head.deleted:
-        raise Deleted(f"thread {name!r} was deleted; store.revive({name!r}) brings its id back, empty")
+def deletion(name: str) -> Deleted:
+    """The error of a write to a tombstone."""
+    return Deleted(f"thread {name!r} was deleted; store.revive({name!r}) brings its id back, empty")
 
 
-def check_not_held(head: Head, name: str, now: int) -> None:
-    """`LeaseHeld` while an unexpired lease stands."""
-    if head.held(now):
-        remaining = (head.expires_at - now) / 1e6
-        raise LeaseHeld(
-            f"thread {name!r} is held by {named(head.owner)} for another {remaining:.1f} s at least;"
-            " write through that run, or wait for its end",
-            owner=head.owner,
-            remaining=remaining,
-        )
+def holding(head: Head, name: str, now: int) -> LeaseHeld:
+    """The error of a write to a thread that another run holds."""
+    remaining = (head.expires_at - now) / 1e6
+    return LeaseHeld(
+        f"thread {name!r} is held by {named(head.owner)} for another {remaining:.1f} s at least;"
+        " write through that run, or wait for its end",
+        owner=head.owner,
+        remaining=remaining,
+    )
 
 
 def check_may_write(head: Head, name: str, token: int | None, now: int) -> None:
     """A run writes under its token until it releases it; a one-shot write (no token) where no run holds the thread."""
-    check_not_deleted(head, name)
+    if head.deleted:
+        raise deletion(name)
     if token is None:
-        check_not_held(head, name, now)
+        if head.owner and head.expires_at > now:
+            raise holding(head, name, now)
     elif head.token != token or not head.owner:
         raise Fenced(f"thread {name!r} was taken over (token {head.token}, ours was {token})")
 
@@ -60,20 +60,6 @@ def written(head: Head, log: Log, now: int, stored_bytes: int, token: int | None
     )
 
 
-def appended(head: Head, log: Log, now: int, stored_bytes: int, lease: int) -> Head:
-    """The same after one more row, which leaves all else as it is, by whoever may write it."""
-    return replace(
-        head,
-        seq=log.seq,
-        checkpoint=log.checkpoint,
-        digest=log.digest,
-        updated_at=now,
-        row_count=head.row_count + 1,
-        stored_bytes=head.stored_bytes + stored_bytes,
-        expires_at=now + lease if lease else head.expires_at,
-    )
-
-
 def claimed(
     head: Head | None, name: str, owner: str, lease: int, now: int, *, dead_owner: str = "", status: str = ""
 ) -> Head:
@@ -82,9 +68,10 @@ def claimed(
     The thread is at work from here on, unless it is to keep another `status`.
     """
     head = head or Head()
-    check_not_deleted(head, name)
-    if head.owner != dead_owner:
-        check_not_held(head, name, now)
+    if head.deleted:
+        raise deletion(name)
+    if head.owner != dead_owner and head.held(now):
+        raise holding(head, name, now)
     return replace(
         head,
         token=head.token + 1,

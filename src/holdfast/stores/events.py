@@ -1,4 +1,4 @@
-"""Telling whoever listens, and the log, what happened. A listener that fails is logged, and changes nothing."""
+"""Notifies listeners and the log of what happened. A listener that fails is logged, and changes nothing."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -283,7 +283,7 @@ class OpenLog:
             return
         try:
             self._catch_up()
-        except Corrupt:  # or a reading across a writer that cut a tail off and appended anew
+        except Corrupt:  # or a writer cut the tail off and appended again during the read
             self.forget()
             self._catch_up_alone()
 

@@ -1,6 +1,6 @@
 """What keeps a store in order: deletion, pins, erasure, pruning, checks, bundles, copies, keys.
 
-A program that only goes on with its threads needs none of it, so each part is loaded at its first use.
+A program that only resumes threads needs none of it, so each part is loaded at its first use.
 """
 
 import os
@@ -72,7 +72,7 @@ class Housekeeping(Archive):
             if await self._ports.perform(self._upkeep.mark, thread, checkpoint, hidden):
                 await self._events.emit("checkpoint_deleted", checkpoint.thread_id, checkpoint.seq)
                 return
-        raise Conflict(f"thread {checkpoint.thread_id!r} is being written to all the time; try again")
+        raise Conflict(f"gave up after {ATTEMPTS} conflicting writes to thread {checkpoint.thread_id!r}; retry later")
 
     async def _step_back(self, thread: bytes, checkpoint: CheckpointId) -> None:
         """Before the newest checkpoint is hidden, make the one before it the thread's state."""
@@ -134,7 +134,7 @@ class Housekeeping(Archive):
             ):
                 await self._events.emit("erased", thread_id, written.log.seq)
                 return
-        raise Conflict(f"thread {thread_id!r} is being written to all the time; try again")
+        raise Conflict(f"gave up after {ATTEMPTS} conflicting writes to thread {thread_id!r}; retry later")
 
     async def prune(
         self,
@@ -155,10 +155,10 @@ class Housekeeping(Archive):
                 "prune needs a retention: prune(holdfast.Retention(keep_last=10)), or open(retention=…)"
             )
         freed = Freed()
-        threads = await self._ports.perform(self._listings.all_threads)
-        for thread, is_lost in _counted(threads, progress):
+        threads = await self._ports.perform(self._listings.all_heads)
+        for thread, head in _counted(threads, progress):
             freed += await self._ports.perform(
-                self._upkeep.prune, thread, policy, self._ports.now(), dry_run=dry_run, is_lost=is_lost
+                self._upkeep.prune, thread, head, policy, self._ports.now(), dry_run=dry_run
             )
         await self._events.emit("pruned", "", 0, **pruned_details(freed, dry_run=dry_run))
         return freed
@@ -256,7 +256,7 @@ class Housekeeping(Archive):
         if self._reader.sealing.ring is None:
             raise ConfigurationError("rotate needs a store opened with keys=")
         changed, failures = 0, list[Corrupt | IncompatibleCheckpoint | KeyUnavailable]()
-        for thread, _ in await self._ports.perform(self._listings.all_threads):
+        for thread, _ in await self._ports.perform(self._listings.all_heads):
             try:
                 changed += await self._ports.perform(self._upkeep.rotate, thread)
             except (Corrupt, IncompatibleCheckpoint, KeyUnavailable) as error:

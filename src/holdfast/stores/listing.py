@@ -1,7 +1,7 @@
 """Listings: pages of checkpoints and of threads. Blocking; every item is checked against its own digest."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.codec.keys import KeyRing
@@ -14,8 +14,9 @@ from holdfast.records.errors import (
     HoldfastWarning,
     IncompatibleCheckpoint,
     KeyUnavailable,
+    LimitExceeded,
 )
-from holdfast.records.head import LOST_HEAD, Head, decode_head
+from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import shown_id_of, thread_id_of
 from holdfast.records.reports import Stats
 from holdfast.records.thread import Lease, ThreadInfo
@@ -102,10 +103,9 @@ def warn_of_sealed(what: str, info: ThreadInfo) -> None:
 
 def warn_of_damaged(what: str, thread_id: str, why: object) -> None:
     """Warn that an answer lacks what is in a thread that cannot be read."""
+    hint = "" if isinstance(why, LimitExceeded) else "; `holdfast verify` lists all damage"
     warnings.warn(
-        f"{what}: thread {thread_id!r}, and perhaps others, cannot be read: {why}; `holdfast verify` lists all damage",
-        HoldfastWarning,
-        stacklevel=2,
+        f"{what}: thread {thread_id!r}, and perhaps others, cannot be read: {why}{hint}", HoldfastWarning, stacklevel=2
     )
 
 
@@ -178,13 +178,9 @@ class Listings:
         if sealed := next((info for info in infos if info.sealed_by is not None), None):
             warn_of_sealed(what, sealed)
 
-    def all_threads(self) -> list[tuple[bytes, bool]]:
-        """The key of every listed thread of this namespace, and whether its head was lost."""
-        return [(thread, encoded == LOST_HEAD) for thread, encoded in self.all_heads()]
-
-    def all_heads(self) -> Iterator[tuple[bytes, bytes]]:
+    def all_heads(self) -> list[tuple[bytes, bytes]]:
         """Every listed thread of this namespace, with its head."""
-        return all_heads(self._reader.backend, self._reader.sealing.prefix)
+        return list(all_heads(self._reader.backend, self._reader.sealing.prefix))
 
     def counts(self) -> dict[str, int]:
         """How many threads of this namespace there are of each status that any has, and how many are `damaged`."""

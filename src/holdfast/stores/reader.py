@@ -4,8 +4,9 @@ A prune or delete may win a race against a reader. Then what is missing is expla
 the answer is NotFound; under an unchanged head it is damage.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import TypeVar
 
 import msgspec
 
@@ -22,6 +23,7 @@ from holdfast.stores.backend import Backend
 from holdfast.stores.sealing import Sealing, Summary
 
 ATTEMPTS = 8
+T = TypeVar("T")
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
@@ -94,17 +96,25 @@ class Reader:
         return loaded
 
     def _load(self, thread: bytes, seq: int | None, life: str, seen: Seen | None = None) -> Loaded:
-        seen = seen or self.living(thread)
-        for _ in range(ATTEMPTS):
+        def load(seen: Seen) -> Loaded:
             self._check_visible(thread, seen.head, seq, life)
+            return self._restored(thread, seen, seen.head.seq if seq is None else seq)
+
+        return self._agreeing(thread, seen or self.living(thread), load)
+
+    def _agreeing(self, thread: bytes, seen: Seen, read: Callable[[Seen], T]) -> T:
+        """Read under a head; if what is there does not agree with it, read again under the head that replaced it."""
+        for _ in range(ATTEMPTS):
             try:
-                return self._restored(thread, seen, seen.head.seq if seq is None else seq)
+                return read(seen)
             except Corrupt:
                 again = self.living(thread)
                 if again.encoded == seen.encoded:
                     raise
                 seen = again
-        raise Conflict(f"thread {thread_id_of(thread)!r} is being pruned all the time; try again")
+        raise Conflict(
+            f"gave up after {ATTEMPTS} reads of thread {thread_id_of(thread)!r} while it is pruned; retry later"
+        )
 
     def _restored(self, thread: bytes, seen: Seen, seq: int) -> Loaded:
         """The thread at `seq`, under the head seen; `Corrupt` if what is there does not agree with it."""
@@ -117,7 +127,7 @@ class Reader:
         return Loaded(seen, fill(folded, stored, self.backend.tuning), folded.header)
 
     def catch_up(self, thread: bytes, seen: Seen, log: Log) -> Log | None:
-        """A log in memory, brought up to the head; None if only loading anew can do that."""
+        """A log in memory, brought up to the head; None if the thread must be loaded again."""
         head, binding = seen.head, log.binding
         if head.deleted or head.incarnation != binding.incarnation or not head.base <= log.seq < head.seq:
             return None
@@ -127,7 +137,7 @@ class Reader:
             stored = self.backend.blobs(thread, wanted) if wanted else {}
             after = advance(log, rows, {blob: binding.unseal_blob(blob, stored.get(blob)) for blob in wanted})
         except Corrupt:
-            # Perhaps another life of the thread by now. Loading it anew tells that from damage.
+            # Perhaps another life of the thread by now. Loading it again tells that from damage.
             return None
         return after if after is not None and after.digest == head.digest else None
 
@@ -148,18 +158,16 @@ class Reader:
         if seq is not None and (not 1 <= seq <= head.seq or not head.marks.shows(seq)):
             raise NotFound(f"thread {name!r} has no checkpoint {seq}")
 
-    def survey(self, thread: bytes, before: int | None = None, limit: int | None = None) -> tuple[Seen, list[Header]]:
-        """A thread's head, and headers of its rows that agree with it: newest first, each verified."""
-        seen = self.living(thread)
-        for _ in range(ATTEMPTS):
-            try:
-                return seen, self._headers(thread, seen.head, before, limit)
-            except Corrupt:
-                again = self.living(thread)
-                if again.encoded == seen.encoded:
-                    raise
-                seen = again
-        raise Conflict(f"thread {thread_id_of(thread)!r} is being pruned all the time; try again")
+    def survey(
+        self, thread: bytes, before: int | None = None, limit: int | None = None, seen: Seen | None = None
+    ) -> tuple[Seen, list[Header]]:
+        """A thread's head, and headers of its rows that agree with it: newest first, each verified.
+
+        `seen` is the head as it was read before; it is read if it is not given.
+        """
+        return self._agreeing(
+            thread, seen or self.living(thread), lambda seen: (seen, self._headers(thread, seen.head, before, limit))
+        )
 
     def _headers(self, thread: bytes, head: Head, before: int | None, limit: int | None) -> list[Header]:
         binding = self.binding(thread, head)

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Pool(Generic[T]):
-    """Made as needed, and kept for whoever comes next."""
+    """Objects that are made as needed, and kept for the next use."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,11 +35,18 @@ LARGEST_SEQ = (1 << SEQ_BITS) - 1
 NO_HEAD_YET = b"\0"
 """In the place of the head, where only messages were left so far."""
 NUMBERS_KEPT = 65536
-BLOB = bytearray
-"""Python's sqlite3 takes it as it is; of bytes it asks first whether they want to be something else, which takes longer
-than to copy them."""
 LATEST_BIRTH = (1 << 63) - 1
 """What SQLite can compare with."""
+
+
+class Found(NamedTuple):
+    """A thread in the file: its number, the seq under which its head stands, the head, and the columns of its index."""
+
+    number: int
+    place: int
+    head: bytes
+    labels: object
+    status: object
 
 
 class SQLiteBackend:
@@ -58,7 +66,6 @@ class SQLiteBackend:
             raise ConfigurationError(f"SQLite at {path!r} cannot be {level}; files are 'process' or 'durable'")
         self._file = SQLiteFile(path, level)
         self._sql = statements("sqlite")
-        self._swap_one = self._sql["swap_one"]
         self._numbers: OrderedDict[bytes, int] = OrderedDict()
 
     def open(self) -> None:
@@ -96,14 +103,10 @@ class SQLiteBackend:
     # Writing
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
-        """See `Backend.swap`: one transaction for all; a lone row onto a known thread is a single statement."""
+        """See `Backend.swap`: one transaction for all."""
         file, size = self._file, None
-        cursor = file.enter(wait=wait)
+        connection = file.enter(wait=wait)
         try:
-            if len(swaps) == 1 and self._swap_lone_row(cursor, swaps[0]):
-                size = swaps[0].size
-                return [True]
-            connection = cursor.connection
             outcomes = self._transaction(connection, swaps)
             size = sum(swap.size for swap in swaps)
             if any(swap.drop is not KEEP_ALL for swap in swaps):
@@ -111,32 +114,6 @@ class SQLiteBackend:
             return outcomes
         finally:
             file.leave(size)
-
-    def _swap_lone_row(self, cursor: sqlite3.Cursor, swap: Swap) -> bool:
-        """False if this is not that simple, or was refused: then the transaction finds out."""
-        number = self._numbers.get(swap.thread) if swap.is_plain else None
-        if number is None:
-            return False
-        row = swap.rows[0]
-        seq = row.seq
-        if seq >= LARGEST_SEQ:
-            return False
-        values = (
-            BLOB(swap.expected),
-            BLOB(swap.replacement),
-            number << SEQ_BITS | seq,
-            seq - row.base,
-            BLOB(row.digest),
-            BLOB(row.header),
-            BLOB(row.body),
-        )
-        try:
-            cursor.execute(self._swap_one, values)
-        except sqlite3.IntegrityError:
-            return False
-        except sqlite3.Error as error:
-            raise translated(error, writing=True) from error
-        return True
 
     def _transaction(self, connection: sqlite3.Connection, swaps: Sequence[Swap]) -> list[bool]:
         writing = False
@@ -155,21 +132,33 @@ class SQLiteBackend:
         return outcomes
 
     def _swap_in(self, connection: sqlite3.Connection, swap: Swap) -> bool:
-        if self._swap_lone_row(connection.cursor(), swap):
-            return True
-        number, head_id, head = self._locate(connection, swap.thread, also_lost=replaces_lost_head(swap))
-        if head != swap.expected:
+        """The first new row takes the place of the old head, and the new head follows the last row."""
+        found = self._locate(connection, swap.thread, also_lost=replaces_lost_head(swap))
+        if (found.head if found else b"") != swap.expected:
             return False
-        if number is None:
-            number = self._create(connection, swap.thread, swap.head)
-        else:
-            self._update_thread(connection, number, swap)
-            connection.execute(self._sql["drop_head"], (head_id,))
+        number = found.number if found else self._create(connection, swap.thread, swap.head)
+        if found:
+            self._update_thread(connection, found, swap)
         if swap.drop is not KEEP_ALL or swap.consumed:
             self._drop(connection, number, swap.drop, swap.consumed)
-        self._add(connection, number, swap)
-        connection.execute(self._sql["insert_head"], (number, swap.replacement))
+        place = found.place if found and not swap.drop.everything else 1
+        if swap.rows:
+            if found and swap.rows[0].seq > place:
+                connection.execute(self._sql["drop_row"], (number << SEQ_BITS | place,))
+            place = max(place, swap.rows[-1].seq + 1)
+        for row in swap.rows:
+            self._put(connection, number, row)
+        for blob, data in swap.blobs.items():
+            connection.execute(self._sql["insert_blob"], (number, blob, data))
+        self._put(connection, number, Row(place, 0, b"", swap.replacement, b""))
         return True
+
+    def _put(self, connection: sqlite3.Connection, number: int, row: Row) -> None:
+        """Put a row, or a head as a row without digest and body."""
+        if row.seq > LARGEST_SEQ:
+            raise StoreError(f"a thread in SQLite has at most {LARGEST_SEQ - 1} rows; fork it, and continue there")
+        values = (number << SEQ_BITS | row.seq, row.seq - row.base, row.digest, row.header, row.body)
+        connection.execute(self._sql["put_row"], values)
 
     def _create(self, connection: sqlite3.Connection, thread: bytes, head: Head) -> int:
         """A thread, found under the first free number from its hash on. It still needs its head."""
@@ -179,14 +168,13 @@ class SQLiteBackend:
         self._remember(thread, number)
         return number
 
-    def _update_thread(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
-        packed, status = _packed(swap.head.labels), swap.head.listed_as
-        known, known_status = connection.execute(self._sql["read_columns"], (number,)).fetchone()
-        if known != packed or swap.drop.everything:
-            self._drop_labels(connection, number, known, readable_head(swap.thread, swap.expected) or Head())
+    def _update_thread(self, connection: sqlite3.Connection, found: "Found", swap: Swap) -> None:
+        number, labels, status = found.number, _packed(swap.head.labels), swap.head.listed_as
+        if labels != found.labels or swap.drop.everything:
+            self._drop_labels(connection, number, found.labels, readable_head(swap.thread, swap.expected) or Head())
             connection.executemany(self._sql["insert_label"], [(token, number) for token in swap.head.labels])
-        if (known, known_status) != (packed, status):
-            connection.execute(self._sql["update_thread"], (packed, status, number))
+        if (labels, status) != (found.labels, found.status):
+            connection.execute(self._sql["update_thread"], (labels, status, number))
         if swap.drop.everything:
             connection.execute(self._sql["mend_birth"], (number,))
 
@@ -197,17 +185,9 @@ class SQLiteBackend:
         else:
             connection.execute(self._sql["drop_labels"], (number,))
 
-    def _add(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
-        for row in swap.rows:
-            if row.seq >= LARGEST_SEQ:
-                raise StoreError(f"a thread in SQLite has at most {LARGEST_SEQ - 1} rows; fork it, and go on there")
-            connection.execute(self._sql["insert_row"], _columns(number, row))
-        for blob, data in swap.blobs.items():
-            connection.execute(self._sql["insert_blob"], (number, blob, data))
-
     def _drop(self, connection: sqlite3.Connection, number: int, drop: Drop, consumed: tuple[str, ...]) -> None:
         connection.executemany(self._sql["drop_post"], [(number, key) for key in consumed])
-        ranges = [(0, LARGEST_SEQ)] if drop.everything else drop.rows
+        ranges = [(0, LARGEST_SEQ + 1)] if drop.everything else drop.rows
         bounds = [(number << SEQ_BITS | start, (number << SEQ_BITS) + stop) for start, stop in ranges]
         connection.executemany(self._sql["drop_rows"], bounds)
         connection.executemany(self._sql["drop_blob"], [(number, blob) for blob in drop.blobs])
@@ -234,9 +214,9 @@ class SQLiteBackend:
     def drop_misplaced(self, thread: bytes) -> None:
         """See `Misplacing.drop_misplaced`: every entry under another number than the one `heads` finds."""
         with self._writing() as connection:
-            number, *_ = self._locate(connection, thread)
-            found = connection.execute(self._sql["find_misplaced"], (thread, number)).fetchall()
-            for (misplaced,) in found:
+            found = self._locate(connection, thread)
+            number = None if found is None else found.number
+            for (misplaced,) in connection.execute(self._sql["find_misplaced"], (thread, number)).fetchall():
                 self._drop_thread(connection, misplaced)
 
     def _drop_thread(self, connection: sqlite3.Connection, number: int) -> None:
@@ -263,19 +243,19 @@ class SQLiteBackend:
 
     # Threads and their numbers
 
-    def _locate(
-        self, connection: sqlite3.Connection, thread: bytes, *, also_lost: bool = False
-    ) -> tuple[int | None, int, bytes]:
-        """The number of a thread, the place of its head, and the head; None and nothing if it is not there.
+    def _locate(self, connection: sqlite3.Connection, thread: bytes, *, also_lost: bool = False) -> "Found | None":
+        """Where a thread is, and its head; None if it is not there.
 
-        A head that was lost is `Corrupt`, or nothing if it is sought too.
+        A head that was lost is `Corrupt`, or empty if it is sought too.
         """
-        for number, key, head_id, head in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
+        for row in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
+            number, key, head_id, head, labels, status = row
+            place = (head_id or 1) & LARGEST_SEQ
             if also_lost and key == thread and _is_empty(head):
-                return number, head_id or 0, b""
+                return Found(number, place, b"", labels, status)
             if key == thread and head is not None:
                 self._remember(thread, number)
-                return number, head_id, _whole(head, number, head_id & LARGEST_SEQ)
+                return Found(number, place, _whole(head, number, place), labels, status)
             if key == thread or not _is_near(number, key):
                 name = shown_id_of(key)
                 raise Corrupt(
@@ -285,7 +265,7 @@ class SQLiteBackend:
         orphan = connection.execute(self._sql["find_orphan"], (_first_number(thread),)).fetchone()
         if orphan:
             raise Corrupt("the SQLite file is damaged: rows without a head", record=f"head {orphan[0]}")
-        return None, 0, b""
+        return None
 
     def _remember(self, thread: bytes, number: int) -> None:
         self._numbers[thread] = number
@@ -315,13 +295,15 @@ class SQLiteBackend:
         """The id below all row ids of a thread; None if the thread is not there."""
         number = self._numbers.get(thread)
         if number is None:
-            number, *_ = self._locate(connection, thread)
+            found = self._locate(connection, thread)
+            number = None if found is None else found.number
         return None if number is None else number << SEQ_BITS
 
     def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
         """See `Backend.heads`."""
         with self._reading() as connection:
-            return [self._locate(connection, thread)[-1] or None for thread in threads]
+            located = [self._locate(connection, thread) for thread in threads]
+        return [found.head or None if found else None for found in located]
 
     def rows(self, thread: bytes, seq: int) -> list[Row]:
         """See `Backend.rows`: one range of the table."""
@@ -377,10 +359,10 @@ class SQLiteBackend:
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""
         with self._writing() as connection:
-            number, *_ = self._locate(connection, thread)
-            if number is None:
-                number = self._create(connection, thread, Head())
-                connection.execute(self._sql["insert_head"], (number, NO_HEAD_YET))
+            found = self._locate(connection, thread)
+            number = found.number if found else self._create(connection, thread, Head())
+            if not found:
+                self._put(connection, number, Row(1, 0, b"", NO_HEAD_YET, b""))
             count = connection.execute(self._sql["insert_post"], (number, key, value)).rowcount
         return count == 1
 
@@ -497,10 +479,6 @@ def _whole(head: bytes, number: int, place: int) -> bytes:
     if _is_empty(head):
         raise Corrupt("the SQLite file is damaged: a head is empty", record=f"head {number}")
     return head
-
-
-def _columns(number: int, row: Row) -> tuple[int, int, bytes, bytes, bytes]:
-    return number << SEQ_BITS | row.seq, row.seq - row.base, row.digest, row.header, row.body
 
 
 def _packed(tokens: tuple[bytes, ...]) -> bytes:

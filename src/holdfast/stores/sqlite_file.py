@@ -28,8 +28,7 @@ from holdfast.stores.private_files import create, open_regular, refuse_irregular
 from holdfast.stores.resting import Pool
 from holdfast.stores.sql import migrations
 from holdfast.stores.sqlite_pages import has_log, is_cut_short, size_of
-from holdfast.stores.sqlite_room import LogRoom
-from holdfast.stores.sqlite_schema import check_kinds, check_schema
+from holdfast.stores.sqlite_schema import FIRST, check_kinds, check_schema
 
 APPLICATION_ID = 0x484F4C44
 SYNCHRONOUS = {Durability.NONE: 0, Durability.PROCESS: 1, Durability.DURABLE: 2}
@@ -73,8 +72,6 @@ class SQLiteFile:
         self._lock = RLock()
         self._readers = Pool(self._connect_reader)
         self._writer: sqlite3.Connection | None = None
-        self._cursor: sqlite3.Cursor | None = None
-        self._room = LogRoom(self.path, PAGE_BYTES) if durability == Durability.DURABLE else None
         self._gate = -1
         self._is_open = False
         self._pages = 0
@@ -85,7 +82,7 @@ class SQLiteFile:
         hold_during_fork(self)
 
     def acquire(self) -> bool:
-        """Before a fork: wait for reads and writes, and close every connection. Both processes open it anew.
+        """Before a fork: wait for reads and writes, and close every connection. Both processes open it again.
 
         SQLite keeps the locks of a process in its memory, where a child would find its parent's and believe to have
         them too: it would wait for itself, or others would take its log away while it writes.
@@ -120,16 +117,14 @@ class SQLiteFile:
         self._readers.resume()
 
     def after_fork(self) -> None:
-        """In a forked child: begin anew. Connections of the parent are not ours to use, nor to close."""
+        """In a forked child: start without connections. Those of the parent must not be used, nor closed."""
         self._lock = RLock()
         if self.in_memory:
             return
         if not self._at_rest:
-            _inherited.append((self._readers, self._writer, self._cursor))
+            _inherited.append((self._readers, self._writer))
             _not_ours.add(self.path)
         self._readers, self._writer, self._is_open = Pool(self._connect_reader), None, False
-        if self._room is not None:
-            self._room.close()
         self._close_gate()
 
     @property
@@ -163,7 +158,6 @@ class SQLiteFile:
         try:
             with self._passing():
                 self._writer = self._prepare()
-                self._cursor = self._writer.cursor()
         except BaseException:
             self._close_gate()
             raise
@@ -270,8 +264,8 @@ class SQLiteFile:
                 " Is the file on a file system without shared memory or locks?"
             )
 
-    def enter(self, *, wait: bool = True) -> sqlite3.Cursor:
-        """The one writing connection, as its cursor, alone among all threads and processes until `leave`."""
+    def enter(self, *, wait: bool = True) -> sqlite3.Connection:
+        """The one writing connection, alone among all threads and processes until `leave`."""
         if not self._lock.acquire(wait):
             raise Busy
         try:
@@ -282,8 +276,8 @@ class SQLiteFile:
         except BaseException:
             self._lock.release()
             raise
-        assert self._cursor is not None  # noqa: S101  open() made it
-        return self._cursor
+        assert self._writer is not None  # noqa: S101  open() made it
+        return self._writer
 
     def leave(self, size: int | None = None) -> None:
         """Let the next writer in, after a commit of that size, if there was one.
@@ -293,8 +287,6 @@ class SQLiteFile:
         try:
             if size is not None:
                 self._pages += 1 + size // PAGE_BYTES
-                if self._room is not None and self._writer is not None:
-                    self._room.keep(self._writer)
             if self._pages >= CHECKPOINT_PAGES:
                 self._pages = 0
                 self.checkpoint("PASSIVE")
@@ -309,9 +301,9 @@ class SQLiteFile:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """`enter` and `leave` as a block; counted as a commit of one page."""
-        cursor = self.enter()
+        connection = self.enter()
         try:
-            yield cursor.connection
+            yield connection
         finally:
             self.leave(0)
 
@@ -375,8 +367,6 @@ class SQLiteFile:
             # On a damaged file or a full disk the log stays beside the file, and the next open reads it.
             self._writer.close()
             self._writer = None
-        if self._room is not None:
-            self._room.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -403,15 +393,17 @@ def refuse_foreign(connection: sqlite3.Connection, path: str) -> None:
 
 
 def migrate(connection: sqlite3.Connection, scripts: list[str], path: str) -> None:
-    """Bring the schema to version `len(scripts)`, one transaction per step; refuse what is newer, or not ours."""
+    """Run the scripts that a file lacks, one transaction for each; refuse what is newer, or not ours."""
     refuse_foreign(connection, path)
-    version = _ask(connection, "user_version")
-    if version > len(scripts):
+    version, last = _ask(connection, "user_version"), FIRST + len(scripts) - 1
+    if version > last:
         raise IncompatibleCheckpoint(
-            f"{path} was written by a newer Holdfast (schema {version}, here it is {len(scripts)}): upgrade holdfast"
+            f"{path} was written by a newer Holdfast (schema {version}, here it is {last}): upgrade holdfast"
         )
     check_kinds(connection, scripts, version, path)
-    for number, script in enumerate(scripts[version:], version + 1):
+    for number, script in enumerate(scripts, FIRST):
+        if number <= version:
+            continue
         connection.executescript(
             f"BEGIN IMMEDIATE;\n{script}\nPRAGMA application_id = {APPLICATION_ID};\n"
             f"PRAGMA user_version = {number};\nCOMMIT;"

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from holdfast.records.errors import Corrupt
 
+FIRST = 3
+"""The version of the first schema: versions 1 and 2 were never released."""
 Schema: TypeAlias = dict[str, tuple[str, str, str]]
 """By name: the type of an object, the table it belongs to, and the SQL of a view or trigger, or a table's columns."""
 
@@ -33,7 +35,11 @@ def check_kinds(connection: sqlite3.Connection, scripts: Sequence[str], version:
 
     Something in it has another type, is a trigger too many, or is made by a later version only.
     """
-    found, wanted = _read(connection), _made_by(tuple(scripts[:version]))
+    if version and version < FIRST:
+        raise Corrupt(
+            f"{path} says that it has schema {version}, which Holdfast never makes; restore a backup", record="sqlite"
+        )
+    found, wanted = _read(connection), _made_by(tuple(scripts[: max(0, version - FIRST + 1)]))
     _compare(_without_sql(found), _without_sql(wanted), path)
     later = sorted(found.keys() & (_made_by(tuple(scripts)).keys() - wanted.keys()))
     if later:

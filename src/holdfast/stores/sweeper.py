@@ -46,9 +46,9 @@ class Sweeper:
     def sweep(self) -> Freed:
         """Prune every thread once."""
         freed = Freed()
-        for thread, is_lost in self._listings.all_threads():
+        for thread, head in self._listings.all_heads():
             now = time.time_ns() // 1000
-            freed += self._upkeep.prune(thread, self._retention, now, dry_run=False, is_lost=is_lost)
+            freed += self._upkeep.prune(thread, head, self._retention, now, dry_run=False)
         if freed.damaged:
             logger().warning("a sweep left damaged threads as they are: %s", ", ".join(freed.damaged))
         log_event("pruned", "", 0, pruned_details(freed, dry_run=False))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.history.format import Header, all_blob_ids, encode_header
 from holdfast.history.meta import decode_meta
-from holdfast.history.prune import Dated, Plan, new_marks, plan, thread_expires
+from holdfast.history.prune import Dated, Plan, keeps_all, new_marks, plan, thread_expires
 from holdfast.records.errors import (
     Conflict,
     Corrupt,
@@ -21,12 +21,13 @@ from holdfast.records.errors import (
     OutcomeUnknown,
     StoreUnavailable,
 )
-from holdfast.records.head import Head, Marks, encode_head
+from holdfast.records.head import Head, Marks, decode_head, encode_head
 from holdfast.records.identity import CheckpointId, life_of, shown_id_of, thread_id_of
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.rows import KEEP_ALL, Drop, Swap
 from holdfast.stores.backend import Backend, Littering, Misplacing, readable_head
 from holdfast.stores.decisions import buried, deleted, marked, revived
+from holdfast.stores.landing import landed
 from holdfast.stores.reader import Reader, Seen
 
 ATTEMPTS = 64
@@ -40,32 +41,29 @@ class Upkeep:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._backend: Backend = reader.backend
+        self._is_littering = isinstance(reader.backend, Littering)
 
     def _swap(self, thread: bytes, seen: Seen, head: Head, drop: Drop = KEEP_ALL) -> Seen | None:
         """The new head in place of the one seen, or None if somebody was faster."""
         if head.data_key:
             head = self._reader.binding(thread, seen.head).signed(head)
-        encoded = encode_head(thread, head)
+        swap = Swap(thread, seen.encoded, encode_head(thread, head), head, drop=drop)
         try:
-            swapped = self._backend.swap([Swap(thread, seen.encoded, encoded, head, drop=drop)])[0]
+            swapped: bool | None = self._backend.swap([swap])[0]
         except OutcomeUnknown:
-            swapped = self._stands(thread, encoded)
-            if not swapped:
+            swapped = None
+            with suppress(StoreUnavailable):
+                swapped = landed(self._reader, swap)
+            if swapped is None:
                 raise
-        return Seen(head, encoded) if swapped else None
-
-    def _stands(self, thread: bytes, encoded: bytes) -> bool:
-        """True if that is the thread's head; False also while nobody can say."""
-        with suppress(StoreUnavailable):
-            return self._backend.heads([thread])[0] == encoded
-        return False
+        return Seen(head, swap.replacement) if swapped else None
 
     def _until_swapped(self, thread: bytes, attempt: Callable[[], T | None]) -> T:
         for _ in range(ATTEMPTS):
             result = attempt()
             if result is not None:
                 return result
-        raise Conflict(f"thread {thread_id_of(thread)!r} is being written to all the time; try again")
+        raise Conflict(f"gave up after {ATTEMPTS} conflicting writes to thread {thread_id_of(thread)!r}; retry later")
 
     # Marks
 
@@ -84,24 +82,34 @@ class Upkeep:
 
     # Prune
 
-    def prune(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool, is_lost: bool = False) -> Freed:
+    def prune(self, thread: bytes, listed: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed:
         """Apply a retention to one thread, unless it is damaged, or the ring lacks its key.
 
-        `is_lost`: a listing shows it without its head; then it is damaged, whatever else is found under its key.
+        `listed` is its head as a listing shows it. If that was lost, the thread is damaged, whatever else is found.
         """
-        damaged = Freed(damaged=(shown_id_of(thread),))
-        if is_lost:
-            return damaged
         try:
-            return self._until_swapped(thread, lambda: self._prune_once(thread, retention, now, dry_run=dry_run))
-        except (Corrupt, IncompatibleCheckpoint, KeyUnavailable):
-            return damaged
+            known: Seen | None = Seen(decode_head(thread, listed), listed)
 
-    def _prune_once(self, thread: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed | None:
-        seen = self._reader.seen(thread)
+            def attempt() -> Freed | None:
+                nonlocal known
+                seen, known = known or self._reader.seen(thread), None
+                return self._prune_once(thread, seen, retention, now, dry_run=dry_run)
+
+            return self._until_swapped(thread, attempt)
+        except (Corrupt, IncompatibleCheckpoint, KeyUnavailable):
+            return Freed(damaged=(shown_id_of(thread),))
+        except NotFound:
+            return Freed()  # it was deleted meanwhile
+
+    def _prune_once(
+        self, thread: bytes, seen: Seen | None, retention: Retention, now: int, *, dry_run: bool
+    ) -> Freed | None:
         if seen is None or seen.head.deleted or not seen.head.seq:
             return Freed()
-        seen, headers = self._reader.survey(thread)
+        self._reader.binding(thread, seen.head)  # raises for a forged head, or without its key
+        if keeps_all(retention, seen.head, now) and not self._is_littering:
+            return Freed()
+        seen, headers = self._reader.survey(thread, seen=seen)  # perhaps under a newer head
         if thread_expires(retention, seen.head, now):
             freed = _whole(seen.head, headers)
             done = dry_run or self._swap(thread, seen, deleted(seen.head, now), Drop(everything=True))

@@ -13,7 +13,7 @@ from holdfast.stores.writer import Intent
 async def write_within(ports: Ports, claim: Claim, intent: Intent, transaction: Transaction) -> None:
     """Write a row in a transaction that was begun, and commit it. Whatever is raised, either both are there or neither.
 
-    `OutcomeUnknown` ends the claim: whoever claims the thread next waits for the end of the transaction, and then sees.
+    `OutcomeUnknown` ends the claim: the next run that claims the thread waits for the end of the transaction.
     """
     pending = await _held(ports, claim, intent)
     try:

@@ -6,7 +6,7 @@ commit compares the head, so a stale writer can only be refused.
 """
 
 from collections.abc import Callable
-from threading import Lock
+from threading import Lock, RLock
 from typing import TypeAlias
 
 import msgspec
@@ -14,17 +14,14 @@ from msgspec.structs import replace
 
 from holdfast.codec import encode
 from holdfast.history.binding import Binding
-from holdfast.history.cells import Document, Path
-from holdfast.history.draft import Draft
-from holdfast.history.log import NO_BLOBS, Log, Revision, Written, append_flat
+from holdfast.history.log import Change, Log, next_row
 from holdfast.history.meta import Meta, encode_meta
-from holdfast.history.opening import takes_append
 from holdfast.history.restore import KEYS, read_keys
 from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import Conflict, KeyReused
 from holdfast.records.head import Head, encode_head
-from holdfast.records.rows import KEEP_ALL, Swap
-from holdfast.stores.decisions import appended, check_may_write, written
+from holdfast.records.rows import Swap
+from holdfast.stores.decisions import check_may_write, written
 from holdfast.stores.reader import Reader, Seen
 from holdfast.stores.sealing import Summary, authenticated
 
@@ -36,17 +33,11 @@ GRAIN_BYTES = 16384
 """Growth below this is not counted at once."""
 
 
-class Intent(msgspec.Struct, kw_only=True):
-    """What one write wants: its content, and what it says about the thread."""
+class Intent(Change, kw_only=True):
+    """What one write wants: its content, and what it says about the thread. Without a token it is a one-shot write."""
 
-    draft: Draft | None = None
-    """The state to save; None leaves it as it is."""
-    leaves: dict[Path, object] = {}
     size: int = 0
     """Bytes drafted: above a megabyte the work leaves the event loop."""
-    appends: tuple[tuple[Path, bytes], ...] = ()
-    adopted: Document | None = None
-    """Cells of another thread, for a fork."""
     status: str | None = None
     cause: str = "manual"
     phase: str | None = None
@@ -55,11 +46,8 @@ class Intent(msgspec.Struct, kw_only=True):
     key: str | None = None
     fingerprint: bytes = b""
     origin: str = ""
-    checkpoint: int | None = None
-    """The checkpoint whose state this is, if the row is not one of its own."""
     journal: bool = False
     """A row that is no checkpoint: the state is that of the newest one."""
-    fresh: bool = False
     token: int | None = None
     lease: int = 0
     """For a run: how long, in microseconds, its lease is to last from this write on."""
@@ -69,15 +57,6 @@ class Intent(msgspec.Struct, kw_only=True):
     """The thread's open requests from here on; None leaves them as they are."""
     consumed: tuple[str, ...] = ()
     """Messages that this write takes from the thread's inbox."""
-
-    @property
-    def is_plain(self) -> bool:
-        """True if it changes nothing but lists of the thread."""
-        said = (self.draft, self.adopted, self.labels, self.key, self.error, self.requests)
-        return said == _NOTHING and not (self.fresh or self.consumed)
-
-
-_NOTHING = (None,) * 6
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -107,9 +86,13 @@ class Proposal(Ticket):
     meta: Meta
 
     def settle(self, outcome: bool | BaseException) -> None:
-        """The writer learns of it first, so that whoever waited finds it up to date."""
-        if outcome is True:
-            self.writer.landed(self)
+        """Fix the outcome. The writer learns of it first: its settled log is up to date when a waiting caller wakes.
+
+        Without a lock: if the writer starts again at this very moment, its settled log may be older than the one it
+        began with. That was stored too, and at the next conflict there is more to catch up with.
+        """
+        if outcome is True and self.epoch == self.writer.epoch:
+            self.writer.settled_log = self.log
         Ticket.settle(self, outcome)
 
 
@@ -122,60 +105,64 @@ class Writer:
         self.counted_bytes = 0
         self._reader = reader
         self._new_key = new_key
-        self._lock = Lock()
+        self._lock = RLock()
         self._start(seen, log)
 
     def _start(self, seen: Seen, log: Log) -> None:
-        self.log = self._settled_log = log
+        self.log = log
+        """The log as of the last write, settled or not."""
+        self.settled_log = log
+        """The log as of the last write known to be stored."""
         self.seen = seen
-        self.held_bytes = OVERHEAD_BYTES + sum(cell.size for cell in log.document.values())
+        self.held_bytes = self.count_bytes()
         self._summary: Summary | None = None
         self._keys: dict[str, Recorded] | None = None
 
-    @property
-    def settled_log(self) -> Log:
-        """The log as of the last write known to be stored."""
-        return self._settled_log
+    def count_bytes(self) -> int:
+        """Bytes held in memory, counted exactly. Between two counts, `held_bytes` adds what was written."""
+        return OVERHEAD_BYTES + sum(cell.size for cell in self.log.document.values())
 
-    def propose(self, intent: Intent, now: int, submit: Submit | None) -> "Proposal | Recorded":
-        """Make the next row, and queue it if it is told how; or say what was recorded under the intent's key.
+    def propose(self, intent: Intent, now: int, submit: Submit | None) -> "Proposal":
+        """Make the next row, and submit it unless `submit` is None: the one place where a change becomes a row.
 
         Raises why the thread may not be written to, as far as is known here.
         """
-        if intent.key is None:
-            return self.propose_new(intent, now, submit)
         with self._lock:
-            if not self.seen.head.deleted and (recorded := self._recorded(intent)) is not None:
-                return replace(recorded, binding=self.log.binding)  # nothing to write: so also while a run holds it
-            proposal = self._made(intent, now, submit)
-            if self._keys is not None:
-                back = proposal.meta.parent_back
-                self._keys[intent.key] = Recorded(proposal.log.seq, intent.fingerprint, now, back, proposal)
+            log, old = self.log, self.seen.head
+            check_may_write(old, log.binding.thread_id, intent.token, now)
+            if intent.expect_seq is not None:
+                self._check_expected(intent.expect_seq)
+            if intent.journal:
+                intent.checkpoint = log.checkpoint
+            status = intent.status or old.status or "idle"
+            meta = Meta(now, _parent_back(log), status, intent.cause, intent.phase, intent.metadata, intent.origin)
+            done = next_row(log, intent, encode_meta(meta))
+            size = len(done.row.header) + len(done.row.body) + sum(map(len, done.blobs.values()))
+            head = log.binding.signed(self._head(intent, done.log, meta, size))
+            encoded = encode_head(self.thread, head)
+            rows, blobs = (done.row,), done.blobs
+            swap = Swap(self.thread, self.seen.encoded, encoded, head, rows, blobs, intent.consumed, size=size)
+            self.log, self.seen = done.log, Seen(head, encoded)
+            self.held_bytes += max(size, intent.size)
+            proposal = Proposal(self, self.epoch, self.log, self.seen, swap, meta)
+            if submit is not None:
+                submit(proposal, swap)
             return proposal
 
-    def propose_new(self, intent: Intent, now: int, submit: Submit | None) -> "Proposal":
-        """The same for an intent without a key: it is always a row of its own."""
+    def propose_once(self, intent: Intent, now: int, submit: Submit) -> "Proposal | Recorded":
+        """As `propose`; but if the intent's key was used before, return what was recorded under it."""
+        if intent.key is None:
+            return self.propose(intent, now, submit)
         with self._lock:
-            return self._made(intent, now, submit)
-
-    def _made(self, intent: Intent, now: int, submit: Submit | None) -> "Proposal":
-        log, head, token = self.log, self.seen.head, intent.token
-        if head.deleted or (head.token != token if head.owner else token is not None):
-            check_may_write(head, log.binding.thread_id, token, now)
-        if intent.expect_seq is not None:
-            self._check_expected(intent.expect_seq)
-        back = log.seq + 1 - log.checkpoint if log.checkpoint else 0
-        status = intent.status or head.status or "idle"
-        meta = Meta(now, back, status, intent.cause, intent.phase, intent.metadata, intent.origin)
-        ends_lease = token is None and head.owner
-        proposal = self._appended(intent, meta) if status == head.status and not ends_lease else None
-        if proposal is None:
-            done = self._revised(intent, meta)
-            proposal = self._proposal(intent, done, meta)
-            self.log, self.seen = done.log, proposal.seen
-        if submit is not None:
-            submit(proposal, proposal.swap)
-        return proposal
+            log = self.log
+            if not self.seen.head.deleted and (recorded := self._recorded(intent)) is not None:
+                return replace(recorded, binding=log.binding)  # nothing to write: so also while a run holds it
+            entry = (intent.key, log.seq + 1, intent.fingerprint, now, _parent_back(log))
+            keyed = replace(intent, appends=(*intent.appends, (KEYS, encode(list(entry)))))
+            proposal = self.propose(keyed, now, submit)
+            if self._keys is not None:
+                self._keys[intent.key] = Recorded(*entry[1:], proposal)
+            return proposal
 
     def _check_expected(self, seq: int) -> None:
         if seq != self.log.checkpoint:
@@ -192,69 +179,14 @@ class Writer:
             )
         return found
 
-    def _appended(self, intent: Intent, meta: Meta) -> "Proposal | None":
-        """The most common write of all, one item for one list; None if this is another."""
-        if len(intent.appends) != 1 or not intent.is_plain:
-            return None
-        path, item = intent.appends[0]
-        checkpoint = self.log.checkpoint if intent.journal else intent.checkpoint
-        return self.append(path, item, meta, intent.lease, checkpoint)
-
-    def append(
-        self, path: Path, item: bytes, meta: Meta, lease: int, checkpoint: int | None = None
-    ) -> "Proposal | None":
-        """The next row, if it is one item for one list, which changes nothing else; None if more has to be done.
-
-        The caller has looked whether the thread may be written to, and lets nobody else write meanwhile.
-        """
-        seen, thread = self.seen, self.thread
-        done = append_flat(self.log, path, item, encode_meta(meta), checkpoint)
-        if done is None:
-            return None
-        log, row = done.log, done.row
-        size = len(row.header) + len(row.body)
-        head = log.binding.signed(appended(seen.head, log, meta.created_at, size, lease))
-        encoded = encode_head(thread, head)
-        swap = Swap(thread, seen.encoded, encoded, head, (row,), NO_BLOBS, (), KEEP_ALL, True, size)
-        self.log, self.seen = log, Seen(head, encoded)
-        self.held_bytes += len(item)
-        return Proposal(self, self.epoch, log, self.seen, swap, meta)
-
-    def _revised(self, intent: Intent, meta: Meta) -> Written:
-        revision = Revision(self.log)
-        if intent.adopted is not None:
-            revision.adopt(intent.adopted)
-        if intent.draft is not None:
-            revision.replace_state(intent.draft, intent.leaves)
-        for path, item in intent.appends:
-            if not takes_append(revision.document, path):
-                raise NotACell
-            revision.append(path, item)
-        if intent.key is not None:
-            entry = [intent.key, self.log.seq + 1, intent.fingerprint, meta.created_at, meta.parent_back]
-            revision.append(KEYS, encode(entry))
-        checkpoint = self.log.checkpoint if intent.journal else intent.checkpoint
-        done = revision.write(encode_meta(meta), checkpoint=checkpoint, fresh=intent.fresh)
-        self.held_bytes = OVERHEAD_BYTES + sum(cell.size for cell in done.log.document.values())
-        return done
-
-    def _proposal(self, intent: Intent, done: Written, meta: Meta) -> Proposal:
-        row, blobs, old, thread, status = done.row, done.blobs, self.seen.head, self.thread, meta.status
-        is_plain, consumed = status == old.status, intent.consumed
-        size = len(row.header) + len(row.body)
-        if blobs or consumed:
-            size += sum(map(len, blobs.values()))
-            is_plain = False
-        head = written(old, done.log, meta.created_at, size, intent.token, status, intent.lease)
+    def _head(self, intent: Intent, log: Log, meta: Meta, size: int) -> Head:
+        old = self.seen.head
+        head = written(old, log, meta.created_at, size, intent.token, meta.status, intent.lease)
         if not old.seq:
             head = replace(head, data_key=self._new_key)
         if intent.labels or intent.error is not None or intent.requests is not None:
             head = replace(head, **self._summarised(intent))
-            is_plain = is_plain and head.labels == old.labels
-        head = done.log.binding.signed(head)
-        encoded, expected = encode_head(thread, head), self.seen.encoded
-        swap = Swap(thread, expected, encoded, head, (row,), blobs, consumed, KEEP_ALL, is_plain, size)
-        return Proposal(self, self.epoch, done.log, Seen(head, encoded), swap, meta)
+        return head
 
     def _summarised(self, intent: Intent) -> dict[str, object]:
         sealing, binding = self._reader.sealing, self.log.binding
@@ -275,9 +207,9 @@ class Writer:
             head = self.log.binding.signed(change(self.seen.head))
             encoded = encode_head(self.thread, head)
             swap = Swap(self.thread, self.seen.encoded, encoded, head)
+            self.seen = Seen(head, encoded)
             meta = Meta(head.updated_at, 0, head.status, "event", None, b"", "")
-            proposal = Proposal(self, self.epoch, self.log, Seen(head, encoded), swap, meta)
-            self.seen = proposal.seen
+            proposal = Proposal(self, self.epoch, self.log, self.seen, swap, meta)
             submit(proposal, swap)
             return proposal
 
@@ -287,15 +219,6 @@ class Writer:
             authenticated(log.binding, seen.head)
             self.epoch += 1
             self._start(seen, log)
-
-    def landed(self, proposal: "Proposal") -> None:
-        """A proposal was committed. Runs on whichever thread committed it.
-
-        Without a lock: if the writer starts again at this very moment, its settled log may be an older one than it
-        began with. That is still one that was stored, and at the next refusal there is more to catch up with.
-        """
-        if proposal.epoch == self.epoch:
-            self._settled_log = proposal.log
 
     def restart(self, epoch: int) -> bool:
         """After a refusal: start again from the stored head, with what others have written since.
@@ -308,9 +231,9 @@ class Writer:
                 return True
             self.epoch += 1
             seen = self._reader.seen(self.thread) or NO_HEAD
-            log: Log | None = self._settled_log
+            log: Log | None = self.settled_log
             if not self._is_at(seen.head):
-                log = self._reader.catch_up(self.thread, seen, self._settled_log)
+                log = self._reader.catch_up(self.thread, seen, self.settled_log)
             if log is not None:
                 authenticated(log.binding, seen.head)  # the next write signs what this head says
                 self._start(seen, log)
@@ -318,15 +241,16 @@ class Writer:
 
     def _is_at(self, head: Head) -> bool:
         """True if what was settled last is what the head says."""
-        log = self._settled_log
+        log = self.settled_log
         return head.digest == log.digest and head.incarnation == (log.binding.incarnation if log.seq else b"")
 
 
 NO_HEAD = Seen(Head(), b"")
 
 
-class NotACell(Exception):
-    """An append to a list that lies within a larger cell: the whole state has to be saved."""
+def _parent_back(log: Log) -> int:
+    """How many rows before the next one its parent checkpoint is; 0 if there is none."""
+    return log.seq + 1 - log.checkpoint if log.checkpoint else 0
 
 
 class Writers:
@@ -404,9 +328,9 @@ class Writers:
     def _trim(self) -> None:
         """Second chance: those not used since the last time go first, until the rest fits; the newest stays."""
         with self._lock:
-            self._held = sum(writer.held_bytes for writer in self._writers.values())
             for writer in self._writers.values():
-                writer.counted_bytes = writer.held_bytes
+                writer.held_bytes = writer.counted_bytes = writer.count_bytes()
+            self._held = sum(writer.held_bytes for writer in self._writers.values())
             used, self._used = self._used, {}
             for thread in sorted(list(self._writers)[:-1], key=used.__contains__):
                 if self._held <= CACHE_BYTES:

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, ParamSpec, TypeVar, overload
 
-from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.request import Answer
+from holdfast.records.signatures import is_async
 from holdfast.records.words import Cause, Phase
 from holdfast.runs.api import frame_run
 from holdfast.runs.block import Terms

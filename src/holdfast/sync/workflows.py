@@ -1,20 +1,17 @@
 """Blocking workflows: the methods of the awaitable ones, each one line. Executors of a superstep run on threads."""
 
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import closing
 from typing import Any, Generic, Literal, Unpack, overload
 
 from holdfast.ports import iterate_blocking, run_blocking
-from holdfast.records.errors import ConfigurationError
 from holdfast.runs.options import StepPolicy
 from holdfast.runtimes.workflow import checkpoints as awaitable
 from holdfast.runtimes.workflow.builder import BuilderBase, WorkflowOptions
 from holdfast.runtimes.workflow.checkpoints import WorkflowCheckpoint
 from holdfast.runtimes.workflow.context import ContextBase, OutputT, SentT
-from holdfast.runtimes.workflow.core import Call, RunOptions, WorkflowCore
-from holdfast.runtimes.workflow.events import WorkflowEvent, WorkflowResult
+from holdfast.runtimes.workflow.events import MISSING, Call, RunOptions, WorkflowEvent, WorkflowResult
 from holdfast.runtimes.workflow.executors import Executor
-from holdfast.runtimes.workflow.loading import MISSING
 from holdfast.runtimes.workflow.workflow import WorkflowBase
 from holdfast.sync.functions import inner_store
 from holdfast.sync.run import Run
@@ -44,30 +41,23 @@ class WorkflowContext(ContextBase, Generic[SentT, OutputT]):
 class WorkflowStream:
     """See `holdfast.WorkflowStream`."""
 
-    def __init__(self, core: WorkflowCore, call: Call) -> None:
-        self._events: Generator[WorkflowEvent | WorkflowResult, None, None] = iterate_blocking(core.events(call))
-        self._result: WorkflowResult | None = None
+    def __init__(self, events: AsyncGenerator[WorkflowEvent, None], call: Call) -> None:
+        self._events = iterate_blocking(events)
+        self._call = call
 
     def __iter__(self) -> Generator[WorkflowEvent, None, None]:
         """The events to come; a loop over them that is left leaves the stream, also if that is still referred to."""
         with closing(self):
-            yield from iter(self.__next__, None)
+            yield from self._events
 
     def __next__(self) -> WorkflowEvent:
-        event = next(self._events)
-        if isinstance(event, WorkflowResult):
-            self._result = event
-            self._events.close()
-            raise StopIteration
-        return event
+        return next(self._events)
 
     def result(self) -> WorkflowResult:
         """See `holdfast.WorkflowStream.result`."""
         for _ in self:
             pass
-        if self._result is None:
-            raise ConfigurationError("this stream was left before its end; run its thread again")
-        return self._result
+        return self._call.result()
 
     def close(self) -> None:
         """See `holdfast.WorkflowStream.close`."""
@@ -88,19 +78,19 @@ class Workflow(WorkflowBase):
     def run(self, message: Any = MISSING, *, stream: bool = False, **options: Unpack[RunOptions]) -> Any:
         """See `holdfast.Workflow.run`."""
         call = Call(message, options)
-        return WorkflowStream(self._core, call) if stream else run_blocking(self._core.result(call))
+        return WorkflowStream(self._events(call), call) if stream else run_blocking(self._result(call))
 
     def resume(self, run: Run) -> list[Any]:
         """See `holdfast.Workflow.resume`."""
-        return run_blocking(self._core.resume(run._run))  # noqa: SLF001  one room
+        return run_blocking(self._resumed(run._run))  # noqa: SLF001  one room
 
     def latest(self) -> WorkflowCheckpoint | None:
         """See `holdfast.Workflow.latest`."""
-        return run_blocking(awaitable.latest_workflow_checkpoint(self._core.store(), self.name))
+        return run_blocking(awaitable.latest_workflow_checkpoint(self._store(), self.name))
 
     def checkpoints(self, thread_id: str | None = None) -> list[WorkflowCheckpoint]:
         """See `holdfast.Workflow.checkpoints`."""
-        return run_blocking(awaitable.workflow_checkpoints(self._core.store(), self.name, thread_id))
+        return run_blocking(awaitable.workflow_checkpoints(self._store(), self.name, thread_id))
 
 
 class WorkflowBuilder(BuilderBase):
@@ -114,7 +104,7 @@ class WorkflowBuilder(BuilderBase):
 
     def build(self) -> Workflow:
         """See `holdfast.WorkflowBuilder.build`."""
-        return Workflow(WorkflowCore(self._terms(), self._store, WorkflowContext))
+        return Workflow(self._terms(), self._store, WorkflowContext)
 
 
 def workflow_checkpoints(store: Store, workflow_name: str, thread_id: str | None = None) -> list[WorkflowCheckpoint]:

@@ -1,4 +1,4 @@
-"""Crash tests: a scenario is killed at every point at which it touches the world, started anew, and must end the same.
+"""Crash tests: a scenario is killed at every point at which it touches the world, started again, and must end the same.
 
     from holdfast.testing import crash_everywhere
 

@@ -1,4 +1,4 @@
-"""One case of a crash test: a scenario, killed at chosen points and started anew until it ends, and what was seen."""
+"""One case of a crash test: a scenario, killed at chosen points and started again until it ends, and what was seen."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -12,10 +12,10 @@ from holdfast.history.entries import AnyEntry, Begun, Noted
 from holdfast.history.journal import Journal
 from holdfast.history.stored_entries import read_entries
 from holdfast.ports import run_blocking
-from holdfast.records.callables import is_async
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import NotFound, Suspended
 from holdfast.records.request import Request
+from holdfast.records.signatures import is_async
 from holdfast.runs.durable import AwaitableDurable, Durable
 from holdfast.runs.scope import Frame
 from holdfast.runs.store import Store

@@ -35,7 +35,7 @@ class Died(Crash, KeyboardInterrupt):
 
 
 class Witness(Protocol):
-    """Whoever wants to know which steps a life executes."""
+    """Records which steps a life executes."""
 
     def executes(self, frame: Frame) -> None:
         """The function of a step is about to be called."""
@@ -126,7 +126,7 @@ class CrashPorts:
         self._inner.dispatch(ticket, driver)
 
     async def wait(self, ticket: Ticket) -> None:
-        """Whoever settles it passes the points."""
+        """The thread that settles the ticket passes the points."""
         self._life.check()
         await self._inner.wait(ticket)
 
@@ -191,6 +191,10 @@ class CrashPorts:
     def is_cancelled_by(self, error: BaseException | None) -> bool:
         """As the world sees it."""
         return self._inner.is_cancelled_by(error)
+
+    def is_raised_cancellation(self, error: BaseException) -> bool:
+        """As the world sees it."""
+        return self._inner.is_raised_cancellation(error)
 
     def owner(self) -> str:
         """Names this life."""
@@ -310,7 +314,7 @@ class MortalBackend(FaultyBackend):
             return function(*args, **kwargs)
 
     def close(self) -> None:
-        """What a process leaves open is closed by whoever made the backend."""
+        """Leave it open, as a killed process does: the maker of the backend closes it."""
 
 
 def _message_of(args: Sequence[Any]) -> str:

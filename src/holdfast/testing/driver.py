@@ -83,7 +83,7 @@ class Driver:
         self.handles[at] = self._new_handle()
 
     def crash(self) -> None:
-        """All handles die where they stand; what is on disk is opened anew."""
+        """Kill all handles where they are, and open again what is on disk."""
         self.crashes += 1
         self._left += self.handles
         self.place = self.place.crashed()

@@ -54,7 +54,7 @@ class FaultyBackend:
 
     @property
     def plan(self) -> Fault | None:
-        """The fault to come. Assigning one begins to count anew."""
+        """The fault to come. Assigning one resets the count."""
         return self._plan
 
     @plan.setter

@@ -80,7 +80,7 @@ class Past:
         self.save(state)
 
     def delete(self) -> None:
-        """The thread goes; its rows begin anew if it is revived."""
+        """Delete the thread; its rows begin at 1 again if it is revived."""
         for seq in list(self.states):
             self._forget(seq)
         self.rows = self.latest = 0

@@ -36,7 +36,7 @@ class DirectoryPlace:
         return self._make(self.directory)
 
     def crashed(self) -> "DirectoryPlace":
-        """A copy of every file as it is now. Whoever has the old ones open cannot reach it."""
+        """A copy of every file as it is now. Handles on the old files cannot reach it."""
         copy = self.directory.with_name(f"{self.directory.name}-{next(self._crashes)}")
         shutil.copytree(self.directory, copy)
         return DirectoryPlace(copy, self._make)

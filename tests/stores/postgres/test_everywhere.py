@@ -42,7 +42,7 @@ def test_a_forked_child_can_use_its_parents_store(script: str, tmp_path: Path) -
 
 @pytest.mark.faults
 def test_every_acknowledged_save_survives_kill_9_of_its_client(tmp_path: Path) -> None:
-    assert kill.run_rounds("postgres", tmp_path, "honest", rounds(8, 20)) > 8
+    assert kill.run_rounds("postgres", tmp_path, "honest", rounds(5, 20)) > 5
 
 
 @pytest.mark.faults
@@ -57,7 +57,7 @@ def test_a_writer_that_acknowledges_before_it_saves_is_found_out(tmp_path: Path)
 
 @pytest.mark.faults
 def test_of_two_processes_that_run_a_thread_exactly_one_proceeds(tmp_path: Path) -> None:
-    assert ownership.play("rivals", url_of("postgres", tmp_path), rounds(10, 20), "slow") == [1] * rounds(10, 20)
+    assert ownership.play("rivals", url_of("postgres", tmp_path), rounds(5, 20), "slow") == [1] * rounds(5, 20)
 
 
 def test_without_fencing_both_processes_proceed(tmp_path: Path) -> None:
@@ -65,9 +65,9 @@ def test_without_fencing_both_processes_proceed(tmp_path: Path) -> None:
 
 
 def test_a_zombie_writes_nothing_when_it_wakes_up(tmp_path: Path) -> None:
-    played = ownership.play("zombies", url_of("postgres", tmp_path), 8, "sound")
-    assert played["outcomes"] == [["Fenced", "Fenced"]] * 8
-    assert played["steps"] == [["before", "taken over"]] * 8
+    played = ownership.play("zombies", url_of("postgres", tmp_path), 4, "sound")
+    assert played["outcomes"] == [["Fenced", "Fenced"]] * 4
+    assert played["steps"] == [["before", "taken over"]] * 4
 
 
 @pytest.mark.faults
@@ -84,11 +84,11 @@ def test_random_restores_are_exact() -> None:
 
 
 def test_an_encrypted_store_tells_the_same_stories() -> None:
-    assert Walk(SchemaPlace(), 5, keys=KeyRing({"k": b"k" * 32}, "k")).run(80) > 50
+    assert Walk(SchemaPlace(), 5, keys=KeyRing({"k": b"k" * 32}, "k")).run(60) > 30
 
 
 def test_a_walk_beside_a_memory_store_ends_equal() -> None:
-    assert Walk(SchemaPlace(), 6, faults=False, twin=True).run(100) > 50
+    assert Walk(SchemaPlace(), 6, faults=False, twin=True).run(70) > 35
 
 
 @pytest.mark.faults
@@ -96,5 +96,5 @@ def test_a_walk_beside_a_memory_store_ends_equal() -> None:
 def test_no_story_breaks_a_store(faults: bool) -> None:
     run_state_machine_as_test(
         machine_for(SchemaPlace, faults=faults),
-        settings=settings(max_examples=rounds(4, 8), stateful_step_count=30, phases=PHASES, report_multiple_bugs=False),
+        settings=settings(max_examples=rounds(2, 8), stateful_step_count=30, phases=PHASES, report_multiple_bugs=False),
     )

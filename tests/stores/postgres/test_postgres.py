@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
 
@@ -19,7 +19,10 @@ from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, 
 from holdfast.records.words import Durability
 from holdfast.stores.postgres import PostgresBackend, connections
 from holdfast.stores.postgres.durability import Settings
-from holdfast.testing.conformance import check, check_store
+from holdfast.testing.conformance import BackendConformance, Kit, check_store, run
+from holdfast.testing.conformance.leases import Leases
+from holdfast.testing.conformance.posts import Posts
+from holdfast.testing.conformance.swaps import Swaps
 from servers.pgbouncer import PgBouncer
 from servers.postgres import PostgresServer, new_schema, shared_server
 from stores.damage_scenes import THREADS, answers, fill
@@ -233,7 +236,12 @@ def bouncer() -> Iterator[PgBouncer]:
         yield opened
 
 
-def test_through_pgbouncer_in_transaction_mode_every_promise_is_kept(bouncer: PgBouncer) -> None:
+@pytest.mark.parametrize(
+    "kit",
+    [Swaps, Posts, Leases, pytest.param(BackendConformance, marks=pytest.mark.slow)],
+    ids=lambda kit: kit.__name__,
+)
+def test_through_pgbouncer_in_transaction_mode_every_promise_is_kept(bouncer: PgBouncer, kit: type[Kit]) -> None:
     conninfo = shared_server().conninfo(port=bouncer.port)
     schemas: dict[PostgresBackend, str] = {}
 
@@ -242,7 +250,8 @@ def test_through_pgbouncer_in_transaction_mode_every_promise_is_kept(bouncer: Pg
         schemas[backend] = schema
         return backend
 
-    assert check(lambda: made(new_schema()), lambda backend: made(schemas[backend])) > 100
+    methods = {"backend": lambda _: made(new_schema()), "reopen": lambda _, backend: made(schemas[backend])}
+    assert run(type("Bounced", (kit,), methods)) > 3
 
 
 def test_through_pgbouncer_prepared_statements_are_what_fails(
@@ -303,6 +312,28 @@ def test_connections_are_bounded() -> None:
     count = shared_server().execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bounded'")
     assert int(str(count[0][0])) <= 2
     backend.close()
+
+
+def test_a_call_that_finds_all_connections_in_use_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "WAIT_SECONDS", 0.1)
+    schema = new_schema()
+    backend = PostgresBackend(shared_server().conninfo(), schema=schema, connections=1, patience=0)
+    backend.open()
+    with psycopg.connect(shared_server().conninfo()) as blocker, ThreadPoolExecutor(2) as pool:
+        blocker.execute(f"LOCK TABLE {schema}.threads".encode())
+        calls = [pool.submit(backend.heads, [b"\0t"]) for _ in range(2)]
+        refused = next(as_completed(calls))
+        assert isinstance(refused.exception(), StoreUnavailable)
+        assert "all 1 connections are in use" in str(refused.exception())
+        blocker.commit()
+        calls.remove(refused)
+        assert calls[0].result() == [None]
+    backend.close()
+
+
+def test_a_store_needs_a_connection_at_least() -> None:
+    with pytest.raises(ConfigurationError, match="connections"):
+        sync.PostgresStore(shared_server().conninfo(), connections=0)
 
 
 def test_without_the_driver_the_extra_is_named() -> None:

@@ -1,6 +1,7 @@
 """A cluster whose slots move while it is written to."""
 
 from collections.abc import Iterator
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from redis.crc import key_slot
 from holdfast import sync
 from holdfast.stores.redis.keys import shard_of
 from holdfast.testing.conformance.samples import key
+from patience import GIVE_UP_SECONDS
 from servers.redis import RedisCluster
 
 
@@ -81,6 +83,25 @@ def test_a_handle_that_was_open_before_a_move_finds_its_threads_after_it(cluster
         assert store.save("t", {"n": 2}).seq == 2
     with sync.open(cluster.url("moved"), durability="process") as store:
         assert [info.seq for info in store.threads()] == [2]
+
+
+def connections_to(cluster: RedisCluster) -> int:
+    found = 0
+    for node in cluster.nodes:
+        with node.client() as client:
+            found += len(client.client_list())
+    return found
+
+
+def test_a_store_that_is_closed_leaves_no_connection_to_any_node(cluster: RedisCluster) -> None:
+    before = connections_to(cluster)
+    with sync.open(cluster.url("closed"), durability="process") as store:
+        for number in range(12):
+            store.save(f"t{number}", {"n": 1})
+        assert connections_to(cluster) > before
+    ends_at = monotonic() + GIVE_UP_SECONDS
+    while connections_to(cluster) > before:
+        assert monotonic() < ends_at
 
 
 def test_a_cluster_bears_the_death_of_a_node(cluster: RedisCluster) -> None:

@@ -16,6 +16,7 @@ from stores.damage_scenes import answers, fill, judge
 from stores.redis.scenes import backend_in, store_in
 
 FLIPS = rounds(12, 80)
+FLIPS_OF_A_HEAD = rounds(5, 20)
 
 pytestmark = pytest.mark.faults
 
@@ -66,7 +67,7 @@ def test_no_flipped_bit_of_what_is_known_of_a_thread_is_returned_as_data(
         right = answers(store)
     for name in sorted(client.scan_iter(f"{prefix}:*:t*")):
         value = client.hget(name, field)
-        for _ in range(20 if value else 0):
+        for _ in range(FLIPS_OF_A_HEAD if value else 0):
             client.hset(name, field, flipped(value, random))
             judge(lambda: store_in("server", prefix), right)
             client.hset(name, field, value)

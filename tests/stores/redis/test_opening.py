@@ -19,9 +19,9 @@ from holdfast import sync
 from holdfast.records.words import Durability
 from holdfast.stores import opening
 from holdfast.stores.redis import RedisBackend
+from holdfast.stores.redis.exchange import Request
 from holdfast.stores.redis.listing import Pages
 from holdfast.stores.redis.settings import from_client, from_url, options_in
-from holdfast.stores.redis.wire import Request
 from holdfast.testing.conformance.samples import key
 from servers.redis import RedisServer, new_prefix, shared_cluster, shared_server
 
@@ -137,7 +137,7 @@ def test_a_wrong_address_is_told_at_once(url: str, monkeypatch: pytest.MonkeyPat
     def waited(_seconds: float) -> None:
         pytest.fail("nothing was ever there: what is it waiting for?")
 
-    monkeypatch.setattr("holdfast.stores.redis.wire.sleep", waited)
+    monkeypatch.setattr("holdfast.stores.attempts.sleep", waited)
     with pytest.raises(holdfast.StoreUnavailable, match=r"refused|reach"), sync.open(url) as store:
         store.save("t", 1)
 

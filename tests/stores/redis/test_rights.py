@@ -138,7 +138,7 @@ def test_a_command_that_a_script_may_not_use_is_no_damage(server: RedisServer) -
 
 def test_each_further_command_is_for_what_the_document_says(server: RedisServer) -> None:
     assert list(MORE) == [
-        "+config|get", "+scan", "+script|load", "+select", "+wait", "+role", "+cluster|slots", "+asking",
+        "+config|get", "+scan", "+script|load", "+select", "+wait", "+role", "+cluster|slots", "+command", "+asking",
     ]  # fmt: skip
     prefix = new_prefix()
     with sync.RedisStore(let_in(server, prefix, BASE), assume="durable") as store:
@@ -156,13 +156,14 @@ def test_in_a_cluster_the_slots_may_be_asked_for_too(server: RedisServer) -> Non
     cluster: Any = RedisCluster(appendfsync="everysec")
     prefix = new_prefix()
     for node in cluster.nodes:
-        let_in(node, prefix, [*without(""), "+cluster|slots", "+asking"])
+        let_in(node, prefix, [*without(""), "+cluster|slots", "+command", "+asking"])
     with sync.open(cluster.url(prefix).replace("://", "://app:password@"), durability="process") as store:
         use(store)
-    for node in cluster.nodes:
-        let_in(node, prefix, without(""))
     url = cluster.url(prefix).replace("://", "://app:password@")
-    with pytest.raises(sync.StoreError, match="cluster"), sync.RedisStore(url, patience=0.1) as store:
-        store.latest("t")
+    for missing, given in {"cluster": "+command", "command": "+cluster|slots"}.items():
+        for node in cluster.nodes:
+            let_in(node, prefix, [*without(""), given])
+        with pytest.raises(ConfigurationError, match=f"'{missing}.*see its ACL"), sync.open(url) as store:
+            store.latest("t")
     for node in cluster.nodes:
         node.remove()

@@ -15,13 +15,14 @@ from redis.retry import Retry
 from holdfast import sync
 from holdfast.records.words import Durability
 from holdfast.stores.redis import RedisBackend
+from holdfast.stores.redis.exchange import Exchange
 from holdfast.stores.redis.scripts import script
 from holdfast.testing.broken import Deaf
 from holdfast.testing.conformance.samples import Line, head, key, rows
 from patience import GIVE_UP_SECONDS
 from rounds import rounds
 from servers.proxy import Proxy
-from servers.redis import RedisServer, new_prefix, shared_server
+from servers.redis import RedisServer, new_prefix, shared_cluster, shared_server
 
 ROUNDS = rounds(5, 20)
 
@@ -165,6 +166,52 @@ def test_a_message_whose_reply_is_lost_is_not_sent_twice(proxy: Proxy, prefix: s
     backend.close()
 
 
+def test_in_a_cluster_a_write_whose_reply_is_lost_is_not_sent_again() -> None:
+    """redis-py's own pipeline of a cluster would send it again, and the second answer would be a refusal."""
+    proxies = {node.port: Proxy(node.port) for node in shared_cluster().nodes}
+    first = next(iter(proxies.values()))
+    client = redis.RedisCluster(
+        host="127.0.0.1", port=first.port, address_remap=lambda at: ("127.0.0.1", proxies[at[1]].port)
+    )
+    backend = RedisBackend(client, Durability.PROCESS, prefix=new_prefix())
+    backend.open()
+    lines = [Line(backend, key(f"t{number}")) for number in range(12)]
+    for line in lines:
+        for proxy in proxies.values():
+            proxy.swallow_reply(is_write)
+        swap = line.swap(head(1), rows(1))
+        with pytest.raises(sync.OutcomeUnknown):
+            backend.swap([swap])
+        assert line.encoded == swap.replacement, "it was made"
+        assert backend.swap([swap]) == [False]
+        for proxy in proxies.values():
+            proxy.swallow_reply(lambda _: False)
+    backend.close()
+    client.close()
+    for proxy in proxies.values():
+        proxy.close()
+
+
+def test_a_connection_on_which_a_reply_is_outstanding_is_not_used_again(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = RedisBackend(shared_server().url(prefix), Durability.PROCESS)
+    backend.open()
+    line = Line(backend)
+    line.put(head(1), rows(1))
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, shared_server().client() as client:
+        patched.setattr(Exchange, "receive", interrupted)
+        client.client_pause(300)  # so that the reply comes when the connection could be in use again
+        with pytest.raises(KeyboardInterrupt):
+            backend.inbox(line.key)
+    assert line.encoded == line.stored
+    backend.close()
+
+
 def test_upkeep_bears_lost_replies(store: sync.Store, proxy: Proxy) -> None:
     checkpoints = [store.save("t", {"a": number}) for number in range(4)]
     for upkeep in (
@@ -173,7 +220,7 @@ def test_upkeep_bears_lost_replies(store: sync.Store, proxy: Proxy) -> None:
         lambda: store.delete("t"),
         lambda: store.revive("t"),
     ):
-        proxy.swallow_reply(lambda request: any(script(name).digest in request for name in ("append", "swap")))
+        proxy.swallow_reply(lambda request: script("swap").digest in request)
         upkeep()
     assert store.save("t", {"a": 9}).seq == 1
 

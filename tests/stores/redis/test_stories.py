@@ -1,7 +1,6 @@
 """The same stories and the same deaths as for the embedded stores: a random walk, killed writers, several processes."""
 
 from pathlib import Path
-from random import Random
 
 import pytest
 from hypothesis import Phase, settings
@@ -12,38 +11,41 @@ from holdfast.codec.keys import KeyRing
 from holdfast.testing.conformance.store_privacy import HOSTILE_IDS
 from holdfast.testing.model import machine_for
 from holdfast.testing.walk import TIGHT, Walk
+from kinds import parameters
 from rounds import TIMES, rounds
 from runs.test_ownership import play
 from servers.redis import new_prefix, shared_cluster, shared_server
 from stores.redis.scenes import KINDS, PrefixPlace, store_in, url_in
-from stores.test_kill import Victim, _is_all_there
+from stores.test_kill import kill_repeatedly
 from stores.test_processes import PROCESSES, TURNS, run_together
 
 pytestmark = pytest.mark.faults
 
 in_both = pytest.mark.parametrize("kind", KINDS)
+rarely_in_a_cluster = pytest.mark.parametrize("kind", parameters(*KINDS, quick={"server"}, rare={"cluster"}))
+"""The backend is the same, and is killed and raced against in a cluster too."""
 
 
-@in_both
+@rarely_in_a_cluster
 def test_random_restores_are_exact(kind: str) -> None:
     """Walks with crashes and faults on the way."""
     total = crashes = faults = 0
-    for seed in range(3000, 3000 + rounds(2, 6)):
+    for seed in range(3000, 3000 + rounds(1, 6)):
         walk = Walk(PrefixPlace(kind), seed, tuning=TIGHT if seed % 3 else None)
         total += walk.run(130)
         crashes += walk.driver.crashes
         faults += walk.driver.faults
-    assert total > 500
-    assert min(crashes, faults) > 5
+    assert total > rounds(150, 500)
+    assert min(crashes, faults) > rounds(2, 5)
 
 
-@in_both
+@rarely_in_a_cluster
 def test_a_walk_beside_a_memory_store_ends_equal(kind: str) -> None:
-    assert Walk(PrefixPlace(kind), 6, faults=False, twin=True).run(200) > 100
+    assert Walk(PrefixPlace(kind), 6, faults=False, twin=True).run(120) > 60
 
 
 def test_an_encrypted_store_tells_the_same_stories() -> None:
-    assert Walk(PrefixPlace("server"), 5, keys=KeyRing({"k": b"k" * 32}, "k")).run(150) > 100
+    assert Walk(PrefixPlace("server"), 5, keys=KeyRing({"k": b"k" * 32}, "k")).run(80) > 50
 
 
 @in_both
@@ -51,7 +53,7 @@ def test_no_story_breaks_a_store(kind: str) -> None:
     run_state_machine_as_test(
         machine_for(lambda: PrefixPlace(kind), faults=True),
         settings=settings(
-            max_examples=rounds(5, 10),
+            max_examples=rounds(3, 10),
             stateful_step_count=40,
             phases=(Phase.generate, Phase.shrink),
             report_multiple_bugs=False,
@@ -60,22 +62,8 @@ def test_no_story_breaks_a_store(kind: str) -> None:
 
 
 def run_rounds(kind: str, writer: str, rounds: int) -> int:
-    """Kill a writer again and again on one store; raises if a promise was broken. Returns the number of saves seen."""
-    prefix, random, total = new_prefix(), Random(7), 0
-    victim = Victim(url_in(kind, prefix))
-    try:
-        for number in range(rounds):
-            thread_id = f"round {number}"
-            saved = victim.killed(writer, thread_id, random.randrange(25), random.randrange(30_000))
-            with store_in(kind, prefix) as store:
-                _is_all_there(store, thread_id, saved, kept=saved if writer != "pruning" else 1)
-                if number % 10 == 9:
-                    report = store.verify()
-                    assert report.ok, report.problems
-            total += saved
-    finally:
-        victim.close()
-    return total
+    prefix = new_prefix()
+    return kill_repeatedly(url_in(kind, prefix), lambda: store_in(kind, prefix), writer, rounds)
 
 
 @in_both
@@ -105,7 +93,7 @@ def test_processes_that_append_to_one_list_lose_nothing(kind: str) -> None:
         assert [turn for by, turn in latest.state["list"] if by == process] == list(range(TURNS))
 
 
-@in_both
+@rarely_in_a_cluster
 def test_of_two_processes_that_run_a_thread_exactly_one_proceeds(kind: str) -> None:
     assert play("rivals", url_in(kind, new_prefix()), 10 * TIMES, "slow") == [1] * 10 * TIMES
 
@@ -115,7 +103,7 @@ def test_without_fencing_both_processes_proceed() -> None:
     assert 2 in play("rivals", url_in("server", new_prefix()), 50, "broken")
 
 
-@in_both
+@rarely_in_a_cluster
 def test_a_process_that_was_stopped_past_its_lease_writes_nothing_more(kind: str) -> None:
     for _ in range(TIMES):
         found = play("zombies", url_in(kind, new_prefix()), 5, "sound")

@@ -1,6 +1,6 @@
 """S3 keeps every promise of the interface, and every store over it every promise of the API.
 
-On SeaweedFS all of them, and those about writing on moto too.
+On SeaweedFS all of them: those of the API by way of a sample in an ordinary run. On moto those about writing.
 """
 
 import pytest
@@ -9,6 +9,8 @@ from holdfast.stores.backend import Backend
 from holdfast.testing.conformance import BackendConformance, Kit, StoreConformance
 from holdfast.testing.conformance.drops import Drops
 from holdfast.testing.conformance.posts import Posts
+from holdfast.testing.conformance.store_privacy import Living
+from holdfast.testing.conformance.store_saving import Expecting, Saving
 from holdfast.testing.conformance.swaps import Heads, Swaps
 from servers.s3 import MotoServer, S3Server, SeaweedServer, new_prefix, shared
 from stores.s3.scenes import backend_at
@@ -34,7 +36,7 @@ class InS3(Kit):
 
 
 class TestS3Backend(InS3, BackendConformance):
-    rounds = 6
+    rounds = 3
 
 
 @pytest.mark.slow
@@ -42,16 +44,12 @@ class TestMotoBackend(InS3, Heads, Swaps, Drops, Posts):
     server = MotoServer
 
 
-class TestS3Store(InS3, StoreConformance):
-    """Every promise; the longest of them, which forge each field in turn, over objects in memory in an ordinary run."""
+class TestS3Store(InS3, Saving, Expecting, Living):
+    """Some promises; all of them over objects in memory in an ordinary run."""
 
-    @pytest.mark.slow
-    def test_every_field_of_a_head_is_authenticated(self) -> None:
-        super().test_every_field_of_a_head_is_authenticated()
 
-    @pytest.mark.slow
-    def test_every_field_of_a_rows_header_is_authenticated(self) -> None:
-        super().test_every_field_of_a_rows_header_is_authenticated()
+@pytest.mark.slow
+class TestWholeS3Store(InS3, StoreConformance): ...
 
 
 @pytest.mark.slow

@@ -45,11 +45,11 @@ def test_an_older_checkpoint_is_few_requests(proxy: Proxy) -> None:
     prefix = new_prefix()
     with sync.S3Store(seaweed().url(prefix)) as store:
         store.save("t", {"messages": []})
-        for number in range(120):
+        for number in range(90):
             store.append("t", "messages", f"message {number}")
     blobs = blob_count(prefix)
     with opened(proxy, prefix) as store:
-        found = store.history("t", limit=100).items[80]
+        found = store.history("t", limit=100).items[60]
         before = proxy.turns
         assert len(store.load(found.id).state["messages"]) == found.seq - 1
         head, listing, rows = 1, 1, 1

@@ -1,7 +1,5 @@
 """The same stories and the same deaths as for the embedded stores: a random walk, killed writers, several processes."""
 
-from random import Random
-
 import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -14,7 +12,7 @@ from rounds import TIMES, rounds
 from runs.test_ownership import play
 from servers.s3 import new_prefix
 from stores.s3.scenes import PrefixPlace, seaweed, store_at
-from stores.test_kill import Victim, _is_all_there
+from stores.test_kill import kill_repeatedly
 from stores.test_processes import PROCESSES, TURNS, run_together
 
 RIVALRIES = 10
@@ -58,30 +56,16 @@ def test_no_story_breaks_a_store() -> None:
 
 
 def run_rounds(writer: str, rounds: int) -> int:
-    """Kill a writer again and again on one store; raises if a promise was broken. Returns the number of saves seen."""
-    prefix, random, total = new_prefix(), Random(7), 0
-    victim = Victim(seaweed().url(prefix))
-    try:
-        for number in range(rounds):
-            thread_id = f"round {number}"
-            saved = victim.killed(writer, thread_id, random.randrange(12), random.randrange(100_000))
-            with store_at(prefix) as store:
-                _is_all_there(store, thread_id, saved, kept=saved if writer != "pruning" else 1)
-                if number % 10 == 9:
-                    report = store.verify()
-                    assert report.ok, report.problems
-            total += saved
-    finally:
-        victim.close()
-    return total
+    prefix = new_prefix()
+    return kill_repeatedly(seaweed().url(prefix), lambda: store_at(prefix), writer, rounds, 12, 100_000)
 
 
 def test_every_acknowledged_save_survives_kill_9() -> None:
-    assert run_rounds("honest", rounds(8, 20)) > 8
+    assert run_rounds("honest", rounds(4, 20)) > 4
 
 
 def test_kill_9_in_the_midst_of_a_prune_leaves_a_sound_store() -> None:
-    assert run_rounds("pruning", rounds(4, 8)) > 4
+    assert run_rounds("pruning", rounds(2, 8)) > 2
 
 
 def test_a_writer_that_acknowledges_before_it_saves_is_found_out() -> None:

@@ -216,7 +216,7 @@ class LoopCore:
         if before:
             metadata = {"transition": {"from": before, "to": written.state}, **metadata}
         before_it = self._seen, self._is_ahead
-        self._seen, self._is_ahead = resumption(written).transitions, False  # of parallel effects the first writes it
+        self._seen, self._is_ahead = resumption(written).transitions, False  # the first of parallel effects writes it
         try:
             await driver.run.checkpoint(written.to_dict(), cause=cause, metadata=metadata)
         except BaseException:

@@ -7,8 +7,8 @@ from typing import Any, Unpack, overload
 import msgspec
 
 from holdfast.records.arguments import text_or_none
-from holdfast.records.callables import is_async
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.signatures import is_async
 from holdfast.runs.options import StepOptions, StepPolicy
 from holdfast.runtimes.loop.screening import Screen
 

@@ -12,7 +12,7 @@ from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
-from holdfast.runs.driver import UNREADABLE, Driver, Record, Store, Terms, note, ports_of, read, was_deleted
+from holdfast.runs.driver import UNREADABLE, Driver, Record, Store, Terms, every, note, ports_of, read, was_deleted
 from holdfast.runtimes.manager.config import CheckpointConfig
 from holdfast.runtimes.manager.held import QUESTION, TASK_LABELS, Held, saved_at, thread_id_of
 from holdfast.runtimes.manager.state import ExecutionState, RecoveryReport
@@ -29,12 +29,9 @@ NO_CHECKPOINT = "no checkpoint: its process died before the first save; start it
 
 async def pending_threads(store: Store, app: str, user: str | None = None) -> list[ThreadInfo]:
     """The threads of the pending tasks. A user's are found by the user's label: no others are read."""
-    labels, found = {"app": app} if user is None else {"user": user}, list[ThreadInfo]()
-    page: Any = await store.threads(status=PENDING, labels=labels, limit=PAGE)
-    while page is not None:
-        found += [info for info in page if _is_task(info, app, user)]
-        page = await page.next_page()
-    return found
+    labels = {"app": app} if user is None else {"user": user}
+    listed = every(await store.threads(status=PENDING, labels=labels, limit=PAGE))
+    return [info async for info in listed if _is_task(info, app, user)]
 
 
 def decide(state: ExecutionState, config: CheckpointConfig, now: datetime, *, waits: bool) -> str:

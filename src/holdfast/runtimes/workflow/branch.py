@@ -1,17 +1,18 @@
 """One executor in one superstep: its handlers are called, its messages routed, and what it did is noted at once."""
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.codec import decode, encode
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.type_hints import hint_name
 from holdfast.runs.driver import Driver, Note, failed_steps, note, read_note, text_of
-from holdfast.runtimes.workflow.context import ContextBase, Posted, Work
+from holdfast.runtimes.workflow.context import DONE, ContextBase, Work
 from holdfast.runtimes.workflow.decisions import Result, Sent, refuse_conflict, targets_of
-from holdfast.runtimes.workflow.graph import Edge, Graph, Node, Renaming
-from holdfast.runtimes.workflow.message_types import hint_name
+from holdfast.runtimes.workflow.graph import Edge, Graph, Node
 from holdfast.runtimes.workflow.seats import Seats
 from holdfast.runtimes.workflow.snapshot import Message, Snapshot
 
@@ -19,6 +20,8 @@ EXECUTOR = "executor"
 """The kind of note that says what an executor did in a superstep."""
 NOTHING = encode(None)
 ENDS_OF_PROGRAMS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+Way: TypeAlias = tuple[Edge, list[str], list[str]]
+"""An edge that a message may take, the targets that its conditions chose, and those of them that take the message."""
 
 
 class Superstep(msgspec.Struct):
@@ -31,8 +34,6 @@ class Superstep(msgspec.Struct):
     snapshot: Snapshot
     saved: dict[str, Any]
     """What executors saved, those of this superstep included."""
-    renaming: Renaming
-    """How the ids differ from those of when the superstep was begun."""
     is_parallel: bool
     """True if several executors take part: then each is noted as soon as it is done."""
     written: dict[str, str] = {}
@@ -43,10 +44,19 @@ class Superstep(msgspec.Struct):
         """Supersteps are numbered from 1."""
         return self.snapshot.iteration + 1
 
-    def key(self, id_: str, index: int = 0) -> str:
-        """The key of an executor's work, or of its message at an index: the same in every process."""
-        place = f"{self.snapshot.generation}.{self.number}.{index}:{self.renaming.old_ids.get(id_, id_)}"
-        return self.driver.key(EXECUTOR, place)
+
+def work_key(snapshot: Snapshot, id_: str, index: int = 0) -> str:
+    """The key of an executor's work after a snapshot, or of its message at an index: the same in every process."""
+    place = f"{snapshot.generation}.{snapshot.iteration + 1}.{index}:{snapshot.former.get(id_, id_)}"
+    return Driver.key(EXECUTOR, place)
+
+
+def noted_result(driver: Driver, key: str) -> Result | None:
+    """What was noted of an executor's work; what it did alone is noted with its checkpoint, and not here."""
+    known = driver.noted(EXECUTOR, key)
+    if known is None or "_result" not in read_note(known, dict):
+        return None
+    return read_note(known, lambda content: Result.of(content["_result"]))
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -56,8 +66,8 @@ class Ended(msgspec.Struct, frozen=True):
     result: Result | None = None
     line: Note | None = None
     """The note of a result that is not written yet."""
-    error: Exception | None = None
-    waits: BaseException | None = None
+    error: BaseException | None = None
+    """Not an Exception if the run waits."""
 
 
 class Branch:
@@ -70,84 +80,112 @@ class Branch:
         self._work = Work(step.graph, node, step.snapshot, step.driver)
 
     def replayed(self) -> Ended | None:
-        """How it ended before, if that was noted.
-
-        What an executor did alone is noted with its checkpoint: if that was deleted, it is executed again.
-        """
-        known = self._step.driver.noted(EXECUTOR, self._step.key(self._node.id))
-        if known is None or "_result" not in read_note(known, dict):
+        """How it ended before, if that was noted."""
+        result = noted_result(self._step.driver, work_key(self._step.snapshot, self._node.id))
+        if result is None:
             return None
-        result = read_note(known, lambda content: Result.of(content["_result"]))
-        result = result.renamed(self._step.renaming) if self._step.renaming.renamed else result
         refuse_conflict(self._node.id, result.writes, self._step.written)
         return Ended(self._node.id, result)
 
     async def run(self) -> Ended:
         """Call the handlers. An error is returned: the others come to their end first."""
+        driver = self._step.driver
         try:
             return await self._done()
         except ENDS_OF_PROGRAMS:
             raise
-        except Exception as error:  # noqa: BLE001  raised once all have ended
-            await self._note_failure(error)
-            return Ended(self._node.id, error=error)
-        except BaseException as waits:
-            if not self._step.driver.is_waiting:
+        except BaseException as error:
+            if driver.ports.is_raised_cancellation(error):
+                cause, error = error, RuntimeError(f"{type(error).__name__}, and its run was not cancelled")
+                error.__cause__ = cause
+            if isinstance(error, Exception):
+                await self._note_failure(error)
+            elif not driver.is_waiting:
                 raise
-            return Ended(self._node.id, waits=waits)
+            return Ended(self._node.id, error=error)
 
     async def _done(self) -> Ended:
-        driver, started_at = self._step.driver, self._step.driver.ports.now()
+        step, id_, started_at = self._step, self._node.id, self._step.driver.ports.now()
         for index, message in enumerate(self._messages):
-            await driver.invoke(self._step.key(self._node.id, index), self._call(message))
+            await self._handle(message, work_key(step.snapshot, id_, index))
         self._work.is_done = True
         result = await self._result()
-        took = max(driver.ports.now() - started_at, 0)
-        content = {"_result": self._as_stored(result).plain()} if self._step.is_parallel else {}
-        line = self._line(content, value=NOTHING, took=took)
-        saved = await self._step.seats.save(self._node.id) if self._step.seats.saves(self._node.id) else None
-        if self._step.is_parallel:
+        content = {"_result": result.plain()} if step.is_parallel else {}
+        line = self._line(content, value=NOTHING, took=max(step.driver.ports.now() - started_at, 0))
+        saved = await step.seats.save(id_)
+        if step.is_parallel:
             await self._note(line, saved)
-            return Ended(self._node.id, result)
+            return Ended(id_, result)
         if saved is not None:
-            self._step.saved = {**self._step.saved, self._node.id: saved}
-        return Ended(self._node.id, result, line)
+            step.saved = {**step.saved, id_: saved}
+        return Ended(id_, result, line)
 
-    def _call(self, message: Message) -> Any:
+    async def _handle(self, message: Message, key: str) -> None:
         handler = self._node.handlers.find(*message.contents)
         if handler is None:
             kinds = " and ".join(hint_name(type(each)) for each in message.contents)
-            raise ConfigurationError(
-                f"executor {self._node.id!r} has no handler for {kinds} from {message.source!r}; it takes"
+            raise self._work.error(
+                f" has no handler for {kinds} from {message.source!r}; it takes"
                 f" {', '.join([*self._node.takes, *self._node.answers])}"
             )
-        executor = self._step.seats.find(self._node.id, self._node.executor)
-        return partial(getattr(executor, handler.method), *message.contents, self._step.context(self._work))
-
-    # What it did
+        executor, context = self._step.seats.find(self._node.id, self._node.executor), self._step.context(self._work)
+        method = getattr(executor, handler.method)
+        returned = await self._step.driver.invoke(key, partial(method, *message.contents, context))
+        name = getattr(method, "__name__", handler.method)
+        self._work.check_awaited(name)
+        if returned is not None and returned is not DONE:
+            self._step.graph.warn_once(
+                f"executor {self._node.id!r}: what {name} returns is not used, and it returned"
+                f" {hint_name(type(returned))}; use ctx.send_message or ctx.yield_output"
+            )
 
     async def _result(self) -> Result:
         work = self._work
-        sent = [Sent(each.source, each.data, await self._places(each)) for each in work.posted]
+        sent = [replace(each, places=await self._places(each)) for each in work.sent]
         refuse_conflict(self._node.id, work.writes, self._step.written)
         return Result(sent, work.outputs, work.writes, work.asked)
 
-    async def _places(self, posted: Posted) -> list[tuple[str, str]]:
+    async def _places(self, sent: Sent) -> list[tuple[str, str]]:
         """Where a message goes: along each edge to the targets that its conditions allow and whose handlers take it."""
-        data, graph = decode(posted.data), self._step.graph
-        chosen = [
-            (edge, target)
-            for edge in graph.edges_from(posted.source)
-            for target in targets_of(edge, await self._verdicts(edge, posted.data))
-            if posted.target in {None, target}
-        ]
-        taken = [(edge.id, target) for edge, target in chosen if self._takes(edge, target, data)]
-        if chosen and not taken:
+        data, graph = decode(sent.data), self._step.graph
+        kind = hint_name(type(data))
+        ways = list[Way]()
+        for edge in graph.edges_from(sent.source):
+            if sent.target in {None, *edge.targets}:
+                allowed = targets_of(edge, await self._verdicts(edge, sent.data))
+                chosen = [each for each in allowed if sent.target in {None, each}]
+                nodes = {each: graph.nodes[graph.entry(each)] for each in chosen}
+                taken = [to for to, node in nodes.items() if edge.kind == "fan_in" or node.handlers.find(data)]
+                ways.append((edge, chosen, taken))
+        places = [(edge.id, to) for edge, _, taken in ways for to in taken]
+        chosen = [repr(to) for _, chosen, _ in ways for to in chosen]
+        if chosen and not places:
             raise ConfigurationError(
-                f"executor {posted.source!r} sends {hint_name(type(data))}, and no handler of"
-                f" {', '.join(repr(target) for _, target in chosen)} takes that"
+                f"executor {sent.source!r} sends {kind}, and no handler of {', '.join(chosen)} takes that"
             )
-        return taken
+        self._warn_of_dropped(sent, ways, kind)
+        return places
+
+    def _warn_of_dropped(self, sent: Sent, ways: list[Way], kind: str) -> None:
+        """Warn of a message that a switch or a selection lost, or that no edge took."""
+        is_dropped = not any(chosen or edge.kind == "choice" for edge, chosen, _ in ways)
+        lost, to = list[str](), f" to {sent.target!r}" if sent.target else ""
+        what = f"a message of type {kind} of executor {sent.source!r}{to} was dropped at"
+        for edge, chosen, taken in ways:
+            if chosen and not taken and edge.kind in {"switch", "choice"}:
+                targets = ", ".join(map(repr, chosen))
+                self._step.graph.warn_once(f"{what} {edge.id}, because no handler of {targets} takes it")
+            elif not chosen and (is_dropped or (edge.kind == "switch" and not to)) and not self._is_over(edge):
+                lost.append(edge.id)
+        if lost:
+            why = "no condition sends it there" if to else "no condition is true"
+            hint = "add an edge or a default that takes it"
+            self._step.graph.warn_once(f"{what} {'; '.join(lost)}, because {why}; {hint}")
+
+    def _is_over(self, edge: Edge) -> bool:
+        """True for a loop that may end by its own condition: the executor yielded something in its place."""
+        is_loop = edge.kind == "edge" and edge.sources == edge.targets
+        return is_loop and bool(self._work.outputs or any(each.source != self._node.id for each in self._work.sent))
 
     async def _verdicts(self, edge: Edge, data: bytes) -> list[Any]:
         """What the functions of an edge say of a message; no case of a switch is asked after the first that is true."""
@@ -159,19 +197,9 @@ class Branch:
                 break
         return verdicts
 
-    def _takes(self, edge: Edge, target: str, data: Any) -> bool:
-        node = self._step.graph.nodes[self._step.graph.entry(target)]
-        return edge.kind == "fan_in" or node.handlers.find(data) is not None
-
-    # Notes
-
-    def _as_stored(self, result: Result) -> Result:
-        """A result with the ids that the stored checkpoint has: those of now are written with the next one."""
-        return result.renamed(self._step.renaming.back()) if self._step.renaming.renamed else result
-
     def _line(self, content: dict[str, Any], **fields: Any) -> Note:
-        id_, content = self._node.id, {"superstep": self._step.number, **content}
-        return note(EXECUTOR, content, self._step.driver.ports.now(), key=self._step.key(id_), action=id_, **fields)
+        fields |= {"key": work_key(self._step.snapshot, self._node.id), "action": self._node.id}
+        return note(EXECUTOR, {"superstep": self._step.number, **content}, self._step.driver.ports.now(), **fields)
 
     async def _note(self, line: Note, saved: Any) -> None:
         """Note a result, in one row with what the executor saved."""
@@ -179,16 +207,15 @@ class Branch:
 
         def change() -> dict[str, Any]:
             step.saved = {**step.saved, id_: saved}
-            return {"executors": {step.renaming.back().id(each): state for each, state in step.saved.items()}}
+            return {"executors": step.saved}
 
         metadata: dict[str, str | int] = {"superstep": step.number, EXECUTOR: id_}
         await step.driver.write(line, journal=True, metadata=metadata, change=None if saved is None else change)
 
     async def _note_failure(self, error: Exception) -> None:
         """Note an error, so that the failed steps behind it are executed again."""
-        driver, id_ = self._step.driver, self._node.id
-        if driver.is_lost:
-            return
-        line = self._line({}, error=f"{type(error).__name__}: {text_of(error)}", failed=failed_steps(error))
-        metadata: dict[str, str | int] = {"superstep": self._step.number, EXECUTOR: id_, "error": type(error).__name__}
-        await driver.write(line, journal=True, metadata=metadata)
+        step, kind = self._step, type(error).__name__
+        if not step.driver.is_lost:
+            line = self._line({}, error=f"{kind}: {text_of(error)}", failed=failed_steps(error))
+            metadata: dict[str, str | int] = {"superstep": step.number, EXECUTOR: self._node.id, "error": kind}
+            await step.driver.write(line, journal=True, metadata=metadata)

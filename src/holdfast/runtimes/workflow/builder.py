@@ -1,6 +1,6 @@
 """Building a workflow: executors and edges are collected, sub-workflows opened, and the whole is checked."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, Literal, Self, TypeAlias, TypedDict
@@ -9,13 +9,12 @@ import msgspec
 
 from holdfast.records.arguments import check_labels, check_options, mapping_or_none, text_or_none, whole_number
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.type_hints import hint_name, may_meet, members
 from holdfast.runs.driver import Terms
 from holdfast.runtimes.workflow.executors import Executor, Handlers, WorkflowExecutor, handlers_of
-from holdfast.runtimes.workflow.graph import Edge, EdgeKind, Graph, Node, Predicate
-from holdfast.runtimes.workflow.validation import check_graph
+from holdfast.runtimes.workflow.graph import Edge, EdgeKind, Graph, Node, Predicate, Reducer
 
 OnIncompatible: TypeAlias = Literal["raise", "fresh"]
-Reducer: TypeAlias = Callable[[Any, Any], Any]
 Where: TypeAlias = Executor | str
 """An executor, or the id of one that is added elsewhere."""
 
@@ -32,7 +31,7 @@ class WorkflowOptions(TypedDict, total=False):
     wait: timedelta | float | None
 
 
-class WorkflowTerms(msgspec.Struct, frozen=True, kw_only=True):
+class WorkflowTerms(msgspec.Struct, frozen=True):
     """A workflow, built and checked: the graph, and how it is run."""
 
     graph: Graph
@@ -61,8 +60,7 @@ class BuilderBase:
         self, source: Where, target: Where, condition: Predicate | None = None, *, name: str | None = None
     ) -> Self:
         """Send the messages of one executor to another: all, or those for which `condition(message)` is true."""
-        conditions = [] if condition is None else [(condition, name)]
-        return self._connect("edge", [source], [target], conditions)
+        return self._connect("edge", [source], [target], [] if condition is None else [(condition, name)])
 
     def add_fan_out(self, source: Where, targets: Sequence[Where]) -> Self:
         """Send each message of an executor to all of these."""
@@ -82,14 +80,16 @@ class BuilderBase:
     ) -> Self:
         """Send each message to the target of the first case whose condition is true, else to the default.
 
-        Without a default, a message for which no case is true is not sent. `names` name the conditions.
+        Without a default, a message for which no case is true is dropped, with a warning. `names` name the conditions.
         """
-        cases = _pairs(cases)
-        given = [None] * len(cases) if names is None else list(names)
-        if len(given) != len(cases):
-            raise ConfigurationError(f"add_switch: names has {len(given)} names for {len(cases)} cases")
-        targets = [*(target for _, target in cases), *([] if default is None else [default])]
-        conditions = [(condition, name) for (condition, _), name in zip(cases, given, strict=True)]
+        listed = _several(cases, "add_switch")
+        if not all(isinstance(each, tuple) and len(each) == 2 for each in listed):
+            raise ConfigurationError(f"add_switch takes cases as pairs (condition, executor), got {cases!r}")
+        given = [None] * len(listed) if names is None else list(names)
+        if len(given) != len(listed):
+            raise ConfigurationError(f"add_switch: names has {len(given)} names for {len(listed)} cases")
+        targets = [*(target for _, target in listed), *([] if default is None else [default])]
+        conditions = zip((condition for condition, _ in listed), given, strict=True)
         return self._connect("switch", [source], targets, conditions)
 
     def add_multi_selection(
@@ -100,17 +100,23 @@ class BuilderBase:
 
     def add_chain(self, executors: Sequence[Where]) -> Self:
         """Send the messages of each executor to the next."""
-        listed = _several(executors, "add_chain")
-        for source, target in pairwise(listed):
+        for source, target in pairwise(_several(executors, "add_chain")):
             self.add_edge(source, target)
         return self
 
     def migrate(self, *, renamed: Mapping[str, str]) -> Self:
         """Resume threads that were written when some executors had other ids: `renamed={"old": "new"}`."""
-        found = dict(mapping_or_none(renamed, "renamed") or {})
+        found = mapping_or_none(renamed, "renamed") or {}
         if not all(type(each) is str for pair in found.items() for each in pair):
             raise ConfigurationError(f"renamed must map old ids to new ids, got {renamed!r}")
         self._renamed |= found
+        new = list(self._renamed.values())
+        twice = [old for old, each in self._renamed.items() if new.count(each) > 1]
+        if twice:
+            raise ConfigurationError(
+                f"renamed gives {' and '.join(map(repr, twice))} one id, and what they saved cannot be merged; resume"
+                " such threads with the graph that wrote them"
+            )
         return self
 
     # Collecting
@@ -122,11 +128,13 @@ class BuilderBase:
         targets: Sequence[Where],
         conditions: Iterable[tuple[Predicate, str | None]] = (),
     ) -> Self:
-        call = {"choice": "add_multi_selection"}.get(kind, f"add_{kind}")
-        ids = [tuple(self._add(each, call) for each in _several(listed, call)) for listed in (sources, targets)]
-        _refuse_repeated(kind, ids, call)
-        named = [(_condition_name(function, name, call, ids[0][0]), function) for function, name in conditions]
-        edge = Edge(kind, ids[0], ids[1], tuple(name for name, _ in named), tuple(each for _, each in named))
+        call = "add_multi_selection" if kind == "choice" else f"add_{kind}"
+        ends = [tuple(self._add(each, call) for each in _several(listed, call)) for listed in (sources, targets)]
+        repeated = [each for ids in ends for each in ids if ids.count(each) > 1]
+        if repeated and kind != "switch":  # of a switch, each message takes one case
+            raise ConfigurationError(f"{call}: executor {repeated[0]!r} is listed twice: each message would come twice")
+        named = [(_condition_name(function, name, call, ends[0][0]), function) for function, name in conditions]
+        edge = Edge(kind, ends[0], ends[1], tuple(name for name, _ in named), tuple(each for _, each in named))
         if edge.id in self._edges:
             raise ConfigurationError(f"{call}: {edge.id} is there already, and each message would come twice")
         self._edges[edge.id] = edge
@@ -135,12 +143,14 @@ class BuilderBase:
     def _add(self, given: Any, call: str) -> str:
         if isinstance(given, str):
             return given
+        if isinstance(given, type) and issubclass(given, Executor):
+            raise ConfigurationError(f"{call}: {given.__name__} is a class; make an instance: {given.__name__}(id=...)")
         if not isinstance(given, Executor):
             raise ConfigurationError(
                 f"{call}: {given!r} is not an executor; decorate a function with @holdfast.executor, and put a"
                 " workflow into a WorkflowExecutor"
             )
-        id_: str | None = getattr(given, "id", None)
+        id_ = getattr(given, "id", None)
         if not isinstance(id_, str) or not id_:
             raise ConfigurationError(f"{call}: {type(given).__name__} has no id; call super().__init__(id=...)")
         if self._executors.setdefault(id_, given) is not given:
@@ -150,87 +160,60 @@ class BuilderBase:
     # Building
 
     def _terms(self) -> WorkflowTerms:
-        given = self._options.get
-        graph = self._graph()
-        name = text_or_none(given("name"), "name")
-        on_incompatible = given("on_incompatible", "raise")
+        given, graph = self._options.get, self._graph()
+        _check_known("migrate", self._renamed.values(), graph.nodes)
+        name, on_incompatible = text_or_none(given("name"), "name"), given("on_incompatible", "raise")
         if on_incompatible not in {"raise", "fresh"}:
             raise ConfigurationError(f"on_incompatible must be 'raise' or 'fresh', got {on_incompatible!r}")
         run = Terms(given("lease", 30), given("wait"))
         run.check()
         return WorkflowTerms(
-            graph=graph,
-            name=name or f"workflow-{graph.signature}",
-            is_named=name is not None,
-            max_supersteps=whole_number(given("max_supersteps", 100), "max_supersteps", least=1),
-            on_incompatible=on_incompatible,
-            renamed=dict(self._renamed),
-            labels=check_labels(given("labels")) or {},
-            run=run,
+            graph,
+            name or f"workflow-{graph.signature}",
+            name is not None,
+            whole_number(given("max_supersteps", 100), "max_supersteps", least=1),
+            on_incompatible,
+            dict(self._renamed),
+            check_labels(given("labels")) or {},
+            run,
         )
 
     def _graph(self) -> Graph:
         for edge in self._edges.values():
-            unknown = [end for end in (*edge.sources, *edge.targets) if end not in self._executors]
-            if unknown:
-                known = ", ".join(map(repr, self._executors))
-                raise ConfigurationError(f"{edge.id}: there is no executor {unknown[0]!r}; known are {known}")
-        nodes: dict[str, Node] = {}
-        edges: list[Edge] = []
-        reducers = _reducers(self._options.get("reducers"))
-        declared: dict[object, Handlers] = {}
+            _check_known(edge.id, (*edge.sources, *edge.targets), self._executors)
+        reducers: dict[Any, Any] = dict(mapping_or_none(self._options.get("reducers"), "reducers") or {})
+        for key, function in reducers.items():
+            if type(key) is not str or not callable(function):
+                raise ConfigurationError(f"reducers must map keys (str) to functions, got {key!r}: {function!r}")
+        nodes, edges, declared = list[Node](), list(self._edges.values()), dict[object, Handlers]()
         for id_, each in self._executors.items():
-            _refuse_known(id_, nodes)
-            nodes[id_] = Node(id_, each, handlers_of(each, declared))
+            nodes.append(Node(id_, each, handlers_of(each, declared)))
             if isinstance(each, WorkflowExecutor):
-                _open(id_, each.graph, nodes, edges, reducers)
-        graph = Graph(self._start, nodes, (*self._edges.values(), *edges), reducers)
+                inner, prefix = each.graph, f"{id_}/"
+                nodes += [node.within_workflow(id_) for node in inner.nodes.values()]
+                edges += [edge.within(prefix) for edge in inner.edges]
+                reducers |= {prefix + key: function for key, function in inner.reducers.items()}
+        ids = [node.id for node in nodes]
+        twice = [id_ for id_ in ids if ids.count(id_) > 1] if len({*ids}) < len(ids) else []
+        if twice:
+            raise ConfigurationError(f"two executors have the id {twice[0]!r}; give each its own")
+        graph = Graph(self._start, {node.id: node for node in nodes}, tuple(edges), reducers)
         check_graph(graph)
         return graph
 
 
-def _refuse_repeated(kind: EdgeKind, ends: list[tuple[str, ...]], call: str) -> None:
-    """Only the cases of a switch may have one target: each message goes to one of them."""
-    repeated = [each for ids in ends for each in ids if ids.count(each) > 1]
-    if repeated and kind != "switch":
-        raise ConfigurationError(f"{call}: executor {repeated[0]!r} is listed twice, and each message would come twice")
-
-
-def _open(id_: str, inner: Graph, nodes: dict[str, Node], edges: list[Edge], reducers: dict[str, Reducer]) -> None:
-    """Add the nodes and edges of a sub-workflow."""
-    prefix = f"{id_}/"
-    for node in inner.nodes.values():
-        within = f"{prefix}{node.within}" if node.within else id_
-        _refuse_known(prefix + node.id, nodes)
-        nodes[prefix + node.id] = Node(prefix + node.id, node.executor, node.handlers, within)
-    edges += [edge.within(prefix) for edge in inner.edges]
-    reducers |= {prefix + key: function for key, function in inner.reducers.items()}
-
-
-def _refuse_known(id_: str, nodes: dict[str, Node]) -> None:
-    if id_ in nodes:
-        raise ConfigurationError(f"two executors have the id {id_!r}; give each its own")
-
-
-def _reducers(given: object) -> dict[str, Reducer]:
-    found: dict[Any, Any] = dict(mapping_or_none(given, "reducers") or {})
-    for key, function in found.items():
-        if type(key) is not str or not callable(function):
-            raise ConfigurationError(f"reducers must map keys (str) to functions, got {key!r}: {function!r}")
-    return found
+def _check_known(where: str, ids: Iterable[str], known: Iterable[str]) -> None:
+    unknown = [each for each in ids if each not in known]
+    if unknown:
+        raise ConfigurationError(
+            f"{where}: there is no executor {unknown[0]!r}; known are {', '.join(map(repr, known))}"
+        )
 
 
 def _several(given: Any, call: str) -> list[Any]:
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         raise ConfigurationError(f"{call} takes a list of at least one executor, got {given!r}")
     return list(given)
-
-
-def _pairs(cases: Any) -> list[tuple[Predicate, Where]]:
-    listed = _several(cases, "add_switch")
-    if not all(isinstance(each, tuple) and len(each) == 2 for each in listed):
-        raise ConfigurationError(f"add_switch takes cases as pairs (condition, executor), got {cases!r}")
-    return listed
 
 
 def _condition_name(function: Any, name: str | None, call: str, source: str) -> str:
@@ -243,3 +226,79 @@ def _condition_name(function: Any, name: str | None, call: str, source: str) -> 
             f" give {'names=[...]' if call == 'add_switch' else 'name='}, or use a def"
         )
     return found
+
+
+# Checks: each error names the executor, and says what to change
+
+
+def check_graph(graph: Graph) -> None:
+    """Raise `ConfigurationError` for a graph that cannot work."""
+    for node in graph.nodes.values():
+        if not node.handlers.messages and not node.is_workflow:
+            raise ConfigurationError(
+                f"executor {node.id!r} has no handler: decorate a method (self, message, ctx) with @holdfast.handler"
+            )
+    _check_reachable(graph)
+    for node in graph.nodes.values():
+        _check_messages(graph, node)
+
+
+def _check_reachable(graph: Graph) -> None:
+    waiting, reached = [graph.start], {graph.start}
+    while waiting:
+        following = {*_following(graph, waiting.pop())} - reached
+        reached |= following
+        waiting += following
+    lost = [each for each in graph.nodes if each not in reached]
+    if lost:
+        raise ConfigurationError(
+            f"no message can reach executor {', '.join(map(repr, lost))} from the start {graph.start!r}; add an edge"
+        )
+
+
+def _following(graph: Graph, id_: str) -> Iterator[str]:
+    for edge in graph.edges_from(id_):
+        yield from edge.targets
+    if graph.nodes[id_].is_workflow:
+        yield graph.entry(id_)
+    outer = graph.yields_to(graph.nodes[id_])
+    if outer:
+        yield outer
+
+
+def _check_messages(graph: Graph, node: Node) -> None:
+    """Each type that an executor says it sends is taken by a target, and each target takes something of it."""
+    sent, edges = _sent(graph, node), graph.edges_from(node.id)
+    ways = [(edge, target) for edge in edges for target in edge.targets]
+    for edge, target in ways:
+        if sent and not any(_takes(graph, edge, target, each) for each in sent):
+            taken = " or ".join(graph.nodes[graph.entry(target)].takes)
+            raise ConfigurationError(
+                f"executor {target!r} takes {taken}, and executor {node.id!r} sends it"
+                f" {' or '.join(hint_name(_delivered(edge, each)) for each in sent)}: add a handler, or remove the edge"
+            )
+    for each in sent if ways else ():
+        if not any(_takes(graph, edge, target, each) for edge, target in ways):
+            raise ConfigurationError(
+                f"executor {node.id!r} sends {hint_name(each)}, and no handler of"
+                f" {', '.join(repr(target) for _, target in ways)} takes that"
+            )
+
+
+def _sent(graph: Graph, node: Node) -> list[Any]:
+    """The types that a node sends, as far as its handlers say; none if one does not say."""
+    hints = [each.sends for each in node.handlers.all]
+    if node.is_workflow:
+        inner = [each for each in graph.nodes.values() if graph.yields_to(each) == node.id and not each.is_workflow]
+        hints = [each.yields for one in inner for each in one.handlers.all]
+    sent = [each for hint in hints for each in members(hint)]
+    return [] if Any in sent else sent
+
+
+def _takes(graph: Graph, edge: Edge, target: str, sent: Any) -> bool:
+    handlers = graph.nodes[graph.entry(target)].handlers
+    return any(may_meet(_delivered(edge, sent), each.takes[0]) for each in handlers.messages)
+
+
+def _delivered(edge: Edge, sent: Any) -> Any:
+    return list[sent] if edge.kind == "fan_in" else sent

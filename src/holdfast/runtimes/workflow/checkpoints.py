@@ -6,15 +6,10 @@ from typing import Any
 import msgspec
 
 from holdfast.records.checkpoint import Checkpoint, CheckpointInfo
-from holdfast.records.errors import NotFound
-from holdfast.records.identity import CheckpointId
-from holdfast.runs.driver import Store
+from holdfast.records.thread import ThreadInfo
+from holdfast.runs.driver import Store, every, warn_of_damaged
 from holdfast.runtimes.workflow.snapshot import Snapshot
 
-SUPERSTEP = "superstep"
-"""In the metadata of a row: the number of the superstep."""
-EXECUTOR_STATE = "_executor_state"
-"""In the state of a checkpoint: what executors saved, by id."""
 PAGE = 100
 
 
@@ -50,7 +45,7 @@ class WorkflowCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
             iteration_count=found.iteration,
             graph_signature_hash=found.signature,
             messages=[{"source": each.source, "target": each.target, "data": each.data} for each in found.messages],
-            state={**found.state, **({EXECUTOR_STATE: found.executors} if found.executors else {})},
+            state={**found.state, **({"_executor_state": found.executors} if found.executors else {})},
             pending_request_info_events={
                 key: {"executor_id": each.executor, "data": each.data} for key, each in found.requests.items()
             },
@@ -62,60 +57,34 @@ class WorkflowCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 async def supersteps(store: Store, thread_id: str) -> AsyncIterator[CheckpointInfo]:
     """The rows of a thread that committed a superstep, the newest first."""
-    async for info in _every(await store.history(thread_id, limit=PAGE)):
-        if SUPERSTEP in info.metadata:
+    async for info in every(await store.history(thread_id, limit=PAGE)):
+        if "superstep" in info.metadata:
             yield info
 
 
-async def _every(page: Any) -> AsyncIterator[Any]:
-    while page is not None:
-        for item in page:
-            yield item
-        page = await page.next_page()
+async def _threads(store: Store, workflow_name: str) -> list[ThreadInfo]:
+    listed = [info async for info in every(await store.threads(labels={"workflow": workflow_name}, limit=PAGE))]
+    for info in [each for each in listed if each.damaged is not None][:1]:
+        what = f"not all checkpoints of workflow {workflow_name!r} may be seen"
+        warn_of_damaged(what, info.thread_id, info.damaged)
+    return [info for info in listed if info.damaged is None]
 
 
 async def workflow_checkpoints(
     store: Store, workflow_name: str, thread_id: str | None = None
 ) -> list[WorkflowCheckpoint]:
     """The checkpoints of a workflow, without its graph: of one thread or of all, the newest first in each."""
-    threads = [thread_id] if thread_id is not None else [each async for each in _threads(store, workflow_name)]
-    return [WorkflowCheckpoint.of(await store.load(i.id)) for each in threads async for i in supersteps(store, each)]
+    ids = [thread_id] if thread_id else [each.thread_id for each in await _threads(store, workflow_name)]
+    return [WorkflowCheckpoint.of(await store.load(info.id)) for id_ in ids async for info in supersteps(store, id_)]
 
 
 async def latest_workflow_checkpoint(store: Store, workflow_name: str) -> WorkflowCheckpoint | None:
     """The newest checkpoint of a workflow among all its threads; None if there is none."""
     newest: CheckpointInfo | None = None
-    async for thread_id in _threads(store, workflow_name):
-        async for info in supersteps(store, thread_id):
+    for thread in sorted(await _threads(store, workflow_name), key=lambda each: each.updated_at, reverse=True):
+        if newest is not None and thread.updated_at < newest.created_at:
+            break  # nothing in the threads that are left is newer
+        async for info in supersteps(store, thread.thread_id):
             newest = info if newest is None or info.created_at > newest.created_at else newest
             break
     return None if newest is None else WorkflowCheckpoint.of(await store.load(newest.id))
-
-
-async def _threads(store: Store, workflow_name: str) -> AsyncIterator[str]:
-    async for info in _every(await store.threads(labels={"workflow": workflow_name}, limit=PAGE)):
-        if info.damaged is None:
-            yield info.thread_id
-
-
-async def continued_thread(store: Store, checkpoint_id: str, thread_id: str | None) -> str:
-    """The thread that continues at a checkpoint: its own if that is its newest superstep, else a fork of it.
-
-    A fork that was made of that checkpoint under the same id before is continued itself.
-    """
-    wanted = CheckpointId.parse(checkpoint_id)
-    async for info in supersteps(store, wanted.thread_id):
-        newest = CheckpointId.parse(info.id)
-        if newest.life == wanted.life and newest.seq <= wanted.seq and thread_id in {None, wanted.thread_id}:
-            return wanted.thread_id
-        break
-    if thread_id is not None and await _is_fork(store, thread_id, checkpoint_id):
-        return thread_id
-    return await store.fork(checkpoint_id, to=thread_id)
-
-
-async def _is_fork(store: Store, thread_id: str, checkpoint_id: str) -> bool:
-    try:
-        return (await store.get(thread_id, 1)).parent_id == checkpoint_id
-    except NotFound:
-        return False

@@ -4,19 +4,19 @@ Execution is elsewhere: it calls handlers and conditions, and hands what came of
 """
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from holdfast.codec import decode, encode
 from holdfast.records.errors import ConfigurationError
-from holdfast.runtimes.workflow.graph import Edge, Graph, Renaming
+from holdfast.runtimes.workflow.graph import Edge, Graph, Reducer, Renaming
 from holdfast.runtimes.workflow.snapshot import Message, Pending, Snapshot
 
 Buffers: TypeAlias = dict[str, dict[str, list[Any]]]
-Reducers: TypeAlias = Mapping[str, Callable[[Any, Any], Any]]
+Reducers: TypeAlias = Mapping[str, Reducer]
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -25,7 +25,9 @@ class Sent(msgspec.Struct, frozen=True):
     source: str
     data: bytes
     """The message, encoded when it was sent: each target gets a copy of its own."""
-    places: list[tuple[str, str]]
+    places: list[tuple[str, str]] = []
+    target: str | None = None
+    """The only target that it may go to, if the handler named one."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -46,23 +48,22 @@ class Result(msgspec.Struct, frozen=True):
 
     def plain(self) -> list[Any]:
         """The result as it is noted."""
-        sent = [[each.source, each.data, [list(place) for place in each.places]] for each in self.sent]
-        writes = {key: [each.value, each.is_set, each.deltas] for key, each in self.writes.items()}
-        return [sent, self.outputs, writes, [each.plain() for each in self.asked]]
+        writes = {key: astuple(each) for key, each in self.writes.items()}
+        return [[*map(astuple, self.sent)], self.outputs, writes, [*map(astuple, self.asked)]]
 
     @classmethod
     def of(cls, plain: Any) -> "Result":
         """Read a result from a note; raises TypeError or ValueError for what is none."""
         sent, outputs, writes, asked = plain
         return cls(
-            [Sent(source, data, [tuple(place) for place in places]) for source, data, places in sent],
+            [Sent(*each) for each in sent],
             outputs,
             {key: Write(*each) for key, each in writes.items()},
             [Pending.of(each) for each in asked],
         )
 
     def renamed(self, to: Renaming) -> "Result":
-        """The same with the ids of now."""
+        """The same under the new ids."""
         edges = to.edges
         return Result(
             [Sent(to.id(each.source), each.data, [(edges[e], to.id(t)) for e, t in each.places]) for each in self.sent],
@@ -70,12 +71,6 @@ class Result(msgspec.Struct, frozen=True):
             {to.key(key): write for key, write in self.writes.items()},
             [replace(each, executor=to.id(each.executor)) for each in self.asked],
         )
-
-
-def entry(graph: Graph, workflow: str, message: Any) -> Snapshot:
-    """The snapshot of a workflow that has received its input, and done nothing yet."""
-    first = Message("", graph.entry(graph.start), message)
-    return Snapshot(workflow=workflow, signature=graph.signature, messages=[first])
 
 
 def deliveries(graph: Graph, snapshot: Snapshot) -> dict[str, list[Message]]:
@@ -88,22 +83,19 @@ def deliveries(graph: Graph, snapshot: Snapshot) -> dict[str, list[Message]]:
 
 def targets_of(edge: Edge, verdicts: list[Any]) -> list[str]:
     """Which targets of an edge get a message, given what its functions said of that message."""
-    if edge.kind == "choice":
-        return _chosen(edge, verdicts[0])
     if edge.kind == "switch":
         case = next((at for at, verdict in enumerate(verdicts) if verdict), len(edge.conditions))
         return [*edge.targets[case : case + 1]]
-    return list(edge.targets) if all(verdicts) else []
-
-
-def _chosen(edge: Edge, chosen: Any) -> list[str]:
+    if edge.kind != "choice":
+        return list(edge.targets) if all(verdicts) else []
+    chosen = verdicts[0]
     if isinstance(chosen, str) or not isinstance(chosen, Iterable):
         raise ConfigurationError(f"{edge.conditions[0]} must return a list of target ids, got {chosen!r}")
     ids = [getattr(each, "id", each) for each in chosen]
-    strangers = [each for each in ids if each not in edge.targets]
+    strangers = [repr(each) for each in ids if each not in edge.targets]
     if strangers:
         raise ConfigurationError(
-            f"{edge.conditions[0]} chose {', '.join(map(repr, strangers))} after executor {edge.sources[0]!r}, which is"
+            f"{edge.conditions[0]} chose {', '.join(strangers)} after executor {edge.sources[0]!r}, which is"
             f" none of its targets {', '.join(map(repr, edge.targets))}"
         )
     return [each for each in edge.targets if each in ids]
@@ -112,15 +104,20 @@ def _chosen(edge: Edge, chosen: Any) -> list[str]:
 def committed(graph: Graph, snapshot: Snapshot, results: Mapping[str, Result], saved: dict[str, Any]) -> Snapshot:
     """The snapshot after a superstep, given what its executors did and saved, in the order of the graph."""
     messages, buffers = routed(graph, snapshot.buffers, results)
-    outputs = [output for result in results.values() for output in result.outputs]
+    outputs, state = list[Any](), snapshot.state
+    for result in results.values():
+        outputs += result.outputs
+        for key, write in result.writes.items():
+            state = {**state, key: applied(graph.reducers, state, key, write)}
     return replace(
         snapshot,
         iteration=snapshot.iteration + 1,
         messages=messages,
-        state=merged(graph.reducers, snapshot.state, results),
+        state=state,
         executors=saved,
         buffers=buffers,
         outputs=[*snapshot.outputs, *outputs] if outputs else snapshot.outputs,
+        former=snapshot.former and {},
     )
 
 
@@ -130,10 +127,10 @@ _CONCATENATE = (operator.add, operator.concat)
 
 def routed(graph: Graph, buffers: Buffers, results: Mapping[str, Result]) -> tuple[list[Message], Buffers]:
     """The messages of the next superstep, and what waits at fan-ins for other sources."""
-    edges, messages = graph.edges_by_id, list[Message]()
+    messages = list[Message]()
     for sent in (each for result in results.values() for each in result.sent):
         for edge_id, target in sent.places:
-            edge, data = edges[edge_id], decode(sent.data)
+            edge, data = graph.edges_by_id[edge_id], decode(sent.data)
             if edge.kind == "fan_in":
                 ready, buffers = _buffered(graph, edge, buffers, sent.source, data)
                 messages += ready
@@ -153,15 +150,6 @@ def _buffered(graph: Graph, edge: Edge, buffers: Buffers, source: str, data: Any
     left = {each: rest for each, items in waiting.items() if (rest := items[1:])}
     message = Message(source, graph.entry(edge.targets[0]), gathered)
     return [message], {**others, edge.id: left} if left else others
-
-
-def merged(reducers: Reducers, state: dict[str, Any], results: Mapping[str, Result]) -> dict[str, Any]:
-    """The state after a superstep. A key is set by one executor, or added to by any number through its reducer."""
-    after = state
-    for result in results.values():
-        for key, write in result.writes.items():
-            after = {**after, key: applied(reducers, after, key, write)}
-    return after
 
 
 def grown(reducers: Reducers, state: Mapping[str, Any], results: Mapping[str, Result]) -> dict[str, list[Any]] | None:

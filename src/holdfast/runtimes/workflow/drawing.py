@@ -1,32 +1,19 @@
-"""The drawing of a workflow: a figure of shapes and lines, as Mermaid text or as an SVG picture. Pure.
-
-Ids and names of conditions come from anywhere: both writers escape them.
-"""
+"""Draws a workflow as Mermaid text or as an SVG picture: both escape ids and names, which come from anywhere. Pure."""
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from itertools import zip_longest
 
 import msgspec
 
 from holdfast.records.errors import ConfigurationError
-from holdfast.runtimes.workflow.graph import Edge, Graph, Node
+from holdfast.runtimes.workflow.executors import WorkflowExecutor
+from holdfast.runtimes.workflow.graph import Graph, Node
 
-JOINTS = ("fan_in", "switch", "choice")
-"""The edges that have a shape of their own, where their lines join or part."""
-_WORDS = {"start": "start", "fan_in": "all", "switch": "switch"}
+_LONGEST = 48
 _BRACKETS = {"executor": ("[", "]"), "switch": ("{", "}"), "choice": ("{", "}")}
-_SAFE = re.compile(r"[^\W_]|(?<=[^\W_])[_/-](?=[^\W_])|(?<=\S) (?=\S)")
-"""What means nothing in Mermaid, nor in the Markdown and HTML it makes: letters, digits, and what joins them."""
-
-
-class Shape(msgspec.Struct, frozen=True):
-    """One part of a figure: start, executor, workflow or a joint. Its notes say what it takes, and asks of people."""
-
-    kind: str
-    text: str = ""
-    notes: tuple[str, ...] = ()
-    inner: "Figure | None" = None
+_UNSAFE = re.compile(r"[^\w /-]|(?<![^\W_])[_/-]|[_/-](?![^\W_])|(?<!\S) | (?!\S)")
+"""What may mean something in Mermaid, Markdown or HTML: all but letters, digits, and what joins them."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -38,81 +25,73 @@ class Line(msgspec.Struct, frozen=True):
     is_dashed: bool = False
 
 
-class Figure(msgspec.Struct, frozen=True):
-    """The shapes by key, the start first, and the lines between them."""
+class Shape(msgspec.Struct, frozen=True):
+    """The start, an executor, an edge where lines join or part; or a workflow: such shapes by key, the start first."""
 
-    shapes: dict[str, Shape]
-    lines: list[Line]
+    kind: str
+    text: str
+    notes: tuple[str, ...] = ()
+    """What an executor takes, and asks of people."""
+    shapes: dict[str, "Shape"] = {}
+    lines: list[Line] = []
 
 
 def draw(graph: Graph, form: str) -> str:
-    """The drawing of a graph as text in this form."""
+    """Draw a graph in this form."""
     if form == "mermaid":
-        return "\n".join(["flowchart TD", *_flowchart(figure_of(graph), {}, "    "), ""])
+        return "\n".join(["flowchart TD", *_flowchart(_workflow(graph, graph.start), {}, "    "), ""])
     if form == "svg":
         from holdfast.runtimes.workflow.drawing_svg import svg_of
 
-        return svg_of(figure_of(graph))
+        return svg_of(_workflow(graph, graph.start))
     raise ConfigurationError(f"draw makes 'mermaid' or 'svg', got {form!r}")
 
 
-def figure_of(graph: Graph, within: str = "") -> Figure:
-    """The figure of a graph, or of the sub-workflow in it that has this id."""
-    inner: Any = graph.nodes[within].executor if within else None
-    start, first = f"start {within}", f"{within}/{inner.graph.start}" if within else graph.start
-    shapes = {start: Shape("start")}
-    shapes |= {f"node {node.id}": _shape(graph, node) for node in graph.nodes.values() if node.within == within}
-    lines = [Line(start, f"node {first}")]
-    for edge in graph.edges:
-        if graph.nodes[edge.sources[0]].within == within:
-            sources, targets = ([f"node {each}" for each in ids] for ids in (edge.sources, edge.targets))
-            if edge.kind in JOINTS:
-                joint = f"edge {edge.id}"
-                shapes[joint] = Shape(edge.kind, edge.conditions[0] if edge.kind == "choice" else "")
-                lines += [Line(source, joint) for source in sources]
-                sources = [joint]
-            labelled = zip(targets, _labels(edge), strict=False)
-            lines += [Line(sources[0], target, label, bool(edge.conditions)) for target, label in labelled]
-    return Figure(shapes, lines)
+def _workflow(graph: Graph, first: str, within: str = "", text: str = "") -> Shape:
+    """The shape of a graph, or of the sub-workflow in it that has this id, with its first executor."""
+    shapes, lines = {f"start {within}": Shape("start", "start")}, [Line(f"start {within}", f"node {first}")]
+    shapes |= {f"node {node.id}": _node(graph, node) for node in graph.nodes.values() if node.within == within}
+    for edge in (each for each in graph.edges if graph.nodes[each.sources[0]].within == within):
+        source, names = f"node {edge.sources[0]}", [_shown(name) for name in edge.conditions]
+        if edge.kind in ("fan_in", "switch", "choice"):
+            source = f"edge {edge.id}"
+            shapes[source] = Shape(edge.kind, {"fan_in": "all", "switch": "switch"}.get(edge.kind) or names[0])
+            lines += [Line(f"node {each}", source) for each in edge.sources]
+        labels = {"edge": names, "switch": [*names, "default"][: len(edge.targets)]}.get(edge.kind, [])
+        for target, label in zip_longest(edge.targets, labels, fillvalue=""):
+            lines.append(Line(source, f"node {target}", label, bool(names)))
+    return Shape("workflow", text, (), shapes, lines)
 
 
-def _shape(graph: Graph, node: Node) -> Shape:
-    text = node.id.removeprefix(f"{node.within}/") if node.within else node.id
-    if node.is_workflow:
-        return Shape("workflow", text, inner=figure_of(graph, node.id))
+def _node(graph: Graph, node: Node) -> Shape:
+    text = _shown(node.id.removeprefix(node.within and f"{node.within}/"))
+    if isinstance(node.executor, WorkflowExecutor):
+        return _workflow(graph, f"{node.id}/{node.executor.graph.start}", node.id, text)
     takes = [" | ".join(node.takes)] if node.takes != ["Any"] else []
-    return Shape("executor", text, (*takes, *(f"asks {each}" for each in node.answers)))
+    return Shape("executor", text, tuple(map(_shown, [*takes, *(f"asks {each}" for each in node.answers)])))
 
 
-def _labels(edge: Edge) -> list[str]:
-    if edge.kind == "switch":
-        return [*edge.conditions, "default"]
-    return [edge.conditions[0] if edge.kind == "edge" and edge.conditions else ""] * len(edge.targets)
+def _shown(text: str) -> str:
+    """The text without its end if it is long, and with escapes for what cannot be printed."""
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def _flowchart(figure: Figure, names: dict[str, str], indent: str) -> Iterator[str]:
-    for key, shape in figure.shapes.items():
-        name = names[key] = f"n{len(names)}"
-        text = _quoted(shape.text or _WORDS[shape.kind])
-        if shape.inner is not None:
+def _flowchart(workflow: Shape, names: dict[str, str], indent: str) -> Iterator[str]:
+    for key, shape in workflow.shapes.items():
+        name, text = names.setdefault(key, f"n{len(names)}"), _quoted(shape.text)
+        if shape.kind == "workflow":
             yield f'{indent}subgraph {name}["{text}"]'
-            yield from _flowchart(shape.inner, names, indent + "    ")
+            yield from _flowchart(shape, names, indent + "    ")
             yield f"{indent}end"
         else:
             opening, closing = _BRACKETS.get(shape.kind, ("((", "))"))
             yield f'{indent}{name}{opening}"{text}"{closing}'
-    for line in figure.lines:
+    for line in workflow.lines:
         label = f'|"{_quoted(line.label)}"|' if line.label else ""
         yield f"{indent}{names[line.source]} {'-.->' if line.is_dashed else '-->'}{label} {names[line.target]}"
 
 
 def _quoted(text: str) -> str:
-    """The text with all else as numbers of characters, which Mermaid resolves after it has read the rest."""
-    shown = printable(text)
-    safe = {found.start() for found in _SAFE.finditer(shown)}
-    return "".join(char if at in safe else f"#{ord(char)};" for at, char in enumerate(shown))
-
-
-def printable(text: str) -> str:
-    """The text with control characters, invisible ones and lone surrogates as escapes."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    """The text with numbers of characters for what is unsafe: Mermaid resolves them after it has read the rest."""
+    return _UNSAFE.sub(lambda found: f"#{ord(found[0])};", text)

@@ -1,204 +1,161 @@
-"""The figure of a workflow as an SVG picture: no script, no style sheet, nothing loaded, every text escaped. Pure."""
+"""A workflow as an SVG picture: no script, no style sheet, nothing loaded, every text escaped. Pure.
 
-from collections.abc import Iterator
+Shapes lie in layers, and lines lead from one layer to the next. A line has a box of its own in every layer that it
+passes, and its label is in the first of them: so no line runs through a shape or a label of another.
+"""
+
 from html import escape
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from unicodedata import east_asian_width
 
 import msgspec
 
-from holdfast.runtimes.workflow.drawing import Figure, Line, Shape, printable
-from holdfast.runtimes.workflow.drawing_layout import Item, Way, closing, lay_out
+from holdfast.runtimes.workflow.drawing import Line, Shape
 
-_MARGIN, _INSET, _TITLE = 16.0, 18.0, 26.0
-_SIZE, _SMALL = 14, 11.5
-_LONGEST = 44
-_INK, _LINE, _QUIET = "#1f2933", "#52606d", "#616e7c"
-_COLOURS = {"executor": ("#eef4fb", "#3d6ea5"), "workflow": ("#f7f9fb", "#9fb3c8"), "fan_in": (_INK, _INK)}
-_POINTS = ("start", "switch", "choice")
-"""The shapes whose lines meet in one point; on others they lie side by side."""
+_MARGIN, _BETWEEN_BOXES, _BETWEEN_LAYERS, _SWEEPS = 16.0, 28.0, 48.0, 60
+_FILLS = {"start": "#d9f2e3", "executor": "#e6f0fa", "workflow": "#f7f9fb", "label": "#ffffff"}
+_JOINT_FILL, _INK, _GREY = "#fff3d6", "#1f2933", "#52606d"
 
 
-class Picture(msgspec.Struct):
-    """A figure with the places of its shapes and lines, and the pictures of its sub-workflows by key."""
+class Box(msgspec.Struct, eq=False):
+    """What takes room in a layer, from its top to its bottom: a shape, or a line that passes."""
 
-    figure: Figure
-    items: dict[str, Item]
-    ways: list[Way]
-    layers: list[list[Item]]
-    inner: dict[str, "Picture"]
+    layer: int
+    shape: Shape | None = None
+    width: float = 8.0
+    height: float = 0.0
+    inner: str = ""
+    x: float = 0.0
+    top: float = 0.0
+    bottom: float = 0.0
+    near: list["Box"] = []
+    """The boxes in other layers that its lines lead to."""
 
-    @property
-    def size(self) -> tuple[float, float]:
-        """Width and height."""
-        return max(item.x + item.right for layer in self.layers for item in layer), self.layers[-1][0].bottom
 
-
-def svg_of(figure: Figure) -> str:
-    """The figure as the text of an SVG file."""
-    picture = picture_of(figure)
-    width, height = (length + 2 * _MARGIN for length in picture.size)
+def svg_of(workflow: Shape) -> str:
+    """Draw the workflow as the text of an SVG file."""
+    elements, width, height = _picture(workflow)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"'
-        f' viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif" role="img">\n'
-        f'<rect width="100%" height="100%" fill="#ffffff"/>\n{"".join(_drawn(picture, _MARGIN, _MARGIN))}</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f}'
+        f' {height:.0f}" font-family="system-ui, sans-serif" font-size="13" text-anchor="middle" role="img">\n'
+        '<marker id="head" refX="9" refY="5" markerWidth="9" markerHeight="10" markerUnits="userSpaceOnUse"'
+        f' orient="auto-start-reverse"><path d="M 0 0 L 9 5 L 0 10 Z" fill="{_GREY}"/></marker>\n'
+        f'<rect width="100%" height="100%" fill="#ffffff"/>\n{elements}</svg>\n'
     )
 
 
-# Sizes and places
+def _picture(workflow: Shape) -> tuple[str, float, float]:
+    """The elements of a workflow, and the width and height that they take with a margin."""
+    boxes = {key: _box(shape) for key, shape in workflow.shapes.items()}
+    _assign_layers(boxes, workflow.lines)
+    ways = [_way(boxes[line.source], boxes[line.target], line.label) for line in workflow.lines]
+    for box in boxes.values():
+        box.width = max(box.width, 12.0 * len(box.near))
+    everything = list(dict.fromkeys([*boxes.values(), *(box for way in ways for box in way)]))
+    layers = [[box for box in everything if box.layer == layer] for layer in sorted({box.layer for box in everything})]
+    _place(layers)
+    drawn = [_arrow(line, boxes[line.target], way) for line, way in zip(workflow.lines, ways, strict=True)]
+    drawn += [_drawn(box, box.shape) for box in everything if box.shape]
+    return "".join(drawn), max(box.x + box.width / 2 for box in everything) + _MARGIN, layers[-1][0].bottom + _MARGIN
 
 
-def picture_of(figure: Figure) -> Picture:
-    """The figure with the places of everything in it."""
-    inner = {key: picture_of(shape.inner) for key, shape in figure.shapes.items() if shape.inner is not None}
-    items = {key: _item(key, figure, inner.get(key)) for key in figure.shapes}
-    between = [line for line in figure.lines if line.source != line.target]
-    turned = closing(next(iter(items)), between)
-    ways = [_way(items, line, is_turned=number in turned) for number, line in enumerate(between)]
-    return Picture(figure, items, ways, lay_out([*items.values()], ways), inner)
+def _box(shape: Shape, layer: int = 0) -> Box:
+    texts = (shape.text, *shape.notes)
+    width = 24 + max(sum(13.0 if east_asian_width(char) in "WF" else 7.5 for char in text) for text in texts)
+    if shape.kind != "workflow":
+        return Box(layer, shape, max(60.0, width), 14.0 + 16 * len(texts))
+    elements, inner_width, inner_height = _picture(shape)
+    inner = f'<g transform="translate({-inner_width / 2:.1f} 0)">\n{elements}</g>\n'
+    return Box(layer, shape, max(width, inner_width), 16 + inner_height, inner)
 
 
-def _item(key: str, figure: Figure, inner: Picture | None) -> Item:
-    shape, loop = figure.shapes[key], _loop_label(figure, key)
-    width, height = _size(shape, inner)
-    ends = [[line.source for line in figure.lines], [line.target for line in figure.lines]]
-    if shape.kind not in _POINTS:
-        width = max(width, 12.0 * (1 + max(each.count(key) for each in ends)))
-    return Item(key, width / 2, width / 2 + (0 if loop is None else 34 + _text_width(loop, _SMALL)), height)
+def _assign_layers(boxes: dict[str, Box], lines: list[Line]) -> None:
+    """Put each box below those that lead to it, but for lines that lead back on a walk from the start."""
+    after = {key: iter([line.target for line in lines if line.source == key]) for key in boxes}
+    walk = [next(iter(boxes))]
+    seen, order = {*walk}, list[str]()
+    while walk:
+        target = next(after[walk[-1]], None)
+        if target is None:
+            order.insert(0, walk.pop())
+        elif target not in seen:
+            seen.add(target)
+            walk.append(target)
+    ends = [(*sorted((order.index(line.source), order.index(line.target))), 2 if line.label else 1) for line in lines]
+    for upper, lower, distance in sorted(ends):
+        if upper < lower:
+            boxes[order[lower]].layer = max(boxes[order[lower]].layer, boxes[order[upper]].layer + distance)
 
 
-def _size(shape: Shape, inner: Picture | None) -> tuple[float, float]:
-    if inner is not None:
-        width, height = inner.size
-        return max(width, _text_width(shape.text, _SIZE)) + 2 * _INSET, height + 2 * _INSET + _TITLE
-    if shape.kind == "executor":
-        widths = [_text_width(shape.text, _SIZE), *(_text_width(note, _SMALL) for note in shape.notes)]
-        return max(80.0, max(widths) + 28), 38.0 + 16 * len(shape.notes)
-    if shape.kind == "choice":
-        return _text_width(shape.text, _SMALL) + 56, 40.0
-    return {"start": (14.0, 14.0), "fan_in": (56.0, 6.0)}.get(shape.kind, (26.0, 26.0))
+def _way(source: Box, target: Box, label: str) -> list[Box]:
+    """The boxes that a line leads through, from the upper end to the lower. A loop ends at its label."""
+    upper, lower = sorted((source, target), key=lambda box: box.layer)
+    way = [upper, *(Box(layer) for layer in range(upper.layer + 1, lower.layer)), lower]
+    if label or upper is lower:
+        way[1] = _box(Shape("label", f"↻ {label}" if upper is lower else label), upper.layer + 1)
+    for here, there in pairwise(way):
+        here.near.append(there)
+        there.near.append(here)
+    return way
 
 
-def _loop_label(figure: Figure, key: str) -> str | None:
-    """The names of the conditions of a shape's lines to itself; None if it has none."""
-    labels = [line.label for line in figure.lines if line.source == line.target == key]
-    return ", ".join(label for label in labels if label) if labels else None
+def _place(layers: list[list[Box]]) -> None:
+    """Move boxes towards those near them: first sort each layer, then keep to its order. Then stack the layers."""
+    for sweep in range(_SWEEPS):
+        is_down, is_sorting = sweep % 2 == 0, sweep < _SWEEPS / 2
+        for layer in layers if is_down else reversed(layers):
+            for box in layer:
+                near = [each for each in box.near if not is_sorting or (each.layer < box.layer) == is_down]
+                near += [each for each in near if not box.shape and not each.shape] * 7  # long lines are straight
+                box.x = sum(each.x for each in near) / len(near) if near else box.x
+            if is_sorting:
+                layer.sort(key=lambda box: box.x)
+            _keep_apart(layer)
+    left, top = min(box.x - box.width / 2 for layer in layers for box in layer) - _MARGIN, _MARGIN
+    for layer in layers:
+        bottom = top + max(box.height for box in layer)
+        for box in layer:
+            box.x, box.top, box.bottom = box.x - left, top, bottom
+        top = bottom + _BETWEEN_LAYERS
 
 
-def _way(items: dict[str, Item], line: Line, *, is_turned: bool) -> Way:
-    half = _text_width(line.label, _SMALL) / 2 + 4
-    label = [Item("label", half, half, 20.0)] if line.label else []
-    ends = [items[line.source], *label, items[line.target]]
-    return Way(line, ends[::-1] if is_turned else ends, is_turned)
+def _keep_apart(layer: list[Box]) -> None:
+    """Place each box in the middle between where it is if all give way to the right, and if all do to the left."""
+    gaps = ((left.width + right.width) / 2 + _BETWEEN_BOXES for left, right in pairwise(layer))
+    offsets = [*accumulate(gaps, initial=0.0)]
+    wanted = [box.x - offset for box, offset in zip(layer, offsets, strict=True)]
+    rights, lefts = [*accumulate(wanted, max)], [*accumulate(wanted[::-1], min)][::-1]
+    for box, offset, right, left in zip(layer, offsets, rights, lefts, strict=True):
+        box.x = offset + (right + left) / 2
 
 
-def _text_width(text: str, size: float) -> float:
-    return sum(1.0 if east_asian_width(char) in "WF" else 0.57 for char in _shown(text)) * size
+def _port(box: Box, other: Box) -> float:
+    """Where a line to the other box meets this one: the lines of a side lie in the order of the boxes they lead to."""
+    side = [each for each in box.near if (each.layer < box.layer) == (other.layer < box.layer)]
+    place = sorted(side, key=lambda each: each.x).index(other) - (len(side) - 1) / 2
+    return box.x + place * min(24.0, (box.width - 12) / len(side))
 
 
-def _shown(text: str) -> str:
-    text = printable(text[: _LONGEST + 1])
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+def _arrow(line: Line, target: Box, way: list[Box]) -> str:
+    """An arrow that curves between layers, and is straight within them."""
+    path = f"M {_port(way[0], way[1]):.1f} {(way[0].top + way[0].bottom + way[0].height) / 2:.1f}"
+    for here, there in pairwise(way):
+        x, to, middle = _port(here, there), _port(there, here), (here.bottom + there.top) / 2
+        path += f" L {x:.1f} {here.bottom + 6:.1f}"
+        path += f" C {x:.1f} {middle:.1f} {to:.1f} {middle:.1f} {to:.1f} {there.top - 10:.1f}"
+    path += f" L {to:.1f} {(way[-1].top + way[-1].bottom - way[-1].height) / 2:.1f}"
+    head, dashes = "end" if way[-1] is target else "start", ' stroke-dasharray="5 4"' if line.is_dashed else ""
+    return f'<path d="{path}" fill="none" stroke="{_GREY}" stroke-width="1.5"{dashes} marker-{head}="url(#head)"/>\n'
 
 
-# Drawing
-
-
-def _drawn(picture: Picture, left: float, top: float) -> Iterator[str]:
-    """The parts of a figure whose upper left corner is there."""
-    yield f'<g transform="translate({left:.1f} {top:.1f})">\n'
-    leaves, reaches = _ends(picture, 0), _ends(picture, -1)
-    for number, way in enumerate(picture.ways):
-        yield from _line(way, leaves[number], reaches[number])
-    for key, shape in picture.figure.shapes.items():
-        loop = _loop_label(picture.figure, key)
-        if loop is not None:
-            yield from _loop(picture.items[key], loop)
-        title = f"<title>{escape(printable(shape.text))}</title>" if shape.text else ""
-        yield f"<g>{title}\n{''.join(_shape(shape, picture.items[key], picture.inner.get(key)))}</g>\n"
-    yield "</g>\n"
-
-
-def _shape(shape: Shape, item: Item, inner: Picture | None) -> Iterator[str]:
-    x, half, height = item.x, item.left, item.height
-    y = (item.top + item.bottom) / 2
-    top = y - height / 2
-    if shape.kind == "start":
-        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="7" fill="{_INK}"/>\n'
-    elif shape.kind in _POINTS:
-        corners = (
-            f"M {x:.1f} {top:.1f} L {x + half:.1f} {y:.1f} L {x:.1f} {top + height:.1f} L {x - half:.1f} {y:.1f} Z"
-        )
-        yield f'<path d="{corners}" fill="#fff8e6" stroke="#b7791f" stroke-width="1.5"/>\n'
-        yield _text(shape.text, x, y + 4, _SMALL, _INK)
-    else:
-        fill, edge = _COLOURS[shape.kind]
-        yield (
-            f'<rect x="{x - half:.1f}" y="{top:.1f}" width="{2 * half:.1f}" height="{height:.1f}"'
-            f' rx="{min(8, height / 2)}" fill="{fill}" stroke="{edge}" stroke-width="1.5"/>\n'
-        )
-        yield _text(shape.text, x, top + 24, _SIZE, _INK)
-        for number, note in enumerate(shape.notes):
-            yield _text(note, x, top + 41 + 16 * number, _SMALL, _QUIET)
-        if inner is not None:
-            yield from _drawn(inner, x - inner.size[0] / 2, top + _TITLE + _INSET)
-
-
-def _text(text: str, x: float, y: float, size: float, colour: str, anchor: str = "middle") -> str:
-    style = f'font-size="{size}" fill="{colour}" text-anchor="{anchor}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(_shown(text))}</text>\n' if text else ""
-
-
-# Lines
-
-
-def _ends(picture: Picture, end: int) -> dict[int, float]:
-    """Where each way leaves its upper shape, or reaches its lower one: side by side, in the order of the other ends."""
-    found: dict[int, float] = {}
-    for key, item in picture.items.items():
-        numbers = [number for number, way in enumerate(picture.ways) if way.items[end] is item]
-        numbers.sort(key=lambda number: picture.ways[number].items[1 if end == 0 else -2].x)
-        is_point = picture.figure.shapes[key].kind in _POINTS
-        step = 0.0 if is_point else min(24.0, (2 * item.left - 16) / max(1, len(numbers)))
-        found |= {number: item.x + step * (at - (len(numbers) - 1) / 2) for at, number in enumerate(numbers)}
-    return found
-
-
-def _line(way: Way, leaves: float, reaches: float) -> Iterator[str]:
-    """A line that curves between layers, and is straight within them: there it has a place of its own."""
-    upper, lower = way.items[0], way.items[-1]
-    start, end = ((item.top + item.bottom + sign * item.height) / 2 for item, sign in ((upper, 1), (lower, -1)))
-    places = [leaves, *(item.x for item in way.items[1:-1]), reaches]
-    path = [f"M {leaves:.1f} {start:.1f}"]
-    for (here, x), (there, to) in pairwise(zip(way.items, places, strict=True)):
-        middle = (here.bottom + there.top) / 2
-        path.append(
-            f"V {here.bottom + 6:.1f} C {x:.1f} {middle:.1f} {to:.1f} {middle:.1f} {to:.1f} {there.top - 12:.1f}"
-        )
-        if there.key == "label":
-            y = (there.top + there.bottom) / 2
-            path.append(f"V {y - 9:.1f} M {to:.1f} {y + 9:.1f}")
-            yield _text(way.line.label, to, y + 4, _SMALL, _INK)
-    yield _stroke(" ".join([*path, f"V {end:.1f}"]), dashed=way.line.is_dashed)
-    yield _head(leaves, start, 0, 1) if way.is_turned else _head(reaches, end, 0, -1)
-
-
-def _stroke(path: str, *, dashed: bool) -> str:
-    dashes = ' stroke-dasharray="5 4"' if dashed else ""
-    return f'<path d="{path}" fill="none" stroke="{_LINE}" stroke-width="1.5"{dashes}/>\n'
-
-
-def _head(x: float, y: float, across: int, down: int) -> str:
-    """The head of an arrow whose tip is there; its foot lies in this direction from the tip."""
-    foot, side = (x + 9 * across, y + 9 * down), (4.5 * down, 4.5 * across)
-    corners = " L ".join(f"{foot[0] + sign * side[0]:.1f} {foot[1] + sign * side[1]:.1f}" for sign in (1, -1))
-    return f'<path d="M {x:.1f} {y:.1f} L {corners} Z" fill="{_LINE}"/>\n'
-
-
-def _loop(item: Item, label: str) -> Iterator[str]:
-    """A line from a shape to itself, on its right side."""
-    x, y = item.x + item.left, (item.top + item.bottom) / 2
-    curve = f"C {x + 32:.1f} {y - 22:.1f} {x + 32:.1f} {y + 22:.1f} {x:.1f} {y + 9:.1f}"
-    yield _stroke(f"M {x:.1f} {y - 9:.1f} {curve}", dashed=bool(label))
-    yield _head(x, y + 9, 1, 0)
-    yield _text(label, x + 28, y + 4, _SMALL, _INK, "start")
+def _drawn(box: Box, shape: Shape) -> str:
+    top, radius = (box.top + box.bottom - box.height) / 2, 6 if shape.kind in ("executor", "workflow") else 15
+    texts = [
+        f'<text x="{box.x:.1f}" y="{top + 19.5 + 16 * at:.1f}" fill="{_GREY if at else _INK}">{escape(text)}</text>\n'
+        for at, text in enumerate((shape.text, *shape.notes))
+    ]
+    inner = f'<g transform="translate({box.x:.1f} {top + 16:.1f})">\n{box.inner}</g>\n' if box.inner else ""
+    return (
+        f'<rect x="{box.x - box.width / 2:.1f}" y="{top:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
+        f' rx="{radius}" fill="{_FILLS.get(shape.kind, _JOINT_FILL)}" stroke="{_GREY}"/>\n{"".join(texts)}{inner}'
+    )

@@ -1,148 +1,206 @@
-"""A workflow on a claimed thread: executes supersteps, commits each, waits for responses, ends the thread."""
+"""A workflow on a claimed thread: loads it, executes supersteps, commits each, waits for responses, ends the thread."""
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.records.errors import ExecutorFailed, RunCancelled, StoreError, SuperstepLimit, Suspended
-from holdfast.runs.driver import Driver, Line, Run, note
-from holdfast.runtimes.workflow.branch import Branch, Ended, Superstep
+from holdfast.codec import decode, encode
+from holdfast.ports import nested
+from holdfast.records.errors import (
+    ConfigurationError,
+    ExecutorFailed,
+    HoldfastError,
+    IncompatibleCheckpoint,
+    KeyReused,
+    RunCancelled,
+    StoreError,
+    SuperstepLimit,
+    Suspended,
+)
+from holdfast.records.type_hints import hint_name
+from holdfast.runs.driver import Driver, Line, Record, Run, note
+from holdfast.runtimes.workflow.branch import EXECUTOR, Branch, Ended, Superstep, noted_result, work_key
 from holdfast.runtimes.workflow.builder import WorkflowTerms
-from holdfast.runtimes.workflow.context import ContextBase
+from holdfast.runtimes.workflow.context import ContextBase, twin
 from holdfast.runtimes.workflow.decisions import Result, committed, deliveries, grown
-from holdfast.runtimes.workflow.events import WorkflowEvent
-from holdfast.runtimes.workflow.graph import UNCHANGED
-from holdfast.runtimes.workflow.loading import GRAPH, MISSING, load
+from holdfast.runtimes.workflow.events import MISSING, Call, WorkflowEvent
+from holdfast.runtimes.workflow.graph import Renaming
 from holdfast.runtimes.workflow.seats import Seats
 from holdfast.runtimes.workflow.snapshot import Message, Pending, Snapshot
 
+STARTED = "workflow"
+"""What the thread of a workflow was started with."""
+GRAPH = "graph"
+"""The kind of note that holds a graph, by its signature."""
 OURS = (RunCancelled, Suspended, StoreError)
 """Errors that say nothing about an executor."""
+
+
+def is_workflow(record: Record) -> bool:
+    """True for the record of a thread that was started by a workflow."""
+    return record.started is not None and record.started.function == STARTED
 
 
 class Execution:
     """One run of a workflow on its thread."""
 
-    def __init__(self, terms: WorkflowTerms, context: type[ContextBase], run: Run, message: Any = MISSING) -> None:
+    def __init__(self, terms: WorkflowTerms, context: type[ContextBase], run: Run, call: Call) -> None:
         self._terms = terms
         self._graph = terms.graph
         self._driver = Driver(run)
-        self._seats = Seats(terms.graph, self._driver.ports)
+        self._seats = Seats(terms.graph, self._driver)
         self._context = context
-        self._message = message
-        self._renaming = UNCHANGED
-        """How ids differ from those of the stored checkpoint, until the next one is written."""
-        self.outputs: list[Any] = []
-        """All outputs of the thread so far."""
+        self._call = call
+        self._where = f"thread {run.thread_id!r}"
+        self._is_new = False
+        """True if no checkpoint of the thread is resumed."""
+        self._renaming: Renaming | None = None
+        """How the ids of the checkpoint that is resumed differ from those of now."""
 
     async def events(self) -> AsyncGenerator[WorkflowEvent, None]:
         """Work to the end of the workflow, or until it waits for responses: the run is suspended then."""
-        driver = self._driver
-        loaded = await load(driver, self._terms, self._message)
+        driver, call = self._driver, self._call
+        try:
+            arguments = self._arguments()
+            loaded = self._load(arguments)
+            if call.responses:
+                await driver.answer(call.responses)
+            loaded = await self._begin(loaded, arguments)
+        except HoldfastError:
+            driver.leave_untouched()
+            raise
         yield WorkflowEvent("started", {"thread_id": driver.thread_id})
         if loaded is None:
-            self.outputs = driver.run.result
-            for output in self.outputs:
+            call.outputs = driver.run.result
+            for output in call.outputs:
                 yield WorkflowEvent("output", output)
         else:
             driver.refuse_divergence()
-            self._renaming = loaded.renaming
             try:
-                async with aclosing(self._supersteps(loaded.snapshot, is_new=loaded.is_new)) as events:
+                async with nested(self._supersteps(loaded)) as events:
                     async for event in events:
                         yield event
             finally:
                 self._seats.leave()
         yield WorkflowEvent("status", "complete")
 
-    async def _supersteps(self, snapshot: Snapshot, *, is_new: bool) -> AsyncGenerator[WorkflowEvent, None]:
-        driver = self._driver
+    # Loading
+
+    def _load(self, arguments: bytes) -> Snapshot | None:
+        """What the thread holds, or the input, which starts it; None if it is finished. Nothing is written yet."""
+        driver, terms, state = self._driver, self._terms, self._driver.run.state
+        if state and not is_workflow(driver.record):
+            raise KeyReused(f"{self._where} holds something else than a workflow; give another thread id")
+        found = Snapshot.of(state, self._where) if state else None
+        if found is not None:
+            found.check_name(terms.name, self._where, is_named=terms.is_named or driver.run.finished)
+        driver.refuse_other(STARTED, arguments, "message")
+        if driver.run.finished:
+            return None
+        message = Message("", self._graph.entry(self._graph.start), decode(arguments)[0][0])
+        first = Snapshot(workflow=terms.name, signature=self._graph.signature, messages=[message])
+        self._is_new = found is None
+        return first if found is None else self._fitted(found, first)
+
+    def _arguments(self) -> bytes:
+        """The input of the workflow, encoded; without a message, what the thread was started with."""
+        message, started = self._call.message, self._driver.record.started
+        if message is not MISSING:
+            node = self._graph.nodes[self._graph.entry(self._graph.start)]
+            if node.handlers.find(message) is None:
+                raise ConfigurationError(
+                    f"the start executor {node.id!r} takes {', '.join(node.takes)}, and not {hint_name(type(message))}"
+                )
+            return encode([[message], {}], path="message")
+        if started is None:
+            raise ConfigurationError(f"{self._where} has no workflow to resume; give a message to start one")
+        return started.arguments
+
+    def _fitted(self, found: Snapshot, first: Snapshot) -> Snapshot:
+        """A checkpoint as this program resumes it: the stored one, or a new start if that was asked for."""
+        known = self._driver.noted(GRAPH, found.signature)
+        stored = known and decode(known.content)
+        try:
+            self._renaming = found.renaming(self._graph, self._terms.renamed, stored, self._where)
+        except IncompatibleCheckpoint as error:
+            if self._terms.on_incompatible != "fresh":
+                raise
+            if self._call.responses:
+                raise IncompatibleCheckpoint(
+                    f"{self._where} would start over, and its requests would be withdrawn; run it without responses, or"
+                    f" with the graph that asked: {error}"
+                ) from error
+            self._is_new = True
+            return replace(first, generation=found.generation + 1)
+        return found
+
+    async def _begin(self, loaded: Snapshot | None, arguments: bytes) -> Snapshot | None:
+        """Note what the thread runs, and write what differs from its checkpoint: ids, or that it starts over."""
+        driver, terms, to = self._driver, self._terms, self._renaming
+        await driver.start(STARTED, arguments, "message", {**terms.labels, "workflow": terms.name})
+        if loaded is not None and loaded.generation and self._is_new:
+            await driver.withdraw(None, "the workflow started over")
+        if loaded is None or to is None:
+            return loaded
+        renamed = loaded.renamed(to, terms.name, self._graph.signature)
+        notes = self._renamed_notes(loaded, to)
+        await self._write(renamed, None, {"renamed": len(renamed.former)}, *notes, journal=True)
+        return renamed
+
+    def _renamed_notes(self, found: Snapshot, renaming: Renaming) -> Iterator[Line]:
+        """What executors did in a superstep that was not committed: noted again, under the new ids."""
+        for old in renaming.stored["nodes"]:
+            key = work_key(found, old)
+            result = noted_result(self._driver, key)
+            if result is not None:
+                content = {"_result": result.renamed(renaming).plain()}
+                yield note(EXECUTOR, content, self._driver.ports.now(), key=key, value=encode(None), lasting=True)
+
+    # Supersteps
+
+    async def _supersteps(self, snapshot: Snapshot) -> AsyncGenerator[WorkflowEvent, None]:
+        driver, call = self._driver, self._call
         snapshot = replace(snapshot, executors=await self._seats.take(snapshot.executors))
-        if is_new:  # the input is durable before anything is done with it
+        if self._is_new:  # the input is durable before anything is done with it
             await self._write(snapshot, None, {"superstep": 0})
             yield WorkflowEvent("checkpoint_saved", checkpoint_id=driver.run.checkpoint_id)
         await self._ask_again(snapshot)
         yield WorkflowEvent("status", "working")
-        while True:
-            self.outputs = snapshot.outputs
-            snapshot = snapshot if snapshot.messages else await self._answered(snapshot)
-            if not snapshot.messages:
-                break
-            async with aclosing(self._superstep(snapshot)) as events:
-                async for event in events:
-                    if isinstance(event, Snapshot):
-                        snapshot = event
-                    else:
-                        yield event
-        if snapshot.requests:
+        call.outputs = snapshot.outputs
+        while (after := await self._answered(snapshot)).messages:
+            for event in self._question_events(snapshot, after):
+                yield event
+            snapshot = after
+            step, branches = self._begun(snapshot)
+            yield WorkflowEvent("superstep_started", {"superstep": step.number, "executors": [*branches]})
+            replayed = {id_: branch.replayed() for id_, branch in branches.items()}
+            ended = {id_: done for id_, done in replayed.items() if done is not None}
+            for id_ in branches:
+                yield WorkflowEvent("executor_replayed" if id_ in ended else "executor_invoked", executor_id=id_)
+            rest = [branch.run() for id_, branch in branches.items() if id_ not in ended]
+            async with nested(driver.ports.side_by_side(rest)) as endings:
+                async for each in endings:
+                    ended[each.id] = each
+                    if each.result is not None:
+                        yield WorkflowEvent("executor_completed", executor_id=each.id)
+                    elif isinstance(each.error, Exception):
+                        yield WorkflowEvent("executor_failed", each.error, each.id)
+            in_order = [ended[id_] for id_ in branches]
+            self._raise_failures(in_order, step.number)
+            snapshot = await self._commit(step, in_order)
+            call.outputs = snapshot.outputs
+            for event in self._committed_events(step, snapshot, in_order):
+                yield event
+        for event in self._question_events(snapshot, after):
+            yield event
+        if after.requests:
             await driver.wait_for_answers()
+        self._warn_of_leftovers(snapshot)
         await driver.run.complete(snapshot.outputs)
 
-    async def _write(
-        self,
-        snapshot: Snapshot,
-        before: Snapshot | None,
-        metadata: dict[str, str | int],
-        *lines: Line,
-        journal: bool = False,
-        grown: dict[str, list[Any]] | None = None,
-    ) -> None:
-        """Write a snapshot: what changed since the one before, and of lists that grew only what they gained.
-
-        With it goes its graph, if the thread does not have that yet.
-        """
-        driver, signature = self._driver, self._graph.signature
-        if driver.noted(GRAPH, signature) is None:
-            graph = note(GRAPH, self._graph.plain(), driver.ports.now(), key=signature, lasting=True)
-            lines = (*lines, graph)
-        known = before if self._renaming is UNCHANGED else None
-        appended = {("state", key): items for key, items in (grown or {}).items()}
-        if known is not None and appended and all(driver.takes_append(*path) for path in appended):
-            known = replace(known, state=snapshot.state)
-        else:
-            appended = {}
-        given: dict[str, Any] = {"metadata": metadata, "journal": journal, "appended": appended}
-        await driver.write(*lines, **given, change=lambda: snapshot.changes_since(known))
-        self._renaming = UNCHANGED
-
-    # Requests
-
-    async def _ask_again(self, snapshot: Snapshot) -> None:
-        """Ask the requests that a fork took over: there they are answered for this thread."""
-        open_ = {key: each for key, each in snapshot.requests.items() if not self._driver.request_id(key)}
-        if open_:
-            await self._driver.write(*(self._question(key, each) for key, each in open_.items()), journal=True)
-
-    def _question(self, key: str, pending: Pending) -> Line:
-        return self._driver.question(key, pending.executor, pending.data, pending.choices)
-
-    async def _answered(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with the responses that arrived as messages; committed, so that they are delivered together."""
-        messages, lines, requests = list[Message](), list[Line](), dict(snapshot.requests)
-        for key, pending in snapshot.requests.items():
-            answer = await self._driver.answer_to(key)
-            if answer is None:
-                continue
-            del requests[key]
-            response = pending.response(answer)
-            if self._graph.nodes[pending.executor].handlers.find(pending.data, response) is not None:
-                messages.append(Message(pending.executor, pending.executor, response, [pending.data]))
-            else:  # what was answered cannot be used: ask once more
-                requests[f"{key}'"] = pending
-                lines.append(self._question(f"{key}'", pending))
-        if len(requests) == len(snapshot.requests) and not lines:
-            return snapshot
-        after = replace(snapshot, messages=messages, requests=requests)
-        metadata: dict[str, str | int] = {"superstep": snapshot.iteration, "responses": len(messages)}
-        await self._write(after, snapshot, metadata, *lines, journal=True)
-        return after
-
-    # Supersteps
-
-    async def _superstep(self, snapshot: Snapshot) -> AsyncGenerator["WorkflowEvent | Snapshot", None]:
-        """Execute and commit one superstep; the last thing it gives is the snapshot after it."""
+    def _begun(self, snapshot: Snapshot) -> tuple[Superstep, dict[str, Branch]]:
+        """The next superstep, with a branch for each executor that has messages."""
         self._driver.check()
         if snapshot.iteration >= self._terms.max_supersteps:
             raise SuperstepLimit(
@@ -150,56 +208,25 @@ class Execution:
                 " with a larger max_supersteps and run the thread again: it continues here"
             )
         waiting, shared = deliveries(self._graph, snapshot), (self._graph, self._driver, self._seats, self._context)
-        step = Superstep(*shared, snapshot, snapshot.executors, self._renaming, is_parallel=len(waiting) > 1)
-        branches = {id_: Branch(step, self._graph.nodes[id_], messages) for id_, messages in waiting.items()}
-        yield WorkflowEvent("superstep_started", {"superstep": step.number, "executors": [*branches]})
-        ended: dict[str, Ended] = {}
-        async with aclosing(self._ended(branches)) as endings:
-            async for each in endings:
-                if isinstance(each, Ended):
-                    ended[each.id] = each
-                else:
-                    yield each
-        in_order = [ended[id_] for id_ in branches]
-        self._raise_failures(in_order, step.number)
-        after = await self._commit(step, in_order)
-        for event in self._committed_events(step, after, in_order):
-            yield event
-        yield after
-
-    async def _ended(self, branches: dict[str, Branch]) -> AsyncGenerator["WorkflowEvent | Ended", None]:
-        """Each branch as it ends, with its events. Those that were noted as done are not executed again."""
-        replayed = {id_: done for id_, branch in branches.items() if (done := branch.replayed()) is not None}
-        for id_, done in replayed.items():
-            yield WorkflowEvent("executor_replayed", executor_id=id_)
-            yield done
-        rest = {id_: branch for id_, branch in branches.items() if id_ not in replayed}
-        for id_ in rest:
-            yield WorkflowEvent("executor_invoked", executor_id=id_)
-        async with aclosing(self._driver.ports.side_by_side([branch.run() for branch in rest.values()])) as endings:
-            async for each in endings:
-                yield each
-                if each.error is not None:
-                    yield WorkflowEvent("executor_failed", each.error, each.id)
-                elif each.result is not None:
-                    yield WorkflowEvent("executor_completed", executor_id=each.id)
+        step = Superstep(*shared, snapshot, snapshot.executors, len(waiting) > 1)
+        return step, {id_: Branch(step, self._graph.nodes[id_], messages) for id_, messages in waiting.items()}
 
     def _raise_failures(self, ended: list[Ended], number: int) -> None:
         """Raise why the superstep cannot be committed: the first error, or that the run waits."""
-        failed = [(each.id, each.error) for each in ended if each.error is not None]
-        for _, error in failed:
-            if isinstance(error, OURS):
+        errors = {each.id: each.error for each in ended if each.error is not None}
+        failed = [id_ for id_, error in errors.items() if isinstance(error, Exception)]
+        for error in errors.values():
+            if isinstance(error, OURS) or not failed:
                 raise error
         if failed:
-            (id_, error), *others = failed
-            also = f" (and {', '.join(repr(other) for other, _ in others)})" if others else ""
-            raise ExecutorFailed(
-                f"executor {id_!r}{also} of workflow {self._terms.name!r} failed in superstep {number}"
-                f" of thread {self._driver.thread_id!r}: {type(error).__name__}: {error}"
-            ) from error
-        for each in ended:
-            if each.waits is not None:
-                raise each.waits
+            error = errors[failed[0]]
+            also = f" (and {', '.join(map(repr, failed[1:]))})" if failed[1:] else ""
+            text = (
+                f"executor {failed[0]!r}{also} of workflow {self._terms.name!r} failed in superstep {number}"
+                f" of {self._where}: {type(error).__name__}: {error}"
+            )
+            thread_id = self._driver.thread_id
+            raise ExecutorFailed(text, executor=failed[0], thread_id=thread_id, superstep=number) from error
 
     async def _commit(self, step: Superstep, ended: list[Ended]) -> Snapshot:
         """Commit a superstep, all or nothing: its messages, state, requests and outputs."""
@@ -218,18 +245,105 @@ class Execution:
         metadata |= {"executors": len(ended)} if len(ended) > 1 else {"executor": ended[0].id}
         gained = grown(self._graph.reducers, before.state, results)
         await self._write(after, before, metadata, *lines, grown=gained)
-        for key, pending in asked.items():
-            request, content = driver.request_id(key), {"payload": pending.data}
-            await driver.emit("asked", content, request=request, name=pending.executor)
+        await self._emit_asked(asked)
         return after
 
-    def _committed_events(self, step: Superstep, after: Snapshot, ended: list[Ended]) -> list[WorkflowEvent]:
-        id_, driver = self._driver.run.checkpoint_id, self._driver
-        yielded = [(each.id, output) for each in ended if each.result for output in each.result.outputs]
-        asked = [(key, each) for key, each in after.requests.items() if key not in step.snapshot.requests]
-        return [
-            WorkflowEvent("checkpoint_saved", checkpoint_id=id_),
-            *(WorkflowEvent("output", output, executor) for executor, output in yielded),
-            *(WorkflowEvent("request_info", p.data, p.executor, request_id=driver.request_id(k)) for k, p in asked),
-            WorkflowEvent("superstep_completed", {"superstep": step.number}, checkpoint_id=id_),
-        ]
+    async def _write(
+        self,
+        snapshot: Snapshot,
+        before: Snapshot | None,
+        metadata: dict[str, str | int],
+        *lines: Line,
+        journal: bool = False,
+        grown: dict[str, list[Any]] | None = None,
+    ) -> None:
+        """Write a snapshot: what changed since the one before, and of lists that grew only what they gained.
+
+        With it goes its graph, if the thread does not have that yet.
+        """
+        driver, signature = self._driver, self._graph.signature
+        if driver.noted(GRAPH, signature) is None:
+            graph = note(GRAPH, self._graph.plain(), driver.ports.now(), key=signature, lasting=True)
+            lines = (*lines, graph)
+        appended = {("state", key): items for key, items in (grown or {}).items()}
+        if before is not None and appended and all(driver.takes_append(*path) for path in appended):
+            before = replace(before, state=snapshot.state)
+        else:
+            appended = {}
+        given: dict[str, Any] = {"metadata": metadata, "journal": journal, "appended": appended}
+        await driver.write(*lines, **given, change=lambda: snapshot.changes_since(before))
+
+    def _committed_events(self, step: Superstep, after: Snapshot, ended: list[Ended]) -> Iterator[WorkflowEvent]:
+        id_ = self._driver.run.checkpoint_id
+        yield WorkflowEvent("checkpoint_saved", checkpoint_id=id_)
+        for each in ended:
+            for output in each.result.outputs if each.result else ():
+                yield WorkflowEvent("output", twin(output), each.id)
+        yield from self._question_events(step.snapshot, after)
+        yield WorkflowEvent("superstep_completed", {"superstep": step.number}, checkpoint_id=id_)
+
+    def _question_events(self, before: Snapshot, after: Snapshot) -> Iterator[WorkflowEvent]:
+        for key, pending in after.requests.items():
+            if key not in before.requests:
+                request_id = self._driver.request_id(key)
+                yield WorkflowEvent("request_info", twin(pending.data), pending.executor, request_id=request_id)
+
+    def _warn_of_leftovers(self, snapshot: Snapshot) -> None:
+        for edge, waiting in snapshot.buffers.items():
+            missing = [each for each in self._graph.edges_by_id[edge].sources if each not in waiting]
+            kinds = sorted({hint_name(type(each)) for items in waiting.values() for each in items})
+            self._graph.warn_once(
+                f"{edge}: what {', '.join(map(repr, waiting))} sent ({', '.join(kinds)}) was dropped at the end of"
+                f" workflow {self._terms.name!r}, because {', '.join(map(repr, missing))} sent nothing to match it"
+            )
+
+    # Requests
+
+    async def _ask_again(self, snapshot: Snapshot) -> None:
+        """Ask the requests that a fork took over: there they are answered for this thread."""
+        open_ = {key: each for key, each in snapshot.requests.items() if not self._driver.request_id(key)}
+        if open_:
+            await self._driver.write(*(self._question(key, each) for key, each in open_.items()), journal=True)
+
+    async def _emit_asked(self, asked: dict[str, Pending]) -> None:
+        for key, pending in asked.items():
+            request, content = self._driver.request_id(key), {"payload": pending.data}
+            await self._driver.emit("asked", content, request=request, name=pending.executor)
+
+    def _question(self, key: str, pending: Pending) -> Line:
+        return self._driver.question(key, pending.executor, pending.data, pending.choices, pending.takes)
+
+    async def _answered(self, snapshot: Snapshot) -> Snapshot:
+        """If nothing else is to be delivered, the responses that arrived: committed, and delivered together."""
+        if snapshot.messages:
+            return snapshot
+        requests, messages, again = dict(snapshot.requests), list[Message](), dict[str, Pending]()
+        for key, pending in snapshot.requests.items():
+            answer = await self._driver.answer_to(key)
+            if answer is not None:
+                del requests[key]
+                response = pending.response(answer)
+                if self._is_taken(key, pending, response):
+                    messages.append(Message(pending.executor, pending.executor, response, [pending.data]))
+                else:
+                    again[self._driver.key("again", key)] = pending
+        if len(requests) == len(snapshot.requests):
+            return snapshot
+        after = replace(snapshot, messages=messages, requests=requests | again)
+        metadata: dict[str, str | int] = {"superstep": snapshot.iteration, "responses": len(messages)}
+        lines = [self._question(key, pending) for key, pending in again.items()]
+        await self._write(after, snapshot, metadata, *lines, journal=True)
+        await self._emit_asked(again)
+        return after
+
+    def _is_taken(self, key: str, pending: Pending, response: Any) -> bool:
+        """True if a handler takes the response; else its question is asked again, with a warning."""
+        node = self._graph.nodes[pending.executor]
+        if node.handlers.find(pending.data, response) is not None:
+            return True
+        self._graph.warn_once(
+            f"request {self._driver.request_id(key)} was answered with a value of type {hint_name(type(response))},"
+            f" which no handler of executor {node.id!r} takes ({', '.join(node.answers)}): it is asked again, as a"
+            " request with another id"
+        )
+        return False

@@ -1,15 +1,16 @@
 """Executors: what is declared of them. A handler is chosen by the type of the message."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, overload
+from collections.abc import Callable, Iterable
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, overload
 
 import msgspec
 
 from holdfast.records.arguments import text_or_none
-from holdfast.records.callables import parameters_of
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.signatures import parameters_of
+from holdfast.records.type_hints import fits, hint_name, members
 from holdfast.runs.driver import annotations_of
-from holdfast.runtimes.workflow.message_types import fits, is_exactly
 
 if TYPE_CHECKING:
     from holdfast.runtimes.workflow.graph import Graph
@@ -33,21 +34,27 @@ class Handler(msgspec.Struct, frozen=True):
         """Return True if it takes these values."""
         return all(map(fits, values, self.takes))
 
-    def is_for(self, *values: Any) -> bool:
+    def names(self, *values: Any) -> bool:
         """Return True if it names the very classes of these values."""
-        return all(map(is_exactly, values, self.takes))
+        kinds = [[get_origin(each) or each for each in members(hint)] for hint in self.takes]
+        return all(type(value) in allowed for value, allowed in zip(values, kinds, strict=True))
 
 
 class Handlers(msgspec.Struct, frozen=True):
     """The handlers of an executor."""
 
     messages: tuple[Handler, ...]
-    responses: tuple[Handler, ...]
+    responses: tuple[Handler, ...] = ()
+
+    @property
+    def all(self) -> tuple[Handler, ...]:
+        """Those of messages and those of responses."""
+        return self.messages + self.responses
 
     def find(self, *values: Any) -> Handler | None:
         """The handler for a message, or for a request and its response: one that names its class, else the first."""
         among = [each for each in (self.messages, self.responses)[len(values) - 1] if each.accepts(*values)]
-        return next((each for each in among if each.is_for(*values)), among[0] if among else None)
+        return next((each for each in among if each.names(*values)), among[0] if among else None)
 
 
 def handler(method: F) -> F:
@@ -115,36 +122,35 @@ class WorkflowExecutor(Executor):
     """A workflow as a node of another. It takes what its start executor takes, and sends on what it yields."""
 
     def __init__(self, workflow: Any, id: str | None = None) -> None:  # noqa: A002  as in Executor
-        graph = getattr(workflow, "graph", None)
-        if graph is None:
+        if not hasattr(workflow, "graph"):
             raise ConfigurationError(f"WorkflowExecutor takes what WorkflowBuilder.build() makes, got {workflow!r}")
         super().__init__(id or workflow.name)
         self.workflow = workflow
-        self.graph: Graph = graph
+        self.graph: Graph = workflow.graph
 
 
 def handlers_of(executor: Executor, known: dict[object, Handlers]) -> Handlers:
     """What an executor declares; the types that it names are registered as storable. `known`: of other executors."""
-    declared = executor.function if isinstance(executor, FunctionExecutor) else type(executor)
-    if declared not in known:
-        known[declared] = _declared(executor)
-    return known[declared]
-
-
-def _declared(executor: Executor) -> Handlers:
+    kind = type(executor)
     if isinstance(executor, FunctionExecutor):
-        return Handlers((_read(executor, executor.function, "function", MESSAGE),), ())
-    found: dict[str, list[Handler]] = {MESSAGE: [], RESPONSE: []}
-    for name in _names_in_order(type(executor)):
-        method = getattr(type(executor), name)
-        kind = getattr(method, _MARK, None)
-        if kind is not None:
-            found[kind].append(_read(executor, method, name, kind))
-    return Handlers(tuple(found[MESSAGE]), tuple(found[RESPONSE]))
+        return Handlers((_read(executor, executor.function, "function", MESSAGE),))
+    if kind not in known:
+        names = dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base))
+        known[kind] = Handlers(*(_marked_with(mark, executor, names) for mark in (MESSAGE, RESPONSE)))
+    return known[kind]
 
 
-def _names_in_order(cls: type) -> list[str]:
-    return list(dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base)))
+def _marked_with(mark: str, executor: Executor, names: Iterable[str]) -> tuple[Handler, ...]:
+    methods = [(name, getattr(type(executor), name)) for name in names]
+    found = tuple(_read(executor, each, name, mark) for name, each in methods if getattr(each, _MARK, None) == mark)
+    for one, other in combinations(found, 2):
+        shared = [{*members(each)} & {*members(its)} for each, its in zip(one.takes, other.takes, strict=True)]
+        if all(shared):
+            kinds = " and ".join(" or ".join(sorted(map(hint_name, each))) for each in shared)
+            raise ConfigurationError(
+                f"executor {executor.id!r}: {one.method} and {other.method} both take {kinds}; remove it from one"
+            )
+    return found
 
 
 def _read(executor: Executor, function: Callable[..., Any], name: str, kind: str) -> Handler:
@@ -154,6 +160,5 @@ def _read(executor: Executor, function: Callable[..., Any], name: str, kind: str
     if len(names) != len(wanted.split(", ")):
         raise ConfigurationError(f"{where} must take ({wanted}), got ({', '.join(names)})")
     hints = annotations_of(function, where)
-    context = get_args(hints.get(names[-1], Any))
-    sends, yields = (*context, Any, Any)[:2]
+    sends, yields = (*get_args(hints.get(names[-1], Any)), Any, Any)[:2]
     return Handler(name, tuple(hints.get(each, Any) for each in names[:-1]), sends, yields)

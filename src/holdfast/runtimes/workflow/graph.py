@@ -1,22 +1,25 @@
-"""The graph of a workflow: nodes, edges, the signature of both, and how two graphs differ. Pure.
+"""The graph of a workflow: nodes, edges, the signature of both, and how two graphs differ.
 
 Sub-workflows are opened: their nodes and edges are part of the graph, with ids that begin with the sub-workflow's
 (`sub/worker`). What a sub-workflow yields is sent on by the node of the sub-workflow.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
+from warnings import warn
 
 import msgspec
 
 from holdfast.codec import encode
+from holdfast.records.errors import HoldfastWarning
+from holdfast.records.type_hints import hint_name
 from holdfast.runtimes.workflow.executors import Executor, Handlers, WorkflowExecutor
-from holdfast.runtimes.workflow.message_types import hint_name
 
 EdgeKind: TypeAlias = Literal["edge", "fan_out", "fan_in", "switch", "choice"]
 Predicate: TypeAlias = Callable[..., Any]
+Reducer: TypeAlias = Callable[[Any, Any], Any]
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -43,6 +46,10 @@ class Node(msgspec.Struct, frozen=True):
         """The names of the types of requests and responses that its response handlers take."""
         return [" -> ".join(map(hint_name, each.takes)) for each in self.handlers.responses]
 
+    def within_workflow(self, id_: str) -> "Node":
+        """The same node in a sub-workflow."""
+        return Node(f"{id_}/{self.id}", self.executor, self.handlers, f"{id_}/{self.within}".rstrip("/"))
+
 
 class Edge(msgspec.Struct, frozen=True):
     """How messages go from sources to targets. Only a fan-in has several sources."""
@@ -58,8 +65,7 @@ class Edge(msgspec.Struct, frozen=True):
     @property
     def id(self) -> str:
         """What it is known by in checkpoints."""
-        names = f"[{', '.join(self.conditions)}]" if self.conditions else ""
-        return f"{self.kind}: {' + '.join(self.sources)} -> {' + '.join(self.targets)}{names}"
+        return _shown([self.kind, self.sources, self.targets, self.conditions])
 
     def within(self, prefix: str) -> "Edge":
         """The same edge in a sub-workflow whose ids begin with a prefix."""
@@ -73,15 +79,13 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
     start: str
     nodes: dict[str, Node]
     edges: tuple[Edge, ...]
-    reducers: Mapping[str, Callable[[Any, Any], Any]] = {}
+    reducers: Mapping[str, Reducer] = {}
     """The reducers by key of the shared state; those of sub-workflows have keys that begin with `sub/`."""
 
     def entry(self, target: str) -> str:
         """The executor that takes the messages to a node: of a sub-workflow, its start executor."""
-        node = self.nodes[target]
-        if not isinstance(node.executor, WorkflowExecutor):
-            return target
-        return self.entry(f"{target}/{node.executor.graph.start}")
+        executor = self.nodes[target].executor
+        return self.entry(f"{target}/{executor.graph.start}") if isinstance(executor, WorkflowExecutor) else target
 
     def edges_from(self, source: str) -> list[Edge]:
         """The edges that take messages of a node."""
@@ -127,6 +131,16 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
         nodes = sorted((id_, sorted(node.items())) for id_, node in plain["nodes"].items())
         return sha256(encode([plain["start"], nodes, plain["edges"]])).hexdigest()[:16]
 
+    @cached_property
+    def _warned(self) -> set[str]:
+        return set()
+
+    def warn_once(self, text: str) -> None:
+        """Warn of something that the program hardly means, the first time that it happens."""
+        if text not in self._warned:
+            self._warned.add(text)
+            warn(text, HoldfastWarning, stacklevel=2)
+
 
 class Renaming(msgspec.Struct, frozen=True):
     """How a stored graph is read by a program in which some nodes have other ids."""
@@ -152,48 +166,41 @@ class Renaming(msgspec.Struct, frozen=True):
         """The ids of edges now, by their old ones."""
         return {_shown(each): _shown(self._edge(each)) for each in self.stored["edges"]}
 
-    @property
-    def old_ids(self) -> dict[str, str]:
-        """The old ids of the nodes that have another now, by that."""
-        return {new: each for each in self.stored["nodes"] if (new := self.id(each)) != each}
+    def merged(self) -> Iterator[str]:
+        """In words, stored nodes that would have one id now."""
+        known: dict[str, str] = {}
+        for old in self.stored["nodes"]:
+            other = known.setdefault(self.id(old), old)
+            if other != old:
+                yield f"executors {other!r} and {old!r} would both be {self.id(old)!r}"
 
     def plain(self) -> dict[str, Any]:
-        """The stored graph with the ids of now."""
+        """The stored graph under the new ids."""
         nodes = {self.id(each): node for each, node in self.stored["nodes"].items()}
         edges = sorted(map(self._edge, self.stored["edges"]))
         return {"start": self.id(self.stored["start"]), "nodes": nodes, "edges": edges}
-
-    def back(self) -> "Renaming":
-        """From the ids of now to the stored ones."""
-        return Renaming(self.old_ids, self.plain())
 
     def _edge(self, edge: list[Any]) -> list[Any]:
         kind, sources, targets, names = edge
         return [kind, [*map(self.id, sources)], [*map(self.id, targets)], names]
 
 
-UNCHANGED = Renaming({}, {"start": "", "nodes": {}, "edges": []})
-
-
 def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """In words, what makes two graphs differ."""
-    old, new = stored["nodes"], now["nodes"]
-    found = [f"executor {each!r} was removed" for each in old if each not in new]
-    found += [f"executor {each!r} was added" for each in new if each not in old]
-    for each in old:
-        if each in new and old[each] != new[each]:
-            found.append(f"executor {each!r} took {_taken(old[each])}, and takes {_taken(new[each])} now")
-    found += [f"{_shown(each)} was removed" for each in stored["edges"] if each not in now["edges"]]
-    found += [f"{_shown(each)} was added" for each in now["edges"] if each not in stored["edges"]]
+    found, old, new = list[str](), stored["nodes"], now["nodes"]
+    for what, one, other in ("removed", stored, now), ("added", now, stored):
+        found += [f"executor {each!r} was {what}" for each in one["nodes"] if each not in other["nodes"]]
+    for each in [each for each in old if each in new and old[each] != new[each]]:
+        before, after = ([*node["takes"], *node.get("answers", ())] for node in (old[each], new[each]))
+        found.append(f"executor {each!r} took {', '.join(before)}, and takes {', '.join(after)} now")
+    for what, one, other in ("removed", stored, now), ("added", now, stored):
+        found += [f"{_shown(each)} was {what}" for each in one["edges"] if each not in other["edges"]]
     if stored["start"] != now["start"]:
         found.append(f"the start was {stored['start']!r}, and is {now['start']!r} now")
     return found
 
 
-def _taken(node: Mapping[str, Any]) -> str:
-    return ", ".join([*node["takes"], *node.get("answers", ())]) or "nothing"
-
-
 def _shown(edge: list[Any]) -> str:
     kind, sources, targets, names = edge
-    return Edge(kind, tuple(sources), tuple(targets), tuple(names)).id
+    conditions = f"[{', '.join(names)}]" if names else ""
+    return f"{kind}: {' + '.join(sources)} -> {' + '.join(targets)}{conditions}"

@@ -6,8 +6,8 @@ from typing import Any
 from weakref import finalize
 
 from holdfast.codec import decode, encode
-from holdfast.ports import Ports
-from holdfast.records.errors import ConfigurationError
+from holdfast.records.errors import ConfigurationError, ExecutorFailed
+from holdfast.runs.driver import Driver
 from holdfast.runtimes.workflow.executors import Executor
 from holdfast.runtimes.workflow.graph import Graph
 
@@ -21,9 +21,9 @@ _users: dict[int, "tuple[Seats, str]"] = {}
 class Seats:
     """The executors of one run. One that is in use elsewhere is copied: what two threads keep is never mixed."""
 
-    def __init__(self, graph: Graph, ports: Ports) -> None:
+    def __init__(self, graph: Graph, driver: Driver) -> None:
         self._graph = graph
-        self._ports = ports
+        self._driver = driver
         self._seated: dict[str, Executor] = {}
         """The executors that save something, by the id of their node."""
 
@@ -40,7 +40,7 @@ class Seats:
                 _beginnings[id(executor)] = encode(await self.save(id_))
                 finalize(executor, _beginnings.pop, id(executor), None)
             held[id_] = saved[id_] if id_ in saved else decode(_beginnings[id(executor)])
-            await self._ports.call(getattr(self._seated[id_], _RESTORE), decode(encode(held[id_])))
+            await self._call(id_, _RESTORE, decode(encode(held[id_])))
         return held
 
     def leave(self) -> None:
@@ -53,16 +53,21 @@ class Seats:
         """The executor that this run uses for a node."""
         return self._seated.get(id_, executor)
 
-    def saves(self, id_: str) -> bool:
-        """Return True if the executor of a node saves something."""
-        return id_ in self._seated
-
     async def save(self, id_: str) -> Any:
-        """A copy of what an executor keeps."""
-        saved = await self._ports.call(getattr(self._seated[id_], _SAVE))
+        """A copy of what an executor keeps; None if it saves nothing."""
+        if id_ not in self._seated:
+            return None
+        saved = await self._call(id_, _SAVE)
         if not isinstance(saved, dict):
             raise ConfigurationError(f"on_checkpoint_save of executor {id_!r} must return a dict, got {saved!r}")
         return decode(encode(saved, path=f"state of executor {id_!r}"))
+
+    async def _call(self, id_: str, hook: str, *args: Any) -> Any:
+        try:
+            return await self._driver.ports.call(getattr(self._seated[id_], hook), *args)
+        except Exception as error:
+            text = f"{hook} of executor {id_!r} failed: {type(error).__name__}: {error}"
+            raise ExecutorFailed(text, executor=id_, thread_id=self._driver.thread_id) from error
 
 
 def _twin(executor: Executor) -> Executor:

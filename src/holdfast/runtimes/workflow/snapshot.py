@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
-from holdfast.records.errors import Corrupt
+from holdfast.records.errors import Corrupt, IncompatibleCheckpoint, KeyReused
 from holdfast.records.request import Answer
-from holdfast.runtimes.workflow.graph import Renaming
+from holdfast.runtimes.workflow.graph import Graph, Renaming, differences
 
 VERSION = 1
 """The version of this form."""
@@ -41,16 +41,14 @@ class Pending(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     is_bool: bool = False
     """True if the handler is given True for the first choice, and False for the other."""
-
-    def plain(self) -> list[Any]:
-        """The request as it is stored."""
-        return [self.executor, self.data, list(self.choices), self.is_bool]
+    takes: bytes = b""
+    """What the response must be; see `answer_types`."""
 
     @classmethod
     def of(cls, plain: Any) -> "Pending":
-        """Read a request; raises TypeError or ValueError for what is none."""
-        executor, data, choices, is_bool = plain
-        return cls(executor, data, tuple(choices), is_bool)
+        """Read a request from its fields; raises TypeError or ValueError for what is none."""
+        executor, data, choices, *others = plain
+        return cls(executor, data, tuple(choices), *others)
 
     def response(self, answer: Answer) -> Any:
         """What the handler is given for an answer."""
@@ -66,7 +64,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     signature: str
     version: int = VERSION
     generation: int = 0
-    """How often it was started afresh, because its checkpoints did not fit the graph."""
+    """How often it started over, because its checkpoints did not fit the graph."""
     iteration: int = 0
     """How many supersteps are done."""
     messages: list[Message] = []
@@ -77,25 +75,54 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What waits at fan-ins for the other sources: by edge, by source, in the order of arrival."""
     requests: dict[str, Pending] = {}
     outputs: list[Any] = []
+    former: dict[str, str] = {}
+    """Until the next superstep is done, the ids under which renamed executors began it."""
 
     def changes_since(self, before: "Snapshot | None") -> dict[str, Any]:
         """The top-level keys of the state that differ from those of an earlier snapshot."""
         names = self.__struct_fields__
         changed = [name for name in names if before is None or getattr(self, name) is not getattr(before, name)]
-        return {name: _PACKED.get(name, _as_it_is)(getattr(self, name)) for name in changed}
+        return {name: _packed(name, getattr(self, name)) for name in changed}
 
     @classmethod
     def of(cls, state: Any, where: str) -> "Snapshot":
         """Read a snapshot from the state of a thread; `Corrupt` if that is none."""
         try:
-            fields = {name: _READ.get(name, _as_it_is)(state[name]) for name in cls.__struct_fields__}
+            stored = {"former": {}, **state}
+            fields = {name: _unpacked(name, stored[name]) for name in cls.__struct_fields__}
             return msgspec.convert(fields, cls)
         except (msgspec.ValidationError, TypeError, ValueError, LookupError, AttributeError) as error:
             raise Corrupt(f"{where} does not hold the checkpoint of a workflow: {error!r}", record="state") from error
 
+    def check_name(self, workflow: str, where: str, *, is_named: bool) -> None:
+        """`KeyReused` if it is of a workflow with another name. `is_named`: False for a name made of the signature."""
+        if is_named and self.workflow != workflow:
+            raise KeyReused(f"{where} runs workflow {self.workflow!r}, not {workflow!r}; give another id")
+
+    def renaming(self, graph: Graph, renamed: Mapping[str, str], stored: Any, where: str) -> Renaming | None:
+        """How its ids differ from those of a graph; None if they do not. `stored` is the graph that it belongs to.
+
+        `IncompatibleCheckpoint` if more than ids differ.
+        """
+        if self.version != VERSION:
+            raise IncompatibleCheckpoint(f"{where} holds a checkpoint of version {self.version}, not {VERSION}")
+        if self.signature == graph.signature:
+            return None
+        renaming = Renaming(renamed, stored or {"start": "", "nodes": {}, "edges": []})
+        before, now = renaming.plain(), graph.plain()
+        differing = [*renaming.merged(), *differences(before, now)]
+        if not differing:
+            return renaming
+        gone, new = ({*a["nodes"]} - {*b["nodes"]} for a, b in ((before, now), (now, before)))
+        migrate = ".migrate(renamed={'old': 'new'}) or " if gone and len(gone) == len(new) else ""
+        raise IncompatibleCheckpoint(
+            f"{where} was written by another graph of workflow {self.workflow!r}: {'; '.join(differing)}. Resume it"
+            f" with the graph that wrote it, or give {migrate}on_incompatible='fresh'"
+        )
+
     def renamed(self, to: Renaming, workflow: str, signature: str) -> "Snapshot":
-        """The same with the ids of now, and the name and signature of the workflow that has those."""
-        new, edges = to.id, to.edges
+        """The same under the new ids, with the name and signature of the workflow that has those."""
+        new, edges, nodes = to.id, to.edges, to.stored["nodes"]
         return replace(
             self,
             workflow=workflow,
@@ -108,34 +135,26 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
                 for edge, sources in self.buffers.items()
             },
             requests={key: replace(each, executor=new(each.executor)) for key, each in self.requests.items()},
+            former={new(each): old for each in nodes if (old := self.former.get(each, each)) != new(each)},
         )
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+def _packed(name: str, value: Any) -> Any:
+    """A field as it is stored."""
+    if name == "requests":
+        return {key: astuple(each) for key, each in value.items()}
+    if name != "messages":
+        return value
+    routes = [[each.source, each.target, *([each.request[0]] if each.request else [])] for each in value]
+    return {"routes": routes, "data": value[0].data if len(value) == 1 else [each.data for each in value]}
 
 
-def _packed_messages(messages: list[Message]) -> dict[str, Any]:
-    routes = [[each.source, each.target, *([each.request[0]] if each.request else [])] for each in messages]
-    data = messages[0].data if len(messages) == 1 else [each.data for each in messages]
-    return {"routes": routes, "data": data}
-
-
-def _read_messages(packed: Any) -> list[Message]:
-    routes, data = packed["routes"], packed["data"]
-    contents = [data] if len(routes) == 1 else data
-    return [
-        Message(each[0], each[1], item, list(each[2:]) or None) for each, item in zip(routes, contents, strict=True)
-    ]
-
-
-def _packed_requests(requests: Mapping[str, Pending]) -> dict[str, Any]:
-    return {key: each.plain() for key, each in requests.items()}
-
-
-def _read_requests(packed: Any) -> dict[str, Pending]:
-    return {key: Pending.of(each) for key, each in packed.items()}
-
-
-_PACKED: dict[str, Any] = {"messages": _packed_messages, "requests": _packed_requests}
-_READ: dict[str, Any] = {"messages": _read_messages, "requests": _read_requests}
+def _unpacked(name: str, stored: Any) -> Any:
+    """A field that was stored."""
+    if name == "requests":
+        return {key: Pending.of(each) for key, each in stored.items()}
+    if name != "messages":
+        return stored
+    routes, data = stored["routes"], stored["data"]
+    pairs = zip(routes, [data] if len(routes) == 1 else data, strict=True)
+    return [Message(each[0], each[1], item, list(each[2:]) or None) for each, item in pairs]

@@ -1,44 +1,62 @@
-"""`Workflow` and its builder, awaitable: runs, streams and resumes a graph on threads of a store."""
+"""`Workflow` and its builder: runs, streams, resumes and forks a graph on threads of a store."""
 
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import Any, Literal, Self, Unpack, overload
 
-from holdfast.records.errors import ConfigurationError
-from holdfast.runs.driver import Run, Store, store_finder
+from holdfast.codec import decode
+from holdfast.ports import nested
+from holdfast.records.checkpoint import Checkpoint
+from holdfast.records.errors import (
+    Conflict,
+    ExecutorFailed,
+    KeyReused,
+    NotFound,
+    OutcomeUnknown,
+    StoreUnavailable,
+    Suspended,
+)
+from holdfast.records.identity import CheckpointId
+from holdfast.records.tracebacks import hide_our_frames
+from holdfast.records.words import Status
+from holdfast.runs.driver import Run, Store, claim, fresh_id, read, stand, standing, store_finder
 from holdfast.runtimes.workflow import checkpoints
-from holdfast.runtimes.workflow.builder import BuilderBase, WorkflowOptions
-from holdfast.runtimes.workflow.checkpoints import WorkflowCheckpoint
-from holdfast.runtimes.workflow.context import WorkflowContext
-from holdfast.runtimes.workflow.core import Call, RunOptions, WorkflowCore
-from holdfast.runtimes.workflow.events import WorkflowEvent, WorkflowResult
+from holdfast.runtimes.workflow.builder import BuilderBase, WorkflowOptions, WorkflowTerms
+from holdfast.runtimes.workflow.checkpoints import WorkflowCheckpoint, supersteps
+from holdfast.runtimes.workflow.context import ContextBase, WorkflowContext
+from holdfast.runtimes.workflow.events import MISSING, Call, RunOptions, WorkflowEvent, WorkflowResult
+from holdfast.runtimes.workflow.execution import GRAPH, Execution, is_workflow
 from holdfast.runtimes.workflow.executors import Executor
 from holdfast.runtimes.workflow.graph import Graph
-from holdfast.runtimes.workflow.loading import MISSING
+from holdfast.runtimes.workflow.snapshot import Snapshot
+
+RETRIED = (ExecutorFailed, StoreUnavailable, OutcomeUnknown)
 
 
 class WorkflowBase:
-    """What the workflows of both worlds show of themselves."""
+    """What the workflows of both worlds share."""
 
-    def __init__(self, core: WorkflowCore) -> None:
-        self._core = core
+    def __init__(self, terms: WorkflowTerms, store: Callable[[], Store], context: type[ContextBase]) -> None:
+        self._terms = terms
+        self._store = store
+        self._context = context
 
     @property
     def name(self) -> str:
         """The name that its threads are labelled with; without one that was given, it is made of the signature."""
-        return self._core.terms.name
+        return self._terms.name
 
     @property
     def graph(self) -> Graph:
         """Its nodes and edges."""
-        return self._core.terms.graph
+        return self._terms.graph
 
     @property
     def signature(self) -> str:
         """The signature of its graph: checkpoints belong to it."""
-        return self._core.terms.graph.signature
+        return self.graph.signature
 
     def draw(self, form: Literal["mermaid", "svg"] = "mermaid") -> str:
-        """Draw the graph: a Mermaid flowchart, or an SVG picture. Names of conditions stand on their edges."""
+        """The graph as text: a Mermaid flowchart, or an SVG picture."""
         from holdfast.runtimes.workflow.drawing import draw
 
         return draw(self.graph, form)
@@ -46,47 +64,126 @@ class WorkflowBase:
     def __repr__(self) -> str:
         return f"Workflow({self.name!r}, {len(self.graph.nodes)} executors)"
 
+    async def _events(self, call: Call) -> AsyncGenerator[WorkflowEvent, None]:
+        """The events of a run. At the end the call has its result."""
+        store = self._store()
+        thread_id = await self._thread_of(store, call)
+        for left in range(call.retry, -1, -1):
+            try:
+                async with nested(self._claimed(store, thread_id, call)) as events:
+                    async for event in events:
+                        yield call.seen(event)
+            except Suspended as waiting:
+                status = Status.INPUT_REQUIRED if waiting.requests else Status.WORKING  # it sleeps
+                yield call.seen(WorkflowEvent("status", status.value))
+                call.end(thread_id, status, waiting.requests)
+                return
+            except Exception as error:
+                hide_our_frames(error)
+                yield call.seen(WorkflowEvent("failed", error))
+                if not left or not isinstance(error, RETRIED):
+                    raise
+            else:
+                call.end(thread_id, Status.COMPLETE)
+                return
+
+    async def _claimed(self, store: Store, thread_id: str, call: Call) -> AsyncGenerator[WorkflowEvent, None]:
+        """The events of a run under a claim of its own. The consumer is in no run while it has an event."""
+        block, outer = claim(store, thread_id, self._terms.run), standing()
+        run = await block.enter()
+        stand(outer)
+        try:
+            async with nested(Execution(self._terms, self._context, run, call).events()) as events:
+                async for event in events:
+                    yield event
+        except BaseException as error:
+            await block.leave(error)
+            raise
+        await block.leave(None)
+
+    async def _result(self, call: Call) -> WorkflowResult:
+        async with nested(self._events(call)) as events:
+            async for _ in events:
+                pass
+        return call.result()
+
+    async def _resumed(self, run: Run) -> list[Any]:
+        """The outputs of a thread that a recovery claimed."""
+        call = Call(MISSING, {"thread_id": run.thread_id})
+        async with nested(Execution(self._terms, self._context, run, call).events()) as events:
+            return [event.data async for event in events if event.type == "output"]
+
+    async def _thread_of(self, store: Store, call: Call) -> str:
+        """The thread of a run. With a checkpoint, its own if that is its newest superstep, else a fork of it.
+
+        A fork that was made of that checkpoint under the same id before is continued itself.
+        """
+        if call.checkpoint_id is None:
+            if call.responses and call.thread_id is not None:
+                await store.thread(call.thread_id)  # else a run would make it, and nothing is asked there
+            return fresh_id(store, self.name) if call.thread_id is None else call.thread_id
+        wanted = CheckpointId.parse(call.checkpoint_id)
+        found = await store.load(call.checkpoint_id)
+        async for info in supersteps(store, wanted.thread_id):
+            newest = CheckpointId.parse(info.id)
+            if newest.life == wanted.life and newest.seq <= wanted.seq and call.thread_id in {None, wanted.thread_id}:
+                return wanted.thread_id
+            break
+        if call.thread_id is not None and await _is_fork(store, call.thread_id, call.checkpoint_id):
+            return call.thread_id
+        await self._check_fork(store, call, found)
+        return await store.fork(call.checkpoint_id, to=call.thread_id)
+
+    async def _check_fork(self, store: Store, call: Call, checkpoint: Checkpoint) -> None:
+        """Raise why a fork could not be resumed, or takes no responses, before it is made."""
+        terms, where = self._terms, f"checkpoint {checkpoint.id!r}"
+        for request_id in call.responses:
+            raise NotFound(f"there is no request {request_id}: run the fork of {where} first, which asks for itself")
+        record = await read(store, checkpoint.thread_id)
+        if not is_workflow(record):
+            raise KeyReused(f"{where} is of something else than a workflow")
+        found = Snapshot.of(checkpoint.state, where)
+        found.check_name(terms.name, where, is_named=terms.is_named)
+        graphs = {each.key: decode(each.content) for each in record.notes(GRAPH)}
+        if terms.on_incompatible != "fresh":
+            found.renaming(self.graph, terms.renamed, graphs.get(found.signature), where)
+
+
+async def _is_fork(store: Store, thread_id: str, checkpoint_id: str) -> bool:
+    try:
+        origin = (await store.get(thread_id, 1)).parent_id
+    except NotFound:
+        return False
+    if origin != checkpoint_id:
+        raise Conflict(f"thread {thread_id!r} exists and is not a fork of {checkpoint_id!r}; give another thread_id")
+    return True
+
 
 class WorkflowStream:
-    """The events of a run, as they happen. Leaving it releases the thread; it can be resumed."""
+    """The events of a run, as they happen. The thread is released soon after it is left, and can be resumed."""
 
-    def __init__(self, events: AsyncGenerator["WorkflowEvent | WorkflowResult", None]) -> None:
+    def __init__(self, events: AsyncGenerator[WorkflowEvent, None], call: Call) -> None:
         self._events = events
-        self._result: WorkflowResult | None = None
+        self._call = call
 
     def __await__(self) -> Generator[Any, None, Self]:
-        return self._itself().__await__()
-
-    async def _itself(self) -> Self:
+        yield from ()
         return self
 
     async def __aiter__(self) -> AsyncGenerator[WorkflowEvent, None]:
         """The events to come; a loop over them that is left leaves the stream, also if that is still referred to."""
-        try:
-            while True:
-                try:
-                    event = await anext(self)
-                except StopAsyncIteration:
-                    return
+        async with nested(self._events) as events:
+            async for event in events:
                 yield event
-        finally:
-            await self.close()
 
     async def __anext__(self) -> WorkflowEvent:
-        event = await anext(self._events)
-        if isinstance(event, WorkflowResult):
-            self._result = event
-            await self._events.aclose()
-            raise StopAsyncIteration
-        return event
+        return await anext(self._events)
 
     async def result(self) -> WorkflowResult:
         """Work to the end, and return the result."""
         async for _ in self:
             pass
-        if self._result is None:
-            raise ConfigurationError("this stream was left before its end; run its thread again")
-        return self._result
+        return self._call.result()
 
     async def close(self) -> None:
         """Leave the stream: the thread is released, and can be resumed."""
@@ -113,19 +210,19 @@ class Workflow(WorkflowBase):
         to `retry` times; then `ExecutorFailed` is raised, and the thread can be resumed later.
         """
         call = Call(message, options)
-        return WorkflowStream(self._core.events(call)) if stream else self._core.result(call)
+        return WorkflowStream(self._events(call), call) if stream else self._result(call)
 
     async def resume(self, run: Run) -> list[Any]:
         """Resume a claimed thread: `await store.recover(workflow.resume, labels={"workflow": workflow.name})`."""
-        return await self._core.resume(run)
+        return await self._resumed(run)
 
     async def latest(self) -> WorkflowCheckpoint | None:
         """The newest checkpoint of this workflow among all its threads; None if there is none."""
-        return await checkpoints.latest_workflow_checkpoint(self._core.store(), self.name)
+        return await checkpoints.latest_workflow_checkpoint(self._store(), self.name)
 
     async def checkpoints(self, thread_id: str | None = None) -> list[WorkflowCheckpoint]:
         """The checkpoints of a thread, or of all threads of this workflow; the newest first."""
-        return await checkpoints.workflow_checkpoints(self._core.store(), self.name, thread_id)
+        return await checkpoints.workflow_checkpoints(self._store(), self.name, thread_id)
 
 
 class WorkflowBuilder(BuilderBase):
@@ -139,4 +236,4 @@ class WorkflowBuilder(BuilderBase):
 
     def build(self) -> Workflow:
         """Check the graph, and make the workflow. `ConfigurationError` names what cannot work."""
-        return Workflow(WorkflowCore(self._terms(), self._store, WorkflowContext))
+        return Workflow(self._terms(), self._store, WorkflowContext)

@@ -54,8 +54,8 @@ class Litter:
         """The blobs of a swap that was refused under this record, and that no winner wrote too.
 
         A blob's id begins with the seq of its row, so only the rows of the same seqs can have written it, and the same
-        content at the same seq has the same id. If one of these rows is gone already, or not yet written, nobody knows,
-        and the blobs stay.
+        content at the same seq has the same id. If one of these rows is gone already, or not yet written, that
+        cannot be decided, and the blobs stay.
         """
         if not swap.blobs or change.record.era != record.era:
             return []

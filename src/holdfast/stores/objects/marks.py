@@ -1,7 +1,7 @@
 """Marks: small objects by which threads of a status or with a label are found without reading all heads.
 
 A mark is put before the commit that makes it true and removed after the one that makes it untrue, so there may be more
-of them than threads, and never fewer; whoever lists reads the head as well. Each has a name that is never used again,
+of them than threads, and never fewer; a listing reads the head as well. Each has a name that is never used again,
 with the version of the record it was made for: once the record has that version and does not speak of the mark, it is
 dead, and anyone may remove it. No clock is asked. Pure: no calls here.
 """

@@ -1,7 +1,7 @@
 """The record in a thread's head object: the head, and which other objects count. Replacing it is the one commit point.
 
 Segments and posts that a record does not lead to are not there, even while their objects still are; blobs count as long
-as a row names them. So a swap changes all or nothing, and what it dropped is removed afterwards, by whoever comes next.
+as a row names them. So a swap changes all or nothing, and what it dropped is removed afterwards, by the next writer.
 Pure: no calls here.
 """
 
@@ -57,8 +57,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     """Random, from the last swap: it knows its own record again. With it no two records are equal, nor their tags,
     even where a tag is a hash of the content."""
     era: Era = 0
-    """Raised when everything is dropped. A thread starts again at row 1 then, and whoever still removes the objects
-    of an earlier life must not touch those of the next."""
+    """Raised when everything is dropped. A thread starts again at row 1 then, and a process that still removes
+    the objects of an earlier life must not touch those of the next."""
     last: Seq = 0
     """The highest seq that was ever committed in this era."""
     stretches: tuple[Stretch, ...] = ()

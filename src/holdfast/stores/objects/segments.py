@@ -18,7 +18,7 @@ from holdfast.stores.objects.names import SegmentName
 
 DIGEST_BYTES = 16
 SEGMENT_BYTES = 1 << 18
-"""A segment takes no more rows once it has so many bytes: whoever wants one of its rows reads all of it."""
+"""A segment of this size takes no more rows: to read one of its rows is to read all of it."""
 
 Range: TypeAlias = tuple[int, int]
 Links: TypeAlias = dict[tuple[int, str], SegmentName]

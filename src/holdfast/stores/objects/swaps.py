@@ -114,9 +114,9 @@ class Swaps:
 
 
 def always_written(thread: bytes) -> StoreUnavailable:
-    """The error of who was always too late."""
+    """The error after the last attempt, when each conflicted with another write."""
     name = thread[1 + thread[0] :].decode(errors="replace")
-    return StoreUnavailable(f"thread {name!r} is being written to all the time; try again")
+    return StoreUnavailable(f"gave up after {ATTEMPTS} conflicting writes to thread {name!r}; retry later")
 
 
 def pause(attempt: int) -> None:

@@ -9,19 +9,19 @@ from threading import Lock
 
 from holdfast.history.tuning import Tuning
 from holdfast.ports import Ports, reset_after_fork
+from holdfast.records.arguments import whole_number
 from holdfast.records.errors import Corrupt, StoreError
 from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing, replaces_lost_head
-from holdfast.stores.postgres.arrays import KEY_BYTES, call_for, key_of, name_of
-from holdfast.stores.postgres.binary import ByteaArray
-from holdfast.stores.postgres.connections import CONNECTIONS, OwnConnections, Source, connections_of, transport_of
+from holdfast.stores.postgres.connections import CONNECTIONS, Source, connections_of, transport_of
 from holdfast.stores.postgres.durability import Settings
 from holdfast.stores.postgres.listing import LAST, listed_head, listing_query, problem_of
 from holdfast.stores.postgres.schema import migrate, quoted, statements_in
 from holdfast.stores.postgres.statements import Statements
+from holdfast.stores.postgres.swapping import KEY_BYTES, call_for, key_of, name_of
 from holdfast.stores.postgres.transaction import PostgresTransaction
 
 LAST_SEQ = (1 << 31) - 1
@@ -51,8 +51,8 @@ class PostgresBackend:
         self._quoted = quoted(schema)
         self._level = durability or Durability.DURABLE
         self._demanded = self._level in {Durability.DURABLE, Durability.REPLICATED}
-        stock = connections_of(source, connections, prepare_threshold)
-        self._statements = Statements(stock, patience, prepares=isinstance(stock, OwnConnections))
+        limit = whole_number(connections, "connections", 1)
+        self._statements = Statements(connections_of(source, limit, prepare_threshold), patience)
         self._sql = statements_in(schema)
         self._id = b""
         self.after_fork()
@@ -137,7 +137,7 @@ class PostgresBackend:
         if not keys:
             return []
         found: dict[bytes, bytes | None] = {}
-        for key, thread, head, is_orphan in self._statements.read(self._sql["read_heads"], ByteaArray.of(keys)):
+        for key, thread, head, is_orphan in self._statements.read(self._sql["read_heads"], list(keys)):
             if is_orphan or thread not in {None, keys[key]}:
                 raise Corrupt(
                     f"the PostgreSQL tables are damaged: thread {shown_id_of(keys[key])!r} lost its head, or its key is"
@@ -163,7 +163,7 @@ class PostgresBackend:
         """See `Backend.blobs`."""
         if not ids:
             return {}
-        return dict(self._statements.read(self._sql["read_blobs"], key_of(thread), ByteaArray.of(ids)))
+        return dict(self._statements.read(self._sql["read_blobs"], key_of(thread), list(ids)))
 
     def threads(
         self,
@@ -191,6 +191,6 @@ class PostgresBackend:
     def inboxes(self, threads: Sequence[bytes]) -> list[dict[str, bytes]]:
         """See `Overlooking.inboxes`: one round trip."""
         found: dict[bytes, dict[str, bytes]] = {key_of(thread): {} for thread in threads}
-        for key, name, value in self._statements.read(self._sql["read_posts"], ByteaArray.of(found)):
+        for key, name, value in self._statements.read(self._sql["read_posts"], list(found)):
             found[key][name.decode("utf-8", "surrogatepass")] = value
         return [found[key_of(thread)] for thread in threads]

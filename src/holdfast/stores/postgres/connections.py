@@ -1,16 +1,17 @@
-"""Where connections come from: opened here and kept for the next, or taken from a pool that the user brought.
+"""Connections from a pool of psycopg_pool: one that is made here for a URL, or one that the user brings.
 
-A connection is in autocommit mode while it is out, and idle; nothing is ever set on its session, so that it may lead
-through a pooler. One that the server has hung up is found out before anything is sent on it.
+A connection is in autocommit mode while it is taken, and idle; nothing is ever set on its session, so that it may lead
+through a pooler. One that the server has closed is detected before anything is sent on it.
 """
 
 import select
-from threading import BoundedSemaphore
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from time import monotonic
+from typing import Any, TypeAlias
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
 
 from holdfast.ports import reset_after_fork
 from holdfast.records.errors import ConfigurationError, StoreUnavailable
@@ -22,6 +23,9 @@ Pool: TypeAlias = ConnectionPool[Any] | AsyncConnectionPool[Any]
 Source: TypeAlias = str | Pool | Connection | psycopg.AsyncConnection[Any]
 CONNECTIONS = 8
 WAIT_SECONDS = 30.0
+RECONNECT_SECONDS = 0.5
+"""How long the pool tries to connect before a caller connects itself, to learn what is wrong."""
+CLOSE_SECONDS = 1.0
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -31,22 +35,6 @@ DEFAULTS: dict[str, Any] = {
     "application_name": "holdfast",
 }
 """So that a server that vanished without a word is missed within a minute, not within hours."""
-
-
-class Connections(Protocol):
-    """A stock of connections. What was taken is given back, sound or not."""
-
-    def take(self) -> Connection:
-        """A connection in autocommit mode that the server has not hung up; `psycopg.Error` if there is none."""
-        ...
-
-    def give(self, connection: Connection) -> None:
-        """Take it back; one that is closed is forgotten."""
-        ...
-
-    def close(self) -> None:
-        """Close what was opened here."""
-        ...
 
 
 def is_sound(connection: Connection) -> bool:
@@ -81,93 +69,102 @@ def transport_of(connection: Connection) -> str:
     return transport(hosts.split(","), "" if mode == "verify-full" else f"sslmode={mode}")
 
 
-class OwnConnections:
-    """At most `limit` connections, opened when they are needed and kept."""
+class Connections:
+    """Connections of a pool. Every connection that is taken is given back, sound or not, in the mode it had."""
 
-    def __init__(self, conninfo: str, options: dict[str, Any], limit: int, prepare_threshold: int | None) -> None:
-        self.conninfo = conninfo
-        self._options = options
-        self._prepare_threshold = prepare_threshold
-        self._limit = limit
-        self._is_closed = False
-        self._inherited: list[Connection] = []
-        self._idle: list[Connection] = []
-        self._free = BoundedSemaphore(limit)
-        reset_after_fork(self)
+    prepares = False
+    """True if statements may be prepared on them."""
 
-    def after_fork(self) -> None:
-        """The connections are the parent's: they are neither used nor closed here."""
-        self._inherited += self._idle
-        self._idle = []
-        self._free = BoundedSemaphore(self._limit)
-
-    def take(self) -> Connection:
-        """See `Connections.take`: the one that was used last, or a new one."""
-        if not self._free.acquire(timeout=WAIT_SECONDS):
-            raise psycopg.OperationalError(f"all {self._limit} connections are in use; raise connections=")
-        try:
-            while self._idle:
-                connection = self._idle.pop()
-                if is_sound(connection):
-                    return connection
-                connection.close()
-            return self._connected()
-        except BaseException:
-            self._free.release()
-            raise
-
-    def _connected(self) -> Connection:
-        connection = psycopg.connect(self.conninfo, autocommit=True, prepare_threshold=None, **self._options)
-        if self._prepare_threshold is not None and is_direct(connection):
-            connection.prepare_threshold = self._prepare_threshold
-        return connection
-
-    def give(self, connection: Connection) -> None:
-        """See `Connections.give`."""
-        if not connection.closed:
-            self._idle.append(connection)
-        self._free.release()
-        if self._is_closed:
-            self.close()
-
-    def close(self) -> None:
-        """See `Connections.close`; those that are out are closed when they come back."""
-        self._is_closed = True
-        while self._idle:
-            self._idle.pop().close()
-
-
-class PooledConnections:
-    """Connections of a pool that the user brought, and closes; they go back as they came."""
-
-    def __init__(self, pool: ConnectionPool[Any]) -> None:
+    def __init__(self, pool: ConnectionPool[Connection]) -> None:
         self._pool = pool
         self._modes: dict[Connection, bool] = {}
 
     def take(self) -> Connection:
-        """See `Connections.take`."""
+        """Return a connection in autocommit mode that the server has not closed; `psycopg.Error` if there is none."""
         while True:
-            try:
-                connection: Connection = self._pool.getconn()
-            except PoolClosed as error:
-                raise StoreUnavailable("the pool given to this store is closed; open it before the store") from error
+            connection = self._from_pool()
             if is_sound(connection):
                 break
             connection.close()
             self._pool.putconn(connection)
-        self._modes[connection] = connection.autocommit
-        connection.autocommit = True
+        if not connection.autocommit:
+            self._modes[connection] = False
+            connection.autocommit = True
         return connection
 
+    def _from_pool(self) -> Connection:
+        try:
+            return self._pool.getconn()
+        except PoolClosed as error:
+            raise StoreUnavailable("the pool given to this store is closed; open it before the store") from error
+
     def give(self, connection: Connection) -> None:
-        """See `Connections.give`."""
-        mode = self._modes.pop(connection)
-        if not connection.closed:
+        """Return it to the pool, which replaces one that is closed."""
+        mode = self._modes.pop(connection, True)
+        if not (mode or connection.closed):
             connection.autocommit = mode
         self._pool.putconn(connection)
 
     def close(self) -> None:
-        """The pool is the user's."""
+        """Leave the pool open: the user closes it."""
+
+
+class UrlConnections(Connections):
+    """Connections of a pool for a URL, at most `limit`.
+
+    The pool connects in the background, and reports only that it took too long. So the first connection, and one
+    whenever the pool has none for too long, is made here: its error says what is wrong.
+    """
+
+    prepares = True
+
+    def __init__(self, conninfo: str, options: dict[str, Any], limit: int, prepare_threshold: int | None) -> None:
+        self.conninfo = conninfo
+        self._limit = limit
+        self._prepare_threshold = prepare_threshold
+        self._options = {**options, "autocommit": True, "prepare_threshold": None}
+        self._connect = partial(psycopg.connect, conninfo, **self._options)
+        self._inherited: list[ConnectionPool[Connection]] = []
+        super().__init__(self._made())
+        reset_after_fork(self)
+
+    def _made(self) -> ConnectionPool[Connection]:
+        return ConnectionPool(
+            self.conninfo,
+            kwargs=self._options,
+            min_size=0,
+            max_size=self._limit,
+            configure=self._configure,
+            reconnect_timeout=RECONNECT_SECONDS,
+            num_workers=1,
+            name="holdfast",
+            open=False,
+        )
+
+    def _configure(self, connection: Connection) -> None:
+        if self._prepare_threshold is not None and is_direct(connection):
+            connection.prepare_threshold = self._prepare_threshold
+
+    def after_fork(self) -> None:
+        """Use another pool in a child: the connections and the threads of this one are the parent's."""
+        self._inherited.append(self._pool)
+        self._pool = self._made()
+
+    def _from_pool(self) -> Connection:
+        if self._pool.closed:
+            self._connect().close()
+            self._pool.open()
+        ends_at = monotonic() + WAIT_SECONDS
+        while monotonic() < ends_at:
+            try:
+                return self._pool.getconn(RECONNECT_SECONDS)
+            except PoolTimeout:
+                self._connect().close()  # it raises, unless the pool only waits for a connection that is in use
+        raise psycopg.OperationalError(f"all {self._limit} connections are in use; raise connections=")
+
+    def close(self) -> None:
+        """Close the pool; connections that are taken are closed when they are given back."""
+        self._pool.close(CLOSE_SECONDS)
 
 
 def connections_of(source: Source, limit: int, prepare_threshold: int | None) -> Connections:
@@ -176,7 +173,7 @@ def connections_of(source: Source, limit: int, prepare_threshold: int | None) ->
     A blocking pool is used itself. Of an async pool, or of a single connection, the settings are copied.
     """
     if isinstance(source, ConnectionPool):
-        return PooledConnections(source)
+        return Connections(source)
     conninfo, options = _settings_of(source)
     try:
         given = conninfo_to_dict(conninfo)
@@ -188,7 +185,7 @@ def connections_of(source: Source, limit: int, prepare_threshold: int | None) ->
     except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: not to be encoded
         why = str(error).partition('"')[0].rstrip(" :")  # what follows in quotes may be a part of the password
         raise ConfigurationError(f"PostgreSQL cannot be found with {redacted(conninfo)!r}: {why}") from None
-    return OwnConnections(complete, options, limit, prepare_threshold)
+    return UrlConnections(complete, options, limit, prepare_threshold)
 
 
 def _settings_of(source: object) -> tuple[str, dict[str, Any]]:

@@ -6,7 +6,7 @@ from holdfast.records.errors import Corrupt, OutcomeUnknown, StoreError, StoreUn
 
 DAMAGED = {"XX001", "XX002"}
 ENDED = {"57P01", "57P02", "57P03", "57P05", "25P03"}
-"""The server ended the session: while a commit was under way, nobody knows on which side of it."""
+"""The server ended the session: the outcome of a commit that was under way is unknown."""
 PASSING = {"40001", "40P01", "55P03", "25006", "57P03"}
 """Certainly nothing was written, and another attempt may fare better: the other side of a conflict or a failover."""
 READ_ONLY = "25006"

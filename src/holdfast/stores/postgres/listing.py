@@ -6,7 +6,7 @@ from typing import Any
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 from holdfast.records.head import LOST_HEAD, decode_head
 from holdfast.stores.backend import readable_head
-from holdfast.stores.postgres.arrays import KEY_BYTES, key_of
+from holdfast.stores.postgres.swapping import KEY_BYTES, key_of
 
 LAST = (1 << 63) - 1
 LESS, EQUAL, UNEQUAL, OVERLAPS = (f"OPERATOR(pg_catalog.{sign})" for sign in ("<", "=", "<>", "&&"))

@@ -1,35 +1,38 @@
 """Running statements: one round trip each, tried again while nothing was sent or the outcome does not matter."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import RawCursor
+from psycopg import AsyncRawCursor, RawCursor
 from psycopg.rows import tuple_row
+from psycopg.types.array import ListBinaryDumper
 
 from holdfast.records.errors import StoreClosed
-from holdfast.stores.postgres.binary import teach
+from holdfast.stores.attempts import attempts
 from holdfast.stores.postgres.connections import Connection, Connections
 from holdfast.stores.postgres.errors import READ_ONLY, is_lost, is_passing, translated
-
-FIRST_WAIT = 0.02
-LONGEST_WAIT = 0.5
 
 T = TypeVar("T")
 Found = list[tuple[Any, ...]]
 
 
+def send_lists_in_binary(cursor: RawCursor[Any] | AsyncRawCursor[Any], parameters: Sequence[Any]) -> None:
+    """Have this cursor send lists as binary arrays: in text, the default, each byte of a `bytes` would take two."""
+    if any(type(parameter) is list and parameter for parameter in parameters):
+        cursor.adapters.register_dumper(list, ListBinaryDumper)
+
+
 class Statements:
-    """Statements on connections of a stock. `patience`: for how many seconds an outage is borne in silence.
+    """Statements on connections of a pool. An outage is retried for up to `patience` seconds.
 
     The very first connection is not waited for: what is wrong then is most likely the address or the password.
     """
 
-    def __init__(self, connections: Connections, patience: float, *, prepares: bool) -> None:
+    def __init__(self, connections: Connections, patience: float) -> None:
         self._connections = connections
         self._patience = patience
-        self._prepare = None if prepares else False
+        self._prepare = None if connections.prepares else False
         self._has_connected = False
         self._is_closed = False
 
@@ -48,7 +51,7 @@ class Statements:
 
     def run(self, work: Callable[[Connection], T], *, writing: bool = False) -> T:
         """What `work` returns for a connection. It is called again unless it may have written something."""
-        for is_last in self._attempts():
+        for is_last in attempts(self._patience):
             connection = self._taken(is_last=is_last)
             if connection is None:
                 continue
@@ -84,15 +87,6 @@ class Statements:
 
     def _executed(self, connection: Connection, sql: str, parameters: Sequence[Any]) -> Found:
         cursor = RawCursor(connection, row_factory=tuple_row)
-        teach(cursor, parameters)
+        send_lists_in_binary(cursor, parameters)
         cursor.execute(sql, parameters, prepare=self._prepare, binary=True)
         return cursor.fetchall()
-
-    def _attempts(self) -> Iterator[bool]:
-        """False for each attempt but the last, with a pause between them; then True."""
-        ends_at, wait = time.monotonic() + self._patience, FIRST_WAIT
-        while time.monotonic() + wait < ends_at:
-            yield False
-            time.sleep(wait)
-            wait = min(wait * 2, LONGEST_WAIT)
-        yield True

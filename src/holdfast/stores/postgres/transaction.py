@@ -12,9 +12,9 @@ from psycopg.rows import tuple_row
 from holdfast.ports import Ports
 from holdfast.records.errors import ConfigurationError, OutcomeUnknown
 from holdfast.records.rows import Swap
-from holdfast.stores.postgres.arrays import call_for
-from holdfast.stores.postgres.binary import teach
 from holdfast.stores.postgres.errors import is_lost, translated
+from holdfast.stores.postgres.statements import send_lists_in_binary
+from holdfast.stores.postgres.swapping import call_for
 
 AnyConnection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
@@ -99,7 +99,7 @@ class PostgresTransaction:
             cursor = RawCursor(self._connection, row_factory=tuple_row)
         else:
             cursor = AsyncRawCursor(self._connection, row_factory=tuple_row)
-        teach(cursor, parameters)
+        send_lists_in_binary(cursor, parameters)
         await self._ports.invoke(cursor.execute, (sql, parameters), {"prepare": False, "binary": True}, None)
         found: list[tuple[Any, ...]] = await self._call(cursor.fetchall)
         return found

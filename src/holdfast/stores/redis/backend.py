@@ -26,15 +26,16 @@ from holdfast.stores.backend import Listing, count_listed, readable_head
 from holdfast.stores.redis.checking import problems
 from holdfast.stores.redis.durability import SETTINGS, Said, check_server
 from holdfast.stores.redis.errors import translated
+from holdfast.stores.redis.exchange import Request
 from holdfast.stores.redis.keys import SHARDS, Keys, shard_of, unpack_row
 from holdfast.stores.redis.listing import Pages
 from holdfast.stores.redis.permissions import trials
+from holdfast.stores.redis.pools import pools_of
 from holdfast.stores.redis.scripts import script
-from holdfast.stores.redis.servers import servers_of
 from holdfast.stores.redis.settings import Source, from_client, from_url, options_in
 from holdfast.stores.redis.swapping import Swaps
 from holdfast.stores.redis.unlisting import drop_misplaced, unlist
-from holdfast.stores.redis.wire import Request, Wire
+from holdfast.stores.redis.wire import Wire
 
 FORMAT = 1
 NEEDS_WHOLE = 2
@@ -80,7 +81,7 @@ class RedisBackend:
         self._life = _life(named.get("life"))
         connections = whole_number(named.get("connections", 32), "connections", 1)
         patience = duration_us(named.get("patience", 10.0), "patience") / 1e6
-        self.wire = Wire(servers_of(settings, self.keys), self._replicas, connections, patience)
+        self.wire = Wire(pools_of(settings, self.keys, connections), self._replicas, patience)
         self._transport = settings.transport
         self.identity = (settings.identity, self._durability, repr(sorted(named.items())))
         self._swaps = Swaps(self.keys, self._life, keep_pinned=named.get("keep_pinned", True))
@@ -115,9 +116,9 @@ class RedisBackend:
 
     def _teach(self) -> None:
         """Tell the servers the scripts, so that the first use of each is one round trip too, if that is permitted."""
-        shards = {self.wire.servers.of_shard(shard): shard for shard in range(SHARDS)}
-        loads = [(b"SCRIPT", b"LOAD", script(name).source) for name in ("append", "swap", "rows", "index", "post")]
-        self.wire.attempt([Request(shard, load) for shard in shards.values() for load in loads], writing=False)
+        shards = self.wire.one_shard_each()
+        loads = [(b"SCRIPT", b"LOAD", script(name).source) for name in ("swap", "rows", "index", "post")]
+        self.wire.attempt([Request(shard, load) for shard in shards for load in loads], writing=False)
 
     def close(self) -> None:
         """See `Backend.close`. A client that was given stays open: its connections were never used."""
@@ -129,7 +130,7 @@ class RedisBackend:
         levels = [check_server(said, self._durability, self._replicas, self._assume) for said in servers]
         said = servers[0]
         details = {
-            "server": self.wire.servers.kind,
+            "server": self.wire.kind,
             "transport": self._transport,
             "version": said.info.get("valkey_version") or said.info.get("redis_version", ""),
             **(said.settings or {"settings": "not readable; the level is as assumed"}),
@@ -140,9 +141,7 @@ class RedisBackend:
 
     def _asked(self) -> list[Said]:
         """What each server says, found by one of its shards."""
-        self.wire.read([Request(0, (b"PING",))])
-        shards = {self.wire.servers.of_shard(shard): shard for shard in range(SHARDS)}
-        return [self._asked_of(shard) for shard in shards.values()]
+        return [self._asked_of(shard) for shard in self.wire.one_shard_each()]
 
     def _asked_of(self, shard: int) -> Said:
         requests = [Request(shard, (b"INFO",))]
@@ -165,7 +164,7 @@ class RedisBackend:
         replies = self.wire.attempt([self._swaps.request(swap) for swap in swaps], writing=True)
         again = [at for at, reply in enumerate(replies) if reply == NEEDS_WHOLE]
         if again:
-            whole = [self._swaps.whole(swaps[at], persist=True) for at in again]
+            whole = [self._swaps.request(swaps[at], persist=True) for at in again]
             for at, reply in zip(again, self.wire.attempt(whole, writing=True), strict=True):
                 replies[at] = reply
         if any(isinstance(reply, Exception) for reply in replies):

@@ -8,8 +8,9 @@ from holdfast.records.errors import HoldfastError
 from holdfast.records.head import decode_head
 from holdfast.records.identity import shown_id_of
 from holdfast.stores.redis.errors import is_wrong_type
+from holdfast.stores.redis.exchange import Request
 from holdfast.stores.redis.keys import SHARDS, Keys, born, shard_of, space_of, words_of
-from holdfast.stores.redis.wire import Request, Wire
+from holdfast.stores.redis.wire import Wire
 
 CHUNK = 500
 
@@ -57,10 +58,8 @@ def _of_threads(wire: Wire, keys: Keys, names: list[bytes], counted: Counter[byt
 
 def scan(wire: Wire, keys: Keys, what: bytes) -> Iterator[bytes]:
     """All keys of one sort, from every server."""
-    wire.read([Request(0, (b"PING",))])
-    shards = {wire.servers.of_shard(shard): shard for shard in range(SHARDS)}
     pattern = b"".join(b"\\" + byte.encode() if byte in "*?[]\\^-" else byte.encode() for byte in keys.prefix)
-    for shard in shards.values():
+    for shard in wire.one_shard_each():
         cursor = b"0"
         while True:
             scan = (b"SCAN", cursor, b"MATCH", pattern + b":{*}:" + what + b"*", b"COUNT", CHUNK)

@@ -8,6 +8,7 @@ from redis.exceptions import (
     MovedError,
     NoPermissionError,
     NoScriptError,
+    RedisClusterException,
     RedisError,
 )
 
@@ -19,12 +20,15 @@ from holdfast.records.errors import (
     StoreClosed,
     StoreUnavailable,
 )
-from holdfast.stores.redis.connections import Lost, NotSent
 
+FAILURES = (RedisError, RedisClusterException, OSError)
+"""What redis-py raises while it connects."""
 PASSING = ("LOADING", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY ", "NOREPLICAS", "UNBLOCKED")
 """Refusals that pass: the server starts, fails over, moves slots, is busy. Nothing was done."""
 FORBIDDEN = ("The user executing the script can't run", "NOPERM")
 """What an ACL's refusal says within a script, and within a transaction."""
+REFUSED_WHOLLY = ("max number of clients", "previous master is now a slave")
+"""What redis-py says of a connection on which nothing was done."""
 WRONG_TYPE = "WRONGTYPE"
 REFUSALS = {
     "OOM": "Redis is out of memory (maxmemory): raise it, or prune; nothing was written",
@@ -37,6 +41,30 @@ REFUSALS = {
     "TRYAGAIN": "the Redis cluster is moving these keys between its nodes",
     "BUSY": "Redis is busy with somebody's long script",
 }
+
+
+class NotSent(Exception):
+    """The server was not reached, or turned the connection away: certainly nothing was done."""
+
+
+class Lost(Exception):
+    """The commands were sent, and no reply came: they may or may not have been done."""
+
+
+def not_sent(error: Exception) -> NotSent:
+    """Return what to say of commands for which there was no connection."""
+    failure = NotSent(str(error))
+    failure.__cause__ = error
+    return failure
+
+
+def lost(error: Exception) -> NotSent | Lost:
+    """Return what to say of commands that were sent on a connection which then failed."""
+    if any(words in str(error) for words in REFUSED_WHOLLY):
+        return not_sent(error)
+    failure = Lost(str(error))
+    failure.__cause__ = error
+    return failure
 
 
 def code_of(error: BaseException) -> str:
@@ -59,10 +87,10 @@ def is_redirect(reply: Any) -> bool:
 def is_passing(reply: Any, *, writing: bool) -> bool:
     """True if the same command may be sent again: it was certainly not done, or changes nothing."""
     if isinstance(reply, NotSent):
-        return not isinstance(reply.__cause__, AuthenticationError)
+        return _refusal_behind(reply) is None
     if isinstance(reply, Lost):
         return not writing
-    return isinstance(reply, RedisError) and f"{code_of(reply)} ".startswith(PASSING)
+    return is_redirect(reply) or (isinstance(reply, RedisError) and f"{code_of(reply)} ".startswith(PASSING))
 
 
 def needs_source(reply: Any) -> bool:
@@ -81,12 +109,22 @@ def translated(error: Exception, *, writing: bool) -> HoldfastError:
         return error
     if isinstance(error, Lost):
         return _about_loss(error, writing=writing)
-    cause = error.__cause__ or error
-    if isinstance(cause, (AuthenticationError, NoPermissionError)) or any(words in str(cause) for words in FORBIDDEN):
-        return ConfigurationError(f"Redis does not let this user in, or do this: {cause}; see its ACL")
+    if (refusal := _refusal_behind(error)) is not None:
+        return ConfigurationError(f"Redis does not let this user in, or do this: {refusal}; see its ACL")
     if isinstance(error, NotSent):
         return StoreUnavailable(f"Redis cannot be reached: {error}")
     return _about_refusal(error, writing=writing)
+
+
+def _refusal_behind(error: BaseException) -> BaseException | None:
+    """Return the refusal of an ACL that an error stems from, if it does: redis-py wraps some of them."""
+    found: BaseException | None = error
+    while found is not None:
+        says_so = any(words in str(found) for words in FORBIDDEN)
+        if says_so or isinstance(found, (AuthenticationError, NoPermissionError)):
+            return found
+        found = found.__cause__ or found.__context__
+    return None
 
 
 def _about_loss(error: Lost, *, writing: bool) -> HoldfastError:

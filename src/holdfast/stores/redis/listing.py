@@ -14,8 +14,8 @@ from holdfast.records.head import LOST_HEAD
 from holdfast.records.words import Status
 from holdfast.stores.backend import Listing, belongs, readable_head
 from holdfast.stores.redis.errors import is_wrong_type
+from holdfast.stores.redis.exchange import Request
 from holdfast.stores.redis.keys import EVERY, SHARDS, Keys, born, label_word, shard_of, status_word, words_of
-from holdfast.stores.redis.wire import Request
 
 SPARE = 8
 """How many threads more than its share are asked of each listing at once, so that hardly any has to be asked again."""

@@ -1,7 +1,7 @@
 """What a store must be permitted to do, tried at open: a script that an ACL stops in the middle is not undone."""
 
+from holdfast.stores.redis.exchange import Request
 from holdfast.stores.redis.keys import Keys
-from holdfast.stores.redis.wire import Request
 
 
 def trials(keys: Keys) -> list[Request]:

@@ -6,8 +6,8 @@
                                                             rediss+sentinel:// TLS to the sentinels too
     redis+cluster://host:6379,host:6379                     a cluster, found from any of its nodes
 
-A client's own connections are not used: it would repeat commands whose outcome is unknown. An awaitable one will do as
-well, since only its settings are copied.
+A client's own connections are not used: it would repeat commands whose outcome is unknown. An awaitable one works too,
+since only its settings are copied.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection, parse_url
 from redis.exceptions import RedisError
 from redis.retry import Retry
+from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
 
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.urls import redacted, well_formed
@@ -78,21 +79,28 @@ class Settings(NamedTuple):
         hosts = [host for host, _ in self.nodes] or [self.options.get("host", "localhost")]
         if self.connection is UnixDomainSocketConnection:
             return transport([], "")
-        guard = _weakness(self.make_to_sentinel(self.nodes[0])) if self.service else ""
+        guard = _weakness(self.sentinel_connection(**self.sentinel_options)) if self.service else ""
         return transport(hosts, _weakness(self.make()) or guard)
 
-    def make(self, address: Address | None = None) -> AbstractConnection:
-        """A connection, not yet connected. Bytes come back as they are, and nothing is ever repeated."""
-        where = {} if address is None else {"host": address[0], "port": address[1]}
-        options = {**DEFAULTS, **self.options, **where}
-        if self.connection is UnixDomainSocketConnection:
-            options = {name: value for name, value in options.items() if name not in NOT_OF_UNIX_SOCKETS}
-        return self.connection(**options, **NEVER_REPEAT)
+    def make(self, host: str | None = None, port: int | None = None, **given: Any) -> AbstractConnection:
+        """Return a connection, not yet connected, to another address if one is given: what a pool of redis-py calls.
 
-    def make_to_sentinel(self, address: Address) -> AbstractConnection:
-        """A connection to a sentinel, not yet connected."""
-        options = {**DEFAULTS, "socket_timeout": 5.0, **self.sentinel_options, "host": address[0], "port": address[1]}
-        return self.sentinel_connection(**options, **NEVER_REPEAT)
+        Bytes come back as they are, and nothing is ever repeated. What else a pool gives is not used, except itself.
+        """
+        options = {**DEFAULTS, **self.options, **({} if host is None else {"host": host, "port": port})}
+        kind = self.connection
+        if "connection_pool" in given:
+            kind = SentinelManagedSSLConnection if kind is SSLConnection else SentinelManagedConnection
+            options["connection_pool"] = given["connection_pool"]
+        if kind is UnixDomainSocketConnection:
+            options = {name: value for name, value in options.items() if name not in NOT_OF_UNIX_SOCKETS}
+        return kind(**options, **NEVER_REPEAT)
+
+    @property
+    def for_sentinels(self) -> dict[str, Any]:
+        """What redis-py's clients of the sentinels are made with."""
+        is_tls = self.sentinel_connection is SSLConnection
+        return {**DEFAULTS, "socket_timeout": 5.0, **self.sentinel_options, **NEVER_REPEAT, "ssl": is_tls}
 
 
 def _weakness(connection: AbstractConnection) -> str:
@@ -149,8 +157,6 @@ def _single(url: str) -> Settings:
     if url.startswith("unix:") and (urlsplit(url).hostname or not options.get("path")):
         raise ValueError("the absolute path of the socket follows the slashes: unix:///run/redis.sock")
     connection = options.pop("connection_class", Connection)
-    if connection is SSLConnection and options.get("ssl_cert_reqs") != "none":
-        options.setdefault("ssl_check_hostname", True)  # versions of redis-py before 6 accept any name
     return Settings(connection, _copied(options))
 
 

@@ -7,12 +7,9 @@ are on the same side; so each names as few as it can.
 from holdfast.records.head import Head
 from holdfast.records.rows import KEEP_ALL, Swap
 from holdfast.stores.backend import readable_head
+from holdfast.stores.redis.exchange import Request
 from holdfast.stores.redis.keys import Keys, born, pack_row, pack_words, shard_of, space_of, words_of
 from holdfast.stores.redis.scripts import script
-from holdfast.stores.redis.wire import Request
-
-FIELDS_AT_ONCE = 2000
-"""How many fields the short script may be given: Lua takes no more than some thousand arguments."""
 
 Place = tuple[int, str, tuple[bytes, ...]]
 """What decides where a thread is listed: when it was made, its status, its labels."""
@@ -25,21 +22,10 @@ class Swaps:
         self._keys = keys
         self._life = life_ms
         self._keep_pinned = keep_pinned
-        self._append, self._swap = script("append"), script("swap")
-        self._places: dict[bytes, tuple[bytes, Place]] = {}
+        self._swap = script("swap")
 
-    def request(self, swap: Swap) -> Request:
-        """The short script where it will do, else the whole one."""
-        place, fields = _place(swap.head), _fields(swap)
-        is_plain = self._life is None and swap.drop is KEEP_ALL and not swap.consumed and len(fields) < FIELDS_AT_ONCE
-        if not is_plain or place != self._place_before(swap):
-            return self.whole(swap)
-        self._remember(swap, place)
-        shard = shard_of(swap.thread)
-        return self._append.request(shard, (self._keys.thread(shard, swap.thread),), (swap.expected, *fields))
-
-    def whole(self, swap: Swap, *, persist: bool = False) -> Request:
-        """The script that can do everything. `persist`: the thread may have a time to live, which it is to lose."""
+    def request(self, swap: Swap, *, persist: bool = False) -> Request:
+        """The request. `persist`: the thread may have a time to live, which it is to lose."""
         thread, head, shard = swap.thread, swap.head, shard_of(swap.thread)
         before = _before(swap)
         left, entered = self._moves(thread, before, head)
@@ -55,7 +41,6 @@ class Swaps:
         )
         said = (self._life_of(head), dropped, space_of(thread) if is_new else b"", len(left))
         members = (born(before) + thread, born(head) + thread)
-        self._remember(swap, _place(head))
         return self._swap.request(shard, keys, (swap.expected, *said, *members, *_fields(swap)))
 
     def _moves(self, thread: bytes, before: Head, after: Head) -> tuple[list[bytes], list[bytes]]:
@@ -71,18 +56,6 @@ class Swaps:
             [self._keys.listing(shard, space, word) for word in dict.fromkeys(left)],
             [self._keys.listing(shard, space, word) for word in dict.fromkeys(entered)],
         )
-
-    def _place_before(self, swap: Swap) -> Place:
-        """Where the thread is listed if its head is the expected one: mostly that which was written last."""
-        known = self._places.get(swap.thread)
-        if known is not None and known[0] == swap.expected:
-            return known[1]
-        return _place(_before(swap))
-
-    def _remember(self, swap: Swap, place: Place) -> None:
-        if len(self._places) > 4096:
-            self._places.clear()
-        self._places[swap.thread] = (swap.replacement, place)
 
     def _life_of(self, head: Head) -> bytes:
         """How long the thread may live without a further write. It stays while a lease may stand, or a pin keeps it."""

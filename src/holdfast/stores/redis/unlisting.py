@@ -6,8 +6,9 @@ from holdfast.records.identity import shown_id_of
 from holdfast.records.words import Status
 from holdfast.stores.backend import readable_head
 from holdfast.stores.redis.checking import CHUNK, scan, shard_in
+from holdfast.stores.redis.exchange import Request
 from holdfast.stores.redis.keys import EVERY, SHARDS, Keys, shard_of, space_of, status_word, words_of
-from holdfast.stores.redis.wire import Request, Wire
+from holdfast.stores.redis.wire import Wire
 
 Place = tuple[int, bytes]
 """A listing, and the shard it is in."""

@@ -5,18 +5,16 @@ by our own first attempt; if it does not, `OutcomeUnknown` is raised.
 """
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from holdfast.records.errors import StoreUnavailable
+from holdfast.stores.attempts import attempts
 from holdfast.stores.objects.calls import PAGE, Names
 from holdfast.stores.s3.errors import REFUSED, is_missing, is_passing, is_unsent, translated, was_repeated
 from holdfast.stores.s3.places import Place
 
 PATIENCE_SECONDS = 10.0
-FIRST_WAIT = 0.05
-LONGEST_WAIT = 1.0
 
 T = TypeVar("T")
 
@@ -39,7 +37,7 @@ class Used:
 
 
 class Client:
-    """The interface of `Objects` over a bucket. `patience`: for how many seconds an outage is borne in silence.
+    """The interface of `Objects` over a bucket. An outage is retried for up to `patience` seconds.
 
     Before the first answer nothing is waited for: what is wrong then is most likely the address or the credentials.
     """
@@ -115,7 +113,7 @@ class Client:
         raise AssertionError  # the last attempt returned or raised
 
     def _settled(self, name: str, data: bytes, error: Exception) -> str:
-        """The tag of the object if it holds what was put; else nobody knows: another may have replaced it since."""
+        """The tag of the object if it holds what was put. Otherwise the outcome is unknown: others may write it too."""
         try:
             found = self.get(name)
         except StoreUnavailable:
@@ -136,15 +134,9 @@ class Client:
         return answer
 
     def _attempts(self) -> Iterator[bool]:
-        """False for each attempt but the last, with a pause between them; then True."""
+        """See `attempts`."""
         Used.here()
-        wait = FIRST_WAIT
-        ends_at = time.monotonic() + (self._patience if self._has_answered else 0)
-        while time.monotonic() + wait < ends_at:
-            yield False
-            time.sleep(wait)
-            wait = min(wait * 2, LONGEST_WAIT)
-        yield True
+        return attempts(self._patience if self._has_answered else 0)
 
 
 def _tag(meta: Any) -> str:

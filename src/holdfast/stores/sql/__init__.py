@@ -21,7 +21,7 @@ def statements(database: str) -> dict[str, str]:
 
 @cache
 def migrations(database: str) -> list[str]:
-    """The scripts `<database>_NNN.sql`, in their order: the n-th leads to schema version n."""
+    """Return the scripts `<database>_NNN.sql`, in their order: each leads to the schema version NNN."""
     return [_read(name) for name in sorted(os.listdir(HERE)) if name.startswith(f"{database}_")]
 
 

@@ -1,20 +1,13 @@
 -- A row's id is the number of its thread << 28 | its seq; 268435455 is the largest seq. See sqlite_003.sql for heads.
 
--- name: swap_one
--- The common commit: one row onto an existing head, labels and status unchanged.
-INSERT INTO swaps VALUES (?, ?, ?, ?, ?, ?, ?)
-
 -- name: find_thread
 -- A thread is within 16 numbers of its hash.
-SELECT number, thread, head_id, head FROM heads WHERE number BETWEEN ?1 AND ?1 + 15 ORDER BY number
+SELECT number, thread, head_id, head, labels, status FROM heads WHERE number BETWEEN ?1 AND ?1 + 15 ORDER BY number
 
 -- name: find_orphan
 -- Rows of no thread: damage, since threads are never removed.
 SELECT id >> 28 FROM rows WHERE id >= ?1 << 28 AND id < (?1 + 16) << 28
    AND id >> 28 NOT IN (SELECT number FROM threads WHERE number BETWEEN ?1 AND ?1 + 15) LIMIT 1
-
--- name: read_columns
-SELECT labels, status FROM threads WHERE number = ?
 
 -- name: read_all_heads
 SELECT number, thread, head, status, labels, typeof (birth) = 'integer' AND birth < 4611686018427387904 FROM heads
@@ -35,14 +28,8 @@ UPDATE threads
    SET birth = (SELECT coalesce(CAST (max(birth) AS INTEGER), 0) + 1 FROM threads WHERE birth < 4611686018427387904)
  WHERE number = ? AND NOT (typeof (birth) = 'integer' AND birth < 4611686018427387904)
 
--- name: drop_head
+-- name: drop_row
 DELETE FROM rows WHERE id = ?
-
--- name: insert_head
--- Behind the last row, once all others are in their places.
-INSERT INTO rows (id, back, digest, header, body)
-SELECT id, id & 268435455, x'', ?2, x'' FROM (SELECT 1 + coalesce(
-    (SELECT id FROM rows WHERE id BETWEEN ?1 << 28 AND ?1 << 28 | 268435455 ORDER BY id DESC LIMIT 1), ?1 << 28) AS id)
 
 -- name: drop_label
 DELETE FROM labels WHERE token = ? AND number = ?
@@ -59,7 +46,7 @@ DELETE FROM threads WHERE number = ?
 -- name: insert_label
 INSERT OR IGNORE INTO labels (token, number) VALUES (?, ?)
 
--- name: insert_row
+-- name: put_row
 INSERT OR REPLACE INTO rows (id, back, digest, header, body) VALUES (?, ?, ?, ?, ?)
 
 -- name: insert_blob

@@ -1,23 +1,40 @@
--- The third schema: the head is behind the last row not under the largest seq of all, but under the next. A commit makes
--- the head's place that of the new row, and puts the head behind it. So a thread grows at its end, where SQLite fills
--- page after page; before, every row was put between others, and one commit in three had to share out several pages.
+-- The first schema that is released; it has the number 3. Threads have a number: a hash of their key below 2^28, moved up
+-- past the numbers taken by others. A row's id is number << 28 | seq, so a thread's rows lie together, in order, and need
+-- no index; its keyframe is `back` rows before it.
 --
--- A head has its own seq in `back`, and no digest. The last row of a thread is its head, or the file is damaged. Where
--- only messages were left so far, it is one zero byte: nothing at all is what one flipped bit can make of a head.
---
--- A column has another name, so that a process of an older version, which would put heads elsewhere, makes no thread.
+-- The head is behind the last row, under the next seq: so it shares a page with the newest rows, and a commit writes one
+-- page. A commit makes the head's place that of the new row, and puts the head behind it, so a thread grows at its end,
+-- where SQLite fills page after page. A head has its own seq in `back`, and no digest. The last row of a thread is its
+-- head, or the file is damaged. Where only messages were left so far, it is one zero byte: nothing at all is what one
+-- flipped bit can make of a head.
 
-UPDATE rows SET back = 1 + coalesce(
-    (SELECT last.id & 268435455 FROM rows AS last WHERE last.id >= (rows.id >> 28) << 28 AND last.id < rows.id
-      ORDER BY last.id DESC LIMIT 1), 0)
- WHERE id & 268435455 = 268435455;
-UPDATE rows SET id = (id >> 28) << 28 | back, header = CASE header WHEN x'' THEN x'00' ELSE header END
- WHERE id & 268435455 = 268435455;
+CREATE TABLE threads (
+    number INTEGER PRIMARY KEY,
+    thread BLOB NOT NULL,
+    labels BLOB NOT NULL,
+    status TEXT NOT NULL,
+    birth INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX threads_by_birth ON threads (birth);
+CREATE INDEX threads_by_status ON threads (status, birth);
 
-ALTER TABLE threads RENAME COLUMN born TO birth;
+CREATE TABLE labels (token BLOB NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (token, number)) WITHOUT ROWID;
 
-DROP VIEW swaps;
+CREATE TABLE rows (
+    id INTEGER PRIMARY KEY,
+    back INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    header BLOB NOT NULL,
+    body BLOB NOT NULL
+);
 
+CREATE TABLE blobs (number INTEGER NOT NULL, blob BLOB NOT NULL, data BLOB NOT NULL);
+CREATE UNIQUE INDEX blobs_by_thread ON blobs (number, blob);
+
+CREATE TABLE posts (number INTEGER NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, key)) WITHOUT ROWID;
+
+-- The commit of one row is one statement, an insert into this view: it replaces the head if it is the expected one, and
+-- adds the row. One statement instead of four is what makes a save cost little more than a bare insert.
 CREATE VIEW swaps AS
     SELECT x'' AS expected, x'' AS head, 0 AS id, 0 AS back, x'' AS digest, x'' AS header, x'' AS body;
 

@@ -1,4 +1,4 @@
-"""The kit that every store of Holdfast passes, and that a store of one's own should.
+"""The kit that every store of Holdfast passes, and that stores of users should pass.
 
     from holdfast.testing.conformance import BackendConformance
 

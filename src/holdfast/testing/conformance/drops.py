@@ -90,7 +90,7 @@ class Drops(Kit):
         assert other.backend.inbox(other.key) == {"message": b"m"}
 
     def test_dropped_seqs_can_be_written_again(self) -> None:
-        """After everything is gone the thread begins anew, and reads only what is new."""
+        """After everything is gone the thread begins again, and reads only what is new."""
         line = self._nine()
         line.put(head(0, deleted=True, status=""), drop=Drop(everything=True))
         line.put(head(0, token=1, status=""))

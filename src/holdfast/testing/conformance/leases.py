@@ -40,7 +40,7 @@ class Leases(Kit):
 
     @staticmethod
     def _row_by(line: Line, token: int | None, now: int, seq: int = 2) -> Swap:
-        """A row that whoever has `token` (None: a one-shot write) would swap in now, if that may be."""
+        """A row that the holder of `token` (None: a one-shot write) would swap in now, if allowed."""
         present = line.head
         decisions.check_may_write(present, "thread", token, now)
         after = head(seq, token=present.token, owner=present.owner, expires_at=present.expires_at)

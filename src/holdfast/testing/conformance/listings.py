@@ -180,7 +180,7 @@ class Listings(Kit):
             assert sorted(listed(lines[0].backend, labels=[[b"x"]], limit=limit)) == wanted
 
     def test_paging_is_stable_under_writes(self) -> None:
-        """Threads that are there all the time are listed once each, whatever else is written between the pages."""
+        """Threads that exist throughout are listed once each, whatever else is written between the pages."""
         lines = self._lines(*(f"t{number:02}" for number in range(12)))
         backend, found, cursor, turn = lines[0].backend, list[bytes](), None, 0
         while True:

@@ -73,7 +73,7 @@ class Posts(Kit):
         assert line.backend.inbox(line.key) == {"early": b"message"}
 
     def test_a_message_changes_no_head(self) -> None:
-        """Whoever read the head before can still swap it."""
+        """A writer that read the head before can still swap it."""
         line = Line(self.opened())
         line.put(head(1), rows(1))
         line.backend.post(line.key, "k", b"v")

@@ -172,7 +172,7 @@ class Moving(StoreKit):
         assert not (self.directory / "file").exists()
 
     def test_a_backup_is_held_by_nobody(self) -> None:
-        """Whoever holds a thread here does not hold its copy, which goes on at once."""
+        """A run that holds a thread here does not hold its copy, which can be resumed at once."""
         from holdfast.stores.sqlite import SQLiteBackend
 
         store, path = self.store(), self.directory / "backup.db"

@@ -48,7 +48,7 @@ class Deleting(StoreKit):
             assert [info.thread_id for info in handle.threads()] == ["other"]
         assert store.verify().ok
 
-    def test_a_revived_thread_begins_anew(self) -> None:
+    def test_a_revived_thread_begins_again(self) -> None:
         """Empty, at seq 1, in another life: old ids stay gone."""
         store, other = self.store(), self.store()
         old = store.save("t", {"a": 1})

@@ -141,7 +141,7 @@ class Swaps(Kit):
         assert (old.seqs, new.seqs) == ([2, 1], [1])
 
     def test_the_same_swap_after_a_lost_reply_is_refused_and_harmless(self) -> None:
-        """Whoever lost the reply may send the very same swap again: its head is there, once."""
+        """A writer that lost the reply may send the very same swap again: its head is there, once."""
         line = Line(self.opened())
         for swap in (line.swap(head(1), rows(1), blobs(1)), line.swap(head(2), rows(2), blobs(2))):
             current = replace(swap, expected=line.stored)

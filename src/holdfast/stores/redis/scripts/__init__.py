@@ -5,8 +5,7 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import NamedTuple
 
-from holdfast.stores.redis.connections import Command
-from holdfast.stores.redis.wire import Request
+from holdfast.stores.redis.exchange import Command, Request
 
 
 class Script(NamedTuple):

@@ -1,7 +1,8 @@
 -- Replace the head of a thread if its bytes are the expected ones, and with it change its log and its listings.
 -- KEYS: the thread, its posts, the namespaces of the shard, the sign that threads expire, then the listings that it
 -- leaves, and those that it enters. ARGV: expected head, life in ms ('' for ever), drop, its namespace ('' if it is known),
--- how many listings it leaves, its member there, its member in the new ones, then fields and values as in `append`.
+-- how many listings it leaves, its member there, its member in the new ones, then fields and values: the head, the newest
+-- seq if there are rows, rows, blobs.
 -- A head that was emptied, or is gone while there are rows, is replaced only where everything is dropped.
 -- Returns 2 if it needs the posts: the thread has a time to live, which both are to lose.
 -- So is anything but a hash in the place of the thread.

@@ -1,20 +1,24 @@
-"""An append that a run commits by itself: only if nothing of the run is before it."""
+"""Writes under a claim: in their order, and no more than what they say."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import Fenced, OutcomeUnknown, sync
 from holdfast.codec import encode
 from holdfast.records.rows import Swap
-from holdfast.stores.claim import Claim, Gate, Pending, take
+from holdfast.stores.claim import Claim, Gate, take
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.writer import Intent
 
 JOURNAL = ("journal",)
-CONTENT = (JOURNAL, encode(["mark", "x"]), "event", b"")
+
+
+def append(**said: Any) -> Intent:
+    return Intent(appends=((JOURNAL, encode(["mark", "x"])),), **said)
 
 
 @pytest.fixture
@@ -27,40 +31,27 @@ def claim() -> Iterator[Claim]:
         yield claim
 
 
-def test_an_append_with_nothing_before_it_is_left_to_whoever_prepared_it(claim: Claim) -> None:
-    pending = claim.prepare_append(*CONTENT)
-    assert not pending.is_sent
-    claim.commit(pending)
-    assert pending.outcome is True
-
-
-def test_an_append_behind_a_write_under_way_is_queued(claim: Claim) -> None:
-    claim._unsettled[Pending(lambda: claim._proposed(None))] = None  # type: ignore[arg-type]
-    assert claim.prepare_append(*CONTENT).is_sent
-    assert claim.committer.has_queue
-
-
-def test_an_append_is_kept_back_while_one_before_it_is_held(claim: Claim) -> None:
+def test_a_write_is_kept_back_while_one_before_it_is_held(claim: Claim) -> None:
     claim.gate = Gate()
-    pending = claim.prepare_append(*CONTENT)
-    assert pending.is_sent
-    assert not claim.committer.has_queue
+    pending = claim.submit(append())
+    assert not claim.committer._queue
     assert len(claim.gate.kept_back) == 1
+    claim.pass_on()
+    claim.wait_for(pending)
 
 
-def test_an_append_after_the_release_is_refused(claim: Claim) -> None:
+def test_a_write_after_the_release_is_refused(claim: Claim) -> None:
     claim.wait_for(claim.release("idle"))
     with pytest.raises(Fenced):
-        claim.prepare_append(*CONTENT)
+        claim.submit(append())
 
 
-def test_an_append_that_was_refused_is_made_again_as_it_was() -> None:
+def test_a_write_that_was_refused_is_made_again_as_it_was() -> None:
     with sync.MemoryStore() as store, store.run("t") as run:
         run.step("first", lambda: 1)
         claim = run._run._ledger.claim
-        pending = claim.prepare_append(JOURNAL, encode(["mark", "x"]), "error", encode({"step": "again"}))
+        pending = claim.submit(append(cause="error", metadata=encode({"step": "again"})))
         store.pin(store.history("t").items[0].id)  # the head is another now, and still the run's
-        claim.commit(pending)
         claim.wait_for(pending)
         (newest, *_) = store.history("t").items
         assert (newest.cause, newest.metadata) == ("error", {"step": "again"})
@@ -110,7 +101,7 @@ def test_an_append_that_says_more_than_what_to_append_says_it(claim: Claim) -> N
 
 def test_each_append_of_a_run_lengthens_its_lease(claim: Claim) -> None:
     before = claim.writer.seen.head.expires_at
-    claim.commit(claim.prepare_append(*CONTENT))
+    claim.wait_for(claim.submit(append()))
     assert claim.writer.seen.head.expires_at > before
 
 

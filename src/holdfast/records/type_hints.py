@@ -1,11 +1,11 @@
-"""What annotations of handlers say about messages: whether a value fits one, and whether two can meet. Pure."""
+"""What type annotations allow: whether a value fits one, whether two can meet, how one is called."""
 
 import types
 from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal, Never, NoReturn, TypeVar, Union, get_args, get_origin, is_typeddict
 
 _ITEMS: tuple[Any, ...] = (list, set, frozenset)
-"""Containers whose items are looked at: a fan-in delivers a list."""
+"""Containers whose items are looked at."""
 _NOTHING: tuple[Any, ...] = (Never, NoReturn)
 
 
@@ -81,11 +81,6 @@ def _at_run_time(kind: type) -> tuple[type, ...]:
     if kind is float:
         return (float, int)
     return (dict,) if is_typeddict(kind) else (kind,)
-
-
-def is_exactly(value: Any, hint: Any) -> bool:
-    """Return True if an annotation names the very class of a value."""
-    return any((get_origin(each) or each) is type(value) for each in members(hint))
 
 
 def may_meet(sent: Any, taken: Any) -> bool:

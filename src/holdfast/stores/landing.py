@@ -1,0 +1,45 @@
+"""Did a write land? After a lost reply the stored head and log tell, for saves, claims, pins and prunes alike."""
+
+from holdfast.records.head import Head, decode_head
+from holdfast.records.rows import Swap
+from holdfast.stores.reader import Reader, Seen
+
+HOLDER = frozenset({"token", "owner", "deleted"})
+"""Claims, releases and tombstones change these. Nobody else can set them to the same values."""
+DERIVED = frozenset({"mac"})
+
+
+def landed(reader: Reader, swap: Swap, seen: Seen | None = None) -> bool | None:
+    """True if the swap was made, False if it was not and never can be, None if that cannot be told. Blocking.
+
+    True says nothing of what was written since: the head may be far beyond it.
+
+    `seen` is the head as it is now; it is read if it is not given.
+    """
+    seen = seen or reader.seen(swap.thread)
+    if seen is None or seen.encoded == swap.expected:
+        return None
+    if seen.encoded == swap.replacement:
+        return True
+    if swap.rows:
+        return _has_row(reader, swap, seen.head)
+    return True if _has_change(swap, seen.head) else None
+
+
+def _has_row(reader: Reader, swap: Swap, head: Head) -> bool | None:
+    """The row is in the log, or another is in its place; None if that cannot be said."""
+    ours = swap.head
+    if head.incarnation != ours.incarnation:
+        return None if swap.expected else False  # a thread that exists cannot be created again
+    if head.seq <= ours.seq:
+        return head.digest == ours.digest if head.seq == ours.seq else None
+    rows = reader.backend.index(swap.thread, ours.seq + 1, 1)
+    return rows[0].digest == ours.digest if rows and rows[0].seq == ours.seq else None
+
+
+def _has_change(swap: Swap, head: Head) -> bool:
+    """True if what the swap changed in the head is as it left it. Other writes may have changed the rest since."""
+    before = decode_head(swap.thread, swap.expected) if swap.expected else Head()
+    changed = {name for name in Head.__struct_fields__ if getattr(swap.head, name) != getattr(before, name)} - DERIVED
+    decisive = changed & HOLDER or changed
+    return all(getattr(head, name) == getattr(swap.head, name) for name in decisive)
