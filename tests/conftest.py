@@ -13,6 +13,7 @@ pytest.register_assert_rewrite(  # before their first import, hence the order; t
 )
 
 from holdfast import sync  # noqa: E402
+from holdfast.runs import ledger  # noqa: E402
 from kinds import EVERY_KIND, ON_DISK, ON_SERVERS, open_store, parameters  # noqa: E402
 
 SERVER_STORES = tuple(f"tests/stores/{kind}/" for kind in ON_SERVERS)
@@ -51,6 +52,12 @@ def pytest_collection_finish() -> None:
     """Collect garbage from here on, but leave the thousands of collected tests out of each search for it."""
     gc.enable()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _no_run_of_another_test() -> None:
+    """Forget the runs that earlier tests abandoned: a step called outside of a run warns while one is live."""
+    ledger._of_this_process.clear()
 
 
 @pytest.fixture(params=parameters(*ON_DISK, quick={"sqlite"}))
