@@ -115,13 +115,17 @@ class Revision:
         """Return the cell that holds a value from here on; if it changed, add the script of the change."""
         encoded = value if isinstance(value, bytes) else value.encoded()
         kind, count, header = container(encoded)
-        operations = [encoded[header:]] if old is None else edit(old, kind, count, encoded, header)
-        if old is not None and operations is None:
-            return old if old.leaf is leaf else Cell(kind, count, old.size, old.pieces, old.chunks, leaf, old.memory)
-        is_rewritten = len(operations) == 1 and type(operations[0]) is bytes
-        body = operations[0] if is_rewritten else memoryview(encoded)[header:]
-        placed = [self._place(each) if type(each) is bytes else each for each in operations if each != b""]
-        pieces = rope(placed) if is_rewritten else splice(old.pieces, placed)
+        operations: list[Operation] = [encoded[header:]]
+        if old is not None:
+            edited = edit(old, kind, count, encoded, header)
+            if edited is None:
+                same = old.leaf is leaf
+                return old if same else Cell(kind, count, old.size, old.pieces, old.chunks, leaf, old.memory)
+            operations = edited
+        whole = operations[0] if len(operations) == 1 else None
+        body = whole if isinstance(whole, bytes) else memoryview(encoded)[header:]
+        placed = [self._place(each) if isinstance(each, bytes) else each for each in operations if each != b""]
+        pieces = splice(old.pieces if old else rope([]), placed)
         cell = Cell(kind, count, len(body), pieces, rope([body]), leaf)
         self._scripts.append((path, cell, placed))
         return cell
@@ -185,8 +189,9 @@ class Revision:
             return None
         path, _, operations = self._scripts[0]
         item, at = operations[-1], self._index[path]
-        is_short = operations[0] is None and isinstance(item, bytes) and at <= MAX_APPEND_INDEX
-        return encode_append(at, item) if is_short else None
+        if operations[0] is None and isinstance(item, bytes) and at <= MAX_APPEND_INDEX:
+            return encode_append(at, item)
+        return None
 
     def _row(self, flags: int, content: bytes, refs: dict[bytes, Ref], meta: bytes, newest: int) -> Written:
         log, seq, binding = self._log, self._log.seq + 1, self._log.binding

@@ -351,7 +351,7 @@ class Archive:
         meta = decode_meta(binding, loaded.header)
         internal = {path: cell for path, cell in loaded.log.document.items() if path[0] != "state" and path != KEYS}
         return Intent(
-            draft=draft | internal,
+            draft={**draft, **internal},
             leaves=leaves,
             status=Status.IDLE.value,
             phase=meta.phase,
