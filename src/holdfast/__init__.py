@@ -53,12 +53,11 @@ from holdfast.records.errors import (
 )
 from holdfast.records.event import Event as StoreEvent
 from holdfast.records.outcome import Outcome, Recovery
-from holdfast.records.page import Page
 from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.secret import Secret
-from holdfast.records.thread import Lease, ThreadInfo
+from holdfast.records.thread import Lease, Page, ThreadInfo
 from holdfast.records.turn import SessionSummary, Turn, TurnResult
 from holdfast.records.usage import ModelPricing, UsageSnapshot
 from holdfast.records.words import Cause, Durability, Phase, Status

@@ -4,10 +4,10 @@ from typing import Any
 
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import Binding
-from holdfast.history.draft import draft_state
 from holdfast.history.log import Log, Revision, Written
 from holdfast.history.meta import Meta, encode_meta
 from holdfast.history.restore import fill, fold, read_state
+from holdfast.history.state_cells import draft_state
 from holdfast.history.tuning import Tuning
 from holdfast.records.rows import Row
 

@@ -10,9 +10,8 @@ import pytest
 from history.scenes import binding
 from holdfast.codec import split
 from holdfast.history.cells import Cell, rope
-from holdfast.history.entries import JOURNAL
+from holdfast.history.entries import JOURNAL, read_entries
 from holdfast.history.format import decode_script
-from holdfast.history.stored_entries import read_entries
 from holdfast.records.errors import CodecError, Corrupt
 from holdfast.records.head import DIGEST_BYTES, Head, decode_head
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from history.scenes import Thread
 from holdfast.history.diff import diff
-from holdfast.history.draft import draft_state, fingerprint
+from holdfast.history.state_cells import draft_state, fingerprint
 from holdfast.records.checkpoint import Change
 from holdfast.records.errors import UnstorableValue
 from holdfast.testing.exact import difference

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.codec import container, decode, encode
-from holdfast.history.cells import Cell, rope
-from holdfast.history.edits import COPY_ALL, MAX_OPERATIONS, Operation, common_prefix, common_suffix, edit
-from holdfast.history.splice import splice
+from holdfast.history.cells import Cell, Operation, rope, splice
+from holdfast.history.edits import COPY_ALL, MAX_OPERATIONS, common_prefix, common_suffix, edit
 
 small = st.one_of(st.integers(-5, 5), st.booleans(), st.floats(allow_nan=False), st.text(max_size=6), st.none())
 values = st.one_of(

@@ -67,7 +67,7 @@ def test_a_header_comes_back(header: Header) -> None:
         assert getattr(found, field) == getattr(header, field), field
     assert (found.seq, found.back, found.base, found.checkpoint) == (7, 2, 5, 7 - header.since)
     assert found.is_checkpoint is (header.since == 0)
-    assert found.format == FORMAT
+    assert found.flags >> 4 == FORMAT
 
 
 @given(headers, st.integers(0, 10_000), st.integers(0, 7))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from history.scenes import TIGHT, Thread, binding
 from holdfast.codec import Limits
 from holdfast.history.binding import BODY, place_of
-from holdfast.history.cells import rope
+from holdfast.history.cells import Cell, Document, rope
 from holdfast.history.format import APPEND_FLAGS, DELTA_FLAGS, Header, Script, encode_header, encode_script
 from holdfast.history.keyframes import is_due, live_bytes, repack
 from holdfast.history.log import Log
@@ -66,7 +66,8 @@ def test_keyframes_come_when_the_rules_say_so() -> None:
 def test_each_rule_for_a_keyframe(
     expected: bool, rows: int, row_bytes: int, manifest: int, inserted: int, state_bytes: int
 ) -> None:
-    assert is_due(TIGHT, rows, row_bytes, manifest, inserted, state_bytes) is expected
+    document: Document = {("state",): Cell("value", 0, state_bytes, rope([]), rope([]))}
+    assert is_due(TIGHT, rows, row_bytes, manifest, inserted, document) is expected
 
 
 def test_a_keyframe_refers_to_blobs_and_copies_only_what_lies_inline() -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.history.cells import Cell, Piece, Ref, Rope, piece_length, rope
-from holdfast.history.splice import cut, splice
+from holdfast.history.cells import Cell, Piece, Ref, Rope, cut, piece_length, rope, splice
 
 BLOB = bytes(range(250))
 

@@ -44,7 +44,7 @@ def test_a_wrong_argument_with_a_long_number_is_refused_in_our_words(check: Call
 
 
 def test_a_long_number_is_named_by_its_first_digits() -> None:
-    with pytest.raises(ConfigurationError, match=r"^limit=-0x[0-9a-f]{57}…: an int of at least 0$"):
+    with pytest.raises(ConfigurationError, match=r"^`limit` must be an int of at least 0, got -0x[0-9a-f]{57}…$"):
         arguments.whole_number(-LONG, "limit")
     assert quoted("plain") == "'plain'"
 

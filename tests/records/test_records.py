@@ -12,8 +12,8 @@ from holdfast.records.checkpoint import Part
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint, InvalidId, NotFound
 from holdfast.records.head import FORMAT, Head, Marks, decode_head, encode_head
 from holdfast.records.identity import CheckpointId, namespace_prefix, thread_id_of, thread_key
-from holdfast.records.page import Page
 from holdfast.records.retention import Freed, Retention, microseconds
+from holdfast.records.thread import Page
 from holdfast.records.times import from_microseconds
 
 ids = st.text(min_size=1, max_size=40).filter(lambda text: text.encode("utf-8", "ignore").decode() == text)

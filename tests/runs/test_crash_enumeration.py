@@ -14,10 +14,17 @@ from msgspec.structs import replace
 import holdfast
 from holdfast import StepInDoubt, sync
 from holdfast.history import journal
-from holdfast.history.answers import message_key, unpack_answer
 from holdfast.history.cells import Document
-from holdfast.history.entries import Answered, AnyEntry, Begun, Marked, StepDone
-from holdfast.history.stored_entries import read_entries
+from holdfast.history.entries import (
+    Answered,
+    AnyEntry,
+    Begun,
+    Marked,
+    StepDone,
+    message_key,
+    read_entries,
+    unpack_answer,
+)
 from holdfast.ports import Ports
 from holdfast.records.rows import Swap
 from holdfast.runs import asking, steps

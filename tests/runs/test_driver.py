@@ -11,11 +11,8 @@ import pytest
 
 import holdfast
 from holdfast.codec import encode
-from holdfast.history.cells import Cell, rope
-from holdfast.history.entries import JOURNAL, encode_entry
 from holdfast.history.journal import Journal
-from holdfast.history.stored_entries import HandedOver, Turned
-from holdfast.runs.driver import Driver, Record, Terms, claim, note, ports_of, read, was_deleted
+from holdfast.runs.driver import Driver, Terms, claim, note, ports_of, read, was_deleted
 from holdfast.runtimes.agent.memory import CHOICE, COMPENSATOR, FAILURE, TOLD, USAGE
 from holdfast.runtimes.session.record import HAND_OVER, RESERVE, TURN
 from holdfast.testing import crash_everywhere
@@ -133,38 +130,6 @@ async def _is_read(kind: str, content: Any) -> bool:
         except holdfast.HoldfastError:
             async with store.run("t", wait=0):
                 return False
-
-
-# What older versions stored
-
-
-def test_turns_and_hand_overs_of_the_older_format_are_read_as_notes() -> None:
-    usage = (2_000, 900, 0, 0, 1)
-    entries = [
-        Turned("k1", b"fp", encode("text"), "writer", "draft", "model-a", usage, 19_500_000_000, 5, 7),
-        Turned("", b"", b"", "writer", "draft", "", (0, 0, 0, 0, 0), None, 6, 8, "ValueError", "boom", ("s",)),
-        HandedOver("hand=1", "editor", "review", 9),
-        Turned("k2", b"", encode(None), "editor", "review", "model-a", (0, 0, 0, 0, 0), 0, 10, 1),
-    ]
-    packed = [encode_entry(entry) for entry in entries]
-    cell = Cell("list", len(packed), sum(map(len, packed)), rope([*packed]), rope([*packed]))
-    journal = Journal.of({JOURNAL: cell})
-    done, failed, handed, free = journal.lazy_steps()
-    assert (done.action, done.llm_output, done.error) == ("k1", "text", None)
-    assert done.metadata == {
-        "model": "model-a",
-        "role": "writer",
-        "phase": "draft",
-        "usage": {"input_tokens": 2_000, "output_tokens": 900, "tool_calls": 1},
-        "cost_usd": 0.0195,
-        "seconds": 7e-6,
-        "key": "k1",
-    }
-    assert (failed.action, failed.error) == ("turn", "ValueError: boom")
-    assert (handed.action, handed.metadata) == ("hand_over", {"role": "editor", "phase": "review"})
-    assert journal.noted("turn", "k1") is not None
-    assert [note.kind for note in Record(journal).notes("turn", "hand_over")] == ["turn", "turn", "hand_over", "turn"]
-    assert free.metadata["cost_usd"] == 0.0  # it has a price, which is not the same as none
 
 
 def test_a_block_that_is_left_resumable_is_found_by_the_next_recovery() -> None:

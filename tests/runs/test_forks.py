@@ -86,7 +86,7 @@ async def test_a_result_that_is_not_there_cannot_be_replaced(world: World) -> No
         await run.step("two", list)
         checkpoint = run.checkpoint_id
     assert checkpoint is not None
-    with pytest.raises(holdfast.NotFound, match="has no recorded step 'three'; it has 'one', 'two'"):
+    with pytest.raises(holdfast.NotFound, match="has no recorded step 'three'; recorded are 'one', 'two'"):
         await world.store.fork(checkpoint, results={"three": 3})
 
 

@@ -107,7 +107,7 @@ async def test_a_list_within_a_larger_value_is_appended_to(world: World) -> None
         await run.checkpoint({"a": {"b": {"c": {"d": [1]}}}})
         await run.append(("a", "b", "c", "d"), 2)
         assert run.state == {"a": {"b": {"c": {"d": [1, 2]}}}}
-        with pytest.raises(holdfast.UnstorableValue, match="not a list"):
+        with pytest.raises(holdfast.UnstorableValue, match="must be a list"):
             await run.append(("a", "b"), 3)
 
 

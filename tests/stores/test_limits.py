@@ -12,7 +12,7 @@ from msgspec import msgpack
 import holdfast
 from holdfast import Limits, sync
 from holdfast.codec import limits as bounds
-from holdfast.history.draft import STATE, Draft
+from holdfast.history.state_cells import STATE, Draft
 from holdfast.ports import run_blocking
 from holdfast.records.errors import ConfigurationError, LimitExceeded
 from holdfast.stores import bundle

@@ -8,11 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.codec import decode
-from holdfast.history import edits, prune, restore, splice
+from holdfast.history import cells, edits, prune, restore
 from holdfast.history import log as history_log
 from holdfast.history.binding import Binding
-from holdfast.history.cells import Cell, Kind
-from holdfast.history.edits import Operation
+from holdfast.history.cells import Cell, Kind, Operation
 from holdfast.history.format import decode_header
 from holdfast.history.prune import Plan
 from holdfast.records import head as records_head
@@ -90,12 +89,12 @@ def test_an_edit_that_copies_a_byte_too_few_is_caught(monkeypatch: pytest.Monkey
 
 
 def test_a_splice_that_is_off_by_one_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = splice._Old.range
+    sound = cells._range
 
-    def shifted(self: Any, offset: int, length: int) -> Any:
-        return sound(self, offset - 1 if offset else 0, length)
+    def shifted(pieces: Any, starts: Any, offset: int, length: int) -> Any:
+        return sound(pieces, starts, offset - 1 if offset else 0, length)
 
-    monkeypatch.setattr(splice._Old, "range", shifted)
+    monkeypatch.setattr(cells, "_range", shifted)
     is_caught()
 
 

@@ -149,7 +149,10 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "an unknown option": (lambda: builder(reducer={}), "unknown option 'reducer'; did you mean 'reducers'?"),
     "a wrong policy": (lambda: builder(on_incompatible="ask").build(), "on_incompatible must be 'raise' or 'fresh'"),
-    "no supersteps": (lambda: builder(max_supersteps=0).build(), "max_supersteps=0: an int of at least 1"),
+    "no supersteps": (
+        lambda: builder(max_supersteps=0).build(),
+        "`max_supersteps` must be an int of at least 1",
+    ),
     "a reducer that is none": (lambda: builder(reducers={"a": 1}).build(), "reducers must map keys"),
     "a store of the other world": (lambda: builder(store=sync.MemoryStore()), "store must be a store of holdfast"),
     "a renaming that is none": (lambda: builder().migrate(renamed={1: "a"}), "renamed must map old ids"),  # type: ignore[dict-item]

@@ -1,6 +1,6 @@
 """Values to bytes and back, exactly; then bytes to sealed bytes (compressed, encrypted) and back.
 
-Pure functions: no clock, no randomness of its own, no I/O. Nothing enters but `holdfast.records`.
+Pure functions: no clock, no randomness except for new keys, no I/O. May import `holdfast.records` only.
 """
 
 from holdfast.codec.decoding import decode

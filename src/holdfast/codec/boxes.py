@@ -1,7 +1,7 @@
-"""Values that hold others and are not plain msgpack: the containers of the standard library, registered objects.
+"""Boxes: values that hold others and are not plain msgpack, i.e. standard containers and registered objects.
 
-Each is one extension around one list or dict of what it holds. The encoder opens a box (its code, the first bytes of
-its payload, what it holds), packs what it holds and closes it again; the decoder fills it.
+Each is one extension around a list or dict of what it holds. The encoder opens a box (its code, the first bytes of its
+payload, what it holds), packs what it holds and closes it; the decoder fills it.
 """
 
 from typing import Any, Final
@@ -17,7 +17,7 @@ _PLAIN: Final = (int, float, str, bytes, bytearray, list, tuple, dict, set, froz
 
 
 def open_box(value: Any) -> Opened:
-    """The extension code, the head of the payload, and what is to be encoded after it; raises Refused for any other."""
+    """Return the extension code, the head of the payload, and what to encode after it; raises Refused."""
     cls = type(value)
     opener = OPENERS.get(cls)
     if opener is not None:
@@ -29,23 +29,21 @@ def open_box(value: Any) -> Opened:
 
 
 def close_box(code: int, head: bytes, packed: bytes) -> bytes:
-    """The encoding of a box, from the encoding of what it holds. Sets are sorted: equal sets are equal bytes."""
+    """Return the encoding of a box from that of what it holds. Sets are sorted: equal sets have equal bytes."""
     if code in {tags.SET, tags.FROZENSET}:
         _, count, start = container(packed)
         packed = container_header("list", count) + b"".join(sorted(split("list", count, packed[start:])))
     return extension(code, head + packed)
 
 
-def _fill_object(items: list[Any]) -> Any:
+def fill_box(code: int, items: list[Any]) -> Any:
+    """Return the value of a box from the decoded list it holds."""
+    if code != tags.OBJECT:
+        return FILLERS[code](items)
     name, version, content = items
     if type(name) is not str or type(version) is not int:
         raise CodecError("not an object as Holdfast writes it")
     return registry.restore(name, version, content)
-
-
-def fill_box(code: int, items: list[Any]) -> Any:
-    """The value of a box, from the decoded list it holds."""
-    return _fill_object(items) if code == tags.OBJECT else FILLERS[code](items)
 
 
 def _a(name: str) -> str:
@@ -53,12 +51,12 @@ def _a(name: str) -> str:
 
 
 def _reason(cls: type) -> str:
-    """Why a value of this class is refused, with the one line that would help."""
+    """Return why a value of this class is refused, and what to do about it."""
     name = cls.__qualname__
     if registry.is_replaced(cls):
         return (
-            f"{name} was registered again by a newer definition of the same name; make the object from that one, or "
-            f"give each class a name: holdfast.register({name}, name=...)"
+            f"{name} was replaced by a newer class of the same name; make the object from that one, or "
+            f"name each class: holdfast.register({name}, name=...)"
         )
     if registry.is_registrable(cls):
         return (
@@ -66,10 +64,10 @@ def _reason(cls: type) -> str:
         )
     for plain in _PLAIN:
         if issubclass(cls, plain):
-            return f"{_a(name)} would not come back as one; convert it with {plain.__name__}(...)"
+            return f"{_a(name)} would be loaded as a {plain.__name__}; convert it with {plain.__name__}(...)"
     if not cls.__flags__ & HEAP_TYPE:
-        return f"{_a(name)} cannot be stored; keep it out of the state, or store what it can be made from"
+        return f"{_a(name)} cannot be stored; remove it from the state, or store what it can be made from"
     return (
-        f"{_a(name)} cannot be stored; keep it out of the state, or make it a dataclass and decorate the class with "
+        f"{_a(name)} cannot be stored; remove it from the state, or make it a dataclass and decorate the class with "
         f"@holdfast.storable, or call holdfast.register({name}, take=..., make=...)"
     )

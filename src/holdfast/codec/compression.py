@@ -1,4 +1,4 @@
-"""zstd, with a bound on what stored bytes may expand to. Imported at the first use: it costs start-up time."""
+"""zstd, with a limit on what stored bytes may expand to. Imported at its first use: it costs start-up time."""
 
 import sys
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ _spares: Final[dict[int, list[zstd.ZstdCompressor]]] = {_LEVEL: [], _DENSE_LEVEL
 
 
 def compress(data: bytes, *, dense: bool = False) -> bytes:
-    """One zstd frame, which says how long the data is. `dense` takes more time for less room."""
+    """Return one zstd frame, which includes the length of the data. `dense` takes more time for less space."""
     level = _DENSE_LEVEL if dense else _LEVEL
     spare = _spares[level]
     compressor = spare.pop() if spare else zstd.ZstdCompressor(level=level)
@@ -36,13 +36,15 @@ def may_expand(frame_size: int, size: int, limits: Limits) -> bool:
 
 
 def decompress(frame: bytes, limits: Limits, record: str) -> bytes:
-    """The data of one zstd frame. Raises LimitExceeded, before it expands, for more than the limits allow."""
+    """Return the data of one zstd frame. Raises LimitExceeded, before it expands, beyond the limits."""
     try:
         size = zstd.get_frame_info(frame).decompressed_size
         if size is None:
-            raise Corrupt(f"{record}: compressed bytes that do not tell their length", record=record)
+            raise Corrupt(f"{record}: compressed bytes without their length", record=record)
         if not may_expand(len(frame), size, limits):
-            raise LimitExceeded(f"{record}: {len(frame)} compressed bytes would expand to {size}")
+            raise LimitExceeded(
+                f"{record}: {len(frame)} compressed bytes would expand to {size}, which is beyond the limits"
+            )
         decompressor = zstd.ZstdDecompressor()
         data = decompressor.decompress(frame, size + 1)
     except zstd.ZstdError as error:

@@ -1,7 +1,7 @@
-"""The standard containers that are not plain msgpack: how each is opened into a list, and filled again from one.
+"""The standard containers that are not plain msgpack: how each becomes a list, and is filled from one.
 
-A container with one property beside its items (the length limit of a deque, the factory of a defaultdict) is stored as
-[property, items]; the property is part of the head.
+A container with one property besides its items (the maximum length of a deque, the factory of a defaultdict) is stored
+as [property, items]; the property is part of the head.
 """
 
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -23,15 +23,15 @@ _FACTORIES: Final[dict[str | None, Any]] = {
     **{each.__name__: each for each in (bool, bytes, complex, dict, float, frozenset, int, list, set, str, tuple)},
     **{each.__name__: each for each in (Counter, OrderedDict, deque)},
 }
-"""What a defaultdict may call for a missing key, by the name that is stored. Nothing else is ever called."""
+"""The factories of a defaultdict, by the name that is stored. Nothing else is ever called."""
 
 
 def refuse_equal_hashes(members: list[Any]) -> None:
     """Raise LimitExceeded if too many of the members have the same hash.
 
-    To make a set or dict takes time quadratic in their number. Hashes of str and bytes are different in every process,
-    but those of numbers, and of tuples of numbers, can be made equal on purpose: every multiple of 2**61 - 1 has the
-    hash 0. So a few are accepted, at save as at load, and no more.
+    Building a set or dict takes quadratic time in their number. Hashes of str and bytes differ in every process, but
+    those of numbers, and of tuples of numbers, can be made equal on purpose: every multiple of 2**61 - 1 has the hash
+    0. So only a few are accepted, at save and at load.
     """
     if len(members) <= EQUAL_HASHES:
         return
@@ -41,27 +41,27 @@ def refuse_equal_hashes(members: list[Any]) -> None:
     most = max(Counter(hashes).values())
     if most > EQUAL_HASHES:
         raise LimitExceeded(
-            f"a set or dict has {most} members with the same hash, and the limit is {EQUAL_HASHES}: "
-            "it would be slow to make again; store a list instead"
+            f"a set or dict has {most} members with the same hash, more than the limit of {EQUAL_HASHES}: "
+            "it would be slow to load; store a list instead"
         )
 
 
 def _members(value: Any) -> list[Any]:
-    """The members of a set. Refuses what would take too long to make again."""
+    """Return the members of a set. Refuses a set that would be slow to load."""
     members = list(value)
     refuse_equal_hashes(members)
     return members
 
 
 def _pairs(value: Mapping[Any, Any]) -> list[Any]:
-    """The keys and values of a dict, alternating. Refuses what would take too long to make again."""
+    """Return the keys and values of a dict, alternating. Refuses a dict that would be slow to load."""
     pairs = list(chain.from_iterable(value.items()))
     refuse_equal_hashes(pairs[::2])
     return pairs
 
 
 def _bare_pairs(value: Any) -> list[Any]:
-    """The keys and values of a dict that could also have attributes; refuses one that has."""
+    """Return the keys and values of a dict of a class that allows attributes; refuses one that has some."""
     for name in vars(value):
         raise Refused(f"attributes of {type(value).__name__} objects cannot be stored", step=f".{name}")
     return _pairs(value)
@@ -127,7 +127,7 @@ def _fill_range(items: list[Any]) -> range:
 
 def _all_kept(filled: Any, items: Iterable[Any]) -> Any:
     if type(items) is not list or len(filled) != len(items):
-        raise CodecError("a container has fewer items than are stored: one of them twice, or one too many")
+        raise CodecError("a container has fewer items than stored: one is stored twice, or there are too many")
     return filled
 
 

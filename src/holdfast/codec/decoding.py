@@ -1,8 +1,8 @@
 """Bytes to values. Stored bytes are data: nothing named in them is imported, called or opened.
 
-The C decoder checks lengths and utf-8, and how deep lists and dicts nest. Extensions come here; the only classes made
-are the standard value types and those that the program registered. Nothing recurses: boxes are opened from the
-outermost to the innermost, and then filled the other way round.
+The C decoder checks lengths, utf-8, and the depth of lists and dicts, and passes extensions to this module. Only
+standard value types and classes that the program registered are made. Nothing recurses: boxes are opened from the
+outermost to the innermost, and then filled in reverse order.
 """
 
 from bisect import bisect_left
@@ -25,14 +25,14 @@ def decode(data: Buffer, *, limits: Limits = DEFAULT) -> Any:
     """Return the value that `encode` was given, with the same types.
 
     Raises UnknownType for an object of a class that is not registered, IncompatibleCheckpoint for one stored by a newer
-    version of its class, LimitExceeded beyond the limits, and CodecError for bytes that are no encoding of a value.
+    version of its class, LimitExceeded beyond the limits, and CodecError for bytes that are not an encoding.
     """
     refuse_excess([data], limits, "the stored value")
     return decode_weighed(data, limits)
 
 
 def decode_weighed(data: Buffer, limits: Limits) -> Any:
-    """As `decode`, for bytes whose size and memory were found to be within the limits."""
+    """Decode bytes whose size and memory are known to be within the limits."""
     try:
         return _Decoder().decode(data, limits.depth + SLACK)
     except (TooDeep, RecursionError) as error:
@@ -44,7 +44,7 @@ def decode_weighed(data: Buffer, limits: Limits) -> Any:
 
 
 class _Box(Struct, gc=False):
-    """An extension that holds an encoding, before that is decoded."""
+    """An extension that holds an encoding which is not decoded yet."""
 
     code: int
     data: bytes
@@ -74,7 +74,7 @@ class _Decoder:
                     continue
                 content = self._open(part, room)
                 opened.append((values, place, part.code, content))
-                values[place] = None  # the bytes of the box are not needed any more
+                values[place] = None  # frees the bytes of the box
                 if self._found:
                     waiting.append((content, room - 1))
         if opened:
@@ -85,11 +85,11 @@ class _Decoder:
         """Return the list that a box holds."""
         content = self._unpack(box.data, room)
         if type(content) is not list:
-            raise CodecError("an extension holds something else than a list")
+            raise CodecError("an extension does not hold a list")
         return content
 
     def _unpack(self, data: Buffer, room: int) -> Any:
-        """Plain values, with a `_Box` for each box among them; `_found` says whether there is one."""
+        """Return plain values, with a `_Box` for each box in them; `_found` says whether there is one."""
         self._found = False
         try:
             return self._bounded(data, room)
@@ -99,7 +99,7 @@ class _Decoder:
         raise self._error
 
     def _bounded(self, data: Buffer, room: int) -> Any:
-        """Unpack in C, which ends at a fixed depth. To end earlier, the bytes are put inside the lists left over."""
+        """Unpack in C, which stops at a fixed depth. To stop earlier, the bytes are put inside the lists left over."""
         spare = 0 if _is_shallow(data, room) else _c_levels() - room
         try:
             value = unpackb(b"\x91" * spare + data if spare else data, ext_hook=self._extension)
@@ -112,7 +112,7 @@ class _Decoder:
         return value
 
     def _extension(self, code: int, data: bytes) -> Any:
-        """Return the value of an extension. The C decoder would hide its error."""
+        """Return the value of an extension. An error is kept, since the C decoder hides it."""
         try:
             read = LEAF_READERS.get(code)
             if read is not None:
@@ -131,7 +131,7 @@ def _box(code: int, data: bytes) -> _Box:
 
 
 def _places(values: Any) -> Iterable[tuple[Any, Any]]:
-    """The values that are boxes or may hold some, each with its index or key; the last one first."""
+    """Return the values that are boxes or may hold some, each with its index or key, in reverse order."""
     is_dict = type(values) is dict
     if _HOLDS.isdisjoint(map(type, values.values() if is_dict else values)):
         return ()
@@ -140,19 +140,19 @@ def _places(values: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _fill(opened: list[tuple[Any, Any, int, list[Any]]]) -> None:
-    """Put the values of boxes in their places, the innermost first."""
+    """Put the values of boxes in their places, innermost first."""
     for values, place, code, content in reversed(opened):
         values[place] = fill_box(code, content)
 
 
 _SHORT: Final = 1 << 12
 _MIDDLE: Final = 1 << 16
-"""Up to here it is cheaper to count levels, or bytes that could begin one, than to put the bytes inside lists."""
+"""Up to these sizes it is cheaper to count levels, or bytes that could begin one, than to put bytes inside lists."""
 _whole: Final = msgpack.Decoder(Raw).decode
 
 
 def _is_shallow(data: Buffer, room: int) -> bool:
-    """Return True if it was cheap to find out that at most `room` lists and dicts nest; raises TooDeep if not."""
+    """True if a cheap check shows that at most `room` lists and dicts nest; raises TooDeep if it shows more."""
     if len(data) <= room or (len(data) <= _MIDDLE and opening_count(data) <= room):
         return True
     if len(data) > _SHORT:
@@ -163,7 +163,7 @@ def _is_shallow(data: Buffer, room: int) -> bool:
 
 @cache
 def _c_levels() -> int:
-    """Return how many lists in lists this version of the C decoder unpacks."""
+    """Return how many nested lists this version of the C decoder unpacks."""
     return bisect_left(range(1 << 14), True, key=_is_beyond_c) - 1
 
 

@@ -1,8 +1,8 @@
-"""Which classes an annotation names: the classes that a value of this type may hold.
+"""Finds the classes that an annotation names: those that a value of this type may hold.
 
-An annotation that is still a text is evaluated where it was written. While stored bytes are decoded nothing is ever
-evaluated: then the names in the text are looked up. A name that is not defined yet is skipped and reported, so that
-the caller can ask again later. Nothing here registers a class.
+An annotation that is still text is evaluated in the place where it was written. While stored bytes are decoded nothing
+is evaluated: the names in the text are looked up instead. A name that is not defined yet is skipped and reported, so
+that the caller can ask again later. Nothing here registers a class.
 """
 
 import builtins
@@ -21,7 +21,7 @@ _NAMES: Final = compile_pattern(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
 class Annotation(Struct, frozen=True, eq=False):
-    """An annotation, and where it was written: the names of the module, the class around it, the local names."""
+    """An annotation and where it was written: the names of the module, the class around it, the local names."""
 
     hint: Any
     module: Mapping[str, Any]
@@ -29,18 +29,18 @@ class Annotation(Struct, frozen=True, eq=False):
     local: Mapping[str, Any] = {}
 
     def at(self, hint: Any) -> "Annotation":
-        """Another annotation, written at the same place."""
+        """Return another annotation, written in the same place."""
         return Annotation(hint, self.module, self.owner, self.local)
 
     def evaluated(self) -> Any:
-        """The type that a text stands for; raises any error, NameError if a name is not defined yet."""
+        """Return the type that a text means; raises any error, NameError if a name is not defined yet."""
         holder = type("Holder", (), {"__annotations__": {"hint": self.hint}})
         inner = {**_names_of(self.owner), **self.local}
         # The module's names come first: a field often has the same name as the class of its value.
         return get_type_hints(holder, inner, dict(self.module), include_extras=True)["hint"]
 
     def lookup(self, dotted: str) -> Any:
-        """What a name means where the annotation was written; raises LookupError if it is not defined yet."""
+        """Return what a name means in that place; raises LookupError if it is not defined yet."""
         first, *rest = dotted.split(".")
         for names in (self.local, self.module, vars(builtins), _names_of(self.owner)):
             if first in names:
@@ -55,20 +55,20 @@ _remembered: Final[dict[tuple[str, str], Annotation]] = {}
 
 
 def remember(annotation: Annotation) -> None:
-    """Keep an annotation with a name that is not defined yet, without the local names: they would be kept alive."""
+    """Keep an annotation with a name that is not defined yet. Local names are dropped: they would be kept alive."""
     kept = Annotation(annotation.hint, annotation.module, annotation.owner)
     _remembered[repr(annotation.hint), str(annotation.module.get("__name__"))] = kept
 
 
 def take_remembered() -> list[Annotation]:
-    """The annotations to look at again. Those that still name something unknown will be remembered once more."""
+    """Return the annotations to check again, and forget them. The caller remembers those that are still incomplete."""
     found = list(_remembered.values())
     _remembered.clear()
     return found
 
 
 def return_annotation(function: Any) -> list[Annotation]:
-    """What a function says it returns; nothing if it does not say."""
+    """Return the return annotation of a function, if it has one."""
     while isinstance(function, partial):
         function = function.func
     function = getattr(function, "__func__", function)
@@ -77,7 +77,7 @@ def return_annotation(function: Any) -> list[Annotation]:
 
 
 def field_annotations(cls: Any, names: Iterable[str], local: Mapping[str, Any]) -> Iterator[Annotation]:
-    """The annotations of a class's fields. A pydantic model has filled in its type parameters, so it is asked."""
+    """Yield the annotations of a class's fields. A pydantic model knows them with its type parameters filled in."""
     models = getattr(cls, "model_fields", None) if hasattr(cls, "__pydantic_fields_set__") else None
     if models is None:
         yield from _written(cls, names, local)
@@ -88,13 +88,13 @@ def field_annotations(cls: Any, names: Iterable[str], local: Mapping[str, Any]) 
 
 
 def item_annotations(cls: Any, local: Mapping[str, Any]) -> Iterator[Annotation]:
-    """The annotations of the items of a TypedDict; nothing for any other class."""
+    """Yield the annotations of the items of a TypedDict; none for any other class."""
     if hasattr(cls, "__required_keys__") and hasattr(cls, "__total__"):
         yield from _written(cls, _annotations_of(cls), local)
 
 
 def _written(cls: type, names: Iterable[str], local: Mapping[str, Any]) -> Iterator[Annotation]:
-    """The annotations of these attributes as the class and its bases have them."""
+    """Yield the annotations of these attributes in the class and its bases."""
     wanted = frozenset(names)
     for base in cls.__mro__:
         hints = _annotations_of(base)
@@ -103,7 +103,7 @@ def _written(cls: type, names: Iterable[str], local: Mapping[str, Any]) -> Itera
 
 
 def classes_in(annotation: Annotation, *, evaluate: bool = True) -> tuple[list[type], bool]:
-    """The classes that an annotation names at any depth, and whether all of its names are defined."""
+    """Return the classes that an annotation names at any depth, and whether all of its names are defined."""
     found: list[type] = []
     unknown: list[str] = []
     seen: dict[tuple[int, int], Any] = {}
@@ -124,11 +124,11 @@ def classes_in(annotation: Annotation, *, evaluate: bool = True) -> tuple[list[t
 
 
 def _meanings(text: Annotation, unknown: list[str], *, evaluate: bool) -> Iterator[Annotation]:
-    """What a text stands for, or if it cannot be evaluated what the names in it stand for."""
+    """Yield what a text means; if it cannot be evaluated, what the names in it mean."""
     if evaluate:
         try:
             yield text.at(text.evaluated())
-        except Exception:  # noqa: BLE001, S110  to evaluate it is to run code of the user's
+        except Exception:  # noqa: BLE001, S110  evaluating it runs user code
             pass
         else:
             return
@@ -141,7 +141,7 @@ def _meanings(text: Annotation, unknown: list[str], *, evaluate: bool) -> Iterat
 
 
 def _parts(whole: Annotation) -> Iterator[Annotation]:
-    """The types that a type is made of."""
+    """Yield the types that a type is made of."""
     hint = whole.hint
     if type(hint).__name__ == "TypeAliasType":
         whole = Annotation(hint, _module_names(hint))
@@ -168,7 +168,7 @@ def _arguments(hint: Any) -> list[Any]:
 
 def _annotations_of(cls: Any) -> dict[str, Any]:
     try:
-        return dict(getattr(cls, "__annotations__", {}))  # of a class: its own, never those of a parent
+        return dict(getattr(cls, "__annotations__", {}))  # a class has its own, never those of a parent
     except NameError:  # since Python 3.14 they are evaluated here, all or none
         return {}
 
@@ -178,7 +178,7 @@ def _module_names(named: Any) -> Mapping[str, Any]:
 
 
 def _names_of(owner: Any) -> dict[str, Any]:
-    """The names that a class knows: its attributes, its type parameters and itself."""
+    """Return the names that a class knows: its attributes, its type parameters and itself."""
     if owner is None:
         return {}
     parameters = {parameter.__name__: parameter for parameter in getattr(owner, "__type_params__", ())}
@@ -186,7 +186,7 @@ def _names_of(owner: Any) -> dict[str, Any]:
 
 
 def caller_names() -> Mapping[str, Any]:
-    """The local names where the user's program called Holdfast: a decorated function may return a local class."""
+    """Return the local names where the program called Holdfast: a decorated function may return a local class."""
     frame = sys._getframe()  # noqa: SLF001  the inspect module takes long to load
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "holdfast":
         frame = frame.f_back

@@ -1,8 +1,8 @@
 """Values of any kind to bytes, exactly or not at all.
 
-The whole value is packed in one C call, which asks back only for special values. What cannot be packed that way (a lone
-surrogate, a dict with int keys, great depth, a value to refuse) is taken apart in Python one level at a time, until the
-part at fault is found or encoded; all other parts still go through C.
+The whole value is packed in one C call, which calls back only for special values. What cannot be packed that way (a
+lone surrogate, a dict with int keys, great depth, a value to refuse) is taken apart in Python one level at a time,
+until the part at fault is found or encoded; all other parts still go through C.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from ormsgpack import Fragment
 
 from holdfast.codec import tags
 from holdfast.codec.boxes import close_box, open_box
-from holdfast.codec.limits import DEFAULT, Limits, refuse_excess
+from holdfast.codec.limits import DEFAULT, MOST_PER_BYTE, Limits, refuse_excess
 from holdfast.codec.pieces import container_header
 from holdfast.codec.refusal import Refused
 from holdfast.codec.types import leaf_writer, write_text
@@ -27,43 +27,43 @@ from holdfast.records.shown import shown
 def encode(value: Any, *, path: str = "value", limits: Limits = DEFAULT) -> bytes:
     """Return the encoding of a value, from which `decode` makes an equal value of the same types.
 
-    The same value has the same encoding, every time. bytearray and memoryview are stored as bytes, and ormsgpack's own
-    `Ext` and `Fragment` as the bytes they hold; nothing else changes its type. Raises UnstorableValue, with the path
-    below `path` to what cannot be stored exactly, and LimitExceeded beyond the limits.
+    The same value always has the same encoding. bytearray and memoryview are stored as bytes, and ormsgpack's own `Ext`
+    and `Fragment` as the bytes they hold; nothing else changes its type. Raises UnstorableValue, with the path below
+    `path` to what cannot be stored exactly, and LimitExceeded beyond the limits.
     """
+    encoder = _Encoder()
     try:
-        data = _Encoder().encode(value, limits.depth, path)
+        data = encoder.packed(value, limits.depth, limits.depth // 8)
+        if data is None:
+            data = encoder.taken_apart(value, limits.depth, path)
     except RecursionError as error:
         raise LimitExceeded(f"{path} nests too deep for the stack that is left") from error
-    refuse_excess([data], limits, path)
+    if len(data) > limits.size or len(data) * MOST_PER_BYTE > limits.memory:
+        refuse_excess([data], limits, path)
     return data
 
 
 class _Encoder:
     """One call of `encode`. `room` is how many levels a value may nest."""
 
-    __slots__ = ("_fatal", "_room", "_value")
+    _room = 0
+    """How many levels the boxes may nest that the C encoder passes to `_special`."""
+    _value: Any = None
+    """The value being packed, which replaces `_PLACE` inside the lists."""
+    _fatal: BaseException | None = None
 
-    def __init__(self) -> None:
-        self._room = 0
-        """How many levels the boxes may nest that the C encoder asks about."""
-        self._value: Any = None
-        """What is being packed, and takes its place inside the lists."""
-        self._fatal: BaseException | None = None
+    def packed(self, value: Any, room: int, for_boxes: int) -> bytes | None:
+        """Pack in C, or return None. The depth at which C meets a box is unknown, so boxes get levels of their own.
 
-    def encode(self, value: Any, room: int, path: str) -> bytes:
-        """Return the encoding of a value that nests at most `room` levels."""
-        packed = self._packed(value, room, room // 8)
-        return self._taken_apart(value, room, path) if packed is None else packed
-
-    def _packed(self, value: Any, room: int, for_boxes: int) -> bytes | None:
-        """Pack in C, or return None. How deep a box is met there is unknown, so boxes have levels of their own.
-
-        The C encoder ends at a fixed depth. To end earlier, the value is put inside the lists that are left over, and
+        The C encoder stops at a fixed depth. To stop earlier, the value is put inside the lists that are left over, and
         their headers of one byte each are cut off again. So what passes is within the room; the rest is taken apart,
         which counts exactly.
         """
-        spare = 0 if _is_flat(value, room) else len(_NESTS) - 1 - room + for_boxes
+        spare = 0
+        if type(value) in _CONTAINERS:
+            parts = value.values() if type(value) is dict else value
+            is_flat = room > 0 and len(value) <= _FEW and _CONTAINERS.isdisjoint(map(type, parts))
+            spare = 0 if is_flat else len(_NESTS) - 1 - room + for_boxes
         before = self._room, self._value
         self._room, self._value = for_boxes, value
         try:
@@ -77,7 +77,7 @@ class _Encoder:
         return packed[spare:] if spare else packed
 
     def _special(self, value: Any) -> Any:
-        """Return what the C encoder is to write for a value that is not plain. It reports any error as a TypeError."""
+        """Return what the C encoder writes for a value that is not plain. It turns any error into a TypeError."""
         if value is _PLACE:
             return self._value
         try:
@@ -91,20 +91,20 @@ class _Encoder:
     def _box(self, value: Any) -> bytes:
         code, head, content = open_box(value)
         room = max(self._room - (code in tags.HEADED), 0)
-        packed = self._packed(content, room, room // 2)
+        packed = self.packed(content, room, room // 2)
         if packed is None:
             raise Refused("to be taken apart")
         return close_box(code, head, packed)
 
-    def _taken_apart(self, value: Any, room: int, path: str) -> bytes:
+    def taken_apart(self, value: Any, room: int, path: str) -> bytes:
         """Encode one level here, and each part of it in C if that is possible."""
         cls = type(value)
         if cls in _LONG and len(value) > _LONGEST:
-            raise LimitExceeded(f"{path} is {len(value)} long; nothing longer than {_LONGEST} can be stored")
+            raise LimitExceeded(f"{path} has length {len(value)}; the longest that can be stored is {_LONGEST}")
         if cls is str:
             return write_text(value)
         if cls is Secret:
-            raise SecretInState(f"{path} is a Secret, which is never stored; keep it out of what is saved", path=path)
+            raise SecretInState(f"{path} is a Secret, which is never stored; remove it from what is saved", path=path)
         if cls is memoryview:  # not contiguous
             return ormsgpack.packb(value.tobytes())
         if cls is list:
@@ -116,14 +116,14 @@ class _Encoder:
             if writer is not None:
                 return writer(value)
             code, head, content = open_box(value)
-        except Exception as error:  # noqa: BLE001  the value's own code may raise anything; it is reported with its path
+        except Exception as error:  # noqa: BLE001  the value's own code may raise anything
             _refuse(error, path)
         return close_box(code, head, self._content(code, content, room, path))
 
     def _content(self, code: int, content: Any, room: int, path: str) -> bytes:
         """Return the encoding of what a box holds."""
         room = max(room - (code in tags.HEADED), 0)
-        packed = self._packed(content, room, room // 8)
+        packed = self.packed(content, room, room // 8)
         if packed is not None:
             return packed
         if code == tags.OBJECT:
@@ -131,42 +131,34 @@ class _Encoder:
         return container_header("list", len(content)) + self._parts(content, room, path, _LABELS[code])
 
     def _fields(self, content: Any, room: int, path: str) -> bytes:
-        """Return the encoding of an object's fields, or of anything else that a `take=` function returned."""
+        """Return the encoding of an object's fields, or of what a `take=` function returned."""
         if type(content) is dict and _is_plain_map(content):
             return container_header("map", len(content)) + self._pairs(content, room, path, _field)
         if room < 1:
             _refuse_depth(path)
-        return self._taken_apart(content, room, path)
+        return self.taken_apart(content, room, path)
 
     def _pairs(self, pairs: dict[Any, Any], room: int, path: str, label: "_Label") -> bytes:
         return self._parts(list(chain.from_iterable(pairs.items())), room, path, label)
 
     def _parts(self, parts: Sequence[Any], room: int, path: str, label: "_Label") -> bytes:
-        """Return the encodings of the parts of a container, one after the other."""
+        """Return the joined encodings of the parts of a container."""
         if room < 1:
             _refuse_depth(path)
         encodings = []
         for index, part in enumerate(parts):
-            packed = self._packed(part, room - 1, room // 8)
+            packed = self.packed(part, room - 1, room // 8)
             if packed is None:
-                packed = self._taken_apart(part, room - 1, path + label(parts, index))
+                packed = self.taken_apart(part, room - 1, path + label(parts, index))
             encodings.append(packed)
         return b"".join(encodings)
-
-
-def _is_flat(value: Any, room: int) -> bool:
-    """Return True if it is cheap to see that no list or dict is inside the value: most boxes are that small."""
-    if type(value) not in _CONTAINERS:
-        return True
-    parts = value.values() if type(value) is dict else value
-    return room > 0 and len(value) <= _FEW and _CONTAINERS.isdisjoint(map(type, parts))
 
 
 _PLACE: Final = object()
 
 
 def _nests() -> list[Any]:
-    """Return `_PLACE` in no list, in one, in two in each other, and so on: as many as this C encoder packs."""
+    """Return `_PLACE` inside no list, one list, two nested lists, and so on: as many as this C encoder packs."""
     nests: list[Any] = [_PLACE]
     with suppress(TypeError):
         while len(nests) < 1024 and ormsgpack.packb(nests[-1], default=lambda _place: None):
@@ -189,7 +181,7 @@ def _is_plain_map(value: dict[Any, Any]) -> bool:
 
 
 def _refuse(error: Exception, path: str) -> NoReturn:
-    """Raise the error that says where and why, also for an error of the value's own code."""
+    """Raise an error that says where and why."""
     if isinstance(error, _FATAL):
         raise error
     if isinstance(error, LimitExceeded):
@@ -202,7 +194,7 @@ def _refuse(error: Exception, path: str) -> NoReturn:
 
 def _refuse_depth(path: str) -> NoReturn:
     short = path if len(path) <= 80 else f"{path[:60]}…"
-    raise LimitExceeded(f"{short} nests deeper than the limit; does it hold itself?")
+    raise LimitExceeded(f"{short} nests deeper than the limit; does it contain itself?")
 
 
 # Labels: the step of a path from a container to the part at an index. Parts of dicts are alternating keys and values.
@@ -228,7 +220,7 @@ def _field(parts: Sequence[Any], index: int) -> str:
 
 
 def _short(value: Any) -> str:
-    """Return a key as one would write it, cut if long; with double quotes, and never with a lone surrogate."""
+    """Return a key as it would be written in code, cut if long; in double quotes, and without lone surrogates."""
     if type(value) is not str:
         text = shown(value) if leaf_writer(type(value)) or type(value) in _NAMED else type(value).__name__
         return text if len(text) <= 60 else f"{text[:57]}..."
@@ -245,9 +237,9 @@ _OPTIONS: Final = (
     | ormsgpack.OPT_PASSTHROUGH_TUPLE
     | ormsgpack.OPT_PASSTHROUGH_UUID
 )
-"""Every type that ormsgpack would quietly turn into another is handed to `_special`."""
+"""Every type that ormsgpack would silently turn into another is passed to `_special`."""
 _FEW: Final = 32
-_FATAL: Final = (RecursionError, MemoryError)  # says nothing about the value
+_FATAL: Final = (RecursionError, MemoryError)  # not about the value
 _CONTAINERS: Final = frozenset({list, dict})
 _LONG: Final = frozenset({str, bytes})
 _LONGEST: Final = 2**30  # four bytes a character, and msgpack counts up to four gigabytes

@@ -1,4 +1,4 @@
-"""Objects of classes that this program does not have, as data: for tools that look at what other programs stored."""
+"""Objects of classes that this program does not have, as data: for tools that inspect what other programs stored."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ register(Opaque, name="holdfast.opaque")
 
 @contextmanager
 def unknown_as_opaque() -> Iterator[None]:
-    """Within the block, decoding gives an `Opaque` where it would raise `UnknownType`."""
+    """Inside the block, decoding returns an `Opaque` where it would raise `UnknownType`."""
     before = stand_in.set(Opaque)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Encoded bytes seen from outside: which container they are, its header, its items. Nothing here decodes a value.
+"""The structure of encoded bytes: their kind of container, its header, its items. Nothing here decodes a value.
 
 A plain list is encoded as `container_header("list", n)` and the encodings of its items, one after the other; a dict
 with str keys likewise, as alternating keys and values. So appending to an encoded list is appending to its body.
@@ -16,7 +16,7 @@ Kind = Literal["list", "map", "value"]
 """What an encoding is: a plain list, a plain dict with str keys, or any other value."""
 
 _LEVELS: Final = 255
-"""More than any value of ours nests."""
+"""No stored value nests deeper."""
 _ITEMS: Final = msgpack.Decoder(list[msgspec.Raw])
 # kind -> header bytes for up to 15 items (added to the first), up to 2**16 - 1, and up to 2**32 - 1 items
 _OPENERS: Final = {"list": (0x90, b"\xdc", b"\xdd"), "map": (0x80, b"\xde", b"\xdf")}
@@ -35,7 +35,7 @@ def container(encoded: bytes) -> tuple[Kind, int, int]:
 
 
 def container_header(kind: Literal["list", "map"], count: int) -> bytes:
-    """The header that makes `count` encoded items (for a map: pairs) one encoded container."""
+    """Return the header that makes `count` encoded items (for a map: pairs) one encoded container."""
     short, middle, long = _OPENERS[kind]
     if count < 16:
         return bytes((short + count,))
@@ -45,12 +45,12 @@ def container_header(kind: Literal["list", "map"], count: int) -> bytes:
 
 
 def extension(code: int, payload: bytes) -> bytes:
-    """The encoding of an extension."""
+    """Return the encoding of an extension."""
     return msgpack.encode(msgpack.Ext(code, payload))
 
 
 def split(kind: Literal["list", "map"], count: int, body: bytes) -> list[bytes]:
-    """The encoded items of a body, in order; for a map its keys and values, alternating.
+    """Return the encoded items of a body, in order; for a map its keys and values, alternating.
 
     Raises CodecError if the body does not hold exactly that many items.
     """

@@ -1,8 +1,8 @@
-"""How the parts of the codec tell each other that a value cannot be stored."""
+"""The error inside of the codec for a value that cannot be stored."""
 
 
 class Refused(Exception):
-    """A value that cannot be stored, and why. `step` leads from the value to the part that is at fault."""
+    """A value cannot be stored. `step` leads from the value to the part at fault."""
 
     def __init__(self, reason: str, *, step: str = "") -> None:
         super().__init__(reason)

@@ -1,30 +1,37 @@
-"""The classes that may be stored, by the name they are stored under. Only what is registered here is ever made again.
+"""The classes that may be stored, by the name they are stored under. No other class is ever made from stored bytes.
 
-A stored object carries its registered name, the version of its class and its fields. A class that changes raises its
-version, and a migration for each older version turns the old fields into the next ones.
+A stored object has the registered name and version of its class, and its fields. A class that changes gets a new
+version, and a migration for each older version turns its fields into those of the next.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from enum import EnumMeta
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypeVar, get_args, get_origin, overload
 
 import msgspec
 from msgspec import msgpack
 
 from holdfast.codec import discovery
-from holdfast.codec.class_names import full_name, place, short_name
 from holdfast.codec.containers import OPENERS
 from holdfast.codec.discovery import Annotation
-from holdfast.codec.models import ModelShape
-from holdfast.codec.shapes import CustomShape, DataclassShape, EnumShape, NamedTupleShape, Shape, StructShape
+from holdfast.codec.shapes import (
+    CustomShape,
+    DataclassShape,
+    EnumShape,
+    ModelShape,
+    NamedTupleShape,
+    Shape,
+    StructShape,
+)
 from holdfast.codec.types import leaf_writer
 from holdfast.records.arguments import text_or_none
 from holdfast.records.checkpoint import Change, Step
 from holdfast.records.errors import CodecError, ConfigurationError, HoldfastError, IncompatibleCheckpoint, UnknownType
 from holdfast.records.failure import AgentSummary, FailureType
 from holdfast.records.loop import Deferred, LoopState, Snapshot
+from holdfast.records.naming import importable_module
 from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.request import Answer, Request
 from holdfast.records.turn import SessionSummary, Turn, TurnResult
@@ -38,7 +45,7 @@ MigrationT = TypeVar("MigrationT", bound=Migration)
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A registered class. `head` is the beginning of each of its encodings: [name, version, and the content to come."""
+    """A registered class. `head` begins each of its encodings: an array of name, version, and the content to follow."""
 
     cls: type
     name: str
@@ -46,14 +53,15 @@ class Entry(msgspec.Struct, frozen=True):
     shape: Shape
     head: bytes
     adopted: bool
-    """Registered with another class, or because a function returns it, so its user may still give it a name."""
+    """Registered with another class, or because a function returns it: the user may still name it."""
 
 
 _by_class: Final[dict[type, Entry]] = {}
 _by_name: Final[dict[str, Entry]] = {}
 _aliases: Final[dict[str, Entry | None]] = {}
-"""By their default names, the classes that are stored under another one; None if several have this default name."""
+"""By default name, the classes that are stored under another name; None if several have this default name."""
 _migrations: Final[dict[tuple[str, int], Migration]] = {}
+_OWN_MODULES: Final = "holdfast.records."
 _PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, bytearray, memoryview, list, dict, object, type})
 
 _OWN: Final[tuple[type, ...]] = (
@@ -61,10 +69,43 @@ _OWN: Final[tuple[type, ...]] = (
     *(Deferred, LoopState, Snapshot),
     *(SessionSummary, Status, Step, Turn, TurnResult, UsageSnapshot),
 )
-"""Holdfast's own records that a result or a state may hold: registered when the first of them is met."""
+"""Holdfast's own records that a result or a state may hold: registered when the first one is needed."""
 
 stand_in: Final[ContextVar[Callable[[str, int, Any], Any] | None]] = ContextVar("stand_in", default=None)
-"""What to make of an object whose class is not registered: its name, version and content. None: refuse it."""
+"""Called for an object of an unregistered class with its name, version and content. None: refuse the object."""
+
+
+def full_name(named: Any) -> str:
+    """Return the module and qualified name of a class or function; Holdfast's own records have their public name.
+
+    Type parameters of a pydantic model are named in full: pydantic itself calls both `Box[one.Item]` and
+    `Box[two.Item]` "Box[Item]".
+    """
+    if named.__module__.startswith(_OWN_MODULES):
+        return f"holdfast.{named.__qualname__}"
+    generic = getattr(named, "__pydantic_generic_metadata__", None)
+    if not generic or generic["origin"] is None:
+        return _short_name(named)
+    return f"{full_name(generic['origin'])}[{', '.join(map(_parameter, generic['args']))}]"
+
+
+def _short_name(named: Any) -> str:
+    """Return the module and qualified name in Python."""
+    return f"{importable_module(named)}.{named.__qualname__}"
+
+
+def _place(cls: type) -> tuple[str, str]:
+    """Return where a class is defined. Two classes in one place are the same class, defined again by a reload."""
+    return importable_module(cls), full_name(cls)
+
+
+def _parameter(hint: Any) -> str:
+    origin = get_origin(hint)
+    if origin is not None:
+        return f"{_parameter(origin)}[{', '.join(map(_parameter, get_args(hint)))}]"
+    if not isinstance(hint, type):
+        return repr(hint)
+    return hint.__name__ if hint.__module__ == "builtins" else full_name(hint)
 
 
 def register(
@@ -78,16 +119,16 @@ def register(
     """Make a class storable, and return it.
 
     A dataclass, pydantic model, Struct, enum or NamedTuple is stored by its fields, and the classes that its fields
-    name are registered with it. Any other class needs two functions: `take(value)` returns a value that can be stored,
-    `make(stored)` the object again.
+    name are registered too. Any other class needs two functions: `take(value)` returns a value that can be stored,
+    `make(stored)` makes the object from it.
 
-    It is stored under `name`, by default its module and qualified name: give it a name if the class may move. Its
-    subclasses are not registered with it. Raises ConfigurationError for a name that another class has.
+    It is stored under `name`, by default its module and qualified name: set a name if the class may move. Subclasses
+    are not registered. Raises ConfigurationError if another class has this name.
     """
     shape = _shape(cls) if take is None and make is None else _custom_shape(cls, take, make)
     name = str(text_or_none(name, "name") or full_name(cls))
     if type(version) is not int or not 1 <= version < 2**63:
-        raise ConfigurationError(f"the version of {name} must be an int from 1 up, not {version!r}")
+        raise ConfigurationError(f"`version` of {name} must be an int of at least 1, got {version!r}")
     _refuse_clash(cls, name)
     _add(cls, name, version, shape)
     local = discovery.caller_names() if "<locals>" in cls.__qualname__ else {}
@@ -96,10 +137,10 @@ def register(
 
 
 def adopt_named(annotations: Iterable[Annotation], *, evaluate: bool) -> None:
-    """Register the classes that annotations name, and the classes that their fields name, unless they are already.
+    """Register the classes that annotations name, and those that their fields name.
 
-    A class that cannot be registered is left out. What is not defined yet is looked up when a class is not found.
-    `evaluate` says whether annotations that are texts may be evaluated.
+    A class that cannot be registered is skipped. A name that is not defined yet is looked up again when a class is
+    missing. `evaluate` allows evaluating annotations that are text.
     """
     waiting, seen = list(annotations), set[type]()
     while waiting:
@@ -114,7 +155,7 @@ def adopt_named(annotations: Iterable[Annotation], *, evaluate: bool) -> None:
 
 
 def _adopt(cls: type, local: Mapping[str, Any]) -> list[Annotation]:
-    """Register one class if that can be done; returns the annotations of its fields, or of the items of a TypedDict."""
+    """Register a class if possible; return the annotations of its fields, or of the items of a TypedDict."""
     if not is_registrable(cls):
         return list(discovery.item_annotations(cls, local))
     name, shape = full_name(cls), _shape(cls)
@@ -137,14 +178,14 @@ def storable(cls: type[T] | None = None, /, *, name: str | None = None, version:
 def migration(cls_or_name: type | str, *, from_: int = 1) -> Callable[[MigrationT], MigrationT]:
     """Register the function below to turn the fields of version `from_` into those of the next version.
 
-    It takes the old fields as a dict and returns the new ones. Migrations are chained up to the class's own version.
+    It takes the old fields as a dict and returns the new ones. Migrations are chained up to the class's version.
     """
     name = cls_or_name if isinstance(cls_or_name, str) else name_of(cls_or_name)
 
     def remember(function: MigrationT) -> MigrationT:
         known = _migrations.get((name, from_))
         if known is not None and full_name(known) != full_name(function):
-            raise ConfigurationError(f"{name} has a migration from version {from_} already: {full_name(known)}")
+            raise ConfigurationError(f"{name} already has a migration from version {from_}: {full_name(known)}")
         _migrations[name, from_] = function
         return function
 
@@ -152,13 +193,13 @@ def migration(cls_or_name: type | str, *, from_: int = 1) -> Callable[[Migration
 
 
 def name_of(cls: type) -> str:
-    """The name a class is, or would be, stored under."""
+    """Return the name that a class is, or would be, stored under."""
     entry = _by_class.get(cls)
     return full_name(cls) if entry is None else entry.name
 
 
 def entry_of(cls: type) -> Entry | None:
-    """The entry of exactly this class, never of a parent."""
+    """Return the entry of exactly this class, never of a parent."""
     entry = _by_class.get(cls)
     if entry is None:
         _look_again(cls.__module__, evaluate=True)
@@ -172,13 +213,13 @@ def is_replaced(cls: type) -> bool:
 
 
 def restore(name: str, version: int, content: Any) -> Any:
-    """The object stored under a registered name; migrates it if it was stored by an older version of its class."""
+    """Make the object stored under a registered name, migrating it from an older version of its class."""
     entry = _entry_named(name)
     if entry is None:
         return _stand_in_for(name, version, content)
     if version > entry.version:
         raise IncompatibleCheckpoint(
-            f"stored by version {version} of {name}, and this program has version {entry.version}; update the program"
+            f"stored by version {version} of {name}, but this program has version {entry.version}; update the program"
         )
     for step in range(version, entry.version):
         content = _migrate(entry, step, content)
@@ -194,7 +235,7 @@ def _entry_named(name: str) -> Entry | None:
 
 
 def class_named(name: str) -> type:
-    """The class that is registered under a name; `UnknownType` if there is none."""
+    """Return the class registered under a name; raise `UnknownType` if there is none."""
     entry = _entry_named(name)
     if entry is None:
         raise UnknownType(_unknown(name), name=name)
@@ -202,9 +243,9 @@ def class_named(name: str) -> type:
 
 
 def _look_again(name: str, *, evaluate: bool) -> None:
-    """Before a class is refused: look at the annotations again that named something not defined then.
+    """Before refusing a class, check incomplete annotations again: their names may be defined by now.
 
-    Holdfast's own classes are registered here too, when the first of them is met.
+    Holdfast's own classes are registered here too, when the first one is needed.
     """
     if name.startswith("holdfast."):
         adopt_named([Annotation(own, {}) for own in _OWN], evaluate=evaluate)
@@ -220,7 +261,7 @@ def _add(cls: type, name: str, version: int, shape: Shape, *, adopted: bool = Fa
     if previous is not None and previous.cls is not cls and previous.cls.__module__ == cls.__module__:
         _by_class.pop(previous.cls, None)
     _by_class[cls] = _by_name[name] = entry
-    for alias in {full_name(cls), short_name(cls)} - {name}:
+    for alias in {full_name(cls), _short_name(cls)} - {name}:
         other = _aliases.get(alias, entry)
         _aliases[alias] = entry if other is not None and other.name in {name, known and known.name} else None
 
@@ -281,24 +322,26 @@ def _shape(cls: Any) -> Shape:
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return NamedTupleShape(cls)
     raise ConfigurationError(
-        f"{cls!r} cannot be registered: only dataclasses, pydantic models, Structs, enums and NamedTuples can, "
-        "and other classes with take= and make="
+        f"{cls!r} cannot be registered without take= and make=: it is not a dataclass, pydantic model, Struct, enum "
+        "or NamedTuple"
     )
 
 
 def _custom_shape(cls: Any, take: Callable[[Any], Any] | None, make: Callable[[Any], Any] | None) -> Shape:
     if not isinstance(cls, type) or cls in _PLAIN or cls in OPENERS or leaf_writer(cls):
-        raise ConfigurationError(f"{cls!r} cannot be registered: it is no class, or its values are stored as they are")
+        raise ConfigurationError(
+            f"{cls!r} cannot be registered: it is not a class, or its values can be stored without"
+        )
     return CustomShape(cls, take, make)
 
 
 def _refuse_clash(cls: type, name: str) -> None:
-    """One name per class and one class per name. A class that is defined again (a reload) replaces the former one."""
+    """Enforce one name per class and one class per name. A class that is defined again replaces the old one."""
     taken, known = _by_name.get(name), _by_class.get(cls)
-    if taken is not None and place(taken.cls) != place(cls):
+    if taken is not None and _place(taken.cls) != _place(cls):
         raise ConfigurationError(
-            f"the name {name!r} is taken by {full_name(taken.cls)}; give {full_name(cls)} another one: "
+            f"the name {name!r} is taken by {full_name(taken.cls)}; choose another one for {full_name(cls)}: "
             f"holdfast.register({cls.__name__}, name=...)"
         )
     if known is not None and known.name != name and not known.adopted:
-        raise ConfigurationError(f"{full_name(cls)} is registered already, as {known.name!r}")
+        raise ConfigurationError(f"{full_name(cls)} is already registered as {known.name!r}")

@@ -1,7 +1,7 @@
 """The seal: bytes to bytes, compressed, then encrypted if there is a key. The first byte says which.
 
-Encryption binds the bytes to the identity of their record, so that no record can stand in for another. What stays
-readable is authenticated by a MAC, under a key derived from the same one. Nonces come from the caller's entropy.
+Encryption binds the bytes to the identity of their record, so that no record can replace another. What stays readable
+is authenticated by a MAC, under a derived key. Nonces come from the caller's entropy.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from holdfast.codec.limits import DEFAULT, Limits
 from holdfast.records.errors import ConfigurationError, Corrupt, KeyUnavailable
 
 Entropy = Callable[[int], bytes]
-"""A source of that many random bytes, fit for keys and nonces."""
+"""Returns that many random bytes, fit for keys and nonces."""
 
-# Any two tags differ in four bits, so a damaged one never passes for another.
+# Any two tags differ in four bits, so a damaged one is not mistaken for another.
 RAW: Final = b"\x0f"
 _ZSTD: Final = b"\x33"
 _ENCRYPTED_RAW: Final = b"\x55"
@@ -27,15 +27,15 @@ NONCE_SIZE: Final = 12
 MAC_SIZE: Final = 16
 
 # Records below this stay as they are. At 512 bytes zstd saves about a half, but takes 9 us to write and 18 us to read,
-# and a restore reads hundreds of small records; they are packed into larger ones, and compressed, at the next keyframe.
+# and a restore reads hundreds of small records; the next keyframe packs them into larger ones and compresses those.
 COMPRESS_FROM: Final = 4096
 
 
 class Seal:
-    """How one thread's records are sealed: `seal` and `unseal`, inverse to each other.
+    """Seals and unseals the records of one thread.
 
-    With `key` (32 bytes) they are encrypted with AES-256-GCM under nonces from `entropy`, and bytes that are not
-    encrypted are refused. Without `compress` nothing is compressed; compressed bytes are read all the same.
+    With `key` (32 bytes) it encrypts with AES-256-GCM under nonces from `entropy`, and refuses bytes that are not
+    encrypted. Without `compress` it compresses nothing, but still reads compressed bytes.
     """
 
     __slots__ = ("_cipher", "_compress", "_entropy", "_mac_key", "limits")
@@ -49,7 +49,7 @@ class Seal:
         limits: Limits = DEFAULT,
     ) -> None:
         if key is not None and entropy is None:
-            raise ConfigurationError("an encrypting Seal needs a source of entropy")
+            raise ConfigurationError("a Seal with a key needs `entropy`")
         self._compress = compress
         self._cipher = None if key is None else cipher(key)
         self._mac_key = b"" if key is None else derived(key, b"mac")
@@ -61,13 +61,13 @@ class Seal:
 
     @property
     def encrypted(self) -> bool:
-        """True if the seal encrypts, and refuses what is not encrypted."""
+        """True if the seal encrypts, and refuses bytes that are not encrypted."""
         return self._cipher is not None
 
     def seal(self, data: bytes, identity: bytes, *, dense: bool = False) -> bytes:
-        """The sealed bytes of a record. `identity` must be given again, the same, to `unseal` them.
+        """Seal a record. `unseal` needs the same `identity`.
 
-        `dense` takes more time to compress them, for less room.
+        `dense` takes more time to compress, for less space.
         """
         tag, body = self._packed(data, dense)
         if self._cipher is None or self._entropy is None:
@@ -77,11 +77,11 @@ class Seal:
         return tag + nonce + sealed
 
     def unseal(self, data: bytes, identity: bytes, *, record: str) -> bytes:
-        """The bytes of a record. `record` names it in errors.
+        """Unseal a record. `record` names it in errors.
 
         Raises Corrupt if encrypted bytes, or their identity, are not those that were sealed, or if bytes should be
         encrypted and are not; KeyUnavailable if they are encrypted and this seal has no key; LimitExceeded if they
-        would expand beyond the limits. Without a key, damage to the bytes is for the record's digest to find.
+        would expand beyond the limits. Without a key, only the record's digest detects damage.
         """
         tag, body = data[:1], data[1:]
         if self._cipher is not None:
@@ -96,11 +96,11 @@ class Seal:
         return plain
 
     def mac(self, data: bytes) -> bytes:
-        """The authentication code of bytes that are stored as they are. Only a seal with a key has one to give."""
+        """Return the authentication code of bytes that stay readable. Only meaningful with a key."""
         return keyed_digest(self._mac_key, data)[:MAC_SIZE]
 
     def _packed(self, data: bytes, dense: bool) -> tuple[bytes, bytes]:
-        """Compressed if that saves a sixteenth at least, and if it could be read back within the limits."""
+        """Compress if that saves at least a sixteenth, and if the result can be read within the limits."""
         if self._compress and len(data) >= COMPRESS_FROM:
             compression = _compression()
             frame = compression.compress(data, dense=dense)
@@ -111,7 +111,7 @@ class Seal:
 
     def _decrypted(self, tag: bytes, body: bytes, identity: bytes, record: str) -> tuple[bytes, bytes]:
         if tag not in _DECRYPTED:
-            raise Corrupt(f"{record} is not encrypted, and this store takes only what is", record=record)
+            raise Corrupt(f"{record} is not encrypted, but the store was opened with keys=", record=record)
         plain = decrypt(self._cipher, body, tag + identity)
         if plain is None:
             raise Corrupt(f"{record}: encrypted bytes are damaged, or belong to another record", record=record)
@@ -126,9 +126,9 @@ def _compression() -> Any:
 
 
 def cipher(key: bytes) -> Any:
-    """AES-256-GCM under a key; raises ConfigurationError for a key of another size, or without cryptography."""
+    """Return AES-256-GCM under a key; raises ConfigurationError for a key of another size, or without cryptography."""
     if len(key) != KEY_SIZE:
-        raise ConfigurationError(f"a key must be {KEY_SIZE} bytes, not {len(key)}")
+        raise ConfigurationError(f"a key must have {KEY_SIZE} bytes, got {len(key)}")
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
@@ -137,19 +137,19 @@ def cipher(key: bytes) -> Any:
 
 
 def keyed_digest(key: bytes, message: bytes) -> bytes:
-    """HMAC-SHA-256."""
+    """Return the HMAC-SHA-256 of a message."""
     import hmac
 
     return hmac.digest(key, message, "sha256")
 
 
 def derived(key: bytes, purpose: bytes) -> bytes:
-    """A separate key for each purpose: HKDF-Expand (RFC 5869), one block; our keys are uniform, so no extraction."""
+    """Return a separate key for a purpose: one block of HKDF-Expand (RFC 5869); uniform keys need no extraction."""
     return keyed_digest(key, b"holdfast " + purpose + b"\x01")
 
 
 def decrypt(aes: Any, data: bytes, associated: bytes) -> bytes | None:
-    """What a nonce and ciphertext hold; None if they, the key or the associated data are not as at the encryption."""
+    """Decrypt a nonce and ciphertext; return None if they, the key or the associated data do not match."""
     from cryptography.exceptions import InvalidTag
 
     try:

@@ -1,7 +1,7 @@
-"""The extension codes of the encoding. Part of the storage format: a code, once given, keeps its meaning.
+"""The extension codes of the encoding. Part of the storage format: a code never changes its meaning.
 
 Plain data (None, bool, int up to 64 bits, float, str, bytes, list, dict with str keys) is plain msgpack. All else is a
-msgpack extension under one of these codes. UTC datetimes use msgpack's own timestamp extension (code -1).
+msgpack extension with one of these codes. UTC datetimes use msgpack's own timestamp extension (code -1).
 """
 
 # Extensions around one nested msgpack value. SET and FROZENSET hold an array sorted by encoding, MAPPING an array of
@@ -18,7 +18,7 @@ ORDERED_DICT = 8
 COUNTER = 9
 RANGE = 10
 NESTED = frozenset({TUPLE, SET, FROZENSET, MAPPING, OBJECT, DEQUE, DEFAULTDICT, ORDERED_DICT, COUNTER, RANGE})
-HEADED = frozenset({OBJECT, DEQUE, DEFAULTDICT})  # what they hold is inside the array, one level deeper
+HEADED = frozenset({OBJECT, DEQUE, DEFAULTDICT})  # what they hold is one level deeper, inside the array
 
 # Extensions that hold bytes of their own.
 TIMESTAMP = -1  # msgpack's own

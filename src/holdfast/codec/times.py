@@ -1,7 +1,7 @@
 """Times, dates, time spans and time zones, to bytes and back. Nothing here reads a clock.
 
-A time zone is stored by its key. `ZoneInfo(key)` would try to import a package named after a key it does not find; so a
-stored key is first looked up in the list of zones that exist, and only then handed to it.
+A time zone is stored by its key. `ZoneInfo(key)` would try to import a package named after an unknown key. So a stored
+key is first looked up in the list of existing zones.
 """
 
 import os
@@ -38,7 +38,7 @@ def _read_span(data: bytes) -> timedelta:
 
 
 def _pack_zone(info: tzinfo | None) -> bytes:
-    """Nothing for naive times; a fixed offset with the name it was given, if any; or the key of a time zone."""
+    """Return nothing for naive times; a fixed offset with its name, if any; or the key of a time zone."""
     if info is None:
         return b""
     if type(info) is timezone:
@@ -63,7 +63,7 @@ def _pack_clock(value: datetime | time) -> bytes:
 
 
 def _read_clock(data: bytes) -> time:
-    """The naive time of day; the zone comes after it."""
+    """Return the naive time of day; the zone is stored after it."""
     hour, minute, second, low = _TIME.unpack(data)
     return time(hour, minute, second, low & ~_FOLD, fold=low >> 31)
 
@@ -115,7 +115,7 @@ def _read_lone_zone(data: bytes) -> tzinfo:
 
 
 def _zone_key(info: tzinfo) -> str:
-    """The key of a ZoneInfo; raises Refused for any other time zone object, whose rules could not be restored."""
+    """Return the key of a ZoneInfo; raises Refused for other time zones, whose rules could not be restored."""
     key: str | None = info.key if type(info) is zoneinfo.ZoneInfo else None
     if key is None or not _is_plain(key):
         name = f"{type(info).__module__}.{type(info).__qualname__}"
@@ -124,7 +124,7 @@ def _zone_key(info: tzinfo) -> str:
 
 
 def _zone(key: str) -> tzinfo:
-    """The ZoneInfo with that key; raises CodecError if this machine does not know it."""
+    """Return the ZoneInfo with that key; raises CodecError if it is unknown on this machine."""
     if not _is_plain(key) or not _exists(key):
         raise CodecError(f"the time zone {key!r} is not known on this machine; installing tzdata may help")
     return zoneinfo.ZoneInfo(key)
@@ -138,14 +138,14 @@ def _is_plain(key: str) -> bool:
 
 
 def _exists(key: str) -> bool:
-    if any(os.path.isfile(f"{root}/{key}") for root in zoneinfo.TZPATH):  # noqa: PTH113  a key is no path
+    if any(os.path.isfile(f"{root}/{key}") for root in zoneinfo.TZPATH):  # noqa: PTH113  a key is not a path
         return True
     return key in _available()
 
 
 @cache
 def _available() -> frozenset[str]:
-    """Every zone there is, also those of the tzdata package. Listing them takes some 10 ms, so it is done once."""
+    """Return all zones, including those of the tzdata package. Listing them takes 10 ms, so it is done once."""
     return frozenset(zoneinfo.available_timezones())
 
 

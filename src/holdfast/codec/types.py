@@ -1,7 +1,7 @@
 """The standard library's value types, to bytes and back: `leaf_writer(cls)` by class, `LEAF_READERS` by code.
 
-Reading is bounded: what would be slow to make again (a huge fraction, a pattern that is slow to compile) is refused at
-save and at load. Nothing here makes an id: `uuid` is here for its type.
+What would be slow to load (a huge fraction, a pattern that is slow to compile) is refused at save and at load. `uuid`
+is imported for its type only.
 """
 
 import ipaddress
@@ -25,12 +25,12 @@ _NETWORKS: Final = ("IPv4Address", "IPv6Address", "IPv4Network", "IPv6Network", 
 _PARTS: Final = Struct(">dd")
 _FLAGS: Final = Struct(">cI")  # the type of the pattern's text, its flags
 _SIZE: Final = Struct(">I")
-_LARGEST: Final = 4096  # bytes of a numerator or denominator: to find their common divisor takes quadratic time
+_LARGEST: Final = 4096  # bytes of a numerator or denominator: finding their common divisor takes quadratic time
 
 _LONGEST_PATTERN: Final = 10_000
 _MOST_SETS: Final = 100
 _MOST_WIDE_SETS: Final = 10
-_STORED_FLAGS: Final = 2 | 4 | 8 | 16 | 32 | 64 | 256  # all of `re` but DEBUG, which prints, and TEMPLATE
+_STORED_FLAGS: Final = 2 | 4 | 8 | 16 | 32 | 64 | 256  # all of `re` except DEBUG, which prints, and TEMPLATE
 
 
 def _write_int(value: int) -> bytes:
@@ -42,7 +42,7 @@ def _read_int(data: bytes) -> int:
 
 
 def write_text(value: str) -> bytes:
-    """The encoding of a str that is not valid Unicode (lone surrogates)."""
+    """Return the encoding of a str that is not valid Unicode (lone surrogates)."""
     return extension(tags.SURROGATES, value.encode("utf-8", "surrogatepass"))
 
 
@@ -57,7 +57,7 @@ def _write_decimal(value: Decimal) -> bytes:
 def _read_decimal(data: bytes) -> Decimal:
     text = data.decode("ascii")
     value = Decimal(text)
-    if str(value) != text:  # also when the caller's decimal context lets malformed text pass as NaN
+    if str(value) != text:  # the caller's decimal context may turn malformed text into NaN
         raise CodecError("not a decimal number as Holdfast writes it")
     return value
 
@@ -75,7 +75,7 @@ def _read_uuid(data: bytes) -> UUID:
 def _write_path(value: Any) -> bytes:
     kind, text = type(value), str(value)
     if kind(text).parts != value.parts:
-        raise Refused(f"the path {text!r} reads as another path; store its parts")
+        raise Refused(f"the path {text!r} would be loaded as another path; store its parts")
     flavour = bytes((_PATHS.index(kind.__name__),))
     return extension(tags.PATH, flavour + text.encode("utf-8", "surrogatepass"))
 
@@ -90,7 +90,7 @@ def _read_path(data: bytes) -> Any:
 def _write_network(value: Any) -> bytes:
     kind, text = type(value), str(value)
     if kind(text) != value:
-        raise Refused(f"the network {text!r} reads as another one; store its parts")
+        raise Refused(f"the network {text!r} would be loaded as another one; store its parts")
     return extension(tags.NETWORK, bytes((_NETWORKS.index(kind.__name__),)) + text.encode("utf-8", "surrogatepass"))
 
 
@@ -105,7 +105,7 @@ def _read_network(data: bytes) -> Any:
 def _write_pattern(value: Any) -> bytes:
     reason = _too_slow(value.pattern, value.flags)
     if reason:
-        raise Refused(f"the pattern {reason}; store its text and compile that when it is needed")
+        raise Refused(f"the pattern {reason}; store its text and compile it when needed")
     is_text = isinstance(value.pattern, str)
     text = value.pattern.encode("utf-8", "surrogatepass") if is_text else bytes(value.pattern)
     return extension(tags.PATTERN, _FLAGS.pack(b"s" if is_text else b"b", value.flags) + text)
@@ -120,7 +120,7 @@ def _read_pattern(data: bytes) -> Any:
     reason = _too_slow(pattern, flags)
     if reason:
         raise CodecError(f"a stored pattern {reason}")
-    with catch_warnings():  # of sets that may mean something else one day: the program that made it has seen them
+    with catch_warnings():  # about sets whose meaning may change: the program that made the pattern saw them
         simplefilter("ignore")
         value = re.compile(pattern, flags)
     if value.flags != flags:
@@ -129,19 +129,19 @@ def _read_pattern(data: bytes) -> Any:
 
 
 def _too_slow(pattern: str | bytes, flags: int) -> str:
-    """Why a pattern may take longer to compile than some 0.2 s, or do more than compile; empty if it cannot.
+    """Return why a pattern may take more than 0.2 s to compile, or do more than compile; empty if it cannot.
 
-    The time is linear in the length, but for sets of characters: one with characters beyond Latin-1 takes 1.5 ms, and
-    ten times as much if it ignores case.
+    The time is linear in the length, except for sets of characters: one with characters beyond Latin-1 takes 1.5 ms,
+    and ten times as much if it ignores case.
     """
     text = pattern if isinstance(pattern, str) else pattern.decode("latin-1")
     if flags & ~_STORED_FLAGS:
         return f"has flags that cannot be stored: {flags & ~_STORED_FLAGS:#x}"
     if len(text) > _LONGEST_PATTERN:
-        return f"has {len(text)} characters, and the limit is {_LONGEST_PATTERN}"
+        return f"has {len(text)} characters, more than the limit of {_LONGEST_PATTERN}"
     most = _MOST_WIDE_SETS if _has_wide_sets(text) and _ignores_case(text, flags) else _MOST_SETS
     if text.count("[") > most:
-        return f"has {text.count('[')} sets of characters, and the limit for its kind is {most}"
+        return f"has {text.count('[')} sets of characters, more than the limit of {most} for its kind"
     return ""
 
 

@@ -1,6 +1,6 @@
-"""Types of values as plain data: a stored question says with it what its answer must be.
+"""Types of values as plain data: a stored question includes the type of its answer.
 
-Like stored values, a stored type names classes, and only classes that are registered here are ever used.
+Like stored values, a stored type names classes, and only registered classes are ever used.
 """
 
 import dataclasses
@@ -27,9 +27,9 @@ _WORDS = frozenset({*_PLAIN, _ANYTHING, _UNION, _LITERAL, _REPEATED})
 
 
 def described(hint: Any) -> Any:
-    """A type as plain data: a name, or a list of a name and its parameters. The classes in it are registered.
+    """Return a type as plain data: a name, or a list of a name and its parameters. Registers the classes in it.
 
-    What cannot be checked at run time, such as a protocol, is described as any value.
+    A type that cannot be checked at run time, such as a protocol, becomes any value.
     """
     kinds = members(hint)
     if len(kinds) != 1:
@@ -49,9 +49,9 @@ def described(hint: Any) -> Any:
 
 
 def resolved(description: Any) -> Any:
-    """The type behind a description; `UnknownType` if it names a class that is not registered here.
+    """Return the type of a description; raise `UnknownType` if it names a class that is not registered here.
 
-    Of a union it is enough to know one: the others take nothing here.
+    Of a union it is enough to know one member.
     """
     name, *inner = [description] if isinstance(description, str) else description
     if name == _ANYTHING:
@@ -78,12 +78,12 @@ def is_known(description: Any) -> bool:
 
 
 def is_object(value: Any) -> bool:
-    """True for an object of a class: not what JSON has, nor another plain value."""
+    """True for an object of a class that is neither a JSON value nor another plain value."""
     return type(value) not in _PLAIN.values()
 
 
 def adopt_given(value: Any, description: Any) -> None:
-    """Register the classes of objects in a value that a description names: the program that gives them has them."""
+    """Register the classes of objects in a value that a description names."""
     names, waiting = {*_class_names(description)}, [value]
     while waiting:
         given = waiting.pop()
@@ -102,7 +102,7 @@ def _class_names(description: Any) -> Iterator[str]:
 
 
 def converted(value: Any, hint: Any) -> Any:
-    """A value as a type: itself if it fits, else objects made of mappings, as from JSON. Raises if it cannot be."""
+    """Convert a value to a type: itself if it fits, else objects made from mappings, as from JSON. May raise."""
     mistake = _mistake(value, hint)
     if mistake:
         raise TypeError(mistake)
@@ -110,13 +110,13 @@ def converted(value: Any, hint: Any) -> Any:
 
 
 def _mistake(value: Any, hint: Any) -> str:
-    """What a conversion would let pass: a field that its class does not have, a bool for a number. Empty if nothing."""
+    """Return what a conversion would ignore: an unknown field, a bool for a number. Empty if nothing."""
     found = [each for kind in members(hint) if (each := _mistake_of(value, kind)) is not None]
     return "" if "" in found or not found else found[0]
 
 
 def _mistake_of(value: Any, kind: Any) -> str | None:
-    """The same of one type; None if the value is not of that kind at all."""
+    """Return the same for one type; None if the value is not of that kind at all."""
     origin, inner = get_origin(kind) or kind, get_args(kind)
     if type(value) is bool and kind in {int, float}:
         return f"{value} is a bool"
@@ -141,9 +141,9 @@ def _unknown_fields(value: Mapping[Any, Any], kind: Any, fields: Mapping[str, An
 
 
 def fields_of(kind: Any) -> dict[str, Any]:
-    """The fields of a dataclass, Struct, pydantic model or TypedDict and their types, by their names in JSON.
+    """Return the types of the fields of a dataclass, Struct, pydantic model or TypedDict, by their JSON names.
 
-    Empty for any other class, and for one that takes fields of other names too.
+    Empty for any other class, and for one that accepts other fields too.
     """
     if not isinstance(kind, type):
         return {}
@@ -163,7 +163,7 @@ def fields_of(kind: Any) -> dict[str, Any]:
 
 
 def signature(hint: Any) -> str:
-    """A type in words, a class with its fields: `Decision(approved: bool, limit: int)`."""
+    """Return a type in words, a class with its fields: `Decision(approved: bool, limit: int)`."""
     return " | ".join(map(_signature, members(hint))) or hint_name(hint)
 
 
@@ -177,7 +177,7 @@ def _signature(kind: Any) -> str:
 
 
 def _model(kind: Any, value: Any) -> Any:
-    """An object of a class that msgspec does not know: of a pydantic model."""
+    """Make an object of a class that msgspec does not know: a pydantic model."""
     if not hasattr(kind, "model_validate"):
         raise TypeError(f"{value!r} is not of type {kind.__qualname__}")
     return kind.model_validate(value)

@@ -1,5 +1,5 @@
-"""The incremental engine: a full checkpoint at the price of the change.
+"""The incremental engine: each row stores a complete checkpoint at the cost of what changed.
 
-Pure: no I/O, no clock, no randomness. A state is opened into cells, cells are compared with what was stored last, and
-what differs becomes a row; rows, read back, become cells and a state again. May import records and codec only.
+Pure: no I/O, no clock, no randomness. A state is split into cells, cells are compared with those stored last, and the
+differences become a row; rows are read back into cells and a state. May import records and codec only.
 """

@@ -1,20 +1,22 @@
-"""What ties stored bytes to one life of one thread: digests, ids of blobs, and the seal's associated data."""
+"""What ties stored bytes to one life of one thread: digests, blob ids, and the seal's associated data."""
 
 from hashlib import sha256
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.codec.limits import Limits
-from holdfast.codec.seal import COMPRESS_FROM, RAW
+from holdfast.codec.seal import COMPRESS_FROM, RAW, Seal
 from holdfast.records.errors import Corrupt
 from holdfast.records.head import Head, signed_part
 from holdfast.records.identity import life_of, thread_id_of
 
+if TYPE_CHECKING:
+    from holdfast.history.format import Header
+
 DIGEST_BYTES = 8
-"""Enough against damage. With a key the digest is a MAC, and as long as those are."""
+"""Enough to find damage. With a key the digest is a MAC, and has the length of one."""
 BLOB_ID_BYTES = 16
 SEQ_BYTES = 5
 
@@ -26,46 +28,16 @@ ANSWER = b"a"
 ROW = b"r"
 HEAD = b"h"
 
-
-Fields: TypeAlias = tuple[int, int, int, bytes, tuple[int, ...], bytes]
-"""A row's header without the metadata: flags, body size, since, blob ids, blob sizes, parent."""
-
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Seal(Protocol):
-    """Bytes to bytes: compress, then encrypt."""
-
-    @property
-    def encrypted(self) -> bool:
-        """True if unsealed bytes are refused."""
-        ...
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of what is sealed."""
-        ...
-
-    def seal(self, data: bytes, identity: bytes, *, dense: bool = False) -> bytes:
-        """The sealed bytes; `dense` takes more time for less room."""
-        ...
-
-    def unseal(self, data: bytes, identity: bytes, *, record: str) -> bytes:
-        """What was sealed under this identity, or `Corrupt` naming `record`."""
-        ...
-
-    def mac(self, data: bytes) -> bytes:
-        """The authentication code of those bytes, if there is a key."""
-        ...
-
-
 def place_of(seq: int, back: int) -> bytes:
-    """Where a row stands: its seq, and how many rows back its keyframe is. Not stored in it, but part of its checks."""
+    """Return a row's place: its seq, and how many rows back its keyframe is. Not stored, but part of its checks."""
     return (seq << 24 | back).to_bytes(8, "big")
 
 
 class Binding:
-    """One thread (by its key), one life of it (its incarnation), and the seal in force."""
+    """One thread (by its key), one life of it (its incarnation), and its seal."""
 
     __slots__ = ("_is_plain", "_seal", "check_start", "identity", "incarnation", "limits", "thread", "thread_id")
 
@@ -81,7 +53,7 @@ class Binding:
 
     @property
     def is_encrypted(self) -> bool:
-        """True if there is a key, which everything stored is authenticated with."""
+        """True if there is a key, which authenticates everything that is stored."""
         return not self._is_plain
 
     @property
@@ -90,53 +62,53 @@ class Binding:
         return life_of(self.incarnation)
 
     def digest(self, parent: bytes, place: bytes, header: bytes, body: bytes) -> bytes:
-        """The digest of a row: bound to its thread, to this life of it, to the row before it, and to its place.
+        """Return the digest of a row, bound to its thread, to this life of it, to the row before it and to its place.
 
-        With a key it is a MAC: nobody without the key can make one.
+        With a key it is a MAC: it cannot be made without the key.
         """
         content = b"".join((self.identity, parent, place, header, body))
         return sha256(content).digest()[:DIGEST_BYTES] if self._is_plain else self._seal.mac(ROW + content)
 
     def signed(self, head: Head) -> Head:
-        """The head, authenticated if there is a key."""
+        """Return the head, authenticated if there is a key."""
         if self._is_plain:
             return head
         return replace(head, mac=self._seal.mac(HEAD + signed_part(self.thread, head)))
 
     def seal(self, data: bytes, seq: int, kind: bytes) -> bytes:
-        """A section of row `seq`, sealed."""
+        """Seal a section of row `seq`."""
         if self._is_plain and len(data) < COMPRESS_FROM:
             return RAW + data
         return self._seal.seal(data, self._associated(seq, kind))
 
-    def seal_meta(self, meta: bytes, place: bytes, fields: Fields) -> bytes:
-        """A row's metadata, sealed. With a key this authenticates the other fields of the header too."""
-        if self._is_plain and len(meta) < COMPRESS_FROM:
-            return RAW + meta
-        return self._seal.seal(meta, self._bound(place, fields))
-
-    def unseal_meta(self, sealed: bytes, place: bytes, fields: Fields, seq: int) -> bytes:
-        """The metadata of row `seq`."""
-        if self._is_plain and sealed.startswith(RAW):
-            return sealed[1:]
-        return self._seal.unseal(sealed, self._bound(place, fields), record=self.row_name(seq))
-
     def unseal(self, data: bytes, seq: int, kind: bytes) -> bytes:
-        """What `seal` was given."""
+        """Return what `seal` was given."""
         if self._is_plain and data.startswith(RAW):
             return data[1:]
         return self._seal.unseal(data, self._associated(seq, kind), record=self.row_name(seq))
 
-    def seal_blob(self, data: bytes, seq: int, *, dense: bool = False) -> tuple[bytes, bytes]:
-        """A blob first written by row `seq`: its id, and its stored bytes.
+    def seal_meta(self, meta: bytes, place: bytes, header: "Header") -> bytes:
+        """Seal a row's metadata. With a key this authenticates the other fields of the header too."""
+        if self._is_plain and len(meta) < COMPRESS_FROM:
+            return RAW + meta
+        return self._seal.seal(meta, self._bound(place, header))
 
-        The id begins with the seq, so a blob is never written twice under one id, and sweeping is free of races.
+    def unseal_meta(self, header: "Header") -> bytes:
+        """Return the metadata in a row's header."""
+        if self._is_plain and header.meta.startswith(RAW):
+            return header.meta[1:]
+        return self._seal.unseal(header.meta, self._bound(header.place, header), record=self.row_name(header.seq))
+
+    def seal_blob(self, data: bytes, seq: int, *, dense: bool = False) -> tuple[bytes, bytes]:
+        """Return the id and the stored bytes of a blob that row `seq` is the first to refer to.
+
+        The id begins with the seq: no id is ever used twice, so sweeping has no races.
         """
         stored = self._seal.seal(data, self.identity + BLOB, dense=dense)
         return self._blob_id(stored, seq.to_bytes(SEQ_BYTES, "big")), stored
 
     def unseal_blob(self, blob: bytes, stored: bytes | None) -> bytes:
-        """What `seal_blob` was given, its id verified."""
+        """Return what `seal_blob` was given, after verifying its id."""
         record = f"blob {blob.hex()} of {self.thread_id!r}"
         if stored is None:
             raise Corrupt(f"{record} is missing", record=record)
@@ -145,14 +117,14 @@ class Binding:
         return self._seal.unseal(stored, self.identity + BLOB, record=record)
 
     def row_name(self, seq: int) -> str:
-        """What errors call a row."""
+        """Return the name of a row in errors."""
         return f"row {seq} of {self.thread_id!r}"
 
     def _associated(self, seq: int, kind: bytes) -> bytes:
         return self.identity + seq.to_bytes(8, "big") + kind
 
-    def _bound(self, place: bytes, fields: Fields) -> bytes:
-        return self.identity + META + place + _encode(fields)
+    def _bound(self, place: bytes, header: "Header") -> bytes:
+        return self.identity + META + place + _encode(header.fields)
 
     def _blob_id(self, stored: bytes, seq: bytes) -> bytes:
         return seq + sha256(self.identity + stored).digest()[: BLOB_ID_BYTES - SEQ_BYTES]

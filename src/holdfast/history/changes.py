@@ -1,18 +1,17 @@
-"""Changes to a state that wait for the next row, whichever that is."""
+"""Changes to a state that wait for the next row, of whatever kind."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from holdfast.codec import DEFAULT, Limits, decode
 from holdfast.history.cells import Cell, Path
-from holdfast.history.draft import STATE, Draft, draft_state
-from holdfast.history.opening import TOP_KEYS, close_state
+from holdfast.history.state_cells import STATE, TOP_KEYS, Draft, draft_state, join_state
 
 
 class Changes:
-    """Top-level keys to merge into a state, or a whole state to put in its place.
+    """Top-level keys to merge into a state, or a whole state to replace it.
 
-    Values are encoded when they are given, so that what is done to them later changes nothing.
+    Values are encoded at once: changing an object later does not change what is stored.
     """
 
     def __init__(self, limits: Limits = DEFAULT) -> None:
@@ -21,7 +20,7 @@ class Changes:
         self._merged: dict[Any, Draft] = {}
 
     def merge(self, values: Mapping[Any, Any]) -> None:
-        """Replace the values of these top-level keys. Refuses with `UnstorableValue` what cannot be stored exactly."""
+        """Replace the values of these top-level keys. Raises `UnstorableValue` for what cannot be stored exactly."""
         self._merged |= {key: draft_state({key: value}, limits=self._limits)[0] for key, value in values.items()}
 
     def replace(self, state: dict[Any, Any]) -> None:
@@ -29,9 +28,9 @@ class Changes:
         self._replacement, self._merged = draft_state(state, limits=self._limits)[0], {}
 
     def applied(self, cells: Mapping[Path, bytes | Cell]) -> Draft:
-        """The draft of the state in these cells with the changes made. Cells that did not change are kept as they are.
+        """Return the draft of the state in these cells with the changes made. Cells that did not change are reused.
 
-        A state that lies in one cell (a dict with other than str keys, an empty one, a very large one) is rebuilt.
+        A state that is a single cell (a dict with keys other than str, an empty or a very large one) is rebuilt.
         """
         draft = self._replacement
         if draft is None:
@@ -39,9 +38,9 @@ class Changes:
         return self._merged_into(draft)
 
     def added_to(self, draft: Draft) -> Draft:
-        """A state that was saved as a whole after the changes were given, with their keys merged into it.
+        """Return a whole state that was saved after these changes, with their keys merged into it.
 
-        It takes the place of an earlier replacement. One that is not a dict stays as it is.
+        It overrides an earlier replacement. A state that is not a dict stays as it is.
         """
         is_dict = STATE not in draft or type(state_of(draft, self._limits)) is dict
         return self._merged_into(draft) if is_dict else draft
@@ -65,6 +64,6 @@ class Changes:
 
 
 def state_of(draft: Draft, limits: Limits = DEFAULT) -> Any:
-    """The state in a draft."""
+    """Return the state in a draft."""
     encodings = ((path, cell.encoded() if isinstance(cell, Cell) else cell) for path, cell in draft.items())
-    return close_state(((path, decode(encoded, limits=limits)) for path, encoded in encodings), STATE)
+    return join_state((path, decode(encoded, limits=limits)) for path, encoded in encodings)

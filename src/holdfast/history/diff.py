@@ -1,6 +1,6 @@
-"""What differs between two states, by path: old and new, exactly (1, True and 1.0 are three values).
+"""The differences between two states by path, old and new, exactly (1, True and 1.0 are three values).
 
-Nothing recurses, and each part of the two states is looked at once, however deep it lies.
+Nothing recurses, and each part of the two states is visited once, however deep it is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,20 +20,20 @@ _LIMITS: Final = Limits(size=2**40, memory=2**40)
 
 
 class _Numbers:
-    """Numbers for values: two values have the same number if, and only if, they are exactly the same."""
+    """Numbers for values: two values have the same number if and only if they are exactly equal."""
 
     def __init__(self) -> None:
         self._by_content: dict[Any, int] = {}
         self._by_id: dict[int, int] = {}
 
     def of(self, value: Any) -> int:
-        """The number of a value; of a container as `add` gave it."""
+        """Return the number of a value; `add` must have numbered a container before."""
         if type(value) in _OPENED:
             return self._by_id[id(value)]
         return self._numbered((type(value), encode(value, limits=_LIMITS)))
 
     def add(self, value: Any) -> None:
-        """Number the containers in a value, the innermost first."""
+        """Number the containers in a value, innermost first."""
         found = [value] if type(value) in _OPENED else []
         for container in found:
             found += [part for part in _parts(container) if type(part) in _OPENED]
@@ -41,7 +41,7 @@ class _Numbers:
             self._by_id[id(container)] = self._numbered(self._content(container))
 
     def _content(self, container: Any) -> tuple[Any, ...]:
-        """What a container holds itself, and the numbers of the containers in it."""
+        """Return what a container holds itself, and the numbers of the containers in it."""
         parts = list(_parts(container))
         inner = tuple((index, self.of(part)) for index, part in enumerate(parts) if type(part) in _OPENED)
         held = [None if type(part) in _OPENED else part for part in parts]
@@ -53,7 +53,7 @@ class _Numbers:
 
 
 def diff(old: Any, new: Any) -> list[Change]:
-    """Every difference, outermost first. Dicts that differ only in the order of their keys do not differ here."""
+    """Return every difference, outermost first. The order of a dict's keys does not matter."""
     numbers = _Numbers()
     numbers.add(old)
     numbers.add(new)
@@ -71,7 +71,7 @@ def diff(old: Any, new: Any) -> list[Change]:
 
 
 def _compared(numbers: _Numbers, old: Any, new: Any, path: Place) -> Iterator[Pair | Change]:
-    """The differences of two values, and the pairs of values in them to compare next."""
+    """Yield the differences of two values, and the pairs of values in them to compare next."""
     if type(old) is type(new) is dict:
         return _dicts(old, new, path)
     if type(old) is type(new) and type(old) in _OPENED:
@@ -92,7 +92,7 @@ def _dicts(old: dict[Any, Any], new: dict[Any, Any], path: Place) -> Iterator[Pa
 
 
 def _sequences(numbers: _Numbers, old: Sequence[Any], new: Sequence[Any], path: Place) -> Iterator[Pair | Change]:
-    """Items are paired between what the two have in common at both ends; the surplus was added or removed."""
+    """Skip what is common at both ends and pair the items between; the surplus was added or removed."""
     start, end = common_ends(list(map(numbers.of, old)), list(map(numbers.of, new)))
     old_stop, new_stop = len(old) - end, len(new) - end
     both = min(old_stop, new_stop)

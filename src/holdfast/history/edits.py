@@ -1,28 +1,28 @@
-"""What changed in one cell: from the old body and the new encoding to a short list of operations.
+"""What changed in one cell: a short list of operations that make the new body from the old one.
 
 An operation is COPY_ALL (the whole old body), a pair (offset, length) copied from the old body, or bytes to insert.
-Bytes are compared, never values: 1, True and 1.0 are three values, and the order of keys counts.
+Bytes are compared, never values: 1, True and 1.0 are three values, and the order of keys matters.
 """
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from itertools import accumulate
+from typing import Literal
 
 from holdfast.codec.pieces import split
-from holdfast.history.cells import Cell, Chunk, Kind
+from holdfast.history.cells import Cell, Chunk, Kind, Operation
 
 COPY_ALL = None
-Operation: TypeAlias = tuple[int, int] | bytes | None
 
 MAX_OPERATIONS = 512
 SAMPLES = 16
 SMALL_BYTES = 1024
-"""Up to this size a cell is written whole: cheaper than to find out what changed."""
+"""Up to this size a cell is written whole: that is cheaper than to search for what changed."""
 WORTH_BYTES = 32
 """An end with less in common than this is not searched: a copy would save nothing."""
 
 
 def common_prefix(one: Chunk, other: Chunk) -> int:
-    """How many leading bytes two bodies share, found by halving with the C comparison."""
+    """Count the leading bytes that two bodies share, by bisection with the C comparison."""
     left, right = bytes(one), memoryview(other)
     low, high = 0, min(len(left), len(right))
     while low < high:
@@ -35,7 +35,7 @@ def common_prefix(one: Chunk, other: Chunk) -> int:
 
 
 def common_suffix(one: Chunk, other: Chunk, limit: int) -> int:
-    """How many trailing bytes two bodies share, at most `limit`."""
+    """Count the trailing bytes that two bodies share, up to `limit`."""
     left, right = bytes(one), memoryview(other)
     low, high = 0, limit
     while low < high:
@@ -48,7 +48,7 @@ def common_suffix(one: Chunk, other: Chunk, limit: int) -> int:
 
 
 class _Builder:
-    """Collects operations, joining neighbours."""
+    """Collects operations and joins adjacent ones."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -79,7 +79,7 @@ class _Builder:
 
 
 def edit_value(old: Chunk, new: bytes) -> list[Operation]:
-    """One splice: what is common at both ends is kept."""
+    """Keep what is common at both ends and replace the middle."""
     start = common_prefix(old, new) if old[:WORTH_BYTES] == new[:WORTH_BYTES] else 0
     end = common_suffix(old, new, min(len(old), len(new)) - start) if old[-WORTH_BYTES:] == new[-WORTH_BYTES:] else 0
     if not start and not end:
@@ -92,7 +92,7 @@ def edit_value(old: Chunk, new: bytes) -> list[Operation]:
 
 
 def common_ends(old: Sequence[object], new: Sequence[object]) -> tuple[int, int]:
-    """How many items the two have in common at the start and at the end."""
+    """Count the items that two sequences have in common at the start and at the end."""
     shorter = min(len(old), len(new))
     start = 0
     while start < shorter and old[start] == new[start]:
@@ -104,22 +104,14 @@ def common_ends(old: Sequence[object], new: Sequence[object]) -> tuple[int, int]
 
 
 def _shares_something(known: dict[bytes, int], new: Sequence[bytes]) -> bool:
-    """Look at a few items only: a rewrite or a shuffle of everything should be found out cheaply."""
+    """Check a few items only: a rewrite of everything should be noticed cheaply."""
     stride = max(1, len(new) // SAMPLES)
     return any(item in known for item in new[::stride])
 
 
-def _offsets(items: Sequence[bytes]) -> list[int]:
-    offsets, position = [0], 0
-    for item in items:
-        position += len(item)
-        offsets.append(position)
-    return offsets
-
-
 def _match(builder: _Builder, old: Sequence[bytes], new: Sequence[bytes], start: int) -> bool:
-    """Match the middle by bytes; items may move. False if too scattered to pay."""
-    offsets = _offsets(old)
+    """Match items of the middle by their bytes; they may move. Return False if too many operations result."""
+    offsets = list(accumulate(map(len, old), initial=0))
     known = {item: position for position, item in enumerate(old)}
     if not _shares_something(known, new):
         builder.insert(b"".join(new))
@@ -138,7 +130,7 @@ def _match(builder: _Builder, old: Sequence[bytes], new: Sequence[bytes], start:
 
 
 def edit_items(kind: Literal["list", "map"], old_count: int, old: Chunk, new_count: int, new: bytes) -> list[Operation]:
-    """Item by item: common items at both ends are kept, the rest matched by their bytes."""
+    """Keep common items at both ends, and match the others by their bytes."""
     before, after = split(kind, old_count, bytes(old)), split(kind, new_count, new)
     start, end = common_ends(before, after)
     head = sum(map(len, before[:start]))
@@ -152,7 +144,7 @@ def edit_items(kind: Literal["list", "map"], old_count: int, old: Chunk, new_cou
 
 
 def edit(old: Cell, kind: Kind, count: int, encoded: bytes, header: int) -> list[Operation] | None:
-    """The operations that lead to the encoding with that header; None if nothing changed."""
+    """Return the operations that lead to an encoding with a header of that length; None if nothing changed."""
     if kind != old.kind:
         return [encoded[header:]]
     body = old.body()

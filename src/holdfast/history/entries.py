@@ -1,7 +1,7 @@
-"""The entries of a journal: what the runs of a thread did, asked and were told, each a small msgpack array.
+"""The entries of a journal: what the runs of a thread did, asked and were answered, each a small msgpack array.
 
-An entry begins with its kind. Values within it (results, payloads) are encodings of their own, so that reading a
-journal decodes no value that nobody asks for.
+An entry begins with its kind. Values in it (results, payloads) are encodings themselves, so that reading a journal
+decodes only the values that are asked for. An answer arrives as a message first: its sender has no claim on the thread.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,9 +9,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.codec import encode
-from holdfast.history.cells import Path
-from holdfast.records.ranges import Count, Moment, Seq
+from holdfast.codec import decode, encode
+from holdfast.history.binding import ANSWER, Binding
+from holdfast.history.cells import Cell, Document, Path
+from holdfast.records.errors import CodecError, Corrupt
+from holdfast.records.ranges import UNDECODABLE, Count, Moment, Seq
 
 JOURNAL: Path = ("journal",)
 NOTHING = encode(None)
@@ -31,16 +33,16 @@ class Started(Entry, frozen=True, tag="start"):
 
 
 class Begun(Entry, frozen=True, tag="begin"):
-    """A step with an effect is about to be executed: from here on, until it ends, it is in doubt."""
+    """A step with an effect is about to be executed: until it ends, it is in doubt."""
 
     key: str
     fingerprint: bytes
     attempt: Count
     at: Moment
     arguments: str = ""
-    """A preview of what it was called with; empty if none is kept."""
+    """A preview of its arguments; empty if none is kept."""
     inputs: bytes = b""
-    """The encoding of all of it, a dict by name or a list by place; empty unless the store keeps that."""
+    """The encoding of all arguments, a dict by name or a list by place; empty unless the store keeps them."""
 
 
 class Attempted(Entry, frozen=True, tag="try"):
@@ -54,11 +56,11 @@ class Attempted(Entry, frozen=True, tag="try"):
     due: Moment
     at: Moment
     failed: tuple[str, ...] = ()
-    """The steps within it whose errors ended the attempt; the next attempt executes them again."""
+    """The steps inside it whose errors ended the attempt; the next attempt executes them again."""
 
 
 class StepDone(Entry, frozen=True, tag="done"):
-    """A step's result, recorded: it is never executed again."""
+    """A step's recorded result: the step is never executed again."""
 
     key: str
     fingerprint: bytes
@@ -66,14 +68,14 @@ class StepDone(Entry, frozen=True, tag="done"):
     value: bytes
     at: Moment
     took: int
-    """Microseconds it took, attempts and waits included: what a replay saves."""
+    """Microseconds it took, including attempts and waits: what a replay saves."""
     arguments: str = ""
     inputs: bytes = b""
     """As in `Begun`."""
 
 
 class StepError(Entry, frozen=True, tag="fail"):
-    """A step that failed for good."""
+    """A step failed after its last attempt."""
 
     key: str
     fingerprint: bytes
@@ -86,11 +88,11 @@ class StepError(Entry, frozen=True, tag="fail"):
     inputs: bytes = b""
     """As in `Begun`."""
     raised: bytes = b""
-    """The encoding of the error, if it is raised as itself: names of its class, arguments, attributes."""
+    """The encoding of the error (names of its class, arguments, attributes), if the same error is raised again."""
 
 
 class Recorded(Entry, frozen=True, tag="step"):
-    """A step the user recorded: the fields of a `Step` as an encoding."""
+    """The user recorded a step: the fields of a `Step` as an encoding."""
 
     key: str
     fields: bytes
@@ -104,7 +106,7 @@ class Marked(Entry, frozen=True, tag="mark"):
 
 
 class Asked(Entry, frozen=True, tag="ask"):
-    """A request to the outside. Requests are numbered in their order, from 1."""
+    """A request to the outside was asked. Requests are numbered from 1."""
 
     key: str
     fingerprint: bytes
@@ -116,11 +118,11 @@ class Asked(Entry, frozen=True, tag="ask"):
     """The encoded answer at the deadline; empty if there is none."""
     at: Moment
     takes: bytes = b""
-    """What a value must be, as an encoding: pairs of the name of a type and its description; empty for any value."""
+    """The types that a value must have, as an encoding: pairs of a name and a description; empty for any value."""
 
 
 class Answered(Entry, frozen=True, tag="answer"):
-    """The one answer to request `number`, consumed. `expired`: there was none, or the request was withdrawn."""
+    """The one answer to request `number` was consumed. `expired`: there was none, or the request was withdrawn."""
 
     number: Count
     choice: str | None
@@ -132,40 +134,40 @@ class Answered(Entry, frozen=True, tag="answer"):
 
 
 class Slept(Entry, frozen=True, tag="sleep"):
-    """A durable sleep until `due`."""
+    """A durable sleep until `due` began."""
 
     key: str
     due: Moment
 
 
 class Retaken(Entry, frozen=True, tag="recover"):
-    """A recovery claimed the thread because the process that ran it was gone."""
+    """A recovery claimed the thread because the process that ran it had died."""
 
     at: Moment
 
 
 class Ended(Entry, frozen=True, tag="end"):
-    """A run came to its end: with a result, or with an error that left it, or cancelled by somebody."""
+    """A run ended: with a result, with an error, or cancelled."""
 
     status: str
     value: bytes
     type: str
     message: str
     failed: tuple[str, ...]
-    """The failed steps whose errors left the run; they are executed again by the next run."""
+    """The failed steps whose errors ended the run; the next run executes them again."""
     at: Moment
 
 
 class Traced(Entry, frozen=True, tag="trace"):
-    """The trace that a run belonged to, as a W3C `traceparent`: the next run is linked to it."""
+    """The trace that a run belongs to, as a W3C `traceparent`: the next run is linked to it."""
 
     context: str
 
 
 class Noted(Entry, frozen=True, tag="note"):
-    """What a runtime writes down in its own words: of which kind, and its content as an encoding.
+    """A note of a runtime: its kind, and its content as an encoding. Their meaning is up to the runtime.
 
-    A note with an `action` is listed among the thread's steps. Its content is then a dict, which becomes the step's
+    A note with an `action` is listed as a step of the thread. Its content is then a dict, which becomes the step's
     metadata, except for names that begin with an underscore.
     """
 
@@ -173,7 +175,7 @@ class Noted(Entry, frozen=True, tag="note"):
     content: bytes
     at: Moment
     key: str = ""
-    """What it is looked up by, together with its kind; empty if nobody does."""
+    """It is looked up by its kind and this; empty if it is never looked up."""
     value: bytes = b""
     """A result, encoded; empty if there is none."""
     error: str = ""
@@ -183,26 +185,26 @@ class Noted(Entry, frozen=True, tag="note"):
     failed: tuple[str, ...] = ()
     """The failed steps behind its error: the next attempt executes them again."""
     action: str = ""
-    """The name under which it is listed among the steps; empty if it is not a step."""
+    """The name of the step that it is listed as; empty if it is not a step."""
     field: str = ""
-    """The field of `Step` that its value is shown in; `tool_output` if empty."""
+    """The field of `Step` that shows its value; `tool_output` if empty."""
     lasting: bool = False
-    """True if a fork keeps it, though it is not a step."""
+    """True if a fork keeps it though it is not a step."""
 
 
 class RolledBack(Entry, frozen=True, tag="rollback"):
-    """The thread is again as it was when its journal had `length` entries; what was noted and answered stays known."""
+    """The thread was rolled back to when its journal had `length` entries; notes and answers stay."""
 
     length: Seq
     kept: Count
-    """How many of the recorded steps are left."""
+    """The number of recorded steps that are left."""
     target: Seq
     """The checkpoint whose state this is; 0 for the beginning."""
     at: Moment
 
 
 class Forked(Entry, frozen=True, tag="fork"):
-    """Everything before this was done by the thread it was forked from."""
+    """Everything before this entry was done by the thread that this one was forked from."""
 
     origin: str
 
@@ -229,7 +231,7 @@ Memo: TypeAlias = Begun | Attempted | StepDone | StepError
 Shown: TypeAlias = StepDone | StepError | Recorded | Noted
 
 encode_entry: Callable[[Entry], bytes] = msgspec.msgpack.Encoder().encode
-"""An entry as one item of the journal."""
+"""Encodes an entry as one item of the journal."""
 
 _ENCODED: Final[dict[type[Entry], tuple[str, ...]]] = {
     Started: ("arguments",),
@@ -242,18 +244,19 @@ _ENCODED: Final[dict[type[Entry], tuple[str, ...]]] = {
     Ended: ("value",),
     Noted: ("content", "value"),
 }
-"""The fields of each kind of entry that hold the encoding of a user's or a runtime's value."""
+"""The fields of each kind of entry that hold the encoding of a value."""
+_decode: Callable[[bytes], list[AnyEntry]] = msgspec.msgpack.Decoder(list[AnyEntry]).decode
 
 
 def encodings_of(entry: Entry) -> Iterator[bytes]:
-    """The encodings of values within an entry."""
+    """Yield the encodings of values in an entry."""
     for name in _ENCODED.get(type(entry), ()):
         if encoding := getattr(entry, name):
             yield encoding
 
 
-def told(entry: AnyEntry) -> dict[str, object]:
-    """What a listing of rows says of an entry: in a word what happened, and to what. No content."""
+def row_details(entry: AnyEntry) -> dict[str, object]:
+    """Return what a listing of rows shows of an entry: what happened, and to what. No content."""
     match entry:
         case Started():
             return {"started": entry.function}
@@ -273,3 +276,54 @@ def told(entry: AnyEntry) -> dict[str, object]:
             return {"ended": entry.status}
         case _:
             return {}
+
+
+def read_entries(document: Document) -> list[AnyEntry]:
+    """Return the entries in a document, in order."""
+    cell = document.get(JOURNAL)
+    if cell is None:
+        return []
+    entries = parsed_entries(cell)
+    _check_answers(entries)
+    return entries
+
+
+def parsed_entries(cell: Cell) -> list[AnyEntry]:
+    """Return the entries in a part of a journal."""
+    try:
+        return _decode(cell.encoded())
+    except UNDECODABLE as error:
+        raise Corrupt(f"the journal cannot be read: {error}", record="journal") from error
+
+
+def _check_answers(entries: list[AnyEntry]) -> None:
+    """Refuse an answer to a request that was not asked before it."""
+    asked_count = 0
+    for entry in entries:
+        if isinstance(entry, Asked):
+            asked_count += 1
+        elif isinstance(entry, Answered) and not 1 <= entry.number <= asked_count:
+            raise Corrupt(
+                f"the journal cannot be read: it has {asked_count} requests, and an answer to request {entry.number}",
+                record="journal",
+            )
+
+
+def message_key(number: int) -> str:
+    """Return the key of the message that answers request `number`."""
+    return f"answer:{number}"
+
+
+def pack_answer(binding: Binding, entry: Answered) -> bytes:
+    """Return an answer as a sealed message."""
+    content = [entry.choice, entry.value, entry.by, entry.comment, entry.at, entry.expired]
+    return binding.seal(encode(content), entry.number, ANSWER)
+
+
+def unpack_answer(binding: Binding, number: int, message: bytes) -> Answered:
+    """Return the answer in a message."""
+    name = f"answer {number} of {binding.thread_id!r}"
+    try:
+        return msgspec.convert(["answer", number, *decode(binding.unseal(message, number, ANSWER))], Answered)
+    except (Corrupt, CodecError, TypeError, msgspec.ValidationError) as error:
+        raise Corrupt(f"{name} is damaged: {error}", record=name) from error

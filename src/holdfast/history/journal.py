@@ -1,6 +1,6 @@
-"""The journal of a thread, one append-only list beside the state, folded into the thread's memory.
+"""The journal of a thread, an append-only list next to the state, folded into what the next run needs to know.
 
-Which steps are done, which were begun and are in doubt, what is asked and answered: all of it follows from the entries.
+Which steps are done, which are in doubt, what was asked and answered: all of it follows from the entries.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,9 +34,9 @@ from holdfast.history.entries import (
     StepError,
     Traced,
     encodings_of,
+    read_entries,
 )
 from holdfast.history.lazy_steps import LazySteps
-from holdfast.history.stored_entries import read_entries
 from holdfast.records.errors import Corrupt, NotFound
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
@@ -47,7 +47,7 @@ _ENDED = (StepDone, StepError)
 
 
 class Journal:
-    """The journal, folded: one look-up per question."""
+    """The journal, folded."""
 
     def __init__(self, entries: Iterable[AnyEntry] = (), pasts: "dict[int, Journal] | None" = None) -> None:
         self.memos: dict[str, Memo] = {}
@@ -58,38 +58,37 @@ class Journal:
         self.started: Started | None = None
         self.ended: Ended | None = None
         self.trace = ""
-        """The trace of the run before, if it had one."""
+        """The trace of the previous run, if it had one."""
         self.attempts = 0
-        """How often a recovery took the thread over since a run last got anywhere."""
+        """How often a recovery took over the thread since a run last made progress."""
         self.notes: list[Noted] = []
-        """What runtimes noted."""
         self._followers: dict[str, Callable[[Noted], object]] = {}
         self._keyed: dict[tuple[str, str], Noted] = {}
         """The notes that did not fail, by kind and key."""
         self.rollbacks: list[RolledBack] = []
         self.epochs: dict[str, int] = {}
-        """How often the result of a step was undone, by its key."""
+        """How often the result of a step was undone, by key."""
         self._effects: set[str] = set()
-        """The keys of steps that were begun before they were done, since they have an effect."""
+        """The keys of steps with an effect: an entry says when they began."""
         self._entries: list[AnyEntry] = []
         self._pasts = {} if pasts is None else pasts
-        """What it was at the lengths that rollbacks went back to, each folded once: a past has rollbacks of its own."""
+        """The journal at the lengths that rollbacks went back to, each folded once."""
         self._asked: dict[str, int] = {}
         self.inherited: set[str] = set()
-        """The keys that were recorded by the thread this one was forked from."""
+        """The keys recorded by the thread that this one was forked from."""
         self._shown: list[Shown] = []
         self._places: dict[str, int] = {}
-        """The index of each step that was ended, or recorded under a key, among the steps."""
+        """The index among the steps of each step that ended, or was recorded under a key."""
         for entry in entries:
             self.add(entry)
 
     @classmethod
     def of(cls, document: Document) -> "Journal":
-        """The journal of a document."""
+        """Return the journal of a document."""
         return cls(read_entries(document))
 
     def add(self, entry: AnyEntry) -> None:
-        """Take in one more entry."""
+        """Add an entry."""
         self._handlers[type(entry)](self, entry)
         self._entries.append(entry)
 
@@ -99,7 +98,7 @@ class Journal:
         if isinstance(entry, Begun):
             self._effects.add(entry.key)
         if isinstance(before, StepDone) and isinstance(entry, StepDone):
-            self._shown[self._places[entry.key]] = entry  # a fork has another result in its place
+            self._shown[self._places[entry.key]] = entry  # a fork replaces the result
         elif isinstance(entry, _ENDED):
             self._places[entry.key] = len(self._shown)
             self._show(entry)
@@ -157,7 +156,7 @@ class Journal:
             self._keyed[entry.kind, entry.key] = entry
         place = self.place_of(before) if before is not None and entry.value else None
         if entry.action and place is not None:
-            self._shown[place] = entry  # a fork has another result in its place
+            self._shown[place] = entry  # a fork replaces the result
         elif entry.action:
             self._shown.append(entry)
         follower = self._followers.get(entry.kind)
@@ -165,18 +164,18 @@ class Journal:
             follower(entry)
 
     def follow(self, followers: Mapping[str, Callable[[Noted], object]]) -> None:
-        """Call the follower of a kind with each of its notes: those noted so far, and every further one."""
+        """Call the follower of a kind with each of its notes: those so far, and every later one."""
         for entry in self.notes:
             if entry.kind in followers:
                 followers[entry.kind](entry)
         self._followers |= followers
 
     def noted(self, kind: str, key: str) -> Noted | None:
-        """The note of this kind under this key, if it was noted and did not fail."""
+        """Return the note of this kind and key, if there is one that did not fail."""
         return self._keyed.get((kind, key))
 
     def _roll_back(self, entry: RolledBack) -> None:
-        """What came after is undone. A step in doubt stays in doubt: its outcome is unknown."""
+        """Undo what came after. A step in doubt stays in doubt: its outcome is unknown."""
         then = self._at(entry.length)
         for key, memo in self.memos.items():
             if isinstance(memo, StepDone) and then.memos.get(key) is not memo:
@@ -195,9 +194,9 @@ class Journal:
         return self._pasts[length]
 
     def _fork(self, _entry: Forked) -> None:
-        """What was in doubt or open there is not ours: here the step is yet to be executed, and the question asked.
+        """Drop what was in doubt or open in the original: here the step is not executed, the question not asked yet.
 
-        Of the notes only those stay that are steps, or lasting.
+        Only notes that are steps, or lasting, stay.
         """
         self.ended = None
         self.notes = [each for each in self.notes if each.action or each.lasting]
@@ -228,26 +227,26 @@ class Journal:
     }
 
     def number_of(self, key: str) -> int:
-        """The number of the request asked under this key; 0 if there is none."""
+        """Return the number of the request asked under this key; 0 if there is none."""
         return self._asked.get(key, 0)
 
     def asked_keys(self) -> Iterable[str]:
-        """The keys of the requests of this thread."""
+        """Return the keys of the requests of this thread."""
         return self._asked.keys()
 
     def numbers(self) -> list[int]:
-        """The numbers of the requests of this thread: whatever was answered, and what is asked now.
+        """Return the numbers of the requests of this thread: those answered, and those open.
 
-        A fork has none of those that were open there, and after a rollback those that it withdrew are gone.
+        Requests that were open in the original of a fork, or that a rollback withdrew, are not among them.
         """
         return sorted({*self._asked.values(), *self.answers})
 
     def open_numbers(self) -> list[int]:
-        """The numbers of the requests that wait for an answer."""
+        """Return the numbers of the open requests."""
         return [number for number in self.numbers() if number not in self.answers]
 
     def open_after(self, entries: Iterable[Entry]) -> tuple[str, ...]:
-        """The numbers that will wait for an answer once these entries are in."""
+        """Return the numbers of the requests that are open once these entries are added."""
         numbers, last = set(self.open_numbers()), len(self.requests)
         for entry in entries:
             if isinstance(entry, Asked):
@@ -259,12 +258,12 @@ class Journal:
 
     @property
     def length(self) -> int:
-        """How many entries it has."""
+        """The number of entries."""
         return len(self._entries)
 
     @property
     def step_count(self) -> int:
-        """How many steps were recorded, and not undone."""
+        """The number of steps that were recorded and not undone."""
         return len(self._shown)
 
     @property
@@ -275,12 +274,12 @@ class Journal:
 
     @property
     def done_count(self) -> int:
-        """How many steps have a result."""
+        """The number of steps with a result."""
         return sum(1 for _ in self._done())
 
     @property
     def microseconds_done(self) -> int:
-        """How long the steps that have a result took."""
+        """How long the steps with a result took."""
         return sum(entry.took for entry in self._done())
 
     def _done(self) -> Iterator[StepDone | Noted]:
@@ -288,32 +287,32 @@ class Journal:
         yield from (note for note in self._keyed.values() if note.action and note.value)
 
     def result_noted(self, key: str) -> Noted | None:
-        """The note under this key that is a step with a result."""
+        """Return the note under this key that is a step with a result."""
         return next((note for note in self._keyed.values() if note.key == key and note.action and note.value), None)
 
     def place_of(self, step: str | Shown) -> int | None:
-        """The index of a step among the steps, by its key or its entry; None if it has not ended, or was undone."""
+        """Return the index of a step, by its key or entry; None if it has not ended, or was undone."""
         if isinstance(step, str):
             return self._places.get(step)
         return next((at for at in range(len(self._shown) - 1, -1, -1) if self._shown[at] is step), None)
 
     @property
     def result(self) -> Any:
-        """What the thread was completed with; None if it is not complete."""
+        """The result of the thread; None if it is not complete."""
         ended = self.ended
         return decode(ended.value) if ended is not None and ended.status == Status.COMPLETE.value else None
 
     def lazy_steps(self, limits: Limits = DEFAULT) -> LazySteps:
-        """What was recorded so far, as users see it: each step is decoded when it is looked at."""
+        """Return the recorded steps, as users see them. Each is decoded when it is accessed."""
         return LazySteps(list(enumerate(self._shown)), self._effects, limits)
 
     def request_status(self, number: int) -> Literal["open", "answered", "expired"]:
-        """How a request stands."""
+        """Return the status of a request."""
         answered = self.answers.get(number)
         return "open" if answered is None else "expired" if answered.expired else "answered"
 
     def request(self, binding: Binding, number: int) -> Request:
-        """A request as users see it. Who lists and answers requests needs no class of what they hold: see `Opaque`."""
+        """Return a request as users see it. Unregistered classes in it become `Opaque`: they need not be known here."""
         from holdfast.codec.opaque import unknown_as_opaque
 
         asked, answered = self.requests[number - 1], self.answers.get(number)
@@ -333,12 +332,12 @@ class Journal:
             )
 
     def list_requests(self, binding: Binding, numbers: Sequence[int]) -> list[Request]:
-        """Requests as users see them; `LimitExceeded` if they would take too much memory together."""
+        """Return requests as users see them; `LimitExceeded` if they would take too much memory together."""
         self._check_together(binding, numbers)
         return [self.request(binding, number) for number in numbers]
 
     def check_may_ask(self, binding: Binding, *asked: Asked) -> None:
-        """`LimitExceeded` if nobody could list the open requests any more with these among them."""
+        """Raise `LimitExceeded` if the open requests could not be listed any more with these added."""
         self._check_together(binding, self.open_numbers(), *asked)
 
     def _check_together(self, binding: Binding, numbers: Sequence[int], *more: Asked) -> None:
@@ -348,12 +347,12 @@ class Journal:
         refuse_together(encodings, binding.limits, f"the list of {len(asked)} requests of {binding.thread_id!r}")
 
     def open_requests(self, binding: Binding) -> list[Request]:
-        """The requests that wait for an answer."""
+        """Return the open requests."""
         return self.list_requests(binding, self.open_numbers())
 
 
 def types_taken(asked: Asked, request_id: object) -> list[tuple[str, Any]]:
-    """What the value of an answer must be, all of these: a type in words, and its description. Empty for any value."""
+    """Return the types that the value of an answer must have, by name and description; none if any value will do."""
     try:
         return msgspec.convert(decode(asked.takes) if asked.takes else [], list[tuple[str, Any]])
     except msgspec.ValidationError as error:
@@ -361,7 +360,7 @@ def types_taken(asked: Asked, request_id: object) -> list[tuple[str, Any]]:
 
 
 def answer_of(entry: Answered) -> Answer:
-    """The answer in an entry."""
+    """Return the answer in an entry."""
     return Answer(
         choice=entry.choice,
         value=decode(entry.value),
@@ -372,7 +371,7 @@ def answer_of(entry: Answered) -> Answer:
 
 
 def forked(journal: Journal, origin: str, results: Mapping[str, Any], now: int) -> list[Entry]:
-    """What a fork adds to the journal it begins with: where it comes from, and results in place of recorded ones."""
+    """Return what a fork adds to the journal: its origin, and results that replace recorded ones."""
     if not results and not journal.is_used:
         return []
     entries: list[Entry] = [Forked(origin)]
@@ -388,7 +387,7 @@ def forked(journal: Journal, origin: str, results: Mapping[str, Any], now: int) 
 
 
 def _recorded(journal: Journal, name: str, origin: str) -> StepDone | StepError | Noted:
-    """The ended step of this key, or the only one of this name."""
+    """Return the ended step of this key, or the only one of this name."""
     if (note := journal.result_noted(name)) is not None:
         return note
     ended = [memo for memo in journal.memos.values() if isinstance(memo, _ENDED)]
@@ -397,6 +396,6 @@ def _recorded(journal: Journal, name: str, origin: str) -> StepDone | StepError 
         return found[0]
     if found:
         keys = ", ".join(repr(memo.key) for memo in found)
-        raise NotFound(f"checkpoint {origin} has {len(found)} steps named {name!r}; give one of their keys: {keys}")
+        raise NotFound(f"checkpoint {origin} has {len(found)} steps named {name!r}; use one of their keys: {keys}")
     known = ", ".join(repr(memo.key) for memo in ended) or "none"
-    raise NotFound(f"checkpoint {origin} has no recorded step {name!r}; it has {known}")
+    raise NotFound(f"checkpoint {origin} has no recorded step {name!r}; recorded are {known}")

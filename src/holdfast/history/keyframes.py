@@ -1,7 +1,7 @@
-"""Keyframes: rows that stand on their own. A manifest of references, not a copy of the state.
+"""Keyframes: rows that can be read without older rows. They hold references to blobs, not a copy of the state.
 
-Only what lies inline in rows, in tiny pieces, or in blobs mostly dead is copied, into packs; so a keyframe costs what
-is new since the last one, and never the size of the state.
+Only bytes that are inline in rows, in tiny pieces, or in blobs that are mostly dead are copied, into packs. So a
+keyframe costs what is new since the last one, not the size of the state.
 """
 
 from collections import Counter
@@ -12,26 +12,24 @@ from holdfast.history.cells import Cell, Chunk, Document, Piece, Ref, piece_leng
 from holdfast.history.tuning import Tuning
 
 Insert: TypeAlias = Callable[[bytes], Ref]
-"""Seals bytes as a blob and says where they are."""
+"""Seals bytes as a blob, and returns the reference to them."""
 
 PIECES_PER_CELL = 4096
 INLINE_CELL = 512
 
 
-def is_due(tuning: Tuning, rows: int, row_bytes: int, manifest: int, inserted: int, state_bytes: int) -> bool:
+def is_due(tuning: Tuning, rows: int, row_bytes: int, manifest: int, inserted: int, document: Document) -> bool:
     """True if the next row should be a keyframe."""
-    if row_bytes < tuning.keyframe_bytes and rows < tuning.keyframe_rows and inserted <= tuning.inline_max:
-        return False  # as nearly always; what follows decides the same
     return (
         row_bytes >= max(tuning.keyframe_bytes, 2 * manifest)
         or (rows >= tuning.keyframe_rows and row_bytes >= manifest)
         or rows >= tuning.keyframe_rows_max
-        or (inserted * 2 > state_bytes and inserted > tuning.inline_max)
+        or (inserted > tuning.inline_max and inserted * 2 > sum(cell.size for cell in document.values()))
     )
 
 
 def live_bytes(cells: Iterable[Cell]) -> Counter[bytes]:
-    """How many bytes of each blob are in use."""
+    """Count the bytes of each blob that are in use."""
     live: Counter[bytes] = Counter()
     for cell in cells:
         for piece in cell.pieces.all():
@@ -51,7 +49,7 @@ class _Packer:
 
     def repack(self, cell: Cell) -> Cell:
         if cell.size <= INLINE_CELL:
-            return self._with_pieces(cell, [bytes(cell.body())] if cell.size else [])
+            return _with_pieces(cell, [bytes(cell.body())] if cell.size else [])
         smallest = max(self._tuning.small_piece, cell.size // PIECES_PER_CELL)
         pieces: list[Piece] = []
         run: list[Chunk] = []
@@ -66,7 +64,7 @@ class _Packer:
                 pieces.append(piece)
                 run = []
             offset += piece_length(piece)
-        return self._with_pieces(cell, pieces + self._packed(run))
+        return _with_pieces(cell, pieces + self._packed(run))
 
     def _must_copy(self, piece: Ref, smallest: int) -> bool:
         return self._copy_all or piece.length < smallest or self._live[piece.blob] * 2 < piece.size
@@ -75,20 +73,16 @@ class _Packer:
         data, step = b"".join(run), self._tuning.pack_max
         return [self._insert(data[at : at + step]) for at in range(0, len(data), step)]
 
-    @staticmethod
-    def _with_pieces(cell: Cell, pieces: list[Piece]) -> Cell:
-        return Cell(cell.kind, cell.count, cell.size, rope(pieces), cell.chunks, cell.leaf, cell.memory)
 
-
-def inline_bytes(document: Document) -> int:
-    """How many bytes of the document lie inline in rows."""
-    return sum(len(piece) for cell in document.values() for piece in cell.pieces.all() if not isinstance(piece, Ref))
+def _with_pieces(cell: Cell, pieces: list[Piece]) -> Cell:
+    return Cell(cell.kind, cell.count, cell.size, rope(pieces), cell.chunks, cell.leaf, cell.memory)
 
 
 def repack(document: Document, tuning: Tuning, insert: Insert, *, copy_all: bool = False) -> Document:
-    """The same document, ready for a keyframe; with `copy_all` it refers to no blob that exists so far."""
+    """Return the document ready for a keyframe; with `copy_all` it refers to no existing blob."""
     live = live_bytes(document.values())
-    if not copy_all and not live and inline_bytes(document) < tuning.inline_max:
+    inline = (len(piece) for cell in document.values() for piece in cell.pieces.all() if not isinstance(piece, Ref))
+    if not copy_all and not live and sum(inline) < tuning.inline_max:
         return document
     packer = _Packer(tuning, live, insert, copy_all=copy_all)
     return {path: packer.repack(cell) for path, cell in document.items()}

@@ -1,4 +1,4 @@
-"""The steps of a thread as users see them. Their values are bounded one by one, so they are decoded one by one."""
+"""The steps of a thread as users see them. Each value has its own limits, so they are decoded one at a time."""
 
 from collections.abc import Sequence
 from typing import overload
@@ -11,7 +11,7 @@ from holdfast.records.errors import Corrupt
 
 
 class LazySteps(Sequence[Step]):
-    """Recorded steps. Each is decoded every time it is looked at, and not kept: a walk holds one at a time."""
+    """Recorded steps. Each is decoded at every access and not kept, so a loop over them holds one at a time."""
 
     def __init__(self, entries: list[tuple[int, Shown]], effects: set[str], limits: Limits) -> None:
         self._entries = entries
@@ -31,14 +31,14 @@ class LazySteps(Sequence[Step]):
         return _read_step(*self._entries[index], self._effects)
 
     def all(self) -> list[Step]:
-        """All of them at once; `LimitExceeded` if they would take too much memory together."""
+        """Return all steps as a list; `LimitExceeded` if they would take too much memory together."""
         encodings = [encoding for _, entry in self._entries for encoding in encodings_of(entry)]
         refuse_together(encodings, self._limits, f"the list of all {len(self)} steps of the thread")
         return list(self)
 
 
 def check_entry(entry: AnyEntry) -> None:
-    """Decode the values within an entry, one at a time; `Corrupt` if a step cannot be made of them."""
+    """Decode the values in an entry, one at a time; raise `Corrupt` if they do not make a step."""
     if isinstance(entry, Recorded) or (isinstance(entry, Noted) and entry.action):
         _read_step(0, entry, set())
         return
@@ -54,7 +54,7 @@ def _read_step(index: int, entry: Shown, effects: set[str]) -> Step:
 
 
 def _step(index: int, entry: Shown, effects: set[str]) -> Step:
-    """`effects`: the keys of steps that it matters to execute twice."""
+    """Return a step. `effects` are the keys of steps that must not be executed twice."""
     if isinstance(entry, Noted):
         return _noted_step(index, entry)
     if isinstance(entry, Recorded):

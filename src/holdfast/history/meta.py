@@ -1,4 +1,4 @@
-"""The metadata section of a row: what a listing shows, and nothing of the state."""
+"""The metadata section of a row: what a listing shows, without the state."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import msgspec
 
 from holdfast.codec import decode
 from holdfast.history.binding import Binding
-from holdfast.history.format import FORMAT, Header
+from holdfast.history.format import FORMAT, Header, damaged
 from holdfast.records.checkpoint import CheckpointInfo
-from holdfast.records.errors import CodecError, Corrupt, UnknownType
+from holdfast.records.errors import CodecError, UnknownType
 from holdfast.records.identity import checkpoint_id
 from holdfast.records.packed import bounded
 from holdfast.records.ranges import CAUSES, PHASES, STATUSES, UNDECODABLE, Moment, Seq
@@ -17,7 +17,7 @@ from holdfast.records.words import Cause, Phase, Status
 
 
 class Meta(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """`parent_back`: how many rows back the checkpoint before is, 0 if there is none. `origin`: where a fork began."""
+    """A row's metadata. `parent_back`: the distance to the previous checkpoint, 0 if none. `origin`: that of a fork."""
 
     created_at: Moment
     parent_back: Seq = 1
@@ -32,7 +32,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def encode_meta(meta: Meta) -> bytes:
-    """The metadata's bytes; defaults at the end are left out, so that a plain save carries ten bytes."""
+    """Encode the metadata. Defaults at the end are left out: a plain save has ten bytes."""
     if meta.metadata or meta.phase or meta.origin or meta.cause != "manual":
         return _encode(meta)
     if meta.status != "idle":
@@ -44,18 +44,18 @@ _decode = bounded(msgspec.msgpack.Decoder(Meta).decode)
 
 
 def decode_meta(binding: Binding, header: Header) -> Meta:
-    """The metadata of a row whose header was verified."""
+    """Return the metadata of a row whose header was verified."""
     try:
-        meta = _decode(binding.unseal_meta(header.meta, header.place, header.fields, header.seq))
+        meta = _decode(binding.unseal_meta(header))
     except UNDECODABLE as error:
-        raise _damaged(binding, header.seq, str(error)) from error
+        raise damaged(header.seq, binding.thread_id, str(error)) from error
     if problem := _problem_of(meta, header.seq):
-        raise _damaged(binding, header.seq, problem)
+        raise damaged(header.seq, binding.thread_id, problem)
     return meta
 
 
 def _problem_of(meta: Meta, seq: int) -> str:
-    """Say what is wrong with metadata whose types and ranges are right; empty if nothing is."""
+    """Return what is wrong with metadata whose types and ranges are right; empty if nothing is."""
     if meta.status not in STATUSES:
         return f"its status is {meta.status!r}"
     if meta.cause not in CAUSES:
@@ -67,13 +67,8 @@ def _problem_of(meta: Meta, seq: int) -> str:
     return ""
 
 
-def _damaged(binding: Binding, seq: int, why: str) -> Corrupt:
-    name = binding.row_name(seq)
-    return Corrupt(f"{name} is damaged: {why}", record=name)
-
-
 def _metadata(binding: Binding, seq: int, meta: Meta) -> dict[str, Any]:
-    """What the saver noted, decoded."""
+    """Decode the metadata that the user saved."""
     if not meta.metadata:
         return {}
     try:
@@ -81,14 +76,14 @@ def _metadata(binding: Binding, seq: int, meta: Meta) -> dict[str, Any]:
     except UnknownType:
         raise
     except CodecError as error:
-        raise _damaged(binding, seq, f"its metadata cannot be decoded: {error}") from error
+        raise damaged(seq, binding.thread_id, f"its metadata cannot be decoded: {error}") from error
     if type(metadata) is not dict:
-        raise _damaged(binding, seq, f"its metadata is not a dict but {type(metadata).__name__}")
+        raise damaged(seq, binding.thread_id, f"its metadata is a {type(metadata).__name__}, not a dict")
     return metadata
 
 
 def checkpoint_info(binding: Binding, header: Header, *, pinned: bool = False) -> CheckpointInfo:
-    """What a listing shows of a row."""
+    """Return what a listing shows of a row."""
     meta = decode_meta(binding, header)
     return describe(binding, header.seq, meta, meta.status, journal=not header.is_checkpoint, pinned=pinned)
 
@@ -96,7 +91,7 @@ def checkpoint_info(binding: Binding, header: Header, *, pinned: bool = False) -
 def describe(
     binding: Binding, seq: int, meta: Meta, status: str, *, journal: bool = False, pinned: bool = False
 ) -> CheckpointInfo:
-    """What is known of a row from its metadata."""
+    """Return what the metadata says about a row."""
     thread_id, life = binding.thread_id, binding.life
     parent = checkpoint_id(thread_id, seq - meta.parent_back, life) if meta.parent_back else None
     return CheckpointInfo(

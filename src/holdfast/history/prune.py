@@ -1,4 +1,4 @@
-"""What can go: which checkpoints a retention keeps, which rows they need, and which rows and blobs nobody needs."""
+"""What prune can delete: the checkpoints to keep, the rows they need, and the rows and blobs that nothing needs."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,7 +17,7 @@ class Dated(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The marks after pruning, and the rows (as half-open ranges) and blobs that nothing refers to any more."""
+    """The marks after pruning, and the rows (as half-open ranges) and blobs that are not needed any more."""
 
     marks: Marks
     hidden_count: int
@@ -26,7 +26,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def thread_expires(retention: Retention, head: Head, now: int) -> bool:
-    """True if the whole thread should go. One that a run holds never does, nor one with pins that are to be kept."""
+    """True if the whole thread should be deleted: never while a run holds it, nor if it has pins to keep."""
     if head.held(now) or (retention.keep_pinned and head.marks.pinned):
         return False
     idle_too_long = retention.ttl_us is not None and now - head.updated_at >= retention.ttl_us
@@ -34,13 +34,13 @@ def thread_expires(retention: Retention, head: Head, now: int) -> bool:
 
 
 def keeps_all(retention: Retention, head: Head, now: int) -> bool:
-    """True if the head alone shows that every row stays: there are too few of them, and none was hidden before."""
+    """True if the head alone shows that every row stays: there are few, and none is hidden."""
     few = retention.keep_last is None or head.row_count <= retention.keep_last
     return few and retention.max_age is None and head.marks == Marks() and not thread_expires(retention, head, now)
 
 
 def kept_by_rules(retention: Retention, visible: Sequence[Dated]) -> set[int]:
-    """The checkpoints to keep, pins apart, of those visible, newest first. The newest always stays."""
+    """Return which of the visible checkpoints (newest first) to keep, apart from pins. The newest always stays."""
     last = retention.keep_last if retention.keep_last is not None else len(visible)
     oldest = retention.max_age_us
     kept = {checkpoint.seq for checkpoint in visible[:last] if oldest is None or checkpoint.age < oldest}
@@ -48,9 +48,9 @@ def kept_by_rules(retention: Retention, visible: Sequence[Dated]) -> set[int]:
 
 
 def new_marks(retention: Retention, marks: Marks, visible: Sequence[Dated]) -> Marks:
-    """Marks under which exactly the checkpoints to keep are visible.
+    """Return marks under which exactly the checkpoints to keep are visible.
 
-    They need not be neighbours: below the floor the pinned are seen, above it all but the hidden.
+    Below the floor only pinned ones are visible, above it all but the hidden.
     """
     kept = kept_by_rules(retention, visible)
     floor = max(min(kept, default=0), marks.floor)
@@ -63,7 +63,7 @@ def new_marks(retention: Retention, marks: Marks, visible: Sequence[Dated]) -> M
 
 
 def needed_rows(headers: Iterable[Header], head: Head, marks: Marks) -> set[int]:
-    """The rows that some visible row, or the head, needs to be restored. Above the floor the journal has no gaps."""
+    """Return the rows that the head or a visible row needs to be restored. Above the floor the journal has no gaps."""
     needed = set(range(head.base, head.seq + 1))
     for header in headers:
         if marks.shows(header.seq) or header.seq == head.checkpoint:
@@ -82,7 +82,7 @@ def _ranges(seqs: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 
 def plan(headers: Sequence[Header], head: Head, marks: Marks) -> Plan:
-    """What can be dropped once `marks` are in force: a pure function of all headers of a thread."""
+    """Return what can be deleted once `marks` are in force, from all headers of a thread."""
     needed = needed_rows(headers, head, marks)
     gone = [header for header in headers if header.seq not in needed]
     remaining = (header for header in headers if header.seq in needed)

@@ -1,6 +1,6 @@
-"""Reading back: rows become cells, and cells become the state that was saved.
+"""Reading: rows become cells, and cells become the state that was saved.
 
-In two halves, so that the caller can fetch blobs between them: `fold` applies the rows, `fill` brings the bytes.
+It takes two steps, so that the caller can fetch blobs between them: `fold` applies the rows, `fill` adds the bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,11 @@ import msgspec
 from holdfast.codec import tags
 from holdfast.codec.decoding import decode_weighed
 from holdfast.history.binding import BODY, Binding
-from holdfast.history.cells import Cell, Chunk, Document, Kind, Path, Piece, Ref, referred, rope
-from holdfast.history.draft import STATE
+from holdfast.history.cells import Cell, Document, Kind, Path, Piece, Ref, referred, refuse_heavy, rope, splice
 from holdfast.history.format import APPEND, Header, Script, damaged, decode_append, decode_script, verify_row
-from holdfast.history.log import Log
-from holdfast.history.opening import close_state
-from holdfast.history.splice import splice
+from holdfast.history.log import Log, positions
+from holdfast.history.state_cells import join_state
 from holdfast.history.tuning import Tuning
-from holdfast.history.weight import refuse_heavy
 from holdfast.records.errors import CodecError, Corrupt
 from holdfast.records.ranges import UNDECODABLE, Moment, Seq
 from holdfast.records.rows import Row
@@ -28,7 +25,7 @@ Pieces: TypeAlias = tuple[Kind, int, list[Piece]]
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """A log whose cells still lack their bytes."""
+    """A log whose cells have no bytes yet."""
 
     binding: Binding
     header: Header
@@ -38,7 +35,7 @@ class Folded(msgspec.Struct, frozen=True):
     manifest: int
 
     def blobs(self) -> list[bytes]:
-        """The blobs needed to fill the cells."""
+        """Return the blobs needed to fill the cells."""
         pieces = (piece for _, _, pieces in self.cells.values() for piece in pieces)
         return list({piece.blob: None for piece in pieces if isinstance(piece, Ref)})
 
@@ -52,7 +49,7 @@ def check_range(binding: Binding, rows: Sequence[Row], seq: int) -> None:
 
 
 class _Fold:
-    """Cells in the making. They belong to this fold alone, so lists grow in place."""
+    """Cells under construction. Only this fold uses them, so lists grow in place."""
 
     def __init__(self) -> None:
         self.cells: dict[Path, Pieces] = {}
@@ -99,17 +96,13 @@ def fold(binding: Binding, rows: Sequence[Row], seq: int) -> Folded:
     return Folded(binding, header, parent, state.cells, total - manifest, manifest)
 
 
-def _chunks(pieces: list[Piece], blobs: Mapping[bytes, bytes]) -> list[Chunk]:
-    return [referred(piece, blobs) if isinstance(piece, Ref) else piece for piece in pieces]
-
-
 def fill(folded: Folded, stored: Mapping[bytes, bytes], tuning: Tuning) -> Log:
-    """The log with the bytes of its cells; `stored` should hold every blob of `folded.blobs()`."""
+    """Return the log with the bytes of its cells; `stored` must hold every blob of `folded.blobs()`."""
     binding = folded.binding
     blobs = {blob: binding.unseal_blob(blob, stored.get(blob)) for blob in folded.blobs()}
     document: Document = {}
     for path, (kind, count, pieces) in folded.cells.items():
-        chunks = _chunks(pieces, blobs)
+        chunks = [referred(piece, blobs) if isinstance(piece, Ref) else piece for piece in pieces]
         document[path] = Cell(kind, count, sum(map(len, chunks)), rope(pieces), rope(chunks))
     header = folded.header
     return Log(
@@ -122,22 +115,22 @@ def fill(folded: Folded, stored: Mapping[bytes, bytes], tuning: Tuning) -> Log:
         folded.digest,
         folded.row_bytes,
         folded.manifest,
-        {path: number for number, path in enumerate(document)},
+        positions(document),
     )
 
 
 def read_state(binding: Binding, document: Document) -> Any:
-    """The state in a document, decoded into a new copy for the caller. The whole state is within the limits."""
+    """Decode the state in a document. Raises LimitExceeded if the whole state is beyond the limits."""
     refuse_heavy(document, "state", binding.limits)
     cells = [(path, decoded_cell(binding, cell)) for path, cell in document.items() if path[0] == "state"]
     try:
-        return close_state(cells, STATE)
-    except (AttributeError, TypeError) as error:  # one cell lies within another
+        return join_state(cells)
+    except (AttributeError, TypeError) as error:  # one cell is inside another
         raise _undecodable(binding, error) from error
 
 
 def decoded_cell(binding: Binding, cell: Cell) -> Any:
-    """The value of a cell of a state that was found to be within the limits."""
+    """Decode a cell of a state that is within the limits."""
     try:
         return decode_weighed(cell.encoded(), binding.limits)
     except CodecError as error:
@@ -157,7 +150,7 @@ _decode_keys = msgspec.msgpack.Decoder(list[tuple[str | msgspec.msgpack.Ext, Seq
 
 
 def read_keys(binding: Binding, document: Document) -> list[KeyEntry]:
-    """The idempotency keys in a document; `Corrupt` if they are none."""
+    """Return the idempotency keys in a document; raise `Corrupt` if they cannot be read."""
     cell = document.get(KEYS)
     if cell is None:
         return []
@@ -169,9 +162,9 @@ def read_keys(binding: Binding, document: Document) -> list[KeyEntry]:
 
 
 def _key_text(key: str | msgspec.msgpack.Ext) -> str:
-    """The text of a key. One with lone surrogates is stored as an extension."""
+    """Return the text of a key. One with lone surrogates is stored as an extension."""
     if isinstance(key, str):
         return key
     if key.code != tags.SURROGATES:
-        raise msgspec.ValidationError("a key is no text")
+        raise msgspec.ValidationError("a key is not text")
     return bytes(key.data).decode("utf-8", "surrogatepass")

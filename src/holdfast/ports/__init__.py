@@ -1,8 +1,8 @@
 """The only door to the event loop, threads, the clock and randomness.
 
 What is written once as `async def` over `Ports` runs in both worlds: `BlockingPorts` calls inline, and `run_blocking`
-steps the coroutine to its end without an event loop; `AsyncPorts` awaits, and is loaded (`holdfast.ports.awaitable`)
-where somebody does.
+steps the coroutine to its end without an event loop; `AsyncPorts` awaits, and is only loaded
+(`holdfast.ports.awaitable`) when it is used.
 """
 
 from holdfast.ports.blocking import BlockingPorts, iterate_blocking, run_blocking

@@ -28,7 +28,7 @@ class AsyncPorts(SystemPorts):
     blocking = False
     THREADS = 4
     STEP_THREADS = 64
-    """For the plain functions of users, which may block for minutes."""
+    """For plain functions of users, which may block for minutes."""
     AT_ONCE = 16
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class AsyncPorts(SystemPorts):
         return await get_running_loop().run_in_executor(self._threads(), partial(function, *args, **kwargs))
 
     async def settle(self, ticket: Ticket, driver: Driver) -> bool:
-        """Let the other tasks of this turn of the loop add their writes, then commit all of them together."""
+        """Let other tasks in this iteration of the loop add their writes, then commit all of them together."""
         waker = self._current_waker()
         waker.nudge_soon(driver)
         await waker.settled(ticket)
         return ticket.result()
 
     def dispatch(self, ticket: Ticket, driver: Driver) -> None:
-        """Commit it with the others of this turn of the loop."""
+        """Commit it with the other writes of this iteration of the loop."""
         try:
             self._current_waker().nudge_soon(driver)
         except RuntimeError:  # a plain function, on a thread without a loop
@@ -62,7 +62,7 @@ class AsyncPorts(SystemPorts):
         await self._current_waker().settled(ticket)
 
     def _last_loop(self) -> "AbstractEventLoop":
-        """The event loop of this thread; on a thread without one, that of the last task seen here."""
+        """Return the event loop of this thread; on a thread without one, that of the last task seen here."""
         try:
             return self._current_waker().loop
         except RuntimeError:
@@ -82,7 +82,7 @@ class AsyncPorts(SystemPorts):
     async def invoke(
         self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
     ) -> Any:
-        """Await it; a plain function runs on a thread of its own, in a copy of the context."""
+        """Await it; a plain function runs on a worker thread, in a copy of the context."""
         from asyncio import timeout
 
         if seconds is None:
@@ -113,13 +113,13 @@ class AsyncPorts(SystemPorts):
         return await result if isinstance(result, Awaitable) else result
 
     async def sleep(self, seconds: float) -> None:
-        """Let others work."""
+        """Sleep without blocking the loop."""
         from asyncio import sleep
 
         await sleep(seconds)
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """At the same time, but not all of a great many."""
+        """Run them concurrently, up to `AT_ONCE` at a time."""
         from asyncio import Semaphore, gather
         from inspect import CORO_CREATED, getcoroutinestate
 
@@ -133,11 +133,11 @@ class AsyncPorts(SystemPorts):
             return await gather(*map(limited, coroutines))
         finally:
             for coroutine in coroutines:
-                if getcoroutinestate(coroutine) == CORO_CREATED:  # cancelled before its turn
+                if getcoroutinestate(coroutine) == CORO_CREATED:  # cancelled before it started
                     coroutine.close()
 
     async def side_by_side(self, branches: Sequence[Coroutine[Any, Any, T]]) -> AsyncGenerator[T, None]:
-        """A task each."""
+        """Run each branch in a task."""
         from asyncio import FIRST_COMPLETED, ensure_future, gather, wait
 
         tasks = [ensure_future(branch) for branch in branches]
@@ -154,7 +154,7 @@ class AsyncPorts(SystemPorts):
                 await gather(*pending, return_exceptions=True)
 
     def branch(self) -> int:
-        """The task, outside of any the thread."""
+        """Return the id of the task; outside of tasks, of the thread."""
         from asyncio import current_task
 
         try:
@@ -163,7 +163,7 @@ class AsyncPorts(SystemPorts):
             return get_ident()
 
     def others(self, belongs: Callable[[Context], bool]) -> Collection[object]:
-        """The tasks of the event loop but the current one, and the work in our pools."""
+        """Return the other tasks of the event loop, and the work in our pools."""
         from holdfast.ports.tasks import other_tasks
 
         return [*other_tasks(self._last_loop(), belongs), *other_work(belongs)]
@@ -178,7 +178,7 @@ class AsyncPorts(SystemPorts):
         return await result if isinstance(result, Awaitable) else result
 
     async def notify(self, listener: Callable[[T], Any], event: T) -> None:
-        """Call it. A plain step of an awaitable run emits events too, and stands in nobody's coroutine."""
+        """Call it. A plain step of an awaitable run emits events too, and cannot await: the loop runs the listener."""
         from asyncio import ensure_future
 
         from holdfast.ports.tasks import heard
@@ -192,19 +192,19 @@ class AsyncPorts(SystemPorts):
             await heard(result)
 
     async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """In a task of its own, which no cancellation reaches."""
+        """Await it in a separate task, which is not cancelled."""
         from holdfast.ports.tasks import shielded
 
         return await shielded(coroutine)
 
     def is_cancelled_by(self, error: BaseException | None) -> bool:
-        """A `CancelledError` of the current task, and not one that came from a task it waited for."""
+        """True for a `CancelledError` of the current task, and not of a task it waited for."""
         from holdfast.ports.tasks import is_cancelled_by
 
         return is_cancelled_by(error)
 
     def is_raised_cancellation(self, error: BaseException) -> bool:
-        """A `CancelledError` while the current task is not being cancelled."""
+        """True for a `CancelledError` while the current task is not being cancelled."""
         from asyncio import CancelledError
 
         return isinstance(error, CancelledError) and not self.is_cancelled_by(error)
@@ -236,7 +236,7 @@ class AsyncPorts(SystemPorts):
 
 
 def _without_stop_iteration(function: Callable[[], T]) -> T:
-    """Call it. A StopIteration becomes an error, as in any coroutine: a future refuses it, and who waits would hang."""
+    """Call it. A StopIteration becomes a RuntimeError, as in any coroutine: no future can raise it."""
     try:
         return function()
     except StopIteration as stop:

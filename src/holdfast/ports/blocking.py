@@ -1,4 +1,4 @@
-"""The blocking world: everything inline, and coroutines stepped to their end without an event loop."""
+"""The blocking world: everything runs inline, and coroutines are stepped to their end without an event loop."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Mapping, Sequence
@@ -19,11 +19,11 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 OUR_THREADS = "holdfast"
-"""How the names of the threads begin that this program starts."""
+"""The prefix of the names of our threads."""
 
 
 class BlockingPorts(SystemPorts):
-    """Everything inline: no event loop, and no thread but those of branches."""
+    """Runs everything inline: no event loop, and no threads except for branches."""
 
     blocking = True
     MOST_THREADS = 64
@@ -33,16 +33,16 @@ class BlockingPorts(SystemPorts):
         return function(*args, **kwargs)
 
     async def settle(self, ticket: Ticket, driver: Driver) -> bool:
-        """Commit it here and now, with whatever else waits."""
+        """Commit it now, with all other waiting writes."""
         driver.drive(ticket)
         return ticket.result()
 
     def dispatch(self, ticket: Ticket, driver: Driver) -> None:
-        """Commit it here and now."""
+        """Commit it now."""
         driver.drive(ticket)
 
     async def wait(self, ticket: Ticket) -> None:
-        """Another thread settles it."""
+        """Block until another thread settles it."""
         settled = Event()
         ticket.when_settled(settled.set)
         settled.wait()
@@ -50,7 +50,7 @@ class BlockingPorts(SystemPorts):
     async def invoke(
         self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
     ) -> Any:
-        """Call it here; with a timeout on a helper thread, which is abandoned when time is up."""
+        """Call it here; with a timeout, on a helper thread that is abandoned when time is up."""
         if seconds is None:
             result = function(*args, **named)
             return result if type(result) in _PLAIN else _plain_result(result, function)
@@ -65,7 +65,7 @@ class BlockingPorts(SystemPorts):
         time.sleep(seconds)  # noqa: ASYNC251  there is no loop
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """One after the other."""
+        """Run them one after the other."""
         try:
             return [await coroutine for coroutine in coroutines]
         finally:
@@ -73,7 +73,7 @@ class BlockingPorts(SystemPorts):
                 coroutine.close()
 
     async def side_by_side(self, branches: Sequence[Coroutine[Any, Any, T]]) -> AsyncGenerator[T, None]:
-        """A thread each, in a copy of the caller's context; a single one here."""
+        """Run each branch on a thread, in a copy of the caller's context; a single one on this thread."""
         if len(branches) < 2:
             for branch in branches:
                 yield await branch
@@ -92,21 +92,21 @@ class BlockingPorts(SystemPorts):
                 branch.close()
 
     def branch(self) -> int:
-        """The thread."""
+        """Return the id of the thread."""
         return get_ident()
 
     def others(self, belongs: Callable[[Context], bool]) -> Collection[object]:
-        """The work in our pools, and the other threads but those of ours: into their contexts nobody can see."""
+        """Return the work in our pools, and all threads that are not ours: their contexts are not accessible."""
         current = current_thread()
         others = [each for each in enumerate_threads() if not each.name.startswith(OUR_THREADS)]
         return [*other_work(belongs), *(each for each in others if each is not current)]
 
     def for_plain_code(self) -> Ports:
-        """These."""
+        """Return self: these ports already block."""
         return self
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call it; an awaitable in return is an error that names the other world."""
+        """Call it. If it returns an awaitable, raise an error that names the awaitable API."""
         return _plain_result(function(*args), function)
 
     async def notify(self, listener: Callable[[T], Any], event: T) -> None:
@@ -114,39 +114,39 @@ class BlockingPorts(SystemPorts):
         await self.call(listener, event)
 
     async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Await it: there is nothing here that could be cancelled."""
+        """Await it: nothing can be cancelled here."""
         return await coroutine
 
     def is_cancelled_by(self, error: BaseException | None) -> bool:
-        """Never: there is nothing here that could be cancelled."""
+        """Return False: nothing can be cancelled here."""
         return False
 
     def is_raised_cancellation(self, error: BaseException) -> bool:
-        """Never: `CancelledError` means nothing here."""
+        """Return False: `CancelledError` has no meaning here."""
         return False
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no threads."""
 
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, tuple, dict})
-"""What most functions return."""
+"""The types that most functions return."""
 
 
 def _plain_result(result: Any, function: Callable[..., Any]) -> Any:
-    """What a plain function returned; a clear refusal if it was not one."""
+    """Return the result of a plain function; raise ConfigurationError if it was async."""
     if getattr(type(result), "__await__", None) is None:
         return result
     named: Any = getattr(function, "func", function)
     if isinstance(result, Coroutine):
         result.close()
-        named = result  # it knows whose it is: perhaps of a function that the given one called
+        named = result  # it may belong to a function that the given one called
     name = getattr(named, "__qualname__", repr(function))
     raise ConfigurationError(f"{name} is async; holdfast.sync takes plain functions (use holdfast for async ones)")
 
 
 stepping: set[int] = set()
-"""The threads that step a coroutine, without an event loop."""
+"""The threads that step a coroutine without an event loop."""
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:

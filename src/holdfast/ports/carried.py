@@ -1,4 +1,4 @@
-"""Work that threads of our pools do in the context of their caller: how a run knows its branches there."""
+"""Work on threads of our pools, with the context of its caller: so a run finds its branches there."""
 
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Carried:
-    """One piece of work, from when it is submitted until it is done."""
+    """A call, from when it is submitted until it is done."""
 
     def __init__(self) -> None:
         self.context = copy_context()
@@ -25,5 +25,5 @@ under_way: set[Carried] = set()
 
 
 def other_work(belongs: Callable[[Context], bool]) -> list[Carried]:
-    """The work that is under way, on other threads than this, in a context that belongs to somebody."""
+    """Return the unfinished work on other threads whose context belongs to the caller's run."""
     return [work for work in list(under_way) if work.thread != get_ident() and belongs(work.context)]

@@ -1,4 +1,4 @@
-"""What the rest of the program may ask of the outside world, whichever world it is."""
+"""The interface to the outside world, the same in the blocking and the awaitable world."""
 
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,17 +12,17 @@ P = ParamSpec("P")
 
 
 class Ports(Protocol):
-    """What the rest of the program may ask of the outside world."""
+    """The interface to the event loop, threads, the clock, randomness and the process."""
 
     blocking: bool
     """True if there is no event loop, so that no async function can be called."""
 
     def now(self) -> int:
-        """Microseconds since 1970. Only ever shown or compared with leases: no order depends on it."""
+        """Return microseconds since 1970. Only shown, or compared with leases: no order depends on it."""
         ...
 
     def entropy(self, count: int) -> bytes:
-        """Random bytes."""
+        """Return random bytes."""
         ...
 
     async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -34,11 +34,11 @@ class Ports(Protocol):
         ...
 
     def dispatch(self, ticket: Ticket, driver: Driver) -> None:
-        """See that a ticket is settled though nobody waits for it: soon, or in the blocking world at once."""
+        """Have a ticket settled without waiting for it: soon, or at once in the blocking world."""
         ...
 
     async def wait(self, ticket: Ticket) -> None:
-        """Wait until somebody else has settled a ticket."""
+        """Wait until another thread has settled a ticket."""
         ...
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -46,13 +46,13 @@ class Ports(Protocol):
         ...
 
     async def notify(self, listener: Callable[[T], Any], event: T) -> None:
-        """Call a listener and wait for it; where plain code cannot wait for an async one, leave it to the loop."""
+        """Call a listener and wait for it; plain code cannot wait for an async one and leaves it to the loop."""
         ...
 
     async def invoke(
         self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
     ) -> Any:
-        """Call a user's function that may take long, plain or async. `StepTimeout` after so many seconds."""
+        """Call a user's function that may take long, plain or async. Raises `StepTimeout` after `seconds`."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -60,63 +60,63 @@ class Ports(Protocol):
         ...
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """Run all to their end: at the same time where the world allows it, in their order elsewhere."""
+        """Run all to their end: concurrently on an event loop, in order elsewhere."""
         ...
 
     def side_by_side(self, branches: Sequence[Coroutine[Any, Any, T]]) -> AsyncGenerator[T, None]:
-        """Run branches of a run at the same time, on threads where there is no event loop; give each result as it ends.
+        """Run branches of a run concurrently, on threads without an event loop; yield each result as it ends.
 
-        Leaving it cancels the branches that are left, or waits for those that are on threads.
+        Closing it cancels the remaining branches, or waits for those on threads.
         """
         ...
 
     async def shielded(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Await it to its end, also if the caller is cancelled meanwhile; the cancellation is raised then."""
+        """Await it to its end even if the caller is cancelled; then raise the cancellation."""
         ...
 
     def is_cancelled_by(self, error: BaseException | None) -> bool:
-        """True if this error is how a cancellation of the current task arrived."""
+        """True if this error is a cancellation of the current task."""
         ...
 
     def is_raised_cancellation(self, error: BaseException) -> bool:
-        """True if this is a cancellation that nobody asked for: the code that was called raised it itself."""
+        """True if the called code raised a cancellation itself, without a request to cancel."""
         ...
 
     def owner(self) -> str:
-        """A name for a new claim of this process, which no other claim ever has."""
+        """Return a unique name for a new claim of this process."""
         ...
 
     def is_certainly_dead(self, owner: str) -> bool:
-        """True if the process behind a claim's name surely does not run any more."""
+        """True if the process of a claim has certainly ended."""
         ...
 
     def branch(self) -> int:
-        """The task or thread that asks."""
+        """Return an id of the current task or thread."""
         ...
 
     def others(self, belongs: Callable[[Context], bool]) -> Collection[object]:
-        """The tasks or threads beside the caller whose context may be one of these."""
+        """Return the other tasks or threads whose context may belong to the caller's run."""
         ...
 
     def lock(self) -> AbstractContextManager[Any]:
-        """A lock for one thread at a time, which may take it again."""
+        """Return a reentrant lock."""
         ...
 
     def beat(self, tick: Callable[[], float | None], woken: "Signal") -> None:
-        """Call `tick` from a thread of its own, again after as many seconds as it returns, until it returns None.
+        """Call `tick` on a separate thread, repeatedly after the seconds it returns, until it returns None.
 
-        Sooner if it is woken, by the signal.
+        The signal wakes it sooner.
         """
         ...
 
     def tell(self, text: str) -> None:
-        """Say something to the person at the terminal, if there is one."""
+        """Print a text if there is a terminal."""
         ...
 
     def for_plain_code(self) -> "Ports":
-        """Ports to the same world for code that cannot await: blocking ones."""
+        """Return blocking ports, for code that cannot await."""
         ...
 
     def close(self) -> None:
-        """Let go of threads."""
+        """Release the threads."""
         ...

@@ -1,4 +1,4 @@
-"""Forks: what holds locks or threads is at rest when a child is made, and is reset in it."""
+"""Forks: locks are held while the process forks, and objects with locks or threads are reset in the child."""
 
 import os
 from threading import Lock
@@ -7,10 +7,10 @@ from weakref import WeakSet
 
 
 class Forkable(Protocol):
-    """What holds locks or threads, which a forked child has no use for."""
+    """An object with locks or threads, which a forked child cannot use."""
 
     def after_fork(self) -> None:
-        """Reset its locks and threads, in the child."""
+        """Reset its locks and threads in the child."""
         ...
 
 
@@ -18,7 +18,7 @@ _forkables: "WeakSet[Forkable]" = WeakSet()
 
 
 def reset_after_fork(forkable: Forkable) -> None:
-    """Have this reset in every forked child, before anything else runs there."""
+    """Reset this object in every forked child, before anything else runs there."""
     _forkables.add(forkable)
 
 
@@ -37,11 +37,11 @@ class Guard(Protocol):
 _guards: "WeakSet[Guard]" = WeakSet()
 _guarding: list[Guard] = []
 _forking = Lock()
-"""One fork at a time: the guards in hand are those of one."""
+"""One fork at a time: `_guarding` holds the locks of one fork."""
 
 
 def hold_during_fork(guard: Guard) -> None:
-    """Take this lock before any fork and release it after: what it guards is at rest when the child is made."""
+    """Hold this lock during every fork, so that what it protects is consistent in the child."""
     _guards.add(guard)
 
 
@@ -59,7 +59,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork() -> None:
-    global _forking  # noqa: PLW0603  the child must not wait for a lock that is never released
+    global _forking  # noqa: PLW0603  in the child the lock would never be released
     _forking = Lock()
     _guarding.clear()
     for forkable in list(_forkables):

@@ -1,4 +1,4 @@
-"""The logger `holdfast`, fetched when there is something to say: a program without logging starts without `logging`."""
+"""The logger `holdfast`, fetched at its first use: a program without logging does not import `logging`."""
 
 import sys
 from functools import cache
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
 INFO = 20
 WARNING = 30
-"""As in `logging`, which shows from here on what nobody has configured."""
+"""As in `logging`, which shows records from this level on without configuration."""
 
 
 @cache
 def logger() -> "Logger":
-    """The logger all rooms share."""
+    """Return the logger of the package."""
     import logging
 
     return logging.getLogger("holdfast")
 
 
 def is_heard(level: int) -> bool:
-    """True if a record of this level would be kept by somebody."""
+    """True if a record of this level would be handled."""
     if level < WARNING and "logging" not in sys.modules:
         return False
     return logger().isEnabledFor(level)

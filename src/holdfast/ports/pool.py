@@ -1,4 +1,4 @@
-"""A thread pool for steps: what is submitted runs in a copy of the caller's context, so that it knows its run."""
+"""A thread pool for steps: each call runs in a copy of the caller's context, so that it knows its run."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Pool(ThreadPoolExecutor):
-    """A `ThreadPoolExecutor` whose `submit` and `map` carry the context of their caller."""
+    """A `ThreadPoolExecutor` whose `submit` and `map` keep the context of their caller."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call the function on a thread of the pool, in a copy of the caller's context."""
@@ -29,8 +29,8 @@ class Pool(ThreadPoolExecutor):
 
 
 def pool(workers: int) -> Pool:
-    """Make a pool of at most so many threads. Steps that are called on them belong to the run of their caller.
+    """Make a pool of up to `workers` threads. Steps called on them belong to the run of their caller.
 
-    An ordinary `ThreadPoolExecutor` does not know the run, so that a step there is called and not recorded.
+    An ordinary `ThreadPoolExecutor` does not know the run: a step there is called but not recorded.
     """
     return Pool(whole_number(workers, "workers", least=1), thread_name_prefix="holdfast-pool")

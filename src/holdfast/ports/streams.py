@@ -1,4 +1,4 @@
-"""Async generators within async generators: only the outermost one is the event loop's to close."""
+"""Async generators inside async generators: the event loop must close only the outermost."""
 
 import sys
 from collections.abc import AsyncGenerator, Awaitable
@@ -8,14 +8,14 @@ T = TypeVar("T")
 
 
 def _left_alone(_stream: object) -> None:
-    """Do nothing with a generator that its outer one did not close: its event loop was closed first."""
+    """Do nothing with a generator that its outer one did not close: its event loop is already closed."""
 
 
 class nested(Generic[T]):  # noqa: N801  used as a verb: `async with nested(stream) as items`
-    """As `contextlib.aclosing`, for a generator within a generator.
+    """Closes a generator inside a generator, as `contextlib.aclosing` does.
 
-    An event loop closes the generators that are left over when it ends, all at once. It would close the inner one while
-    the outer one does, which is an error.
+    An event loop closes all remaining generators at once when it ends. It would close the inner one while the outer one
+    does, which is an error.
     """
 
     def __init__(self, stream: AsyncGenerator[T, None]) -> None:

@@ -1,4 +1,4 @@
-"""Tasks: work that a cancellation does not cut short, and which others are under way. Imports asyncio: load it late."""
+"""Tasks: work that a cancellation does not interrupt, and the other tasks of a loop. Imports asyncio: load it late."""
 
 from asyncio import (
     AbstractEventLoop,
@@ -19,22 +19,22 @@ T = TypeVar("T")
 
 
 class _ShieldedTask(Task[Any]):
-    """A task that ignores `cancel`, also from a loop that is shutting down: only the listener it waits for is cut."""
+    """A task that ignores `cancel`, even from a loop that shuts down: only the listener it waits for is cancelled."""
 
     listener: "Future[Any] | None" = None
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Cancel the user's listener that this task waits for, if there is one; False, as the task itself runs on."""
+        """Cancel the user's listener that this task waits for, if any; return False: the task itself continues."""
         if self.listener is not None:
             self.listener.cancel(msg)
         return False
 
 
 async def shielded(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine to its end, however often the caller is cancelled meanwhile; then raise the cancellation."""
+    """Await a coroutine to its end even if the caller is cancelled; then raise the cancellation."""
     try:
         task = _ShieldedTask(coroutine, loop=get_running_loop())
-    except RuntimeError:  # a coroutine is closed after its loop has ended: nobody is left to cancel it
+    except RuntimeError:  # a coroutine is closed after its loop has ended: it cannot be cancelled
         return await coroutine
     cancellation: CancelledError | None = None
     while not task.done():
@@ -50,7 +50,7 @@ async def shielded(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def heard(listener: Awaitable[Any]) -> None:
-    """Await what a listener does. Within shielded work it gets a task of its own, which a cancellation reaches."""
+    """Await a listener. In shielded work it gets a separate task, which can be cancelled."""
     task = current_task()
     if not isinstance(task, _ShieldedTask):
         await listener
@@ -65,15 +65,15 @@ async def heard(listener: Awaitable[Any]) -> None:
 
 
 def is_cancelled_by(error: BaseException | None) -> bool:
-    """True if this error is how a cancellation of the current task arrived, and not one of a task it waited for."""
+    """True if this error is a cancellation of the current task, and not of a task it waited for."""
     task = current_task()
     return isinstance(error, CancelledError) and task is not None and task.cancelling() > 0
 
 
 def other_tasks(loop: AbstractEventLoop, belongs: Callable[[Context], bool]) -> list[Task[Any]]:
-    """The tasks of a loop beside the current one whose context may be one of these; from a thread, any such task.
+    """Return the other tasks of a loop whose context may belong to the caller's run; from a thread, any such task.
 
-    Python 3.11 does not show the context of a task: there it is any task.
+    Python 3.11 does not expose the context of a task: there, every task may.
     """
     try:
         current = current_task()

@@ -1,4 +1,4 @@
-"""Tickets for what is on its way, and signals for who waits."""
+"""Tickets for pending writes, and signals that wake a waiting thread."""
 
 from collections.abc import Callable
 from contextvars import copy_context
@@ -11,20 +11,20 @@ from holdfast.records.errors import StepTimeout
 
 
 class Ticket(msgspec.Struct, eq=False, kw_only=True):
-    """A write on its way: settled once, by the thread that commits it, as True (done), False (refused) or an error.
+    """A pending write: the thread that commits it settles it once, as True (done), False (refused) or an error.
 
-    It needs no lock: the outcome is set before looking for callbacks, and a callback is added before looking whether
-    it is settled; so one of the two sees the other, and the thread that takes a callback out calls it.
+    It needs no lock: the outcome is set before callbacks are checked, and a callback is added before the outcome is
+    checked. So one side sees the other, and the thread that removes a callback calls it.
     """
 
     settled: bool = False
     outcome: bool | BaseException = False
     withdrawn: bool = False
-    """True if it must not be sent any more: something else was made of it."""
+    """True if it must not be sent any more: another write replaces it."""
     _callbacks: list[Callable[[], None]] = []
-    """Those still to be called."""
+    """The callbacks that are not called yet."""
     _known: list[Callable[[], None]] = []
-    """All of them: an interrupt may strike after one was taken out, and before it did anything."""
+    """All callbacks: an interrupt may come after one was removed and before it did anything."""
 
     def settle(self, outcome: bool | BaseException) -> None:
         """Fix the outcome and call the callbacks."""
@@ -34,7 +34,7 @@ class Ticket(msgspec.Struct, eq=False, kw_only=True):
             self.call_back()
 
     def when_settled(self, callback: Callable[[], None]) -> None:
-        """Call back once settled, at once if it is already; from whichever thread settles it."""
+        """Call back once settled, on the thread that settles it; at once if it is settled."""
         self._known.append(callback)
         self._callbacks.append(callback)
         if self.settled:
@@ -45,37 +45,37 @@ class Ticket(msgspec.Struct, eq=False, kw_only=True):
         while self._callbacks:
             try:
                 callback = self._callbacks.pop(0)
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread took it
                 return
             callback()
 
     def call_all(self) -> None:
-        """After an interrupt: call each once more. Callbacks do nothing if they were called before."""
+        """Call all callbacks once more, after an interrupt. A callback that ran before does nothing."""
         self._callbacks.clear()
         for callback in tuple(self._known):
             callback()
 
     def result(self) -> bool:
-        """The outcome of a settled ticket, raised if it is an error."""
+        """Return the outcome of a settled ticket, or raise it if it is an error."""
         if isinstance(self.outcome, BaseException):
             raise self.outcome
         return self.outcome
 
 
 class Driver(Protocol):
-    """Whatever settles tickets: the committer."""
+    """Settles tickets: the committer."""
 
     def drive(self, ticket: Ticket) -> None:
         """Settle the ticket now, on this thread."""
         ...
 
     def nudge(self) -> None:
-        """See that waiting tickets are settled soon, without blocking this thread for long."""
+        """Have waiting tickets settled soon, without blocking this thread for long."""
         ...
 
 
 class Signal:
-    """A wake-up for a waiting thread: `wait` returns True once `set` was called, False when time is up."""
+    """Wakes a waiting thread: `wait` returns True once `set` was called, False when time is up."""
 
     def __init__(self) -> None:
         self._event = Event()
@@ -85,7 +85,7 @@ class Signal:
         self._event.set()
 
     def clear(self) -> None:
-        """Be ready to wake it again."""
+        """Reset, to wake it again later."""
         self._event.clear()
 
     def wait(self, seconds: float) -> bool:
@@ -94,7 +94,7 @@ class Signal:
 
 
 class Helper(Ticket):
-    """A call on a thread of its own, which can be abandoned: it keeps neither its caller nor the program's end."""
+    """A call on a separate thread that can be abandoned: it blocks neither its caller nor the end of the program."""
 
     function: Callable[[], Any]
     _value: Any = None
@@ -106,17 +106,17 @@ class Helper(Ticket):
     def _call(self) -> None:
         try:
             self._value = self.function()
-        except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+        except BaseException as error:  # noqa: BLE001  raised again by the waiter
             self.settle(error)
         else:
             self.settle(True)
 
     def returned(self) -> Any:
-        """What the settled call returned, or raise what it raised."""
+        """Return the result of the settled call, or raise its error."""
         self.result()
         return self._value
 
 
 def late(seconds: float) -> StepTimeout:
-    """The error of a call that took too long."""
+    """Return the error for a call that took too long."""
     return StepTimeout(f"no result within {seconds:.3g} s", type="StepTimeout")

@@ -1,4 +1,4 @@
-"""From threads to an event loop: tasks are woken once for a whole batch of settled tickets."""
+"""Wakes tasks of an event loop from other threads."""
 
 from collections import deque
 from contextlib import suppress
@@ -22,7 +22,7 @@ class Waker:
         self._lock = Lock()
 
     def nudge_soon(self, driver: Driver) -> None:
-        """Nudge the driver at the end of this turn of the loop, however many ask for it."""
+        """Nudge the driver once at the end of this iteration of the loop."""
         if driver not in self._nudging:
             self._nudging.add(driver)
             self.loop.call_soon(self._nudge, driver)
@@ -32,13 +32,13 @@ class Waker:
         driver.nudge()
 
     def settled(self, ticket: Ticket) -> "Future[None]":
-        """A future that is resolved once the ticket is settled."""
+        """Return a future that is resolved once the ticket is settled."""
         done: Future[None] = self.loop.create_future()
         ticket.when_settled(lambda: self._wake(done))
         return done
 
     def _wake(self, done: "Future[None]") -> None:
-        """Resolve a future, from any thread. The loop may be gone, if its tasks are: then nobody waits."""
+        """Resolve a future from any thread. If the loop is closed, no task waits."""
         if get_ident() == self._thread:
             _resolve(done)
             return

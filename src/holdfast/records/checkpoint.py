@@ -1,4 +1,4 @@
-"""Checkpoints, the steps within them, and what a comparison of two of them finds."""
+"""Checkpoints, their steps, and the differences between two of them."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -46,14 +46,14 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Part: TypeAlias = Literal["state", "steps", "lazy_steps", "pending"]
-"""What a checkpoint holds, part by part."""
+"""The parts of a checkpoint's content."""
 
 
 class Checkpoint:
     """The complete state of a thread at one seq.
 
-    `state` is exactly what was saved, and this checkpoint's own copy: changing it changes nothing that is stored.
-    Each part of it is decoded at its first use, so that nobody pays for what they do not look at.
+    `state` is an exact copy of what was saved: changing it changes nothing that is stored. Each part of the content is
+    decoded at its first use.
     """
 
     __slots__ = ("_describe", "_identify", "_info", "_parts", "_restore")
@@ -69,7 +69,7 @@ class Checkpoint:
 
     @property
     def info(self) -> CheckpointInfo:
-        """Everything about the checkpoint but its content."""
+        """The checkpoint without its content."""
         if self._info is None:
             self._info = self._describe()
         return self._info
@@ -96,12 +96,12 @@ class Checkpoint:
 
     @property
     def seq(self) -> int:
-        """Its number in the thread's log."""
+        """The checkpoint's number in the thread's log."""
         return self.info.seq
 
     @property
     def parent_id(self) -> str | None:
-        """The checkpoint before it; for the first of a fork the one it was forked from."""
+        """The previous checkpoint; for the first of a fork, the one it was forked from."""
         return self.info.parent_id
 
     @property
@@ -126,7 +126,7 @@ class Checkpoint:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the saver noted about it."""
+        """The metadata it was saved with."""
         return self.info.metadata
 
     @property
@@ -147,7 +147,7 @@ class Checkpoint:
 
     @property
     def lazy_steps(self) -> Sequence[Step]:
-        """The same steps, each decoded when it is looked at, and not kept: for threads with very large results."""
+        """The same steps, each decoded at every access and not kept: for threads with very large results."""
         steps: Sequence[Step] = self._restored("lazy_steps")
         return steps
 
@@ -168,7 +168,7 @@ class Checkpoint:
 
 
 class Change(NamedTuple):
-    """One difference between two states: `old` is None where it was added, `new` where it was removed."""
+    """One difference between two states: `old` is None if it was added, `new` if it was removed."""
 
     path: tuple[Any, ...]
     kind: Literal["added", "removed", "changed"]

@@ -2,10 +2,10 @@
 
     HoldfastError
     ├── StoreError                  the store refused, or could not
-    │   ├── StoreUnavailable        nothing was written; try again later
+    │   ├── StoreUnavailable        nothing was written; retry later
     │   ├── StoreClosed             the handle was closed
-    │   ├── OutcomeUnknown          the reply was lost; the same write may be sent again
-    │   ├── Conflict                somebody else wrote first
+    │   ├── OutcomeUnknown          the reply was lost; it is safe to send the same write again
+    │   ├── Conflict                a conflicting write won
     │   ├── Fenced                  this run lost its claim
     │   ├── LeaseHeld               a live run holds the thread (.owner, .remaining)
     │   ├── Deleted                 the thread was deleted; revive() brings its id back
@@ -18,14 +18,14 @@
     │   ├── UnstorableValue         refused at save (.path, .value)
     │   ├── UnknownType             stored by a class that is not registered here (.name)
     │   ├── LimitExceeded           too large, too deep, too many
-    │   └── SecretInState           a value that must never be written (.path)
-    ├── RunError                    a run, or one of its steps, ended otherwise than asked
+    │   └── SecretInState           a value that must never be stored (.path)
+    ├── RunError                    a run, or one of its steps, did not end as asked
     │   ├── StepFailed (StepTimeout) · StepInDoubt · RunCancelled · KeyReused · Diverged · Suspended
     │   ├── RequestExpired · InvalidAnswer · Finished · Escalated · Aborted · BudgetExceeded
     │   └── TurnLimitExceeded · SuperstepLimit · ExecutorFailed
-    └── ConfigurationError          the program asked for something that cannot be
+    └── ConfigurationError          an argument or option is wrong
 
-Foreign errors are translated once, where a backend meets its driver, with the cause kept.
+Errors of drivers are translated once, in the backend, and kept as the cause.
 """
 
 from typing import TYPE_CHECKING
@@ -40,11 +40,11 @@ class HoldfastError(Exception):
 
 
 class HoldfastWarning(UserWarning):
-    """A call that works and hardly does what was meant: nothing is recorded. Given once per function."""
+    """A call works but probably does not do what was meant: nothing is recorded. Issued once per function."""
 
 
 class StoreError(HoldfastError):
-    """A store refused an operation or could not perform it."""
+    """A store refused an operation, or could not perform it."""
 
 
 class StoreUnavailable(StoreError):
@@ -56,11 +56,11 @@ class StoreClosed(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """The reply to a write was lost: it may or may not have happened. The same write may be sent again."""
+    """The reply to a write was lost: it may or may not have happened. It is safe to send the same write again."""
 
 
 class Conflict(StoreError):
-    """Somebody else wrote to the thread first."""
+    """A conflicting write to the thread won."""
 
 
 class Fenced(StoreError):
@@ -81,11 +81,11 @@ class Deleted(StoreError):
 
 
 class InvalidId(StoreError, ValueError):
-    """An id that no store can keep exactly."""
+    """An id cannot be stored exactly."""
 
 
 class NotFound(StoreError, LookupError):
-    """There is no such thread, checkpoint or request."""
+    """The thread, checkpoint or request does not exist."""
 
 
 class Corrupt(StoreError):
@@ -101,7 +101,7 @@ class IncompatibleCheckpoint(StoreError):
 
 
 class KeyUnavailable(StoreError):
-    """The bytes are encrypted under a key that the key ring does not hold. `key_id` names it."""
+    """The bytes are encrypted under a key that is not in the key ring. `key_id` names it."""
 
     def __init__(self, message: str, *, key_id: str = "") -> None:
         super().__init__(message)
@@ -113,9 +113,9 @@ class CodecError(HoldfastError):
 
 
 class UnstorableValue(CodecError):
-    """A value that cannot be stored exactly. `path` says where it is, e.g. `state["plan"][3].client`.
+    """A value cannot be stored exactly. `path` says where it is, e.g. `state["plan"][3].client`.
 
-    `value` is the whole result of a session's turn or of an agent, which was paid for; elsewhere None.
+    `value` is the whole result of a session's turn or of an agent, so that it is not lost; otherwise None.
     """
 
     def __init__(self, message: str, *, path: str = "", value: object = None) -> None:
@@ -125,7 +125,7 @@ class UnstorableValue(CodecError):
 
 
 class UnknownType(CodecError):
-    """Stored by a class that is not registered in this program. `name` is its registered name."""
+    """A stored object's class is not registered in this program. `name` is its registered name."""
 
     def __init__(self, message: str, *, name: str = "") -> None:
         super().__init__(message)
@@ -133,11 +133,11 @@ class UnknownType(CodecError):
 
 
 class LimitExceeded(CodecError):
-    """A value, or stored bytes, beyond a limit on size, depth, items or expansion."""
+    """A value, or stored bytes, exceed a limit on size, depth, memory or expansion."""
 
 
 class SecretInState(CodecError):
-    """A value that must never be written. `path` says where it is."""
+    """A value that must never be stored. `path` says where it is."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
         super().__init__(message)
@@ -145,7 +145,7 @@ class SecretInState(CodecError):
 
 
 class RunError(HoldfastError):
-    """A run, or one of its steps, ended otherwise than asked."""
+    """A run, or one of its steps, did not end as asked."""
 
 
 class StepFailed(RunError):
@@ -163,7 +163,7 @@ class StepTimeout(StepFailed):
 
 
 class StepInDoubt(RunError):
-    """An effect was started and its result never recorded: it may have happened."""
+    """An effect was started and its result was never recorded: it may have happened."""
 
 
 class RunCancelled(RunError):
@@ -171,13 +171,13 @@ class RunCancelled(RunError):
 
 
 class KeyReused(RunError):
-    """The same key came again with other content."""
+    """A key was used again with different content."""
 
 
 class Diverged(RunError):
-    """A resumed function called an effect, or asked a question, with other arguments than were recorded.
+    """A resumed function called an effect, or asked a question, with arguments that differ from the recorded ones.
 
-    `name` is that of the step or question; `given` and `recorded` are short texts of both arguments.
+    `name` is the step or question; `given` and `recorded` are short texts of both arguments.
     """
 
     def __init__(self, message: str, *, name: str = "", given: str = "", recorded: str = "") -> None:
@@ -201,7 +201,7 @@ class RequestExpired(RunError):
 
 
 class InvalidAnswer(RunError):
-    """An answer that is not among the request's choices."""
+    """An answer is not one of the request's choices, or not of its type."""
 
 
 class Finished(RunError):
@@ -209,7 +209,7 @@ class Finished(RunError):
 
 
 class Escalated(RunError):
-    """Recovery gave up and hands the failure to a person. `context` is what is known about it."""
+    """Recovery gave up: a person has to decide. `context` is what is known about the failure."""
 
     def __init__(self, message: str, *, context: "FailureContext | None" = None) -> None:
         super().__init__(message)
@@ -250,4 +250,4 @@ class ExecutorFailed(RunError):
 
 
 class ConfigurationError(HoldfastError):
-    """The program asked for something that cannot be; the message says what to change."""
+    """An argument or option is wrong; the message says what to change."""

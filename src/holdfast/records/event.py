@@ -1,6 +1,6 @@
-"""What a store notifies listeners of: every kind of event, how loud it is in the log, and the details it brings.
+"""Events that a store notifies listeners of: their kinds, their levels in the log, and their details.
 
-Details are names, numbers and ids, never what a user stored. Content (arguments, results) is apart, and only for
+Details are names, numbers and ids, never what a user stored. Content (arguments, results) is separate, and only for
 listeners that asked for it.
 """
 
@@ -47,7 +47,7 @@ DEBUG, INFO, WARNING = 10, 20, 30
 
 
 class Sort(msgspec.Struct, frozen=True):
-    """What is known of a kind of event beforehand."""
+    """The level of a kind of event in the log, and the names of its details."""
 
     level: int
     details: tuple[str, ...] = ()
@@ -92,12 +92,12 @@ EVENTS: dict[EventKind, Sort] = {
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened through one store handle. docs/observability.md says what each kind means."""
+    """An event of one store handle. docs/observability.md says what each kind means."""
 
     kind: EventKind
     thread_id: str
     seq: int = 0
-    """The newest row of the thread then; 0 where that is not known."""
+    """The newest row of the thread at that time; 0 if unknown."""
     details: dict[str, object] = {}
     content: dict[str, object] = {}
     """Arguments and results; empty unless the listener asked for content."""

@@ -1,4 +1,4 @@
-"""What went wrong: the types of failure, and all that a classifier or a policy may want to know about one."""
+"""Failures: their types, and what classifiers, policies and later attempts are given about them."""
 
 from enum import StrEnum
 from typing import Any
@@ -11,7 +11,7 @@ from holdfast.records.usage import UsageSnapshot
 
 
 class FailureType(StrEnum):
-    """Why an attempt failed, as far as a policy cares."""
+    """Why an attempt failed, as a policy sees it."""
 
     WRONG_TOOL_CALLED = "wrong_tool_called"
     CONSTRAINT_IGNORED = "constraint_ignored"
@@ -25,17 +25,17 @@ class FailureType(StrEnum):
 
 
 class FailureContext(msgspec.Struct, frozen=True, kw_only=True):
-    """A failure, and what surrounds it: what classifiers and strategies are called with, and errors carry."""
+    """A failure in its context: the argument of classifiers and strategies, and `context` of errors."""
 
     type: FailureType = FailureType.UNKNOWN
     error: BaseException | None = None
-    """The error itself; None in another process than the one it was raised in."""
+    """The error itself; None in a process other than the one that raised it."""
     error_type: str = ""
     message: str = ""
     attempt: int = 1
-    """The number of this failure among those of the thread, from 1."""
+    """The number of this failure in the thread, from 1."""
     earlier: tuple[FailureType, ...] = ()
-    """The failures before it, the oldest first."""
+    """The failures before it, oldest first."""
     thread_id: str = ""
     task: Any = None
     state: dict[str, Any] = {}
@@ -47,7 +47,7 @@ class FailureContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def repeats(self) -> int:
-        """How many of the failures up to this one, without a break, are of its type."""
+        """How many failures in a row, up to this one, are of its type."""
         count = 1
         for each in reversed(self.earlier):
             if each != self.type:
@@ -57,36 +57,36 @@ class FailureContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecoveryContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt gets to know of the ones before it: handed to the agent as `recovery`."""
+    """What an attempt knows about earlier ones: passed to the agent as `recovery`."""
 
     thread_id: str
     attempt: int
-    """How many attempts have failed; 0 if the process before just died."""
+    """How many attempts have failed; 0 if the last process just died."""
     failure: FailureType | None = None
     message: str = ""
     action: str = ""
-    """What was done about the failure; after a SUSPEND, what the person chose."""
+    """The action taken after the failure; after a SUSPEND, what the person chose."""
     answer: Answer | None = None
-    """What the person said, after a SUSPEND: choice, value, comment, by."""
+    """The person's answer after a SUSPEND."""
     hint: str = ""
     subgoal: str = ""
     state: dict[str, Any] = {}
     steps: list[Step] = []
     delivered: int = 0
-    """How many items of its stream were delivered already."""
+    """How many items of its stream were already delivered."""
 
 
 class AgentSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the attempts of an agent's thread amount to, over all processes."""
+    """The attempts of an agent's thread in total, over all processes."""
 
     thread_id: str
     agent: str
-    """The agent's function; empty if the thread is none of an agent's."""
+    """The agent's function; empty if the thread does not belong to an agent."""
     failures: tuple[FailureType, ...] = ()
-    """One for each attempt that failed, the oldest first."""
+    """One for each failed attempt, oldest first."""
     actions: tuple[str, ...] = ()
-    """What was decided about each."""
+    """The action taken after each."""
     rollbacks: tuple[int, ...] = ()
-    """The checkpoints that were gone back to; 0 is the beginning."""
+    """The checkpoints it was rolled back to; 0 is the beginning."""
     usage: UsageSnapshot = UsageSnapshot()
     cost_usd: float = 0.0

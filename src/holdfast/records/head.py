@@ -1,6 +1,6 @@
-"""The head of a thread: the one record that says where its log ends, who may write, and how it stands.
+"""The head of a thread: the one record that says where its log ends, who may write, and its status.
 
-A backend keeps heads as opaque bytes and replaces them by comparing bytes; only this module looks inside.
+A backend stores heads as opaque bytes and compares them as bytes to replace them; only this module looks inside.
 """
 
 from hashlib import sha256
@@ -9,35 +9,35 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
-from holdfast.records.head_checks import problem_of
 from holdfast.records.identity import shown_id_of
 from holdfast.records.packed import bounded
-from holdfast.records.ranges import UNDECODABLE, Moment, Seq, Token, Total
+from holdfast.records.ranges import STATUSES, UNDECODABLE, Moment, Seq, Token, Total
 
 FORMAT = 2
 AUTHENTICATED_FROM = 2
 """The first format in which a key authenticates a head, and the headers of rows."""
 DIGEST_BYTES = 16
+INCARNATION_BYTES = 16
 LOST_HEAD = b""
-"""In a listing, in the place of a head that was lost, or that differs from the index it was found by."""
+"""Listed instead of a head that was lost, or that differs from its index."""
 
 
 class Marks(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Which checkpoints can be seen: none below `floor` except the pinned and the kept, and none of the hidden."""
+    """Which checkpoints are visible: none below `floor` except pinned and kept ones, and none that is hidden."""
 
     floor: Seq = 0
     pinned: tuple[Seq, ...] = ()
     hidden: tuple[Seq, ...] = ()
     kept: tuple[Seq, ...] = ()
-    """Below the floor, not pinned any more, and not yet pruned."""
+    """Below the floor, no longer pinned, and not yet pruned."""
 
     def shows(self, seq: int) -> bool:
-        """True if the checkpoint at `seq` is there for readers."""
+        """True if the checkpoint at `seq` is visible."""
         return (seq >= self.floor or seq in self.pinned or seq in self.kept) and seq not in self.hidden
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Everything a reader or writer must know before touching the log. Times are microseconds since 1970."""
+    """What a reader or writer must know before it uses the log. Times are microseconds since 1970."""
 
     format: int = FORMAT
     incarnation: bytes = b""
@@ -67,7 +67,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return "" if self.deleted else self.status
 
     def held(self, now: int) -> bool:
-        """True if an unexpired lease stands."""
+        """True if there is an unexpired lease."""
         return bool(self.owner) and self.expires_at > now
 
 
@@ -76,18 +76,18 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def signed_part(thread: bytes, head: Head) -> bytes:
-    """What the MAC of a head covers: everything but the lease, which a copy without the key must be able to end."""
+    """Return what the MAC of a head covers: all but the lease, which a copy without the key must be able to release."""
     return thread + _encode(replace(head, token=0, owner="", expires_at=0, mac=b""))
 
 
 def encode_head(thread: bytes, head: Head) -> bytes:
-    """The head as bytes, bound by a digest to its thread."""
+    """Return the head as bytes, with a digest that binds it to its thread."""
     data = _encode(head)
     return data + sha256(thread + data).digest()[:DIGEST_BYTES]
 
 
 def decode_head(thread: bytes, data: bytes) -> Head:
-    """The head in `data`, or `Corrupt`; `IncompatibleCheckpoint` if a newer version wrote it."""
+    """Return the head in `data`; raise `Corrupt`, or `IncompatibleCheckpoint` if a newer version wrote it."""
     if data == LOST_HEAD:
         raise _damaged(thread, "it was lost, or differs from its index")
     content = data[:-DIGEST_BYTES]
@@ -101,7 +101,7 @@ def decode_head(thread: bytes, data: bytes) -> Head:
         raise IncompatibleCheckpoint(
             f"{_name(thread)} was written by a newer Holdfast (format {head.format}); upgrade holdfast"
         )
-    if problem := problem_of(head):
+    if problem := _problem_of(head):
         raise _damaged(thread, problem)
     return head
 
@@ -112,3 +112,25 @@ def _name(thread: bytes) -> str:
 
 def _damaged(thread: bytes, why: str) -> Corrupt:
     return Corrupt(f"{_name(thread)} is damaged: {why}", record=_name(thread))
+
+
+def _problem_of(head: Head) -> str:
+    """Return what is wrong with a head whose fields have the right types and ranges; empty if nothing is."""
+    if head.format < 1:
+        return f"its format is {head.format}"
+    if head.status and head.status not in STATUSES:
+        return f"its status is {head.status!r}"
+    if len(head.incarnation) not in {0, INCARNATION_BYTES}:
+        return f"its incarnation has {len(head.incarnation)} bytes"
+    if head.base > head.seq or head.checkpoint > head.seq:
+        return f"its seq is {head.seq}, its base {head.base} and its checkpoint {head.checkpoint}"
+    if head.checkpoint and not head.marks.shows(head.checkpoint):
+        return f"its marks hide its newest checkpoint, {head.checkpoint}"
+    return _problem_of_marks(head.marks, head.seq)
+
+
+def _problem_of_marks(marks: Marks, seq: int) -> str:
+    for name, seqs in (("pinned", marks.pinned), ("hidden", marks.hidden), ("kept", marks.kept)):
+        if seqs and (min(seqs) < 1 or max(seqs) > seq):
+            return f"it has {seq} rows, and one of its {name} checkpoints is not among them"
+    return ""

@@ -1,4 +1,4 @@
-"""Ids: what a thread may be called, the key a backend keeps it under, and the ids of checkpoints."""
+"""Ids: valid thread ids, the keys that backends store threads under, and the ids of checkpoints and requests."""
 
 from functools import lru_cache
 
@@ -12,24 +12,24 @@ MAX_NAMESPACE_BYTES = 128
 
 def _utf8(text: object, what: str, limit: int) -> bytes:
     if not isinstance(text, str):
-        raise InvalidId(f"{what} must be a str, not {type(text).__name__}")
+        raise InvalidId(f"{what} must be a str, got a {type(text).__name__}")
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidId(f"{what} {text!r} contains a lone surrogate, which no store can keep exactly") from error
+        raise InvalidId(f"{what} {text!r} contains a lone surrogate, which cannot be stored; replace it") from error
     if len(encoded) > limit:
-        raise InvalidId(f"{what} is {len(encoded)} bytes long in UTF-8; the limit is {limit}")
+        raise InvalidId(f"{what} must have at most {limit} bytes in UTF-8, got {len(encoded)}")
     return encoded
 
 
 def namespace_prefix(namespace: str) -> bytes:
-    """The bytes that begin the key of every thread of this namespace, and of no other."""
+    """Return the prefix of the keys of all threads in this namespace, and of no others."""
     encoded = _utf8(namespace, "namespace", MAX_NAMESPACE_BYTES)
     return bytes((len(encoded),)) + encoded
 
 
 def thread_key(prefix: bytes, thread_id: str) -> bytes:
-    """The injective key of a thread: the namespace's prefix, then the id as it is."""
+    """Return the unique key of a thread: the namespace's prefix, then the id."""
     if type(thread_id) is str:
         return _known_key(prefix, thread_id)
     return _key(prefix, thread_id)
@@ -38,7 +38,7 @@ def thread_key(prefix: bytes, thread_id: str) -> bytes:
 def _key(prefix: bytes, thread_id: str) -> bytes:
     encoded = _utf8(thread_id, "thread id", MAX_ID_BYTES)
     if not encoded:
-        raise InvalidId("thread id is empty")
+        raise InvalidId("thread id must not be empty")
     return prefix + encoded
 
 
@@ -46,7 +46,7 @@ _known_key = lru_cache(4096)(_key)
 
 
 def thread_id_of(key: bytes) -> str:
-    """The id within a thread's key; `Corrupt` if it is none."""
+    """Return the id in a thread's key; raise `Corrupt` if there is none."""
     try:
         return key[1 + key[0] :].decode()
     except (UnicodeDecodeError, IndexError) as error:
@@ -55,17 +55,17 @@ def thread_id_of(key: bytes) -> str:
 
 
 def shown_id_of(key: bytes) -> str:
-    """The id within a key that may be damaged, as far as it can be shown; never empty."""
+    """Return the id in a key that may be damaged, as far as it can be shown; never empty."""
     return key[1 + sum(key[:1]) :].decode(errors="replace") or repr(key)
 
 
 def checkpoint_id(thread_id: str, seq: int, life: str) -> str:
-    """The id of a checkpoint as text."""
+    """Return the id of a checkpoint."""
     return f"{thread_id}@{seq}.{life}"
 
 
 class CheckpointId(msgspec.Struct, frozen=True):
-    """`thread@seq.life`: which row of which thread, in which of the lives that thread id has had."""
+    """`thread@seq.life`: a row of a thread. A thread id has a new life after it was deleted and revived."""
 
     thread_id: str
     seq: int
@@ -81,7 +81,7 @@ class CheckpointId(msgspec.Struct, frozen=True):
 
 
 class RequestId(msgspec.Struct, frozen=True):
-    """`thread#number.life`: which request of which thread, in which of its lives."""
+    """`thread#number.life`: a request of a thread, in one of its lives."""
 
     thread_id: str
     number: int
@@ -100,9 +100,9 @@ _LISTED = {"@": "`store.history` lists them as `id`", "#": "`store.requests` lis
 
 
 def _split_id(text: str, mark: str, kind: str) -> tuple[str, int, str]:
-    """Split at the last mark: thread ids may contain any character, so only the end is ours."""
+    """Split an id at its last mark: the thread id before it may contain any character."""
     if not isinstance(text, str):
-        raise InvalidId(f"{kind} id must be a str, not {type(text).__name__}")
+        raise InvalidId(f"{kind} id must be a str, got a {type(text).__name__}")
     thread_id, found, tail = text.rpartition(mark)
     number, _, life = tail.partition(".")
     if not found or not (number.isascii() and number.isdigit() and len(number) < 16) or not life:
@@ -111,5 +111,5 @@ def _split_id(text: str, mark: str, kind: str) -> tuple[str, int, str]:
 
 
 def life_of(incarnation: bytes) -> str:
-    """The part of an incarnation that checkpoint ids carry."""
+    """Return the part of an incarnation that is in checkpoint ids."""
     return incarnation[:4].hex()

@@ -1,4 +1,4 @@
-"""Structures that are stored, and exchanged with other programs, as plain values under JSON names."""
+"""Structures that are stored, and exchanged with other programs, as plain values with JSON names."""
 
 from datetime import datetime
 from enum import Enum
@@ -10,13 +10,13 @@ from holdfast.records.errors import Corrupt, UnstorableValue
 
 
 class JsonStruct(msgspec.Struct):
-    """A structure whose fields have JSON names; some of them are left out while they are empty."""
+    """A structure whose fields have JSON names; empty fields are left out."""
 
     _always: ClassVar[frozenset[str]] = frozenset()
-    """The fields that are written even if they are empty."""
+    """Fields that are written even if empty."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values, under their JSON names."""
+        """Return the fields as plain values by their JSON names."""
         written: dict[str, Any] = {}
         for field in msgspec.structs.fields(self):
             value = getattr(self, field.name)
@@ -28,7 +28,7 @@ class JsonStruct(msgspec.Struct):
 
     @classmethod
     def from_dict(cls, fields: Any) -> Self:
-        """Make the structure of plain values; unknown fields are ignored. `Corrupt` if they do not fit."""
+        """Make the structure from plain values, ignoring unknown fields; raise `Corrupt` if they do not fit."""
         try:
             return msgspec.convert(fields, cls)
         except msgspec.ValidationError as error:
@@ -36,7 +36,7 @@ class JsonStruct(msgspec.Struct):
 
 
 def check_loadable(value: JsonStruct, what: str) -> None:
-    """Raise `UnstorableValue` if this could be written but not be loaded again."""
+    """Raise `UnstorableValue` if this could be stored but not loaded."""
     try:
         value.from_dict(value.to_dict())
     except Corrupt as error:

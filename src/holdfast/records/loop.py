@@ -1,4 +1,4 @@
-"""The nouns of loops: the states, what a checkpoint of a loop holds, and an effect that is performed last."""
+"""Loops: their states, the snapshot that a checkpoint of a loop holds, and deferred calls."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,7 +10,7 @@ from holdfast.records.errors import Corrupt
 
 
 class LoopState(StrEnum):
-    """What a loop does next. The words are those of the stored snapshots."""
+    """What a loop does next. Snapshots store these words."""
 
     PLANNING = "PLANNING"
     EXECUTING = "EXECUTING"
@@ -21,7 +21,7 @@ class LoopState(StrEnum):
 
 
 class Deferred(msgspec.Struct, frozen=True):
-    """A call of a tool that is performed after the last decision of the loop is committed."""
+    """A call of a tool that is made after the last decision of the loop is committed."""
 
     id: str
     tool: str
@@ -29,7 +29,7 @@ class Deferred(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything that a loop needs to resume: plain data, and no more than that.
+    """Everything that a loop needs to resume, as plain data.
 
     `version` is the schema version of the program. `cursor` is the index of the next item of the plan.
     """
@@ -42,29 +42,27 @@ class Snapshot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     results: list[Any]
     context: dict[Any, Any] = {}
     outbox: list[Deferred] = []
-    """The deferred calls that are not performed yet."""
+    """The deferred calls that are not made yet."""
     decision: str = ""
-    """COMPLETE once the last decision is made and deferred calls are left to perform."""
+    """COMPLETE once the last decision is made and deferred calls are left."""
     transitions: int = 0
-    """How many transitions the loop has made: grows with each one."""
+    """How many transitions the loop has made."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the snapshot as a dict, which is what a thread of a loop holds as its state."""
+        """Return the snapshot as a dict: the state of a loop's thread."""
         outbox = [msgspec.structs.asdict(each) for each in self.outbox]
         return msgspec.structs.asdict(self) | {"outbox": outbox}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Snapshot":
-        """Make a snapshot of a dict; raise `Corrupt` if it is not the snapshot of a loop.
+        """Make a snapshot from a dict; raise `Corrupt` if it is not a snapshot of a loop.
 
         `outbox`, `decision` and `transitions` may be missing.
         """
         try:
             return checked(msgspec.convert(dict(fields), cls))
         except (msgspec.ValidationError, TypeError, ValueError) as error:
-            raise Corrupt(
-                f"this is not the snapshot of a loop: {error}; nothing was changed", record="snapshot"
-            ) from error
+            raise Corrupt(f"not the snapshot of a loop: {error}; nothing was changed", record="snapshot") from error
 
 
 WITH_A_STEP: Final = frozenset({LoopState.EXECUTING, LoopState.OBSERVING})
@@ -77,10 +75,10 @@ def checked(snapshot: Snapshot) -> Snapshot:
     if snapshot.state not in words:
         raise ValueError(f"state {snapshot.state!r} is unknown; states are {', '.join(words)}")
     if snapshot.decision not in {"", LoopState.COMPLETE.value}:
-        raise ValueError(f"decision {snapshot.decision!r} is unknown; it is COMPLETE, or empty")
+        raise ValueError(f"decision must be COMPLETE or empty, got {snapshot.decision!r}")
     last = count - 1 if snapshot.state in WITH_A_STEP else count
     if not 0 <= snapshot.cursor <= last:
-        raise ValueError(f"cursor {snapshot.cursor} is beyond the plan of {count} steps in state {snapshot.state}")
+        raise ValueError(f"cursor {snapshot.cursor} is outside of the plan of {count} steps in state {snapshot.state}")
     if snapshot.transitions < 0:
-        raise ValueError(f"transitions is {snapshot.transitions}, and a count is never negative")
+        raise ValueError(f"transitions must not be negative, got {snapshot.transitions}")
     return snapshot

@@ -1,4 +1,4 @@
-"""The name under which others would import a class or function."""
+"""The names that other programs would import a class or function by."""
 
 import sys
 from functools import partial
@@ -9,9 +9,9 @@ MAIN = "__main__"
 
 
 def importable_module(named: Any) -> str:
-    """Where a class or function is; in a program's main module, the name that others would import it by.
+    """Return the module of a class or function; for a program's main module, the name that others import it by.
 
-    So what was stored by `python agent.py` can be read and resumed by a program that imports `agent`.
+    So a program that imports `agent` can read and resume what `python agent.py` stored.
     """
     module: str = named.__module__
     main = sys.modules.get(MAIN)
@@ -24,7 +24,7 @@ def importable_module(named: Any) -> str:
 
 
 def name_of(function: Any) -> str:
-    """The same in every process: of a partial, that of its function; of an object that can be called, its class's."""
+    """Return a name that is the same in every process: a partial's function, a callable object's class."""
     while isinstance(function, partial):
         function = function.func
     named = function if hasattr(function, "__qualname__") else type(function)

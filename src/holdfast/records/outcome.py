@@ -1,4 +1,4 @@
-"""How a thread stands, and what a recovery did."""
+"""The outcome of a thread, and of a recovery."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from holdfast.records.words import Status
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a thread stands: its result if it is complete, its error if it failed, its open requests if it waits."""
+    """A thread's status, with its result if complete, its error if failed, its open requests if it waits."""
 
     status: Status
     thread_id: str
@@ -19,9 +19,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """What `recover` did, by thread id: which came to an end, which wait again, which failed, and which it left alone.
+    """What `recover` did, by thread id: which threads completed, wait again, failed, or were skipped.
 
-    `open`: the handler left them so. `skipped`: nobody here knows how to go on with them, or another was faster.
+    `open`: the handler left them open. `skipped`: this program cannot resume them, or another process took them first.
     `damaged`: their heads cannot be read, or the store was opened without their key; `verify` says why.
     """
 

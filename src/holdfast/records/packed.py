@@ -1,6 +1,6 @@
-"""What msgpack bytes hold, counted from the bytes alone: no value is made, and nothing recurses.
+"""Measures msgpack bytes without decoding them: no value is made, and nothing recurses.
 
-The C decoders recurse, and make whatever the bytes ask for. So foreign bytes are counted here before they are decoded.
+The C decoders recurse and make whatever the bytes ask for. So foreign bytes are measured here before they are decoded.
 """
 
 import sys
@@ -12,7 +12,7 @@ import msgspec
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 
-# What a value takes in memory beside the bytes of its text, in bytes, as CPython 3.11 has it.
+# The bytes of memory that a value takes, without those of its text, in CPython 3.11.
 PLACE: Final = 16
 """Its place in a list, dict or set."""
 LEAF: Final = 48
@@ -23,29 +23,27 @@ FILLED_DICT: Final = 200
 SPECIAL: Final = 240
 """An extension: a time, a path, a network."""
 BOXED: Final = 16
-"""A box is copied to be opened: of each so many bytes one is charged, so that boxes in boxes stay cheap to read."""
+"""A box is copied to be opened: one byte is charged per this many, so that boxes in boxes stay cheap to read."""
 WIDE: Final = 3
 """A character beyond ASCII may make each byte of its text take four."""
 
 RECORD_LEVELS: Final = 16
-"""No record of ours nests deeper."""
+"""No record of Holdfast nests deeper."""
 
 _OPENING: Final = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 """The bytes that can begin a list or dict."""
-_EXTENDING: Final = bytes([*range(0xC7, 0xCA), *range(0xD4, 0xD9)])
-"""The bytes that can begin an extension."""
 
 
 _SCALAR: Final = -1
-"""In place of a number of values inside: a token that holds none."""
+"""Instead of the number of values inside: a token that holds none."""
 _REPLACED: Final = -2
-"""Likewise: a token whose place the next one takes."""
+"""Instead of the number of values inside: a token that is replaced by the next one."""
 
 NO_BOXES: Final[Mapping[int, int]] = {}
 
 
 def _tokens() -> tuple[list[int], list[int], list[int]]:
-    """By first byte: how long a token is (0 if more has to be looked at), how many values are inside, its cost."""
+    """Return by first byte: a token's length (0 if more bytes decide), the number of values inside, its cost."""
     lengths, inside, costs = [0] * 256, [_SCALAR] * 256, [PLACE] * 256
     for first in (*range(0xA0), 0xC0, 0xC2, 0xC3, *range(0xE0, 0x100)):
         lengths[first] = 1
@@ -77,21 +75,16 @@ _LENGTHS, _INSIDE, _COSTS = _tokens()
 
 
 class TooDeep(msgspec.DecodeError):
-    """The bytes nest deeper than they may."""
+    """The bytes nest deeper than allowed."""
 
 
 def opening_count(data: Buffer) -> int:
-    """How many bytes could begin a list or dict: the levels of an encoding are never more."""
+    """Count the bytes that could begin a list or dict: an encoding never has more levels."""
     return len(data) - len(bytes(data).translate(None, _OPENING))
 
 
-def extension_count(data: Buffer) -> int:
-    """How many bytes could begin an extension: there are never more in an encoding."""
-    return len(data) - len(bytes(data).translate(None, _EXTENDING))
-
-
 def bounded(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
-    """A decoder of records that refuses, before it recurses, bytes that nest deeper than any record."""
+    """Return a decoder of records that refuses bytes that nest deeper than any record, before it recurses."""
 
     def decode_bounded(data: bytes) -> T:
         if opening_count(data) > RECORD_LEVELS:
@@ -102,11 +95,10 @@ def bounded(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
 
 
 def measure(data: Buffer, deepest: int, boxes: Mapping[int, int] = NO_BOXES, heaviest: int = sys.maxsize) -> int:
-    """What the value in `data` takes in memory, beside the bytes of its text. Raises TooDeep beyond `deepest` levels.
+    """Count the memory that the value in `data` takes, without its text. Raises TooDeep beyond `deepest` levels.
 
-    `boxes` are the extensions that hold an encoding, with what each takes: that encoding is counted in their place.
-    The count ends once it is above `heaviest`, and at bytes that are not msgpack: a decoder that reads in the same
-    order stops at the same byte.
+    `boxes` are the extensions that hold an encoding, with what each takes; that encoding is counted too. The count ends
+    above `heaviest`, and at bytes that are not msgpack: a decoder that reads in the same order stops there too.
     """
     position, cost, left = 0, 0, 1
     outer: list[int] = []
@@ -137,11 +129,11 @@ def measure(data: Buffer, deepest: int, boxes: Mapping[int, int] = NO_BOXES, hea
 
 
 Token = tuple[int, int, int]
-"""Where a token ends, what it takes beside the cost of its first byte, and how many values follow inside it."""
+"""Where a token ends, what it costs besides its first byte, and how many values are inside."""
 
 
 def _token(data: Buffer, position: int, first: int, boxes: Mapping[int, int]) -> Token:
-    """A token whose length does not follow from its first byte."""
+    """Return a token whose length depends on more than its first byte."""
     if first in _COUNTED:
         width, each = _COUNTED[first]
         count = _number(data, position, width)
@@ -163,7 +155,7 @@ def _extension(data: Buffer, position: int, first: int, boxes: Mapping[int, int]
     else:
         raise IndexError("no token begins with this byte")
     code = data[start - 1]
-    if code in boxes:  # what it holds takes its place
+    if code in boxes:  # what it holds replaces it
         return start, boxes[code] - PLACE + length // BOXED, _REPLACED
     return start + length, SPECIAL, _SCALAR
 

@@ -1,4 +1,4 @@
-"""The ranges of the numbers and the shapes of the words in stored records: decoders refuse everything else."""
+"""The allowed ranges of numbers, and the words, in stored records: decoders refuse everything else."""
 
 from typing import Annotated, TypeAlias
 
@@ -8,7 +8,7 @@ from holdfast.records.words import Cause, Phase, Status
 
 FIRST_MOMENT = -62_135_596_800_000_000
 LAST_MOMENT = 253_402_300_799_999_999
-"""The first and the last microsecond that a datetime can show, of the years 1 and 9999."""
+"""The first and the last microsecond that a datetime can hold, in the years 1 and 9999."""
 END_OF_SEQS = 1 << 40
 LARGEST_TOKEN = (1 << 63) - 1
 
@@ -16,14 +16,14 @@ Moment: TypeAlias = Annotated[int, msgspec.Meta(ge=FIRST_MOMENT, le=LAST_MOMENT)
 """Microseconds since 1970."""
 Seq: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=END_OF_SEQS)]
 Token: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKEN // 2)]
-"""A fencing token: there must be room for the next ones."""
+"""A fencing token, with room for the next ones."""
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKEN)]
 Total: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
-"""A count that grows with each write: the next one can be stored too."""
+"""A count that grows with each write, with room for the next ones."""
 RequestNumber: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[1-9][0-9]{0,8}\Z")]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What a decoder of records raises for bytes that are not the record."""
+"""What a decoder of records raises for bytes that are not a record."""
 
 STATUSES = frozenset(status.value for status in Status)
 CAUSES = frozenset(cause.value for cause in Cause)

@@ -1,4 +1,4 @@
-"""What a store says about itself: its guarantee, its size, its health."""
+"""Reports of a store about itself: its guarantee, its size, its health, what was copied."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from holdfast.records.words import Durability
 
 
 class Guarantee(msgspec.Struct, frozen=True, kw_only=True):
-    """The effective durability, as read from the store's own settings, and how it is reached."""
+    """The effective durability, read from the store's own settings."""
 
     level: Durability
     store: str
@@ -14,7 +14,7 @@ class Guarantee(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store holds. Threads whose head cannot be read are among `statuses` as `damaged`, without their size."""
+    """What a store holds. Threads whose head cannot be read count as `damaged` in `statuses`; their size is unknown."""
 
     threads: int
     rows: int
@@ -31,7 +31,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a verification: how many records were read, and what was wrong with them."""
+    """The result of a verification: how many records were checked, and their problems."""
 
     checked: int
     problems: list[Problem]
@@ -43,9 +43,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
-    """What a copy did: threads copied, with their rows and bytes, and how many were there already.
+    """What a copy did: the threads copied, with their rows and bytes, and how many already existed.
 
-    `conflicts` are there and differ, `damaged` are damaged where they come from: both were left alone.
+    `conflicts` exist and differ, `damaged` are damaged in the source: both were skipped.
     """
 
     threads: int = 0

@@ -1,4 +1,4 @@
-"""Requests to the outside, and their one answer."""
+"""Requests to the outside, each with one answer."""
 
 from datetime import datetime
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The reply to a request: given once, consumed once."""
+    """The answer to a request: given once, consumed once."""
 
     choice: str | None
     value: Any = None
@@ -29,4 +29,4 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     status: str = "open"
     answer: Answer | None = None
     takes: str = ""
-    """What the value of its answer must be, such as `int` or `Decision(approved: bool)`; empty for any value."""
+    """The type of the answer's value, such as `int` or `Decision(approved: bool)`; empty for any."""

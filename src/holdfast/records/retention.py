@@ -1,4 +1,4 @@
-"""How long things are kept, and what a sweep freed."""
+"""What `prune` deletes, and what it freed."""
 
 from datetime import timedelta
 
@@ -10,10 +10,10 @@ from holdfast.records.words import Status
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """What `prune` removes. Each rule is off unless given; the newest checkpoint of a kept thread always stays.
+    """What `prune` deletes. Each rule is off unless given; the newest checkpoint of a kept thread always stays.
 
-    A thread goes as a whole when its status is in `delete_on`, or when nothing was written to it for `ttl`; never
-    while a run holds it. Within a kept thread, checkpoints beyond the newest `keep_last` go, and those older than
+    A whole thread is deleted if its status is in `delete_on`, or if nothing was written to it for `ttl`; never while a
+    run holds it. In a kept thread, checkpoints beyond the newest `keep_last` are deleted, and those older than
     `max_age`. Pinned checkpoints, and the threads that have any, stay unless `keep_pinned=False`.
     """
 
@@ -31,7 +31,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
                 duration_us(getattr(self, name), name)
         for word in sequence(self.delete_on, "delete_on"):
             if word not in set(Status):
-                raise ConfigurationError(f"delete_on names {word!r}; statuses are {', '.join(Status)}")
+                raise ConfigurationError(f"`delete_on` must name statuses ({', '.join(Status)}), got {word!r}")
 
     @property
     def ttl_us(self) -> int | None:
@@ -45,20 +45,22 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def retention_or_none(value: object, name: str = "retention") -> Retention | None:
-    """A retention, or None."""
+    """Return a retention, or None."""
     if value is not None and not isinstance(value, Retention):
-        raise ConfigurationError(f"{name}={value!r}: a holdfast.Retention, such as Retention(keep_last=10)")
+        raise ConfigurationError(
+            f"`{name}` must be a holdfast.Retention, such as Retention(keep_last=10), got {value!r}"
+        )
     return value
 
 
 def microseconds(duration: timedelta | float) -> int:
-    """A duration, given as timedelta or seconds, in microseconds."""
+    """Return a duration, given as timedelta or seconds, in microseconds."""
     seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     return round(seconds * 1_000_000)
 
 
 class Freed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a prune removed, or with `dry_run` would remove. `damaged` threads cannot be read, and stay as they are."""
+    """What a prune deleted, or with `dry_run` would delete. `damaged` threads cannot be read and stay."""
 
     threads: int = 0
     checkpoints: int = 0
@@ -67,10 +69,4 @@ class Freed(msgspec.Struct, frozen=True, kw_only=True):
     damaged: tuple[str, ...] = ()
 
     def __add__(self, other: "Freed") -> "Freed":
-        return Freed(
-            threads=self.threads + other.threads,
-            checkpoints=self.checkpoints + other.checkpoints,
-            blobs=self.blobs + other.blobs,
-            bytes=self.bytes + other.bytes,
-            damaged=self.damaged + other.damaged,
-        )
+        return Freed(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})

@@ -1,6 +1,6 @@
-"""Rows and blobs as a backend keeps them, and the one change it can be asked to make: a swap.
+"""Rows as a backend stores them, and the one change that a backend makes: a swap.
 
-These, and what else is made for each save, can be part of no cycle: the garbage collector need not look at them.
+What is made for each save is never part of a cycle, so the garbage collector skips it (`gc=False`).
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from holdfast.records.head import Head
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """One row of a thread's log. Immutable once written; `body` is empty where only the index was asked for.
+    """One row of a thread's log. Immutable once written; `body` is empty if only the index was read.
 
-    Rows `base` to `seq` are exactly what a restore of `seq` reads.
+    A restore of `seq` reads the rows from `base` to `seq`.
     """
 
     seq: int
@@ -24,10 +24,10 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """What a swap removes, after the head was replaced: rows by half-open ranges of seq, and blobs by id.
+    """What a swap deletes after the head was replaced: rows by half-open ranges of seq, and blobs by id.
 
-    `everything` removes all rows, blobs and posts that the same swap does not add. `secure` asks the store to overwrite
-    what it removes, as far as it can.
+    `everything` deletes all rows, blobs and posts that the same swap does not add. `secure` asks the store to overwrite
+    what it deletes, as far as it can.
     """
 
     rows: tuple[tuple[int, int], ...] = ()
@@ -40,9 +40,9 @@ KEEP_ALL = Drop()
 
 
 class Swap(msgspec.Struct, frozen=True, gc=False):
-    """Replace a thread's head, if its bytes are still `expected` (empty: there is none), and with it change the log.
+    """Replace a thread's head if its bytes are still `expected` (empty: no head), and change the log with it.
 
-    All or nothing: rows and blobs are added, posts consumed and old rows dropped only if the head was replaced.
+    All or nothing: rows and blobs are added, posts consumed and old rows deleted only if the head was replaced.
     """
 
     thread: bytes
@@ -54,4 +54,4 @@ class Swap(msgspec.Struct, frozen=True, gc=False):
     consumed: tuple[str, ...] = ()
     drop: Drop = KEEP_ALL
     size: int = 0
-    """Bytes this swap adds, as far as known: a measure for batching, nothing depends on it."""
+    """Bytes this swap adds, as far as known: only used to limit batches."""

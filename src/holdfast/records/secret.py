@@ -1,4 +1,4 @@
-"""A value that a program needs and that must never be written: a password, a token."""
+"""Values that a program needs and that must never be stored, such as passwords and tokens."""
 
 from typing import Any, Final, Generic, NoReturn, TypeVar, final
 
@@ -14,8 +14,8 @@ DEEPEST: Final = 200
 class Secret(Generic[T]):
     """Holds a value that is never stored and never shown. `reveal()` returns it.
 
-    As an argument of a step it is no part of the key, so that another token continues the same thread. Anywhere else in
-    what would be stored it raises `SecretInState`.
+    As an argument of a step it is not part of the key, so the same thread can be resumed with another token. Anywhere
+    else in what would be stored it raises `SecretInState`.
     """
 
     __slots__ = ("_value",)
@@ -37,11 +37,11 @@ class Secret(Generic[T]):
         return self
 
     def __reduce_ex__(self, _protocol: object) -> NoReturn:
-        raise SecretInState("a Secret cannot be pickled; pass on the value of reveal() if you must")
+        raise SecretInState("a Secret cannot be pickled; pickle the value of reveal() if you must")
 
 
 def masked(value: Any, depth: int = 0) -> Any:
-    """The value with each secret in its lists, tuples and dicts replaced by `Secret(***)`, as deep as can be stored."""
+    """Return the value with each secret in its lists, tuples and dicts replaced by `Secret(***)`."""
     cls = type(value)
     if cls is Secret:
         return MASK

@@ -1,10 +1,10 @@
-"""Values as text, where Python itself may refuse: an int of more than 4,300 digits has no decimal text."""
+"""Values as text where Python may refuse: it does not print an int of more than 4,300 digits."""
 
 from typing import Any
 
 
 def shown(value: Any) -> str:
-    """The value as one would write it, in ASCII; hexadecimal if it is an int of too many digits for decimal."""
+    """Return the value as ASCII text; in hexadecimal if it is an int with too many digits."""
     try:
         return ascii(value)
     except ValueError:
@@ -12,7 +12,7 @@ def shown(value: Any) -> str:
 
 
 def quoted(value: object) -> str:
-    """The value as `repr` writes it; the start of `shown` where `repr` refuses."""
+    """Return the `repr` of a value; the start of `shown` if `repr` fails."""
     try:
         return repr(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a callable takes, and whether it is async."""
+"""The parameters of a callable, and whether it is async."""
 
 from collections.abc import Callable, Mapping
 from inspect import BoundArguments, Parameter, signature
@@ -17,20 +17,20 @@ class Parameters(Struct, frozen=True):
 
     names: tuple[str, ...]
     by_place: bool
-    """True if each can be given by its place, so that the names are in the order of the places."""
+    """True if all can be passed by position, in the order of the names."""
     any_keyword: bool
-    """True if it takes keywords of any name."""
+    """True if it accepts any keyword."""
 
 
 def parameters_of(function: Callable[..., Any]) -> Parameters:
-    """Return what a callable takes; raises TypeError or ValueError for one that does not say."""
+    """Return the parameters of a callable; raises TypeError or ValueError if it has no signature."""
     taken = signature(function).parameters
     kinds = {each.kind for each in taken.values()}
     return Parameters(tuple(taken), kinds <= _PLACES, Parameter.VAR_KEYWORD in kinds)
 
 
 def bound(function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> BoundArguments:
-    """Return the arguments of a call by their parameters; raises TypeError if the call is not possible."""
+    """Return the arguments of a call by parameter; raises TypeError if they do not fit."""
     try:
         return signature(function).bind(*arguments, **named)
     except TypeError as error:

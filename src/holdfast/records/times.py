@@ -6,5 +6,5 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def from_microseconds(value: int) -> datetime:
-    """The moment, exact to the microsecond."""
+    """Return the time as an aware datetime, exact to the microsecond."""
     return _EPOCH + timedelta(microseconds=value)

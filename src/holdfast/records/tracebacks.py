@@ -1,4 +1,4 @@
-"""Tracebacks that show the user's code: at the edge where an error leaves Holdfast, our frames are taken out."""
+"""Tracebacks that show the user's code: where an error leaves Holdfast, our frames are removed."""
 
 from types import TracebackType
 
@@ -10,9 +10,9 @@ OURS = tuple(
 
 
 def hide_our_frames(error: BaseException) -> None:
-    """Take our frames out of an error's traceback.
+    """Remove our frames from an error's traceback.
 
-    An error that our code raised by mistake keeps them all: they say where the mistake is.
+    An unexpected error that our code raised keeps them all: they show where the bug is.
     """
     frames = []
     trace = error.__traceback__

@@ -1,4 +1,4 @@
-"""Turns of a session: what each returned and used, and what they amount to."""
+"""Turns of a session: what each returned and used, and their totals."""
 
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -21,7 +21,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """One turn of a session, as it is recorded."""
 
     number: int
-    """Its place among the turns, from 1. A turn that failed and was executed again is there twice."""
+    """The turn's number, from 1. A turn that failed and was executed again appears twice."""
     idempotency_key: str | None
     role: str
     phase: str
@@ -30,28 +30,28 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None
     """None if its model has no price."""
     value: Any
-    """What it returned: of a stream, the list of its chunks. None if it failed."""
+    """The result, for a stream the list of its chunks. None if it failed."""
     error: str | None
     ended_at: datetime
     seconds: float
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the turns of a thread amount to, over all processes that took any."""
+    """The turns of a thread in total, over all processes."""
 
     thread_id: str
     role: str
     phase: str
     turn_count: int
-    """Turns taken; a replay is none, and one that failed and came again is one."""
+    """Turns taken. Replays do not count, and a turn that failed and was executed again counts once."""
     failed_count: int
-    """Executions that failed."""
+    """Failed executions."""
     usage: UsageSnapshot
     cost_usd: float
     models: dict[str, UsageSnapshot]
-    """The usage of each model that was named."""
+    """The usage of each model."""
     unpriced_count: int = 0
-    """Turns with a result that `cost_usd` knows nothing of: their model had no price, or nobody told their usage."""
+    """Turns with a result that `cost_usd` does not include: their price or their usage is unknown."""
 
     def __str__(self) -> str:
         turns = f"{self.turn_count} {'turn' if self.turn_count == 1 else 'turns'}"
@@ -60,7 +60,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def price(self) -> str:
-        """What they cost, in words, and how many have no known price."""
+        """The cost in words, and how many turns have no known price."""
         if not self.unpriced_count:
             return f"{self.cost_usd:.4f} USD"
         known = f"{self.cost_usd:.4f} USD and {self.unpriced_count} of them " if self.cost_usd else ""

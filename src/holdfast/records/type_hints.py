@@ -1,16 +1,16 @@
-"""What type annotations allow: whether a value fits one, whether two can meet, how one is called."""
+"""Type annotations at run time: whether a value fits one, whether two are compatible, and their names."""
 
 import types
 from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal, Never, NoReturn, TypeVar, Union, get_args, get_origin, is_typeddict
 
 _ITEMS: tuple[Any, ...] = (list, set, frozenset)
-"""Containers whose items are looked at."""
+"""Containers whose items are checked."""
 _NOTHING: tuple[Any, ...] = (Never, NoReturn)
 
 
 def members(hint: Any) -> tuple[Any, ...]:
-    """The types that an annotation allows: those of a union; none for `Never`."""
+    """Return the types that an annotation allows: those of a union; none for `Never`."""
     if hint in _NOTHING:
         return ()
     if hint is None:
@@ -25,7 +25,7 @@ def members(hint: Any) -> tuple[Any, ...]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Return True if a value is what an annotation allows."""
+    """True if an annotation allows a value."""
     return any(_is_one(value, each) for each in members(hint))
 
 
@@ -53,7 +53,7 @@ def _parts_fit(value: Any, kind: type, inner: tuple[Any, ...]) -> bool:
 
 
 def _all_fit(items: Collection[Any], hint: Any) -> bool:
-    """As `fits`, for all of them. Most lists are long, and of one or two classes: then each class is looked at once."""
+    """True if all items fit. If plain classes are allowed, each class among the items is checked once."""
     allowed = members(hint)
     if Any in allowed:  # which is a class itself since Python 3.11
         return True
@@ -77,14 +77,14 @@ def _is_instance(value: Any, kind: type) -> bool:
 
 
 def _at_run_time(kind: type) -> tuple[type, ...]:
-    """The classes of the values that a type checker allows: dicts for a `TypedDict`, and an int for a float."""
+    """Return the classes that a type checker accepts for a type: dict for a `TypedDict`, also int for float."""
     if kind is float:
         return (float, int)
     return (dict,) if is_typeddict(kind) else (kind,)
 
 
 def may_meet(sent: Any, taken: Any) -> bool:
-    """Return True if some message of the one type can be of the other."""
+    """True if some value of the one type can be of the other."""
     return any(_may(one, other) for one in members(sent) for other in members(taken))
 
 
@@ -108,7 +108,7 @@ def _are_related(one: type, other: type) -> bool:
 
 
 def hint_name(hint: Any) -> str:
-    """The name of an annotation in errors and signatures: without modules, so that a class may move."""
+    """Return the name of an annotation in errors and signatures: without modules, so that a class may move."""
     return " | ".join(_names(hint)) or "nothing"
 
 

@@ -1,4 +1,4 @@
-"""URLs and connection strings as they may be shown: everything that holds one in an error goes through `redacted`."""
+"""URLs and connection strings without credentials: every error that shows one calls `redacted`."""
 
 import re
 
@@ -19,9 +19,9 @@ _CREDENTIALS = re.compile(r":.*@|password|secret", re.DOTALL | re.IGNORECASE)
 
 
 def redacted(text: str) -> str:
-    """The text without credentials: no user, no password, no options. A plain path stays as it is.
+    """Return the text without user, password and options. A plain path stays as it is.
 
-    Of a URL that is not well-formed only the scheme is left, since nobody can tell where its password ends.
+    Of a malformed URL only the scheme is left, since it is unclear where its password ends.
     """
     pair = _PAIR.match(text)
     if pair is not None and (pair[1] in _PARAMETERS or "password" in text):
@@ -44,15 +44,15 @@ def seems_mistyped(text: str) -> bool:
 
 
 def well_formed(url: str) -> str:
-    """The URL with every @ of its password percent-encoded; `ConfigurationError` if it is not well-formed.
+    """Return the URL with every @ in its password percent-encoded; raise `ConfigurationError` if it is malformed.
 
-    Drivers take apart a malformed URL in different ways, and show parts of its password in their errors.
+    Drivers parse a malformed URL in different ways, and show parts of its password in their errors.
     """
     scheme, _, rest = url.partition(":")
     parts = _PLACE.fullmatch(rest)
     if parts is None or not _can_be_split(url):
         raise ConfigurationError(
-            f"{redacted(url)!r} is not a well-formed URL: percent-encode / ? # [ ] and % in its user name and password"
+            f"{redacted(url)!r} is malformed: percent-encode / ? # [ ] and % in its user name and password"
             " (%2F for /), and write the port as a number"
         )
     user = parts["user"] or ""
@@ -60,7 +60,7 @@ def well_formed(url: str) -> str:
 
 
 def _can_be_split(url: str) -> bool:
-    """False if `urlsplit` refuses it, as with a character that normalizes to a / or @. Its error shows the password."""
+    """False if `urlsplit` refuses it, e.g. for a character that normalizes to / or @. Its error shows the password."""
     from urllib.parse import urlsplit
 
     try:

@@ -1,4 +1,4 @@
-"""What work with models uses, what that costs, and how much of it is allowed. Money is counted in picodollars."""
+"""The usage of models, its cost, and budgets. Money is counted in picodollars."""
 
 from math import inf
 
@@ -11,7 +11,7 @@ MILLION = 1_000_000
 
 
 class UsageSnapshot(msgspec.Struct, frozen=True):
-    """What a turn used, or several together."""
+    """The usage of a turn, or of several together."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -25,7 +25,7 @@ class UsageSnapshot(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """All tokens: read, written and cached."""
+        """All tokens: input, output and cached."""
         return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     def __add__(self, other: object) -> "UsageSnapshot":
@@ -36,12 +36,12 @@ class UsageSnapshot(msgspec.Struct, frozen=True):
 
 
 def _counts(usage: UsageSnapshot) -> tuple[int, ...]:
-    """What is counted; what a subclass adds is its own."""
+    """Return the counts, without fields of a subclass."""
     return msgspec.structs.astuple(usage)[: len(UsageSnapshot.__struct_fields__)]
 
 
 class ModelPricing(msgspec.Struct, frozen=True):
-    """What a model takes for a million tokens, in dollars. Cached tokens cost what input costs, unless it is said."""
+    """A model's prices for a million tokens, in dollars. Cached tokens cost as much as input by default."""
 
     input_per_million: float
     output_per_million: float
@@ -54,7 +54,7 @@ class ModelPricing(msgspec.Struct, frozen=True):
                 amount(getattr(self, name), name)
 
     def cost(self, usage: UsageSnapshot) -> int:
-        """The price of a usage, in picodollars; nine million dollars at most, to be stored whatever it is."""
+        """Return the price of a usage in picodollars, capped at nine million dollars so that it can be stored."""
         dollars_per_million = (
             usage.input_tokens * self.input_per_million + usage.output_tokens * self.output_per_million
         )
@@ -66,7 +66,7 @@ class ModelPricing(msgspec.Struct, frozen=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What was used, and its price."""
+    """A usage and its price."""
 
     usage: UsageSnapshot = UsageSnapshot()
     cost: int = 0
@@ -82,7 +82,7 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 class Budget:
-    """The most that a thread may use, over all its processes; None for no limit."""
+    """The most that a thread may use, over all processes; None for no limit."""
 
     def __init__(self, cost_usd: float | None, tokens: int | None, names: tuple[str, str]) -> None:
         self.cost_usd = cost_usd
@@ -91,14 +91,14 @@ class Budget:
         self._tokens = inf if tokens is None else whole_number(tokens, names[1])
 
     def exceeded(self, cost: int, tokens: int) -> str:
-        """Which limit this is beyond, in words; empty if none."""
-        return self._said(cost, tokens) if cost > self._cost or tokens > self._tokens else ""
+        """Return which limit this exceeds, in words; empty if none."""
+        return self._message(cost, tokens) if cost > self._cost or tokens > self._tokens else ""
 
     def used_up(self, cost: int, tokens: int) -> str:
-        """Which limit this leaves nothing of, in words; empty if none."""
-        return self._said(cost, tokens) if cost >= self._cost or tokens >= self._tokens else ""
+        """Return which limit this uses up, in words; empty if none."""
+        return self._message(cost, tokens) if cost >= self._cost or tokens >= self._tokens else ""
 
-    def _said(self, cost: int, tokens: int) -> str:
+    def _message(self, cost: int, tokens: int) -> str:
         if cost >= self._cost:
             return f"used {cost / PICODOLLARS:.6g} of {self.cost_usd:.6g} USD; raise {self._names[0]} to continue"
         return f"used {tokens:,} of {self._tokens:,} tokens; raise {self._names[1]} to continue"

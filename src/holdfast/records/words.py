@@ -1,11 +1,11 @@
-"""The closed vocabularies: stored as plain lower-case words, compared as strings."""
+"""The fixed vocabularies: stored as plain lower-case words, compared as strings."""
 
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
 
 class Status(StrEnum):
-    """Where a thread stands. Always explicit, never inferred."""
+    """The status of a thread. Always explicit, never inferred."""
 
     WORKING = "working"
     IDLE = "idle"
@@ -44,7 +44,7 @@ PHASE_WORDS: dict[Phase | None, str | None] = {None: None, **{phase: phase.value
 
 
 class Durability(StrEnum):
-    """What an acknowledged save survives: nothing, death of the process, power loss, loss of a node."""
+    """What an acknowledged save survives: nothing, the death of the process, power loss, the loss of a node."""
 
     NONE = "none"
     PROCESS = "process"

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from holdfast.codec import decode, encode
-from holdfast.history.answers import message_key, pack_answer, unpack_answer
 from holdfast.history.binding import Binding
-from holdfast.history.entries import Answered, Asked, told
+from holdfast.history.entries import Answered, Asked, message_key, pack_answer, row_details, unpack_answer
 from holdfast.history.journal import Journal, answer_of, types_taken
 from holdfast.history.log import Log
 from holdfast.records.errors import (
@@ -200,7 +199,7 @@ async def collect(run: "Run", number: int) -> Answered | None:
         await run._ports.perform(backend.post, thread, message_key(number), last_word)
         inbox = await run._ports.perform(backend.inbox, thread)
     answered = unpack_answer(binding, number, inbox[message_key(number)])
-    metadata = packed_metadata(told(answered))
+    metadata = packed_metadata(row_details(answered))
     intent = Intent(journal=True, metadata=metadata, consumed=(message_key(number),))
     await ledger.commit(run._ports, intent, answered)
     details = {"request": request_id_of(run, number), "name": asked.name, "expired": answered.expired}

@@ -8,8 +8,7 @@ from typing import NoReturn
 import msgspec
 
 from holdfast.codec import encode
-from holdfast.history.answers import message_key
-from holdfast.history.entries import Ended, Traced
+from holdfast.history.entries import Ended, Traced, message_key
 from holdfast.history.journal import Journal
 from holdfast.ports import INFO, Ports, is_heard, logger
 from holdfast.processes import named

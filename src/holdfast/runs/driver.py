@@ -11,10 +11,9 @@ from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar, Unpack
 
 from holdfast.codec import encode
-from holdfast.history.draft import STATE, draft_state
 from holdfast.history.entries import NOTHING, Answered, Asked, Noted, Recorded, RolledBack, Started
 from holdfast.history.journal import answer_of
-from holdfast.history.opening import takes_append
+from holdfast.history.state_cells import STATE, draft_state, takes_append
 from holdfast.ports import Ports
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import (
@@ -259,7 +258,7 @@ class Driver:
 
     def takes_append(self, *path: str) -> bool:
         """True if the list at this path of the state can be given items without writing the rest of it."""
-        return takes_append(self._ledger.claim.log.state_cells, (*STATE, *path))
+        return takes_append(self._ledger.claim.log.document, (*STATE, *path))
 
     def _changed(self, change: Callable[[], Mapping[str, Any]], lines: tuple[Line, ...]) -> tuple[Line, ...]:
         self._ledger.change_state(change())

@@ -9,11 +9,11 @@ from weakref import WeakValueDictionary
 
 from holdfast.codec import encode
 from holdfast.history.changes import Changes, state_of
-from holdfast.history.draft import STATE
-from holdfast.history.entries import JOURNAL, Answered, AnyEntry, Asked, Ended, encode_entry, told
+from holdfast.history.entries import JOURNAL, Answered, AnyEntry, Asked, Ended, encode_entry, row_details
 from holdfast.history.journal import Journal
 from holdfast.history.lazy_steps import LazySteps
 from holdfast.history.restore import read_state
+from holdfast.history.state_cells import STATE
 from holdfast.ports import Ports, Ticket
 from holdfast.records.errors import ConfigurationError, Finished, RunCancelled
 from holdfast.records.event import EventKind
@@ -191,7 +191,7 @@ class Ledger:
         changes = self._changes
         if changes is not None:
             whole = intent.draft
-            intent.draft = changes.applied(self.claim.log.state_cells) if whole is None else changes.added_to(whole)
+            intent.draft = changes.applied(self.claim.log.document) if whole is None else changes.added_to(whole)
             intent.leaves = {}  # they are those of the state without the changes
         return with_entries(intent, written)
 
@@ -228,8 +228,8 @@ class Ledger:
         with self.claim.lock:
             log = self.claim.log
             if self._changes is not None:
-                return state_of(self._changes.applied(log.state_cells), log.binding.limits)
-        return read_state(log.binding, log.state_cells)
+                return state_of(self._changes.applied(log.document), log.binding.limits)
+        return read_state(log.binding, log.document)
 
     @property
     def has_changes(self) -> bool:
@@ -239,7 +239,7 @@ class Ledger:
     def change_state(self, values: Mapping[Any, Any]) -> None:
         """Merge top-level keys into the state; written with the next row."""
         with self.claim.lock:
-            if STATE in self.claim.log.state_cells and type(self.state) is not dict:
+            if STATE in self.claim.log.document and type(self.state) is not dict:
                 raise ConfigurationError(
                     f"the state of thread {self.claim.thread_id!r} is a {type(self.state).__name__}, and only a dict"
                     " has keys to update; replace the whole state instead"
@@ -262,7 +262,7 @@ class Ledger:
 
     async def note(self, ports: Ports, *entries: AnyEntry) -> None:
         """Write a journal row, whose metadata says in a word what happened."""
-        await self.commit(ports, Intent(journal=True, metadata=packed_metadata(told(entries[0]))), *entries)
+        await self.commit(ports, Intent(journal=True, metadata=packed_metadata(row_details(entries[0]))), *entries)
 
     def queue(self, ports: Ports, intent: Intent, given: Given) -> Pending:
         """Queue a row, and see that it is written though nobody may wait for it."""
@@ -278,7 +278,7 @@ class Ledger:
         error = "" if entry.status == Status.COMPLETE.value else f"{entry.type}: {entry.message}".strip(": ")
         requests = () if entry.status in FINISHED else None
         intent = Intent(journal=True, status=entry.status, error=error, requests=requests, consumed=(CANCEL,))
-        intent.metadata = packed_metadata(told(entry))
+        intent.metadata = packed_metadata(row_details(entry))
         await self.commit(ports, intent, entry)
         self.status = entry.status
         details = {"error": entry.type} if entry.status == Status.FAILED.value else {}

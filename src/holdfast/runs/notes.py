@@ -76,4 +76,4 @@ async def read(store: Store, thread_id: str) -> Record:
     await tools.open()
     loaded = await tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
     log = loaded.log
-    return Record(Journal.of(log.document), read_state(log.binding, log.state_cells), log.binding.limits)
+    return Record(Journal.of(log.document), read_state(log.binding, log.document), log.binding.limits)

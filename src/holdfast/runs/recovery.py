@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from holdfast.codec import encode
-from holdfast.history.answers import message_key
-from holdfast.history.entries import Ended, Retaken
+from holdfast.history.entries import Ended, Retaken, message_key
 from holdfast.history.journal import Journal
 from holdfast.records.errors import (
     Conflict,

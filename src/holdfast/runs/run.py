@@ -9,11 +9,10 @@ import msgspec
 
 from holdfast.codec import decode, encode
 from holdfast.history.cells import Document, Path
-from holdfast.history.draft import STATE, Draft, draft_state
-from holdfast.history.draft import fingerprint as draft_fingerprint
 from holdfast.history.entries import Begun, Ended, Marked, Recorded, Slept, StepDone, StepError
 from holdfast.history.log import NotACell
-from holdfast.history.opening import is_key, with_appended
+from holdfast.history.state_cells import STATE, Draft, draft_state, is_key, with_appended
+from holdfast.history.state_cells import fingerprint as draft_fingerprint
 from holdfast.ports import Ports
 from holdfast.records.arguments import path_of_keys, plain_word
 from holdfast.records.checkpoint import Step
@@ -264,7 +263,7 @@ class Run:
     ) -> None:
         """Save the state as the thread's next checkpoint."""
         await self._ledger.ready(self._ports)
-        draft, leaves = self._draft(state, self._ledger.claim.log.state_cells)
+        draft, leaves = self._draft(state, self._ledger.claim.log.document)
         name = self._key_for("checkpoint", key, draft_fingerprint(draft) if self._keyed else b"")
         if name in self._ledger.journal.marks:
             return

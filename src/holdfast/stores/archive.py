@@ -8,13 +8,12 @@ from holdfast.codec import encode
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.limits import Limits, checked_limits
 from holdfast.history.cells import Document, Path
-from holdfast.history.draft import STATE, Draft, draft_state, fingerprint
 from holdfast.history.entries import JOURNAL, encode_entry
 from holdfast.history.journal import Journal, forked
 from holdfast.history.log import Log, NotACell, Revision
 from holdfast.history.meta import Meta, decode_meta, describe
-from holdfast.history.opening import is_key, with_appended
 from holdfast.history.restore import KEYS, read_state
+from holdfast.history.state_cells import STATE, Draft, draft_state, fingerprint, is_key, with_appended
 from holdfast.ports import Ports
 from holdfast.records.arguments import (
     check_idempotency_key,
@@ -152,7 +151,7 @@ class Archive:
         """
         thread = self._reader.sealing.key(thread_id)
         writer = self._saver.writers.get(thread)
-        draft, leaves = draft_state(state, writer.log.state_cells if writer else None, self._limits)
+        draft, leaves = draft_state(state, writer.log.document if writer else None, self._limits)
         packed = encode(check_metadata(metadata), path="metadata") if metadata else b""
         intent = Intent(
             draft=draft,
@@ -352,9 +351,8 @@ class Archive:
         meta = decode_meta(binding, loaded.header)
         internal = {path: cell for path, cell in loaded.log.document.items() if path[0] != "state" and path != KEYS}
         return Intent(
-            draft=draft,
+            draft={**draft, **internal},
             leaves=leaves,
-            adopted=internal,
             status=Status.IDLE.value,
             phase=meta.phase,
             metadata=meta.metadata,

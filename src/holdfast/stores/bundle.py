@@ -170,7 +170,7 @@ def _describe(reader: Reader, binding: Binding, head: Head) -> dict[str, Any]:
 
 def _unsealed(binding: Binding, row: Row, parent: bytes) -> list[Any]:
     header = verify_row(binding, row, parent)
-    meta = binding.unseal_meta(header.meta, header.place, header.fields, row.seq)
+    meta = binding.unseal_meta(header)
     body = binding.unseal(row.body, row.seq, BODY)
     return [header.flags, header.seq, header.base, header.checkpoint, header.blob_ids, meta, body]
 
@@ -245,7 +245,7 @@ def _resealed(
     since = seq - frame.checkpoint
     fields = Header(frame.flags, len(sealed), b"", since, b"".join(renamed), sizes, stored_parent)
     place = place_of(seq, seq - frame.base)
-    fields.meta = binding.seal_meta(frame.meta, place, fields.fields)
+    fields.meta = binding.seal_meta(frame.meta, place, fields)
     header = encode_header(fields, place, binding.check_start)
     return Row(seq, frame.base, binding.digest(parent, place, header, sealed), header, sealed)
 

@@ -7,7 +7,7 @@ import msgspec
 
 from holdfast.history.binding import BLOB_ID_BYTES, SEQ_BYTES
 from holdfast.records.errors import Corrupt
-from holdfast.records.head_checks import INCARNATION_BYTES
+from holdfast.records.head import INCARNATION_BYTES
 from holdfast.records.ranges import Moment, RequestNumber
 from holdfast.records.words import Status
 

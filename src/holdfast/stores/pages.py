@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from holdfast.records.page import Page
+from holdfast.records.thread import Page
 
 T = TypeVar("T")
 

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from holdfast.codec.opaque import unknown_as_opaque
-from holdfast.history.answers import message_key, unpack_answer
+from holdfast.history.advance import inspect
 from holdfast.history.cells import Cell, rope
-from holdfast.history.entries import JOURNAL
+from holdfast.history.entries import JOURNAL, message_key, unpack_answer
 from holdfast.history.format import Header, all_blob_ids, damaged
-from holdfast.history.inspection import inspect
 from holdfast.history.journal import Journal
 from holdfast.history.lazy_steps import check_entry
 from holdfast.history.log import Log

@@ -12,10 +12,10 @@ from holdfast.records.arguments import function_or_none
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
 from holdfast.records.event import Event
 from holdfast.records.outcome import Outcome, Recovery
-from holdfast.records.page import Page as _Page
 from holdfast.records.reports import Copied, Guarantee, Report, Stats
 from holdfast.records.request import Request
 from holdfast.records.retention import Freed, Retention
+from holdfast.records.thread import Page as _Page
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Cause, KeepInputs, Phase, Status
 from holdfast.runs.kinds import OpenedStore

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast import sync
-from holdfast.history.entries import AnyEntry, Begun, Noted
+from holdfast.history.entries import AnyEntry, Begun, Noted, read_entries
 from holdfast.history.journal import Journal
-from holdfast.history.stored_entries import read_entries
 from holdfast.ports import run_blocking
 from holdfast.records.checkpoint import Step
 from holdfast.records.errors import NotFound, Suspended

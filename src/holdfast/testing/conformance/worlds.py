@@ -6,7 +6,7 @@ from inspect import isawaitable
 from typing import Any, cast
 
 from holdfast import sync
-from holdfast.records.page import Page
+from holdfast.records.thread import Page
 from holdfast.runs.store import Store
 from holdfast.stores.pages import AsyncPage
 

@@ -1,4 +1,4 @@
-"""A state is opened into cells, and the cells close into the same state again."""
+"""A state is split into cells, and the cells join into the same state again."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from history.test_edits import cell_of
-from holdfast.history.opening import close_state, is_key, make_room, open_state, takes_append
+from holdfast.history.state_cells import add_cell, is_key, join_state, split_state, takes_append
 from holdfast.testing.exact import assert_exact
 
 ROOT = ("state",)
@@ -20,20 +20,20 @@ states: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(states)
-def test_closing_is_the_inverse_of_opening(state: Any) -> None:
-    assert_exact(state, close_state(open_state(state, ROOT).items(), ROOT))
+def test_joining_is_the_inverse_of_splitting(state: Any) -> None:
+    assert_exact(state, join_state(split_state(state).items()))
 
 
 @given(st.integers(60, 70), st.sampled_from(["top", "nested", "nested twice"]))
 def test_wide_dicts_come_back_in_their_order(width: int, where: str) -> None:
     wide = {f"key {number}": number for number in range(width)}
     state = {"top": wide, "nested": {"a": wide, "b": 1}, "nested twice": {"a": {"b": wide}}}[where]
-    assert_exact(state, close_state(open_state(state, ROOT).items(), ROOT))
+    assert_exact(state, join_state(split_state(state).items()))
 
 
-def test_small_dicts_are_opened_two_levels_down() -> None:
+def test_small_dicts_are_split_two_levels_down() -> None:
     state = {"a": {"b": {"c": {"d": 1}}}, "e": 2}
-    assert open_state(state, ROOT) == {("state", "a", "b", "c"): {"d": 1}, ("state", "e"): 2}
+    assert split_state(state) == {("state", "a", "b", "c"): {"d": 1}, ("state", "e"): 2}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_small_dicts_are_opened_two_levels_down() -> None:
     ],
 )
 def test_what_cannot_be_opened_is_one_cell(state: Any, paths: list[tuple[str, ...]]) -> None:
-    assert list(open_state(state, ROOT)) == paths
+    assert list(split_state(state)) == paths
 
 
 def test_subclasses_are_not_opened() -> None:
@@ -63,8 +63,8 @@ def test_subclasses_are_not_opened() -> None:
         pass
 
     special = Special(a=1)
-    assert open_state(special, ROOT) == {ROOT: special}
-    assert open_state({"a": special}, ROOT) == {("state", "a"): special}
+    assert split_state(special) == {ROOT: special}
+    assert split_state({"a": special}) == {("state", "a"): special}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_key_of_a_path_is_plain_text(key: object, expected: bool) -> None:
 
 
 def document(state: Any) -> dict[tuple[str, ...], Any]:
-    return {path: cell_of(value) for path, value in open_state(state, ROOT).items()}
+    return {path: cell_of(value) for path, value in split_state(state).items()}
 
 
 @pytest.mark.parametrize(
@@ -100,5 +100,5 @@ def test_an_append_finds_or_makes_a_cell_of_its_own(state: Any, path: tuple[str,
 
 def test_a_new_cell_takes_the_place_of_the_empty_dict_it_is_put_into() -> None:
     opened = document({"a": {}, "b": 1})
-    assert list(make_room(opened, ("state", "a", "l"), cell_of([]))) == [("state", "a", "l"), ("state", "b")]
-    assert list(make_room(opened, ("state", "l"), cell_of([]))) == [("state", "a"), ("state", "b"), ("state", "l")]
+    assert list(add_cell(opened, ("state", "a", "l"), cell_of([]))) == [("state", "a", "l"), ("state", "b")]
+    assert list(add_cell(opened, ("state", "l"), cell_of([]))) == [("state", "a"), ("state", "b"), ("state", "l")]
