@@ -58,7 +58,7 @@ async def was_deleted(store: Store, thread_id: str) -> bool:
     """True if a thread of this id was deleted, and not revived."""
     tools = tools_of(store)
     await tools.open()
-    seen = await tools.ports.perform(tools.reader.seen, tools.reader.sealing.key(thread_id))
+    seen = await tools.ports.perform(tools.reader.seen, tools.reader.key(thread_id))
     return seen is not None and seen.head.deleted
 
 

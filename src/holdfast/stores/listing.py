@@ -1,8 +1,8 @@
 """Listings: pages of checkpoints and of threads. Blocking; every item is checked against its own digest."""
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from holdfast.codec.keys import KeyRing
 from holdfast.history.meta import checkpoint_info
@@ -18,13 +18,16 @@ from holdfast.records.errors import (
 )
 from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import shown_id_of, thread_id_of
+from holdfast.records.page import Page
 from holdfast.records.reports import Stats
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.stores.backend import DAMAGED, all_heads, counts, readable_head
+from holdfast.stores.bindings import Summary
 from holdfast.stores.reader import Reader
-from holdfast.stores.sealing import Summary
+
+T = TypeVar("T")
 
 UNREADABLE = (Corrupt, IncompatibleCheckpoint)
 """What says that a head cannot be read."""
@@ -123,6 +126,20 @@ def _before(cursor: str | int | None) -> int | None:
         raise ConfigurationError(f"cursor {cursor!r} is not one that history() gave") from None
 
 
+class AsyncPage(Page[T]):
+    """A page of the awaitable API, which can fetch the next one."""
+
+    __slots__ = ("_fetch",)
+
+    def __init__(self, items: list[T], next: str | None, fetch: Callable[[str], Awaitable["AsyncPage[T]"]]) -> None:  # noqa: A002
+        super().__init__(items, next)
+        self._fetch = fetch
+
+    async def next_page(self) -> "AsyncPage[T] | None":
+        """Return the page after this one, None after the last."""
+        return None if self.next is None else await self._fetch(self.next)
+
+
 class Listings:
     """The listing side of a store handle."""
 
@@ -160,11 +177,11 @@ class Listings:
         self, statuses: Sequence[str], labels: Mapping[str, str], cursor: str | None, limit: int
     ) -> tuple[list[ThreadInfo], str | None]:
         """A page of threads, and the cursor for the next."""
-        sealing = self._reader.sealing
-        choices = sealing.label_choices(labels)
+        bindings = self._reader.bindings
+        choices = bindings.label_choices(labels)
         try:
             place = text_or_none(cursor, "cursor")
-            listing = self._reader.backend.threads(sealing.prefix, statuses, choices, place, check_limit(limit))
+            listing = self._reader.backend.threads(bindings.prefix, statuses, choices, place, check_limit(limit))
         except ValueError as error:
             raise ConfigurationError(f"cursor {cursor!r} is not one that threads() gave") from error
         if labels and cursor is None and not listing.heads:
@@ -173,18 +190,18 @@ class Listings:
 
     def _warn_of_sealed(self, what: str) -> None:
         """Warn if one of the newest threads is sealed by a missing key: then it was not searched."""
-        newest = self._reader.backend.threads(self._reader.sealing.prefix, (), (), None, SAMPLE)
+        newest = self._reader.backend.threads(self._reader.bindings.prefix, (), (), None, SAMPLE)
         infos = (info_or_damage(self._reader, *entry) for entry in newest.heads)
         if sealed := next((info for info in infos if info.sealed_by is not None), None):
             warn_of_sealed(what, sealed)
 
     def all_heads(self) -> list[tuple[bytes, bytes]]:
         """Every listed thread of this namespace, with its head."""
-        return list(all_heads(self._reader.backend, self._reader.sealing.prefix))
+        return list(all_heads(self._reader.backend, self._reader.bindings.prefix))
 
     def counts(self) -> dict[str, int]:
         """How many threads of this namespace there are of each status that any has, and how many are `damaged`."""
-        found = counts(self._reader.backend, self._reader.sealing.prefix)
+        found = counts(self._reader.backend, self._reader.bindings.prefix)
         known = {status.value: found.pop(status.value) for status in Status if status.value in found}
         return known | ({DAMAGED: sum(found.values())} if found else {})
 
