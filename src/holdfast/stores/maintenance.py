@@ -41,7 +41,7 @@ class Maintenance:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._backend: Backend = reader.backend
-        self._is_littering = isinstance(reader.backend, Littering)
+        self._littering = reader.backend if isinstance(reader.backend, Littering) else None
 
     def _swap(self, thread: bytes, seen: Seen, head: Head, drop: Drop = KEEP_ALL) -> Seen | None:
         """Put a new head in place of the one seen, and return it; None after a conflict."""
@@ -106,8 +106,8 @@ class Maintenance:
     ) -> Freed | None:
         if seen is None or seen.head.deleted or not seen.head.seq:
             return Freed()
-        self._reader.binding(thread, seen.head)  # raises for a forged head, or without its key
-        if keeps_all(retention, seen.head, now) and not self._is_littering:
+        if keeps_all(retention, seen.head, now) and self._littering is None:
+            self._reader.binding(thread, seen.head)  # raises for a forged head, or without its key
             return Freed()
         seen, headers = self._reader.survey(thread, seen=seen)  # perhaps under a newer head
         if thread_expires(retention, seen.head, now):
@@ -120,19 +120,19 @@ class Maintenance:
         return freed if dry_run or self._carry_out(thread, seen, todo, headers) else None
 
     def _plan(self, thread: bytes, head: Head, headers: Sequence[Header], retention: Retention, now: int) -> Plan:
-        binding = self._reader.binding(thread, head)
-        visible = [
-            Dated(header.seq, now - decode_meta(binding, header).created_at if retention.max_age is not None else 0)
-            for header in headers
-            if header.is_checkpoint and head.marks.shows(header.seq)
-        ]
+        shown = [header for header in headers if header.is_checkpoint and head.marks.shows(header.seq)]
+        if retention.max_age is None:
+            visible = [Dated(header.seq, 0) for header in shown]
+        else:
+            binding = self._reader.binding(thread, head)
+            visible = [Dated(header.seq, now - decode_meta(binding, header).created_at) for header in shown]
         return plan(headers, head, new_marks(retention, head.marks, visible))
 
     def _with_strays(self, thread: bytes, head: Head, headers: Sequence[Header], todo: Plan) -> Plan:
         """Add the blobs of writes that were begun and can no longer be committed."""
-        if not isinstance(self._backend, Littering):
+        if self._littering is None:
             return todo
-        strays = self._backend.strays(thread, head.seq, all_blob_ids(headers))
+        strays = self._littering.strays(thread, head.seq, all_blob_ids(headers))
         return replace(todo, blobs=(*todo.blobs, *strays))
 
     def _carry_out(self, thread: bytes, seen: Seen, todo: Plan, headers: Sequence[Header]) -> bool:

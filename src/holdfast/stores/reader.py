@@ -231,7 +231,7 @@ def _check_gaps(binding: Binding, head: Head, before: int | None, rows: list[Row
     """Raise `Corrupt` if a row is missing that no prune may have dropped."""
     above = head.seq + 1 if before is None else min(before, head.seq + 1)
     for seq in [*(row.seq for row in rows), *([0] if complete else [])]:
-        for missing in _shown_between(head.marks, seq, above):
+        if above - seq > 1 and (missing := next(_shown_between(head.marks, seq, above), 0)):
             raise Corrupt(f"{binding.row_name(missing)} is missing", record=binding.row_name(missing))
         above = seq
 
