@@ -40,10 +40,10 @@ DIGEST_BYTES = 16
 IDENTITY = b"holdfast bundle"
 ATTEMPTS = 8
 FREE_BYTES = 64 << 20
-"""So much may all frames together expand to beyond the ratio that one record has."""
+"""The bytes that all frames together may expand to, beyond the ratio allowed for one record."""
 Entropy = Callable[[int], bytes]
 END_OF_SEQS = (1 << 28) - 1
-"""Every kind of store can hold the rows below."""
+"""Every kind of store can hold rows with a smaller seq."""
 
 Seq: TypeAlias = Annotated[int, msgspec.Meta(ge=1, lt=END_OF_SEQS)]
 SeqOrNone: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=END_OF_SEQS)]
@@ -55,7 +55,7 @@ Incarnation: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=INCARNATION_BY
 
 
 class About(msgspec.Struct, frozen=True):
-    """The first frame: what the head of the thread says."""
+    """The first frame: the thread's head."""
 
     thread_id: str
     incarnation: Incarnation
@@ -72,11 +72,11 @@ class About(msgspec.Struct, frozen=True):
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="frame"):
-    """Each of the frames between the first and the last: a blob or a row."""
+    """A frame between the first and the last: a blob or a row."""
 
 
 class BlobFrame(Frame, frozen=True, tag="blob"):
-    """A blob, unsealed, under the id that rows name it by."""
+    """A blob, unsealed, with the id by which rows name it."""
 
     blob: BlobId
     data: bytes
@@ -95,7 +95,7 @@ class RowFrame(Frame, frozen=True, tag="row"):
 
 
 class Content(msgspec.Struct, frozen=True):
-    """A bundle whose frames are of the right types, and agree with each other."""
+    """A bundle whose frames have the right types and agree with each other."""
 
     about: About
     blobs: list[BlobFrame]
@@ -103,7 +103,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 def read_content(frames: list[Any], path: str) -> Content:
-    """What the frames of a bundle say, or `Corrupt`."""
+    """Read the frames of a bundle; `Corrupt` if they are not what `export` writes."""
     try:
         about = msgspec.convert(frames[0], About, builtin_types=[bytes])
         between = msgspec.convert(frames[1:-1], list[BlobFrame | RowFrame], builtin_types=[bytes])
@@ -124,7 +124,7 @@ def _refusal(path: str, why: str) -> Corrupt:
 
 
 def _problem_of(content: Content) -> str:
-    """Say what in the frames contradicts the rest; empty if nothing does."""
+    """Return what contradicts the rest of the frames; empty if nothing does."""
     about, rows = content.about, content.rows
     seqs = [row.seq for row in rows]
     if not seqs or seqs != sorted(set(seqs)):
@@ -143,19 +143,19 @@ def _problem_of(content: Content) -> str:
 
 
 def _problem_of_row(before: RowFrame | None, row: RowFrame | None) -> str:
-    """A row stands on its own, or follows the row before it on the same keyframe."""
+    """Return what is wrong with a row: it must be a keyframe, or follow the row before it on the same keyframe."""
     if row is None:
         return ""
     follows = before is not None and (before.seq, before.base) == (row.seq - 1, row.base)
     if not follows and row.base != row.seq:
-        return f"row {row.seq} is built on row {row.base}, and not all rows from there on are in it"
+        return f"row {row.seq} is built on row {row.base}, and a row between them is missing"
     if row.checkpoint > row.seq:
         return f"row {row.seq} names checkpoint {row.checkpoint}, which is newer"
     return ""
 
 
 def check_import(reader: Reader, swap: Swap, path: str) -> None:
-    """Read every record of the thread that `swap` makes; `Corrupt` if any cannot be read.
+    """Read every record of the thread that `swap` creates; `Corrupt` if one cannot be read.
 
     `LimitExceeded` if one is beyond the limits of this store: the store that wrote the bundle may have had higher ones.
     """
@@ -175,7 +175,7 @@ def check_import(reader: Reader, swap: Swap, path: str) -> None:
 
 
 class _Frames:
-    """The seals of a bundle, and how its frames are written and read. The second seal does not compress."""
+    """Writes and reads the frames of a bundle. The second seal does not compress."""
 
     def __init__(self, seal: Seal, loose: Seal | None = None) -> None:
         self._seal = seal
@@ -193,7 +193,7 @@ class _Frames:
         file.write(len(payload).to_bytes(LENGTH_BYTES, "big") + _digest(identity, payload) + payload)
 
     def read(self, file: BinaryIO) -> Any:
-        """The next frame's value, None at the end of the file."""
+        """Return the next frame's value, None at the end of the file."""
         start = file.read(LENGTH_BYTES + DIGEST_BYTES)
         if not start:
             return None
@@ -204,12 +204,12 @@ class _Frames:
             raise Corrupt("the bundle is damaged or cut short", record="bundle")
         data = self._seal.unseal(payload, identity, record="bundle")
         if not self._may_follow(payload, data):
-            raise LimitExceeded("the bundle would expand to too many times its size")
+            raise LimitExceeded("the bundle would expand to too many times its size; nothing was imported")
         self._count(payload, data)
         return decode(data)
 
     def _may_follow(self, payload: bytes, data: bytes) -> bool:
-        """False if the frames up to this one would expand too much: a small bundle must not take much memory."""
+        """False if the frames up to this one would expand too much: a small bundle must not fill the memory."""
         most = FREE_BYTES + DEFAULT.expansion * (self._stored + len(payload))
         return self._expanded + len(data) <= most
 
@@ -218,7 +218,7 @@ class _Frames:
         self._expanded += len(data)
 
     def _identity(self) -> bytes:
-        """The frame's number is part of it: frames cannot change places."""
+        """Return the identity of the next frame. It contains the frame's number, so frames cannot change places."""
         self._number += 1
         return IDENTITY + self._number.to_bytes(8, "big")
 
@@ -249,7 +249,7 @@ def _write_frames(file: BinaryIO, frames: list[Any], ring: KeyRing | None, entro
 
 
 def _thread_frames(reader: Reader, thread: bytes) -> Iterator[Any]:
-    """The frames of a thread as it is at one moment: if a prune interferes, begin again."""
+    """Yield the frames of a thread as it is at one moment; after a concurrent prune, read it again."""
     for attempt in range(ATTEMPTS):
         seen, found = reader.survey(thread)
         needed = needed_rows(found, seen.head, seen.head.marks)
@@ -330,7 +330,9 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
     swap = _transcribe(reader, thread, seen, content, entropy, same_life=to in {None, source})
     check_import(reader, swap, path)
     if not reader.backend.swap([swap])[0]:
-        raise Conflict(f"thread {thread_id_of(thread)!r} came into being meanwhile")
+        raise Conflict(
+            f"thread {thread_id_of(thread)!r} was created meanwhile; import it under another id: to=, or --to"
+        )
     return thread_id_of(thread)
 
 
@@ -339,9 +341,9 @@ def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[An
         raise Corrupt(f"{path} is not a Holdfast bundle of this version", record="bundle")
     wrapped = file.read(int.from_bytes(file.read(2), "big"))
     if wrapped and ring is None:
-        raise KeyUnavailable(f"{path} is encrypted; give keys=")
+        raise KeyUnavailable(f"{path} is encrypted; import it with keys=")
     if ring is not None and not wrapped:
-        raise Corrupt(f"{path} is in plain text, and keys were given", record="bundle")
+        raise Corrupt(f"{path} is in plain text, but keys were given; import it without keys", record="bundle")
     reader = _Frames(Seal() if ring is None else Seal(key=ring.unwrap(wrapped, IDENTITY), entropy=os.urandom))
     last: Any = None
     while (frame := reader.read(file)) is not None:
@@ -354,7 +356,7 @@ def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[An
 def _transcribe(
     reader: Reader, thread: bytes, seen: Seen | None, content: Content, entropy: Entropy, *, same_life: bool
 ) -> Swap:
-    """The same rows, sealed for this store. A copy under another id is another life."""
+    """Seal the rows for this store. A copy under another id is another life."""
     incarnation = content.about.incarnation if same_life else entropy(INCARNATION_BYTES)
     binding, data_key = reader.bindings.life(thread, incarnation)
     names: dict[bytes, bytes] = {}

@@ -1,4 +1,4 @@
-"""The blocking store: every method is one line, the awaitable one stepped to its end over `BlockingPorts`."""
+"""The blocking store: every method is one line, which runs the awaitable one to its end over `BlockingPorts`."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ class Page(_Page[T]):
         self._page = page
 
     def next_page(self) -> "Page[T] | None":
-        """The page after this one, None after the last."""
+        """Return the page after this one, None after the last."""
         following = run_blocking(self._page.next_page())
         return None if following is None else Page(following)
 
