@@ -14,7 +14,6 @@ from holdfast.records.arguments import check_labels, function_or_none, path_text
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
 from holdfast.records.errors import ConfigurationError, HoldfastError, NotFound, StoreClosed
 from holdfast.records.event import Event
-from holdfast.records.head import Head
 from holdfast.records.identity import CheckpointId, RequestId
 from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.reports import Copied, Guarantee, Report, Stats
@@ -217,9 +216,7 @@ class Store:
         """
         await self._open()
         thread = self._reader.key(thread_id)
-        items, following = await self._ports.perform(
-            self._listings.history, thread, cursor, limit, where, journal=journal
-        )
+        items, following = await self._ports.perform(self._listings.history, thread, cursor, limit, where, journal)
         return AsyncPage(
             items,
             following,
@@ -267,15 +264,6 @@ class Store:
         thread = self._reader.key(thread_id)
         await self._ports.perform(self._maintenance.delete, thread, self._ports.now())
         await self._events.emit("deleted", thread_id)
-
-    async def _delete_if(self, thread_id: str, condition: Callable[[Head], bool]) -> bool:
-        """Delete a thread if its head still meets a condition at that moment. True if it was deleted."""
-        await self._open()
-        thread = self._reader.key(thread_id)
-        is_deleted = await self._ports.perform(self._maintenance.delete_if, thread, condition, self._ports.now())
-        if is_deleted:
-            await self._events.emit("deleted", thread_id)
-        return is_deleted
 
     async def revive(self, thread_id: str) -> None:
         """Make a deleted thread's id usable again, empty. `NotFound` if it was not deleted."""
@@ -340,9 +328,7 @@ class Store:
         await self._open()
         policy = retention_or_none(retention) or self.retention
         if policy is None:
-            raise ConfigurationError(
-                "prune needs a retention: prune(holdfast.Retention(keep_last=10)), or open(retention=…)"
-            )
+            raise ConfigurationError("prune needs a retention: prune(Retention(keep_last=10)), or open(retention=…)")
         prune = partial(self._maintenance.prune, retention=policy, now=self._ports.now(), dry_run=dry_run)
         freed = sum(await self._for_each_thread(prune, progress), Freed())
         await self._events.emit("pruned", "", 0, **pruned_details(freed, dry_run=dry_run))

@@ -151,7 +151,7 @@ class Listings:
         return thread_info(self._reader, thread, self._reader.listed(thread).head)
 
     def history(
-        self, thread: bytes, cursor: str | int | None, limit: int, where: Mapping[str, Any] | None, *, journal: bool
+        self, thread: bytes, cursor: str | int | None, limit: int, where: Mapping[str, Any] | None, journal: bool
     ) -> tuple[list[CheckpointInfo], str | None]:
         """List matching checkpoints below the cursor, newest first; also return the cursor for the next page."""
         before, where = _before(cursor), mapping_or_none(where, "where")

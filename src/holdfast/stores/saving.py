@@ -216,7 +216,7 @@ class Saving:
         newest = self._reader.load_checkpoint(thread, checkpoint.seq, checkpoint.life)
         if newest.seen.head.checkpoint != checkpoint.seq:
             return None
-        before, _ = Listings(self._reader).history(thread, checkpoint.seq, 1, None, journal=False)
+        before, _ = Listings(self._reader).history(thread, checkpoint.seq, 1, None, False)
         if not before:
             raise Conflict(f"{checkpoint} is the only checkpoint of its thread; delete the thread instead")
         return self._reader.load_checkpoint(thread, before[0].seq, checkpoint.life)
