@@ -20,7 +20,7 @@ from holdfast.codec.seal import Seal
 from holdfast.processes import Identity, is_certainly_dead, named
 from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleCheckpoint
 from holdfast.records.identity import CheckpointId, RequestId
-from holdfast.stores import opening
+from holdfast.stores import locations
 from holdfast.stores.bundle import MAGIC, _Frames, _write_frames
 from holdfast.stores.objects.names import MarkName, SegmentName, blob_of
 from holdfast.stores.objects.probe import check_format
@@ -83,8 +83,8 @@ def only_ours(call: Callable[[], Any]) -> None:
 @quick
 @given(st.one_of(places, urls("memory", "sqlite", "file", "postgres", "redis", "s3", "http", "C", "")))
 def test_the_place_of_a_store(url: str) -> None:
-    only_ours(lambda: opening.locate(url))
-    only_ours(lambda: opening.is_there(url))
+    only_ours(lambda: locations.locate(url))
+    only_ours(lambda: locations.is_there(url))
 
 
 @quick
@@ -94,7 +94,7 @@ def test_the_place_of_a_store(url: str) -> None:
 @example("postgresql://h/db?schema=%ff&x=\ud800")
 def test_the_url_of_a_postgresql(url: str) -> None:
     def parse() -> None:
-        place, _ = opening._schema_of(url)
+        place, _ = locations._schema_of(url)
         connections_of(place, 1, None)
 
     only_ours(parse)

@@ -24,7 +24,7 @@ from holdfast.records.errors import HoldfastError
 from holdfast.records.head import decode_head
 from holdfast.records.identity import CheckpointId, RequestId
 from holdfast.records.rows import Row
-from holdfast.stores.backup import snapshot
+from holdfast.stores.copying import snapshot
 from holdfast.stores.file import FileBackend
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.objects.names import MarkName, SegmentName, blob_of, head_name

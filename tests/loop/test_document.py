@@ -299,7 +299,7 @@ async def test_a_checkpoint_that_was_not_touched_for_the_ttl_is_deleted(world: W
 async def test_a_loop_that_was_deleted_as_it_ended_is_not_executed_again_by_accident(world: World) -> None:
     options: dict[str, Any] = {"retention": Retention(delete_on=("complete",))}
     await new_loop(world, **options).drive()
-    with pytest.raises(Deleted, match=r"was deleted; store\.revive\('t'\) brings its id back"):
+    with pytest.raises(Deleted, match=r"was deleted; store\.revive\('t'\) makes its id usable again"):
         await new_loop(world, **options).drive()
 
 

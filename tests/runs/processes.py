@@ -16,7 +16,7 @@ from typing import Any
 from holdfast import sync
 from holdfast.records.rows import Swap
 from holdfast.records.words import Durability
-from holdfast.stores import opening
+from holdfast.stores import locations
 from holdfast.testing.broken import NoFencing
 from holdfast.testing.faults import FaultyBackend
 from holdfast.testing.handles import blocking_store
@@ -34,7 +34,7 @@ def open_store(url: str, how: str) -> sync.Store:
     """A store of this process: sound, or with a slow backend, or with one that never refuses a write."""
     if how == "sound":
         return sync.open(url, durability="process")
-    backend = opening.resolve(url, Durability.PROCESS, inline=True).backend
+    backend = locations.resolve(url, Durability.PROCESS, inline=True).backend
     return blocking_store(Slow(NoFencing(backend) if how == "broken" else backend))
 
 

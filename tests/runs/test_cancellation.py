@@ -70,7 +70,7 @@ class Overlooking(MemoryBackend):
 def test_the_heartbeat_looks_into_all_inboxes_at_once(is_broken: bool) -> None:
     backend = Overlooking()
     store = sync.Store(backend)
-    backend.broken = store._store._reader.sealing.key("a") if is_broken else b"none"
+    backend.broken = store._store._reader.key("a") if is_broken else b"none"
     ends_at = time.monotonic() + GIVE_UP_SECONDS
     with store.run("a", lease=0.5) as bystander:
         with pytest.raises(holdfast.RunCancelled), store.run("b", lease=0.5) as run:

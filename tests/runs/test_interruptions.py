@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import sync
+from holdfast.ports import Ticket
 from holdfast.ports.awaitable import AsyncPorts
 from holdfast.records.errors import OutcomeUnknown
 from holdfast.records.rows import Swap
@@ -126,9 +127,10 @@ def test_a_full_queue_and_its_writer_do_not_wait_for_each_other(monkeypatch: pyt
     backend = GatedBackend()
 
     class Committer(committer.Committer):
-        def relieve(self) -> None:
-            backend.may_go_on.set()
-            super().relieve()
+        def commit_batch(self, ticket: Ticket | None = None) -> None:
+            if not current_thread().name.startswith("holdfast-writer"):
+                backend.may_go_on.set()
+            super().commit_batch(ticket)
 
     async def scenario() -> list[Any]:
         store = Store(backend, ports=AsyncPorts(), committer=Committer(backend, inline=False))
@@ -225,7 +227,7 @@ def test_an_interrupt_right_after_a_write_has_landed_does_not_write_it_again(mon
     first = store.save("t", {"letters": ["a"]})
     finish = Claim._finish
 
-    def strike(self: Claim, pending: Pending) -> None:
+    def strike(self: Claim, pending: Pending, outcome: bool | BaseException) -> None:
         monkeypatch.setattr(Claim, "_finish", finish)
         raise KeyboardInterrupt
 

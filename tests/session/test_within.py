@@ -238,7 +238,7 @@ def test_what_is_carried_is_written_with_the_next_turn() -> None:
         session._session._run._ledger.carry(Traced("a trace"))
         session.run_turn(lambda: 2)
         reader = store._store._reader
-        assert Journal.of(reader.load_head(reader.sealing.key("t")).log.document).trace == "a trace"
+        assert Journal.of(reader.load_head(reader.key("t")).log.document).trace == "a trace"
 
 
 def test_a_turn_that_was_interrupted_while_it_was_recorded_is_recorded_once(monkeypatch: pytest.MonkeyPatch) -> None:

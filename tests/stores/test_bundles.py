@@ -10,7 +10,7 @@ import pytest
 from holdfast import sync
 from holdfast.codec import decode, encode
 from holdfast.codec.seal import Seal
-from holdfast.stores import backup, bundle
+from holdfast.stores import bundle, copying
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.conformance.samples import Line, head, rows
 from holdfast.testing.handles import blocking_store
@@ -175,15 +175,15 @@ def test_a_backup_takes_messages_along(tmp_path: Path) -> None:
     backup_rows = source.index(line.key, None, None)
     assert backup_rows
     with pytest.raises(sync.Corrupt):
-        backup.copy_thread(source, target, line.key)
-    backup.copy_thread(source, target, b"\0never")
+        copying.copy_thread(source, target, line.key)
+    copying.copy_thread(source, target, b"\0never")
     assert target.threads(b"", (), (), None, 9).heads == []
 
 
 def test_messages_of_a_thread_are_in_its_backup(sides: Sides) -> None:
     sides.memory.post(b"\0t", "k", b"v")
     target = MemoryBackend()
-    backup.copy_all(sides.memory, target)
+    copying.copy_all(sides.memory, target)
     assert target.inbox(b"\0t") == {"k": b"v"}
 
 
@@ -192,7 +192,7 @@ def test_a_backup_of_more_than_a_page_of_threads_is_whole(tmp_path: Path) -> Non
     with sync.Store(source) as store:
         for number in range(1003):
             store.save(f"t{number}", number)
-        backup.copy_all(source, target)
+        copying.copy_all(source, target)
         assert store.stats().threads == 1003
     assert len(target.threads(b"", (), (), None, 5000).heads) == 1003
 
@@ -204,7 +204,7 @@ def test_a_thread_that_never_rests_cannot_be_backed_up(sides: Sides) -> None:
             return super().index(thread, before, limit)
 
     with pytest.raises(sync.Conflict, match=r"gave up after \d+ conflicting writes to thread"):
-        backup.copy_thread(Restless(sides.memory), MemoryBackend(), b"\0t")
+        copying.copy_thread(Restless(sides.memory), MemoryBackend(), b"\0t")
 
 
 @pytest.mark.parametrize("name", ["nul\0", "missing/backup.db"])

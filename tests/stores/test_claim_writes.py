@@ -25,7 +25,7 @@ def append(**said: Any) -> Intent:
 def claim() -> Iterator[Claim]:
     with sync.MemoryStore() as store:
         inner = store._store
-        thread = inner._reader.sealing.key("t")
+        thread = inner._reader.key("t")
         claim = take(inner._ports, inner._reader, inner._committer, thread, 30_000_000)
         claim.wait_for(claim.submit(Intent(appends=((JOURNAL, encode(["mark", "first"])),))))
         yield claim
@@ -71,7 +71,7 @@ def test_an_append_over_a_lease_that_expired_ends_it() -> None:
     with sync.MemoryStore() as store:
         inner = store._store
         store.save("t", {"letters": ["a"]})
-        thread = inner._reader.sealing.key("t")
+        thread = inner._reader.key("t")
         claim = take(inner._ports, inner._reader, inner._committer, thread, 1)
         store.append("t", "letters", "b")
         seen = inner._reader.seen(thread)
@@ -92,7 +92,7 @@ def test_an_append_that_says_more_than_what_to_append_says_it(claim: Claim) -> N
     claim.wait_for(claim.submit(Intent(appends=item, consumed=("message",))))
     assert backend.inbox(claim.thread) == {}
     claim.wait_for(claim.submit(Intent(appends=item, labels={"user": "ana"})))
-    tokens = claim._reader.sealing.label_tokens({"user": "ana"})
+    tokens = claim._reader.bindings.label_tokens({"user": "ana"})
     assert [thread for thread, _ in backend.threads(b"", (), [tokens], None, 9).heads] == [claim.thread]
     claim.wait_for(claim.submit(Intent(appends=item, status="input_required")))
     assert claim.writer.seen.head.status == "input_required"

@@ -276,7 +276,7 @@ def test_a_full_queue_is_relieved_by_a_batch_on_the_spot() -> None:
     committer = Committer(backend)
     tickets = submitted(committer, swap(b"\0a", b"", b"1", size=module.BACKLOG_BYTES + 1))
     was_full = committer.is_full
-    committer.relieve()
+    committer.commit_batch()
     assert (was_full, committer.is_full) == (True, False)
     assert tickets[0].result()
 

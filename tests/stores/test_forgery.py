@@ -12,7 +12,7 @@ from holdfast.codec import encode
 from holdfast.processes import named
 from holdfast.records.errors import Corrupt, HoldfastError, HoldfastWarning
 from holdfast.records.head import Head, Marks, decode_head
-from holdfast.stores.backup import snapshot
+from holdfast.stores.copying import snapshot
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.forging import FIELDS, LEASE, Change, Fields, Forger, changed, fields_of, other, swap_blobs
 from holdfast.testing.handles import blocking_store

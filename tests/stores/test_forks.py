@@ -13,7 +13,7 @@ import pytest
 from holdfast import sync
 from holdfast.records.words import Durability
 from holdfast.stores import sqlite_file
-from holdfast.stores.resting import Pool
+from holdfast.stores.pool import Pool
 from holdfast.stores.sql import migrations
 from holdfast.stores.sqlite import SQLiteBackend
 from holdfast.stores.sqlite_schema import FIRST
@@ -205,16 +205,16 @@ def test_a_pool_at_rest_has_nothing_out_and_gives_nothing() -> None:
 
     thread = Thread(target=take)
     thread.start()
-    assert not pool.rest(0)
+    assert not pool.pause(0)
     resting.set()
     pool.give(one)
-    assert pool.rest(GIVE_UP_SECONDS)
+    assert pool.pause(GIVE_UP_SECONDS)
     assert not taken.is_set()
     assert pool.drain() == [one]
     pool.resume()
     thread.join(GIVE_UP_SECONDS)
     assert taken.is_set()
-    assert not pool.rest(0), "the other thread has one"
+    assert not pool.pause(0), "the other thread has one"
 
 
 def test_what_cannot_be_made_is_not_out() -> None:
@@ -224,4 +224,4 @@ def test_what_cannot_be_made_is_not_out() -> None:
     pool = Pool(fails)
     with pytest.raises(OSError, match="no more"):
         pool.take()
-    assert pool.rest(0)
+    assert pool.pause(0)

@@ -250,7 +250,7 @@ def test_every_kind_of_store_stays_as_it_was(frames: list[Any], tmp_path: Path, 
 
 def test_a_bundle_with_many_rows_on_one_keyframe_is_refused_in_linear_time(frames: list[Any]) -> None:
     """Rows that name a far keyframe are not searched for all between."""
-    from holdfast.stores.bundle_frames import read_content
+    from holdfast.stores.bundle import read_content
 
     rows = [["row", 16, seq, 1, seq, [], b"", b""] for seq in range(2, 200_000, 2)]
     first = {**frames[0], "seq": rows[-1][2], "base": 1, "checkpoint": rows[-1][2]}

@@ -48,7 +48,7 @@ def store(backend: Recording) -> Iterator[sync.Store]:
 
 def claimed(store: sync.Store) -> Claim:
     inner = store._store
-    return take(inner._ports, inner._reader, inner._committer, inner._reader.sealing.key("t"), LEASE)
+    return take(inner._ports, inner._reader, inner._committer, inner._reader.key("t"), LEASE)
 
 
 def told(store: sync.Store, swap: Swap) -> bool | None:
@@ -110,7 +110,7 @@ def test_a_pin_whose_reply_is_lost_is_made_or_unknown(store: sync.Store, backend
         with pytest.raises(OutcomeUnknown):
             store.pin(first.id)
     store.pin(first.id)
-    head = store._store._reader.seen(store._store._reader.sealing.key("t"))
+    head = store._store._reader.seen(store._store._reader.key("t"))
     assert head is not None
     assert head.head.marks.pinned == (1,)
 

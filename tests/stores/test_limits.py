@@ -164,9 +164,9 @@ def hostile_bundle(path: Path) -> None:
     cell = b"\xdd" + (650_000).to_bytes(4, "big") + b"\x90" * 650_000
     draft: Draft = {(*STATE, f"k{number}"): cell for number in range(60)}
     with sync.open(path.with_suffix(".db"), limits=Limits(memory=2**40)) as store:
-        thread = store._store._reader.sealing.key("evil")
+        thread = store._store._reader.key("evil")
         store.save("evil", {})
-        run_blocking(store._store._saver.commit(thread, Intent(draft=draft, cause="manual")))
+        run_blocking(store._store._saving.commit(thread, Intent(draft=draft, cause="manual")))
         store.export("evil", path)
 
 

@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast import sync
 from holdfast.records.words import Durability
-from holdfast.stores.opening import locate
+from holdfast.stores.locations import locate
 from patience import GIVE_UP_SECONDS
 
 
@@ -212,18 +212,18 @@ def test_handles_of_both_worlds_see_each_other() -> None:
 
 def test_options_that_cannot_be_leave_nothing_open() -> None:
     """A refused open must not keep the place from being closed later."""
-    from holdfast.stores import opening
+    from holdfast.stores import locations
 
-    before = set(opening._shared)
+    before = set(locations._shared)
     with pytest.raises(sync.ConfigurationError):
         sync.open("a.db", keys=b"too short")
     with pytest.raises(sync.ConfigurationError, match="retention"):
         sync.open("a.db", sweep=1)
-    with pytest.raises(sync.ConfigurationError, match="positive"):
+    with pytest.raises(sync.ConfigurationError, match="more than 0 s"):
         sync.open("a.db", sweep=0, retention=sync.Retention(keep_last=1))
     with pytest.raises(sync.InvalidId):
         sync.open("a.db", namespace="n" * 129)
-    assert set(opening._shared) == before
+    assert set(locations._shared) == before
 
 
 def test_a_sweeper_prunes_in_the_background() -> None:

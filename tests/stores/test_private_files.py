@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import sync
 from holdfast.records.rows import Drop
-from holdfast.stores.backup import back_up
+from holdfast.stores.copying import back_up
 from holdfast.stores.file import FileBackend
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.sqlite import SQLiteBackend

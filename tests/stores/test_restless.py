@@ -9,8 +9,8 @@ from holdfast import sync
 from holdfast.records.errors import NotFound
 from holdfast.records.rows import Swap
 from holdfast.stores import writer as writers
+from holdfast.stores.maintenance import SLICE_ROWS
 from holdfast.stores.memory import MemoryBackend
-from holdfast.stores.upkeep import SLICE_ROWS
 from holdfast.testing.faults import Crash, Fault, FaultyBackend
 from holdfast.testing.handles import blocking_store
 from holdfast.testing.walk import TIGHT
@@ -154,7 +154,7 @@ def test_writers_that_hold_too_much_are_let_go(monkeypatch: pytest.MonkeyPatch) 
         for turn in range(3):
             for number in range(30):
                 store.save(f"t{number}", {"turn": turn, "text": str(number) * 20_000})
-        held = store._store._saver.writers
+        held = store._store._saving.writers
         assert 1 <= len(held._writers) < 30
         for number in range(30):
             assert store.get(f"t{number}", 3).state["turn"] == 2

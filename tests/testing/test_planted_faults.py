@@ -16,7 +16,7 @@ from holdfast.history.format import decode_header
 from holdfast.history.prune import Plan
 from holdfast.records import head as records_head
 from holdfast.records.errors import Corrupt, HoldfastError, IncompatibleCheckpoint
-from holdfast.stores import reader, upkeep
+from holdfast.stores import maintenance, reader
 from holdfast.stores.backend import Backend
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.broken import FlipsBits, Lossy, NoFencing, SeqOnly
@@ -107,7 +107,7 @@ def test_a_prune_that_drops_a_referenced_blob_is_caught(monkeypatch: pytest.Monk
         referenced = [blob for header in headers if header.seq not in gone for blob in header.blob_ids]
         return replace(found, blobs=(*found.blobs, *referenced[:1]))
 
-    monkeypatch.setattr(upkeep, "plan", greedy)
+    monkeypatch.setattr(maintenance, "plan", greedy)
     is_caught()
 
 
@@ -118,7 +118,7 @@ def test_a_prune_that_drops_a_needed_row_is_caught(monkeypatch: pytest.MonkeyPat
         found = sound(headers, head, marks)
         return replace(found, rows=tuple((start, min(stop + 1, head.seq)) for start, stop in found.rows))
 
-    monkeypatch.setattr(upkeep, "plan", greedy)
+    monkeypatch.setattr(maintenance, "plan", greedy)
     is_caught()
 
 

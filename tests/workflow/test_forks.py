@@ -55,7 +55,7 @@ def test_responses_for_a_thread_or_fork_that_does_not_exist_yet_make_none(store:
     checkpoint = halving(store).checkpoints("t")[2].checkpoint_id
     with pytest.raises(NotFound, match=r"there is no request fork#1\.abc: run the fork"):
         halving(store).run(checkpoint_id=checkpoint, thread_id="fork", responses={"fork#1.abc": 1})
-    with pytest.raises(NotFound, match="there is no thread 'new'"):
+    with pytest.raises(NotFound, match="thread 'new' does not exist"):
         halving(store).run(8, thread_id="new", responses={"new#1.abc": 1})
     assert ids(store) == ["t"]
 

@@ -21,7 +21,7 @@ from holdfast.records.words import Durability
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.store import Store
 from holdfast.runtimes.agent.agent import AgentCore
-from holdfast.stores.opening import resolve
+from holdfast.stores.locations import resolve
 from holdfast.sync.agents import Agent as BlockingAgent
 
 POLL_SECONDS = 0.2

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.chaos.trial import Broken, Laboratory, Seen
 from holdfast.chaos.verdict import Row, judge
 from holdfast.records.errors import ConfigurationError
-from holdfast.stores.opening import locate
+from holdfast.stores.locations import locate
 from holdfast.testing.crash import sampled
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.chaos.order import HANDED, ORDER, Note, Order
 from holdfast.records.errors import ConfigurationError, HoldfastError
-from holdfast.stores.opening import VARIABLE
+from holdfast.stores.locations import VARIABLE
 
 KILLED = -9
 

@@ -37,5 +37,5 @@ def choose_store(session: Session, name: str, app: "App") -> str:
 def is_same(own: Store, session: Session) -> bool:
     """True if both keep their threads in the same place."""
     readers = [tools_of(store).reader for store in (own, session.store._store)]  # noqa: SLF001  the blocking handle
-    places = [(id(reader.backend), reader.sealing.prefix) for reader in readers]
+    places = [(id(reader.backend), reader.bindings.prefix) for reader in readers]
     return places[0] == places[1]

@@ -44,7 +44,7 @@ def in_world_of(session: "Session", act: "Callable[[Store], Coroutine[Any, Any, 
     from holdfast.ports.awaitable import AsyncPorts
     from holdfast.runs.kinds import OpenedStore
     from holdfast.runs.store import tools_of
-    from holdfast.stores.opening import url_parts
+    from holdfast.stores.locations import url_parts
 
     own = session.own
     if own is not None:

@@ -10,6 +10,7 @@ from holdfast.cli.text import printable
 from holdfast.ports import run_blocking
 from holdfast.records.errors import Conflict, NotFound
 from holdfast.records.request import Request
+from holdfast.runs import inbox
 from holdfast.runs.store import tools_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 def requests_of(store: "Store", thread_id: str, status: str | None = None) -> list[Request]:
     """The requests of one thread that stand so, or all."""
     inner = store._store  # noqa: SLF001  the blocking store has nothing of its own
-    return run_blocking(tools_of(inner).ports.perform(inner._requests_of, thread_id, status))  # noqa: SLF001
+    tools = tools_of(inner)
+    return run_blocking(tools.ports.perform(inbox.requests_of, tools.reader, thread_id, status))
 
 
 def find_request(store: "Store", text: str) -> Request:

@@ -30,7 +30,7 @@ def opened_tools(store: "Store") -> Tools:
 
 def key_advice(store: "Store") -> str:
     """What to do to see what is encrypted with a key that is missing."""
-    ring = tools_of(store._store).reader.sealing.ring  # noqa: SLF001  the blocking store has nothing of its own
+    ring = tools_of(store._store).reader.bindings.ring  # noqa: SLF001  the blocking store has nothing of its own
     if ring is None:
         return "give --key-file FILE, or set HOLDFAST_KEY"
     given = ", ".join(map(repr, ring.ids))
@@ -43,10 +43,10 @@ def list_threads(
     """Threads, the newest first, read page by page."""
     tools = opened_tools(store)
     reader, cursor = tools.reader, None
-    choices = reader.sealing.label_choices(labels or {})
+    choices = reader.bindings.label_choices(labels or {})
     while True:
         listing = run_blocking(
-            tools.ports.perform(reader.backend.threads, reader.sealing.prefix, list(statuses), choices, cursor, page)
+            tools.ports.perform(reader.backend.threads, reader.bindings.prefix, list(statuses), choices, cursor, page)
         )
         for thread, encoded in listing.heads:
             yield info_or_damage(reader, thread, encoded)
@@ -58,7 +58,7 @@ def list_threads(
 def read_thread(store: "Store", thread_id: str) -> ThreadInfo:
     """One thread; `NotFound` if there is none. A damaged one may be found only as it is listed."""
     tools = opened_tools(store)
-    thread = tools.reader.sealing.key(thread_id)
+    thread = tools.reader.key(thread_id)
     try:
         seen = run_blocking(tools.ports.perform(tools.reader.listed, thread))
         return listed_info(tools.reader, thread, seen.head)
@@ -75,7 +75,7 @@ def presence_of(store: "Store", thread_id: str) -> Presence:
     """Whether there is a thread of this id. One whose head is damaged is listed."""
     tools = opened_tools(store)
     try:
-        seen = run_blocking(tools.ports.perform(tools.reader.seen, tools.reader.sealing.key(thread_id)))
+        seen = run_blocking(tools.ports.perform(tools.reader.seen, tools.reader.key(thread_id)))
     except UNREADABLE:
         return "listed"
     if seen is None:

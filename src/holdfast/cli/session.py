@@ -48,7 +48,7 @@ class Session:
     @property
     def named_store(self) -> str:
         """How a store was asked for, as it may be shown to anybody; empty if the default one is meant."""
-        from holdfast.stores.opening import VARIABLE
+        from holdfast.stores.locations import VARIABLE
 
         if self.url is not None:
             return f"--store {redacted(self.url)}"
@@ -128,9 +128,9 @@ def blocking_handle(own: "AwaitableStore") -> "Store":
         tools.reader.backend,
         committer=tools.committer,
         ports=BlockingPorts(),
-        keys=tools.reader.sealing.ring,
-        namespace=tools.reader.sealing.namespace,
-        limits=tools.reader.sealing.limits,
+        keys=tools.reader.bindings.ring,
+        namespace=tools.reader.bindings.namespace,
+        limits=tools.reader.bindings.limits,
         on_close=lambda: None,
     )
     return handle
@@ -146,7 +146,7 @@ CHOOSING = "give --store URL, or set HOLDFAST_STORE"
 
 def refuse_missing(url: str | None, advice: str = "") -> None:
     """`NotFound` if opening the URL would make a store: looking never does."""
-    from holdfast.stores.opening import is_there, locate
+    from holdfast.stores.locations import is_there, locate
 
     kind, place = locate(url)
     if kind == "sqlite" and os.path.isdir(place):  # noqa: PTH112  a plain name is what the user gave

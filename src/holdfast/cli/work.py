@@ -36,7 +36,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 def journal_of(store: "Store", thread_id: str) -> Journal:
     """The journal of a thread, read without a claim on it; empty if it was claimed and nothing was written yet."""
     tools = tools_of(store._store)  # noqa: SLF001  the blocking store has nothing of its own
-    load = tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
+    load = tools.ports.perform(tools.reader.load_head, tools.reader.key(thread_id))
     try:
         return Journal.of(run_blocking(load).log.document)
     except NotFound:

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.demo.payments import VARIABLE
 from holdfast.records.errors import HoldfastError
-from holdfast.stores.opening import VARIABLE as STORE
+from holdfast.stores.locations import VARIABLE as STORE
 
 PATIENCE_SECONDS = 60
 KILLED = -9

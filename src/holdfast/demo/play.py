@@ -21,7 +21,7 @@ from holdfast.demo.payments import KEYLESS
 from holdfast.demo.stage import Stage
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.urls import redacted
-from holdfast.stores.opening import absolute_url, locate
+from holdfast.stores.locations import absolute_url, locate
 
 THREAD = "ticket-8812"
 DELAYS = {"crash": (0.3, 10.0), "without": (0.3, 10.0), "approve": (0.3, 0.3), "fork": (0.3, 0.3)}

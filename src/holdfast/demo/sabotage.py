@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from holdfast.stores.opening import locate
+from holdfast.stores.locations import locate
 
 
 class Snapshot:

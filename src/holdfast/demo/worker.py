@@ -15,7 +15,7 @@ from typing import Any
 
 import holdfast.sync as holdfast
 from holdfast.demo import agent
-from holdfast.stores.opening import VARIABLE as STORE
+from holdfast.stores.locations import VARIABLE as STORE
 
 AT_ONCE = 4
 """How many tickets one process works on at the same time."""

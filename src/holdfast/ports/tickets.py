@@ -19,8 +19,8 @@ class Ticket(msgspec.Struct, eq=False, kw_only=True):
 
     settled: bool = False
     outcome: bool | BaseException = False
-    withdrawn: bool = False
-    """True if it must not be sent any more: another write replaces it."""
+    swap: object = None
+    """What was submitted last for this ticket: an older submission that still waits is ignored."""
     _callbacks: list[Callable[[], None]] = []
     """The callbacks that are not called yet."""
     _known: list[Callable[[], None]] = []

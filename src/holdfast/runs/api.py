@@ -26,7 +26,7 @@ def default_store() -> Store:
 
     Each place is opened once.
     """
-    from holdfast.stores.opening import absolute_url
+    from holdfast.stores.locations import absolute_url
 
     return _opened(absolute_url(None))
 

@@ -225,7 +225,7 @@ def leave_answer(
     reader: Reader, request_id: RequestId, choice: str | None, value: Any, by: str, comment: str, now: int
 ) -> Request:
     """Leave the answer to a request for its thread, and return it answered. Blocking. `Conflict` if it has one."""
-    thread, number = reader.sealing.key(request_id.thread_id), request_id.number
+    thread, number = reader.key(request_id.thread_id), request_id.number
     binding, request, value = _checked(reader, request_id, choice, value, now)
     entry = Answered(number, choice, encode(value, path="value"), by, comment, now)
     left = reader.backend.post(thread, message_key(number), pack_answer(binding, entry))
@@ -245,7 +245,7 @@ def leave_answers(reader: Reader, values: Mapping[RequestId, Any], now: int) -> 
     checked = [_answer_to_leave(reader, request_id, given, now) for request_id, given in values.items()]
     left = [each for each in checked if each is not None]
     for binding, request, entry in left:
-        thread, key = reader.sealing.key(request.thread_id), message_key(entry.number)
+        thread, key = reader.key(request.thread_id), message_key(entry.number)
         if not reader.backend.post(thread, key, pack_answer(binding, entry)):
             _refuse_another(unpack_answer(binding, entry.number, reader.backend.inbox(thread)[key]), entry, request.id)
     return [request for _, request, _ in left]
@@ -255,7 +255,7 @@ def _answer_to_leave(
     reader: Reader, request_id: RequestId, given: Any, now: int
 ) -> tuple[Binding, Request, Answered] | None:
     """An answer that its request takes; None if an equal one is there. `Conflict` if the thread is finished."""
-    thread, number = reader.sealing.key(request_id.thread_id), request_id.number
+    thread, number = reader.key(request_id.thread_id), request_id.number
     loaded = reader.load_head(thread)
     journal = _journal_with(loaded.log, request_id)
     take_in_answers(journal, loaded.log.binding, reader.backend.inbox(thread))
@@ -283,7 +283,7 @@ def _checked(
     reader: Reader, request_id: RequestId, choice: str | None, value: Any, now: int
 ) -> tuple[Binding, Request, Any]:
     """An open request that takes this answer, with the value as it takes it; raises if it does not."""
-    loaded = reader.load_head(reader.sealing.key(request_id.thread_id))
+    loaded = reader.load_head(reader.key(request_id.thread_id))
     request = _open_request(loaded.log, loaded.seen.head, request_id)
     check_choice(request.choices, choice, request.name)
     if request.deadline is not None and due_at(request.deadline, now) <= now:

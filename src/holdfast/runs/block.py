@@ -32,7 +32,7 @@ from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
-from holdfast.stores.claim import Claim, Taking
+from holdfast.stores.claim import Claim, Claiming
 from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found
 from holdfast.stores.events import Events
@@ -91,7 +91,7 @@ class RunBlock:
         """`check_held`: raises why there is no use in waiting for a thread that another run holds."""
         terms.check()
         self._tools = tools
-        self._thread = tools.reader.sealing.key(thread_id)
+        self._thread = tools.reader.key(thread_id)
         self._labels = labels
         self._terms = terms
         self._check_held = check_held
@@ -176,7 +176,7 @@ class RunBlock:
 
     async def _taken(self) -> Claim:
         """A claim made now. If the run is cancelled meanwhile, the claim is released before that is raised."""
-        tools, ports, taking = self._tools, self._tools.ports, Taking()
+        tools, ports, taking = self._tools, self._tools.ports, Claiming()
         lease, reopen = microseconds(self._terms.lease), self._terms.reopen
         try:
             return await ports.shielded(
@@ -268,7 +268,7 @@ class RunBlock:
         await ledger.emit("released", status=status, token=ledger.claim.token, seconds=seconds_held)
 
     async def _end_well(self, ledger: Ledger) -> None:
-        if not ledger.finished and await self._tools.ports.perform(ledger.claim.hears_cancel):
+        if not ledger.finished and await self._tools.ports.perform(ledger.claim.was_cancelled):
             await self._cancel(ledger)
             raise RunCancelled(f"the run of {ledger.claim.thread_id!r} was cancelled")
         is_open = ledger.status == Status.WORKING.value and not ledger.resumable
@@ -317,7 +317,7 @@ class RunBlock:
         """
         ports, claim, journal = self._tools.ports, ledger.claim, ledger.journal
         claim.check()
-        if await ports.perform(claim.hears_cancel):
+        if await ports.perform(claim.was_cancelled):
             await self._cancel(ledger)
             raise RunCancelled(f"the run of {claim.thread_id!r} was cancelled")
         inbox = await ports.perform(self._tools.reader.backend.inbox, claim.thread)
@@ -360,6 +360,6 @@ class RunBlock:
 
     async def _let_go(self, claim: Claim) -> None:
         try:
-            await self._tools.ports.perform(claim.let_go)
+            await self._tools.ports.perform(claim.release_after_failure)
         except HoldfastError:
             return  # the lease expires

@@ -170,7 +170,7 @@ class Durable(Generic[P, T]):
         """Raise why the function cannot run on a thread that another run holds, from what is stored. Blocking."""
         reader = store._tools.reader
         try:
-            known = Journal.of(reader.load_head(reader.sealing.key(thread_id)).log.document).started
+            known = Journal.of(reader.load_head(reader.key(thread_id)).log.document).started
         except NotFound:
             return
         refusal = None if known is None else self._conflict(known, thread_id, packed)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from holdfast.ports import Ports
 from holdfast.runs.store import Store
-from holdfast.stores import opening
-from holdfast.stores.opening import Shared
+from holdfast.stores import locations
+from holdfast.stores.locations import Shared
 from holdfast.stores.options import BucketOptions, HandleOptions, LocalOptions, PostgresOptions, RedisOptions
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class OpenedStore(Store):
     def _sweeping(self, interval: timedelta | float) -> "Sweeper":
         from holdfast.stores.sweeper import Sweeper
 
-        return Sweeper(self._upkeep, self._listings, self.retention, interval)
+        return Sweeper(self._maintenance, self._listings, self.retention, interval)
 
     def _release(self, shared: Shared) -> None:
         if self._sweeper is not None:
@@ -53,21 +53,21 @@ class MemoryStore(OpenedStore):
     """A store in this process's memory: gone when it ends. Each is its own."""
 
     def __init__(self, **options: Unpack[LocalOptions]) -> None:
-        super().__init__(*opening.memory_parts(options))
+        super().__init__(*locations.memory_parts(options))
 
 
 class SQLiteStore(OpenedStore):
     """A store in one SQLite file. `":memory:"` is private to this object."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Unpack[LocalOptions]) -> None:
-        super().__init__(*opening.sqlite_parts(path, options))
+        super().__init__(*locations.sqlite_parts(path, options))
 
 
 class FileStore(OpenedStore):
     """A store in a directory: one append-only file per thread."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Unpack[LocalOptions]) -> None:
-        super().__init__(*opening.file_parts(path, options))
+        super().__init__(*locations.file_parts(path, options))
 
 
 class PostgresStore(OpenedStore):
@@ -80,7 +80,7 @@ class PostgresStore(OpenedStore):
     """
 
     def __init__(self, source: "PostgresSource", schema: str | None = None, **options: Unpack[PostgresOptions]) -> None:
-        super().__init__(*opening.postgres_parts(source, schema, options))
+        super().__init__(*locations.postgres_parts(source, schema, options))
 
 
 class RedisStore(OpenedStore):
@@ -96,7 +96,7 @@ class RedisStore(OpenedStore):
     """
 
     def __init__(self, source: "RedisSource", **options: Unpack[RedisOptions]) -> None:
-        super().__init__(*opening.redis_parts(source, options))
+        super().__init__(*locations.redis_parts(source, options))
 
 
 class S3Store(OpenedStore):
@@ -109,7 +109,7 @@ class S3Store(OpenedStore):
     """
 
     def __init__(self, source: "BucketSource", **options: Unpack[BucketOptions]) -> None:
-        super().__init__(*opening.bucket_parts(source, options))
+        super().__init__(*locations.bucket_parts(source, options))
 
 
 def open(  # noqa: A001  the public name: holdfast.open
@@ -124,4 +124,4 @@ def open(  # noqa: A001  the public name: holdfast.open
     a step's arguments its row keeps: a text of at most 200 bytes (`preview`), all of them (`full`), or `none`.
     `limits` bounds how large a state may be.
     """
-    return OpenedStore(*opening.url_parts(url, options))
+    return OpenedStore(*locations.url_parts(url, options))

@@ -22,9 +22,8 @@ from holdfast.runs.divergence import Replay
 from holdfast.runs.scope import current_frame, held
 from holdfast.runs.suspension import Suspension
 from holdfast.stores.backend import Transaction
-from holdfast.stores.claim import CANCEL, FINISHED, Claim, Pending
+from holdfast.stores.claim import CANCEL, FINISHED, Claim, Pending, write_in_transaction
 from holdfast.stores.events import Events
-from holdfast.stores.within import write_within
 from holdfast.stores.writer import Intent
 
 Given: TypeAlias = tuple[AnyEntry, ...] | Callable[[], tuple[AnyEntry, ...]]
@@ -163,7 +162,7 @@ class Ledger:
         """
         claim = self.claim
         if claim.committer.is_full:
-            claim.committer.relieve()  # not within `in_order`: the committing thread needs the claim
+            claim.committer.commit_batch()  # not within `in_order`: the committing thread needs the claim
         return claim.in_order(lambda: self._queued(intent, given))
 
     def _queued(self, intent: Intent, given: Given) -> Pending:
@@ -204,7 +203,7 @@ class Ledger:
             await self.commit(ports, Intent(cause="event"))
         carried, self._carried = self._carried, []
         try:
-            await write_within(ports, self.claim, with_entries(intent, (*carried, *entries)), transaction)
+            await write_in_transaction(ports, self.claim, with_entries(intent, (*carried, *entries)), transaction)
         except BaseException:
             self._carried = [*carried, *self._carried]
             raise
@@ -294,7 +293,7 @@ class Ledger:
 
     async def emit_saved(self, pending: Pending) -> None:
         """Tell listeners of a row that is a checkpoint."""
-        if pending.proposal is not None and self.events.wants("saved"):
+        if self.events.wants("saved"):
             seq, size = pending.proposal.log.seq, pending.proposal.swap.size
             await self.events.emit("saved", self.claim.thread_id, seq, bytes=size)
 

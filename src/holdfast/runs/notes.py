@@ -74,6 +74,6 @@ async def read(store: Store, thread_id: str) -> Record:
     """The record of a thread, without a claim on it. `NotFound` if there is no such thread."""
     tools = tools_of(store)
     await tools.open()
-    loaded = await tools.ports.perform(tools.reader.load_head, tools.reader.sealing.key(thread_id))
+    loaded = await tools.ports.perform(tools.reader.load_head, tools.reader.key(thread_id))
     log = loaded.log
     return Record(Journal.of(log.document), read_state(log.binding, log.document), log.binding.limits)

@@ -63,9 +63,9 @@ class Recoverer:
     def _candidates(self, labels: Mapping[str, str]) -> list[str]:
         """The threads that can be resumed. Those whose head cannot be read, or whose key is missing, are noted."""
         reader, ports = self._store._tools.reader, self._store._tools.ports
-        choices, found, cursor = reader.sealing.label_choices(labels), list[str](), None
+        choices, found, cursor = reader.bindings.label_choices(labels), list[str](), None
         while True:
-            listing = reader.backend.threads(reader.sealing.prefix, STATUSES, choices, cursor, PAGE)
+            listing = reader.backend.threads(reader.bindings.prefix, STATUSES, choices, cursor, PAGE)
             for thread, encoded in listing.heads:
                 try:
                     head = decode_head(thread, encoded)
@@ -88,7 +88,7 @@ class Recoverer:
             return bool(dead_owner(ports, head))
         if head.status != Status.INPUT_REQUIRED.value:
             return False
-        requests = reader.sealing.read_summary(reader.binding(thread, head), head).requests
+        requests = reader.bindings.read_summary(reader.binding(thread, head), head).requests
         inbox = reader.backend.inbox(thread)
         return any(message_key(int(number)) in inbox for number in requests)
 
@@ -121,7 +121,7 @@ class Recoverer:
         """True if the thread's function is one of this program's. What is not ours is not even claimed."""
         reader = self._store._tools.reader
         try:
-            loaded = reader.load_head(reader.sealing.key(thread_id))
+            loaded = reader.load_head(reader.key(thread_id))
         except NotFound:
             return False
         return self._function(Journal.of(loaded.log.document)) is not None

@@ -1,50 +1,438 @@
-"""A store whose threads can be run: claims, requests and answers, cancellation and recovery, over the archive below."""
+"""`Store`: where threads are kept and run. Each method is short; the work is done by the part it names."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from holdfast.history.journal import Journal
-from holdfast.records.arguments import check_labels, function_or_none, plain_word, whole_number
-from holdfast.records.errors import ConfigurationError, LeaseHeld, LimitExceeded, NotFound, RunCancelled
-from holdfast.records.identity import RequestId
+from holdfast.codec.keys import KeyRing
+from holdfast.codec.limits import Limits, checked_limits
+from holdfast.ports import Ports
+from holdfast.ports.awaitable import AsyncPorts
+from holdfast.records.arguments import check_labels, function_or_none, path_text, plain_word, several, whole_number
+from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
+from holdfast.records.errors import ConfigurationError, HoldfastError, NotFound, StoreClosed
+from holdfast.records.event import Event
+from holdfast.records.identity import CheckpointId, RequestId
 from holdfast.records.outcome import Outcome, Recovery
+from holdfast.records.reports import Copied, Guarantee, Report, Stats
 from holdfast.records.request import Request
-from holdfast.records.words import KEEP_INPUTS_WORDS, KeepInputs, Status
+from holdfast.records.retention import Freed, Retention, retention_or_none
+from holdfast.records.thread import ThreadInfo
+from holdfast.records.words import KEEP_INPUTS_WORDS, STATUS_WORDS, Cause, KeepInputs, Phase, Status
 from holdfast.runs.block import RunBlock, Terms, Tools
+from holdfast.runs.inbox import REQUEST_STATUSES, list_requests, outcome_of
 from holdfast.runs.run import Run
-from holdfast.stores.claim import CANCEL, FINISHED
+from holdfast.stores import maintenance
+from holdfast.stores.backend import Backend
+from holdfast.stores.bindings import Bindings
+from holdfast.stores.committer import Committer
+from holdfast.stores.events import Events, pruned_details
 from holdfast.stores.heartbeat import Heartbeat
-from holdfast.stores.housekeeping import Housekeeping
-from holdfast.stores.listing import UNREADABLE, warn_of_damaged, warn_of_sealed
-from holdfast.stores.pages import AsyncPage
+from holdfast.stores.listing import AsyncPage, Listings
+from holdfast.stores.reader import Reader, gave_up
+from holdfast.stores.saving import RESTATE_ATTEMPTS, Saving
 
 if TYPE_CHECKING:
     from holdfast.runtimes.session.options import OrchestratorOptions
     from holdfast.runtimes.session.session import SessionBlock
 
-REQUEST_STATUSES = ("open", "answered", "expired")
-OPEN = (Status.INPUT_REQUIRED, Status.WORKING)
-"""Statuses of threads that may have open requests."""
-FAILURES = (Status.FAILED, Status.CANCELLED)
+T = TypeVar("T")
+
+CHUNK = 64
+"""How many threads one call of the store's own threads works on."""
 
 
-class Store(Housekeeping):
-    """Where threads are kept, and run."""
+class Store:
+    """Where threads are kept, and run. Get one from `holdfast.open`; it connects at its first use.
 
-    def __init__(self, *args: Any, inputs: KeepInputs = "preview", **options: Any) -> None:
+    All errors are below `HoldfastError`; after `close` every call raises `StoreClosed`.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        committer: Committer | None = None,
+        ports: Ports | None = None,
+        keys: KeyRing | bytes | None = None,
+        compress: bool = True,
+        retention: Retention | None = None,
+        namespace: str = "",
+        inline: bool = True,
+        inputs: KeepInputs = "preview",
+        limits: Limits | None = None,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
         keep_inputs = plain_word(KEEP_INPUTS_WORDS, inputs, "value of inputs=")
-        super().__init__(*args, **options)
-        heartbeat = Heartbeat(self._ports)
+        self._ports = ports or AsyncPorts()
+        self._backend = backend
+        self._committer = committer or Committer(backend, inline=inline)
+        ring = None if keys is None else KeyRing.of(keys)
+        self._limits = checked_limits(limits)
+        bindings = Bindings(namespace, ring, self._ports.entropy, compress=compress, limits=self._limits)
+        self._reader = Reader(backend, bindings)
+        self._events = Events(self._ports)
+        self._saving = Saving(self._reader, self._committer, self._ports, self._events)
+        self._listings = Listings(self._reader)
+        self._maintenance = maintenance.Maintenance(self._reader)
         self._tools = Tools(
-            self._ports, self._reader, self._committer, self._events, heartbeat, self._open, keep_inputs
+            self._ports, self._reader, self._committer, self._events, Heartbeat(self._ports), self._open, keep_inputs
         )
+        self._on_close = on_close or backend.close
+        self._is_open = False
+        self._is_closed = False
+        self.retention = retention_or_none(retention)
+
+    # Opening and closing
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def close(self) -> None:
-        """Let go of the store. What was acknowledged is kept; a run that is still alive lets its lease expire."""
-        if not self._closed:
+        """Close this handle. What was acknowledged is kept; the lease of a run that is still open expires."""
+        if not self._is_closed:
+            self._is_open, self._is_closed = False, True
             await self._ports.perform(self._tools.heartbeat.stop)
-        await super().close()
+            self._saving.writers.clear()
+            await self._ports.perform(self._on_close)
+            self._ports.close()
+
+    async def _open(self) -> None:
+        if self._is_closed:
+            raise StoreClosed("this store handle was closed")
+        if not self._is_open:
+            await self._ports.perform(self._backend.open)
+            self._is_open = True
+
+    # Saving
+
+    async def save(
+        self,
+        thread_id: str,
+        state: Any,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        phase: Phase | str | None = None,
+        cause: Cause | str = Cause.MANUAL,
+        status: Status | str = Status.IDLE,
+        idempotency_key: str | None = None,
+        expect_seq: int | None = None,
+    ) -> Checkpoint:
+        """Save a state as the thread's next checkpoint; durable when this returns.
+
+        Only what changed since the last checkpoint is written. Raises `UnstorableValue` for what cannot be stored
+        exactly, `LeaseHeld` while a run holds the thread, `Conflict` if `expect_seq` (0: no checkpoint yet) is not the
+        newest checkpoint, `KeyReused` if the idempotency key was used for other content. With the same key and content
+        the first checkpoint is returned.
+        """
+        if not self._is_open:
+            await self._open()
+        return await self._saving.save(
+            thread_id, state, metadata, labels, phase, cause, status, idempotency_key, expect_seq
+        )
+
+    async def append(
+        self, thread_id: str, path: str | Sequence[str], item: Any, *, idempotency_key: str | None = None
+    ) -> Checkpoint:
+        """Append one item to the list at `path` of the state, at the same cost for any length of the list.
+
+        A missing list is created. The thread keeps its status. Otherwise as `save`, except that for a repeated key the
+        newest checkpoint is returned.
+        """
+        if not self._is_open:
+            await self._open()
+        return await self._saving.append(thread_id, path, item, idempotency_key)
+
+    # Loading
+
+    async def latest(self, thread_id: str) -> Checkpoint | None:
+        """Return the thread's newest checkpoint, with the thread's present status; None if there is none."""
+        await self._open()
+        thread = self._reader.key(thread_id)
+        try:
+            return await self._ports.perform(self._reader.latest, thread)
+        except NotFound:
+            return None
+
+    async def load(self, checkpoint_id: str) -> Checkpoint:
+        """Return the checkpoint of that id; `NotFound` if it was deleted, `Corrupt` if it is damaged."""
+        await self._open()
+        wanted = CheckpointId.parse(checkpoint_id)
+        thread = self._reader.key(wanted.thread_id)
+        return await self._ports.perform(self._reader.checkpoint, thread, wanted.seq, wanted.life)
+
+    async def get(self, thread_id: str, seq: int) -> Checkpoint:
+        """Return the checkpoint at one seq of a thread; `NotFound` if it was deleted, `Corrupt` if it is damaged."""
+        await self._open()
+        if type(seq) is not int:
+            raise NotFound(f"seq {seq!r} is not an int")
+        return await self._ports.perform(self._reader.checkpoint, self._reader.key(thread_id), seq)
+
+    async def fork(
+        self, checkpoint_id: str, to: str | None = None, state: Any = None, results: Mapping[str, Any] | None = None
+    ) -> str:
+        """Create a thread that begins with this checkpoint (or with `state` in its place), and return its id.
+
+        The new thread is complete in itself, and has the finished steps up to there: run it, and it continues after
+        them. `results` replaces the recorded results of steps, by key. `Conflict` if `to` exists already.
+        """
+        await self._open()
+        target = await self._saving.fork(CheckpointId.parse(checkpoint_id), to, state, results)
+        await self._events.emit("forked", target, 1, origin=checkpoint_id)
+        return target
+
+    async def diff(self, checkpoint_id_a: str, checkpoint_id_b: str) -> list[Change]:
+        """Return what differs from the first checkpoint's state to the second's, by path."""
+        from holdfast.history.diff import diff
+
+        old, new = await self.load(checkpoint_id_a), await self.load(checkpoint_id_b)
+        return diff(old.state, new.state)
+
+    # Listing
+
+    async def history(
+        self,
+        thread_id: str,
+        *,
+        cursor: str | int | None = None,
+        limit: int = 50,
+        where: Mapping[str, Any] | None = None,
+        journal: bool = False,
+    ) -> AsyncPage[CheckpointInfo]:
+        """List the thread's checkpoints, newest first, below `cursor` (a page's `next`, or a seq).
+
+        `where` keeps those whose metadata has these values; `journal=True` adds the rows that are not checkpoints.
+        """
+        await self._open()
+        thread = self._reader.key(thread_id)
+        items, following = await self._ports.perform(self._listings.history, thread, cursor, limit, where, journal)
+        return AsyncPage(
+            items,
+            following,
+            lambda cursor: self.history(thread_id, cursor=cursor, limit=limit, where=where, journal=journal),
+        )
+
+    async def threads(
+        self,
+        *,
+        status: Status | str | Sequence[Status | str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> AsyncPage[ThreadInfo]:
+        """List threads with any of these statuses and all of these labels; newest first where the store can."""
+        await self._open()
+        words = [plain_word(STATUS_WORDS, word, "status") for word in several(status, "status")]
+        items, following = await self._ports.perform(
+            self._listings.threads, words, check_labels(labels) or {}, cursor, limit
+        )
+        return AsyncPage(
+            items, following, lambda cursor: self.threads(status=status, labels=labels, cursor=cursor, limit=limit)
+        )
+
+    async def thread(self, thread_id: str) -> ThreadInfo:
+        """Return a thread's status, newest checkpoint, labels, sizes and owner; `NotFound` if it does not exist."""
+        await self._open()
+        return await self._ports.perform(self._listings.info, self._reader.key(thread_id))
+
+    async def counts(self) -> dict[str, int]:
+        """Count the threads of each status, from the store's index: no thread is read where the store has one."""
+        await self._open()
+        return await self._ports.perform(self._listings.counts)
+
+    async def stats(self) -> Stats:
+        """Count threads, rows and bytes. This reads every head; to count statuses alone use `counts`."""
+        await self._open()
+        return await self._ports.perform(self._listings.stats)
+
+    # Deleting and keeping
+
+    async def delete(self, thread_id: str) -> None:
+        """Delete the thread and leave a tombstone: later writes raise `Deleted`. Deleting twice is no error."""
+        await self._open()
+        thread = self._reader.key(thread_id)
+        await self._ports.perform(self._maintenance.delete, thread, self._ports.now())
+        await self._events.emit("deleted", thread_id)
+
+    async def revive(self, thread_id: str) -> None:
+        """Make a deleted thread's id usable again, empty. `NotFound` if it was not deleted."""
+        await self._open()
+        await self._ports.perform(self._maintenance.revive, self._reader.key(thread_id))
+        await self._events.emit("revived", thread_id)
+
+    async def delete_checkpoint(self, checkpoint_id: str) -> None:
+        """Hide one checkpoint; its bytes are deleted by the next prune or erase.
+
+        If it is the newest, the thread's state becomes that of the checkpoint before it; `Conflict` if there is none.
+        """
+        await self._open()
+        checkpoint = CheckpointId.parse(checkpoint_id)
+        thread = self._reader.key(checkpoint.thread_id)
+        for _ in range(RESTATE_ATTEMPTS):
+            await self._saving.step_back(thread, checkpoint)
+            if await self._ports.perform(self._maintenance.mark, thread, checkpoint, maintenance.hidden):
+                await self._events.emit("checkpoint_deleted", checkpoint.thread_id, checkpoint.seq)
+                return
+        raise gave_up(RESTATE_ATTEMPTS, thread)
+
+    async def pin(self, checkpoint_id: str, pinned: bool = True) -> None:
+        """Keep a checkpoint through every prune, or with `pinned=False` no longer.
+
+        One that only its pin has kept is deleted by the next prune.
+        """
+        await self._open()
+        checkpoint = CheckpointId.parse(checkpoint_id)
+        thread = self._reader.key(checkpoint.thread_id)
+        change = maintenance.pinned if pinned else maintenance.unpinned
+        await self._ports.perform(self._maintenance.mark, thread, checkpoint, change)
+        await self._events.emit("pinned" if pinned else "unpinned", checkpoint.thread_id, checkpoint.seq)
+
+    async def erase(self, thread_id: str) -> None:
+        """Delete every trace of the thread's past: only its present state remains.
+
+        Idempotency keys are part of the present: a repeated save is still recognised. `StoreUnavailable` if something
+        kept the store from overwriting the past; then erase again.
+        """
+        await self._open()
+        thread = self._reader.key(thread_id)
+        for _ in range(RESTATE_ATTEMPTS):
+            seq = await self._saving.rewrite(thread)
+            if seq is not None and await self._ports.perform(self._maintenance.forget_history, thread, seq):
+                await self._events.emit("erased", thread_id, seq)
+                return
+        raise gave_up(RESTATE_ATTEMPTS, thread)
+
+    async def prune(
+        self,
+        retention: Retention | None = None,
+        *,
+        dry_run: bool = False,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Freed:
+        """Apply a retention (by default the store's) to every thread; with `dry_run` only report what would go.
+
+        `progress` is called with the number of threads done, and the number of all threads.
+        """
+        function_or_none(progress, "progress")
+        await self._open()
+        policy = retention_or_none(retention) or self.retention
+        if policy is None:
+            raise ConfigurationError("prune needs a retention: prune(Retention(keep_last=10)), or open(retention=…)")
+        prune = partial(self._maintenance.prune, retention=policy, now=self._ports.now(), dry_run=dry_run)
+        freed = sum(await self._for_each_thread(prune, progress), Freed())
+        await self._events.emit("pruned", "", 0, **pruned_details(freed, dry_run=dry_run))
+        return freed
+
+    async def rotate(self) -> int:
+        """Re-wrap every thread's data key under the ring's writer key. Returns the number of threads changed.
+
+        Raises `Corrupt` for a damaged thread, and `KeyUnavailable` for one whose key the ring lacks, after all others
+        were done.
+        """
+        await self._open()
+        if self._reader.bindings.ring is None:
+            raise ConfigurationError("rotate needs a store opened with keys=")
+        results = await self._for_each_thread(self._maintenance.rotate)
+        for result in results:
+            if isinstance(result, HoldfastError):
+                raise result
+        return results.count(True)
+
+    async def _for_each_thread(
+        self, work: Callable[[bytes, bytes], T], progress: Callable[[int, int], object] | None = None
+    ) -> list[T]:
+        """Call `work` with each thread and its listed head, a chunk at a time on one of the store's threads."""
+        heads, results = await self._ports.perform(self._listings.all_heads), list[T]()
+        for start in range(0, len(heads), CHUNK):
+            chunk = heads[start : start + CHUNK]
+            results += await self._ports.perform(lambda chunk: [work(*entry) for entry in chunk], chunk)
+            if progress is not None:
+                progress(len(results), len(heads))
+        return results
+
+    # Checking and copying
+
+    async def verify(self, *, progress: Callable[[int, int], object] | None = None) -> Report:
+        """Read and check everything that is stored. Reports damage, and does not raise for it.
+
+        `progress` is called with the number of threads done, and the number of all threads.
+        """
+        from holdfast.stores.verify import Verifier
+
+        function_or_none(progress, "progress")
+        await self._open()
+        verifier = Verifier(self._reader)
+        await self._ports.perform(verifier.check_backend)
+        threads = await self._ports.perform(verifier.threads)
+        for number, thread in enumerate(threads, 1):
+            await self._ports.perform(verifier.check_thread, thread)
+            if progress is not None:
+                progress(number, len(threads))
+        return Report(checked=verifier.checked, problems=verifier.problems)
+
+    async def guarantee(self) -> Guarantee:
+        """Return what an acknowledged save survives here, read from the store's real settings."""
+        await self._open()
+        return await self._ports.perform(self._backend.guarantee)
+
+    async def export(
+        self, thread_id: str, path: str | os.PathLike[str], *, keys: KeyRing | bytes | None = None
+    ) -> None:
+        """Write the thread with its whole history to a portable file; plain unless `keys` are given."""
+        from holdfast.stores.bundle import export_thread
+
+        await self._open()
+        thread, ring = self._reader.key(thread_id), None if keys is None else KeyRing.of(keys)
+        await self._ports.perform(export_thread, self._reader, thread, path_text(path), ring, self._ports.entropy)
+
+    async def import_(
+        self, path: str | os.PathLike[str], to: str | None = None, *, keys: KeyRing | bytes | None = None
+    ) -> str:
+        """Read a thread from a file that `export` wrote, and return its id. `Conflict` if the thread exists."""
+        from holdfast.stores.bundle import import_thread
+
+        await self._open()
+        ring = None if keys is None else KeyRing.of(keys)
+        thread_id = await self._ports.perform(
+            import_thread, self._reader, path_text(path), to, ring, self._ports.entropy
+        )
+        await self._events.emit("imported", thread_id)
+        return thread_id
+
+    async def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the whole store, every namespace, into a new SQLite file that `holdfast.open` can open."""
+        from holdfast.stores.copying import back_up
+
+        await self._open()
+        await self._ports.perform(back_up, self._backend, path_text(path))
+
+    async def copy_to(self, target: "Store", *, progress: Callable[[int, int], object] | None = None) -> Copied:
+        """Copy all threads of every namespace, with their whole history, to another store of any kind.
+
+        Both have the same keys. What was copied is read back and compared. Threads that the target has already are
+        skipped if they are equal; those that differ are left as they are, and named in `conflicts`.
+        """
+        from holdfast.stores.copying import copy_store
+
+        notify = function_or_none(progress, "progress") or (lambda _done, _total: None)
+        if not isinstance(target, Store):
+            raise ConfigurationError(f"target must be a store, awaitable or blocking as this one is, got {target!r}")
+        await self._open()
+        await target._open()
+        if target._backend is self._backend:
+            raise ConfigurationError("copy_to needs another store than this one")
+        return await self._ports.perform(copy_store, self._reader, target._reader, notify)
 
     # Runs
 
@@ -57,12 +445,12 @@ class Store(Housekeeping):
         wait: timedelta | float | None = None,
         reopen: bool = False,
     ) -> RunBlock:
-        """Claim a thread for a block: `async with store.run("user-42") as run`. Nobody else writes to it meanwhile.
+        """Claim a thread for a block: `async with store.run("user-42") as run`. Only this run can write to it.
 
-        If another run holds it, waits for `wait` (one lease by default), then `LeaseHeld`. A thread whose owner is
-        surely dead is taken over at once. Leaving the block gives the thread back: complete or failed if the run said
-        so, failed with the error that left the block, suspended if it waits, else idle. `reopen=True` lets a complete
-        thread go on.
+        If another run holds it, waits for `wait` (one lease by default), then raises `LeaseHeld`. A thread whose owner
+        is certainly dead is taken over at once. Leaving the block releases the lease: the thread is then complete or
+        failed if the run said so, failed with the error that left the block, suspended if it waits, else idle.
+        `reopen=True` lets a complete thread continue.
         """
         return self._run_block(thread_id, labels, Terms(lease, wait, reopen))
 
@@ -99,11 +487,11 @@ class Store(Housekeeping):
         max_attempts: int = 3,
         lease: timedelta | float = 30,
     ) -> Recovery:
-        """Resume every thread that can be: abandoned by a process that is gone, answered, or its timer due.
+        """Resume every resumable thread: its process died, its request was answered, or its timer is due.
 
-        Each is claimed once among all processes that recover. Its durable function is resumed if this program has it;
-        with a `handler`, that is called with the claimed run instead. A thread whose process dies `max_attempts` times
-        without getting anywhere ends as failed.
+        Each is claimed by only one of the processes that recover. Its durable function is resumed if this program has
+        it; a `handler` is called with the claimed run instead. A thread whose process dies `max_attempts` times without
+        progress ends as failed.
         """
         from holdfast.runs.recovery import Recoverer
 
@@ -117,28 +505,17 @@ class Store(Housekeeping):
     async def cancel(self, thread_id: str) -> None:
         """End a thread: a live run stops at its next step or within a second; others end at once.
 
-        `NotFound` if there is no such thread; a finished one stays as it is.
+        `NotFound` if the thread does not exist; a finished one stays as it is.
         """
+        from holdfast.runs.cancelling import cancel_thread
+
         await self._open()
-        thread = self._reader.sealing.key(thread_id)
-        seen = await self._ports.perform(self._reader.seen, thread)
-        if seen is None or seen.head.deleted:
-            raise NotFound(f"there is no thread {thread_id!r}")
-        if seen.head.status in FINISHED:
-            return
-        live = self._tools.heartbeat.find(thread)
-        if live is not None:
-            live.cancelled = True
-        while not await self._ended(thread_id):
-            await self._ports.perform(self._backend.post, thread, CANCEL, b"")
-            seen = await self._ports.perform(self._reader.seen, thread)
-            if seen is None or seen.head.held(self._ports.now()):
-                return  # its run hears of it
+        await cancel_thread(self._tools, thread_id)
 
     async def retry(self, thread_id: str) -> None:
-        """Put a failed thread back, so that `recover` resumes it; its finished steps are kept.
+        """Make a failed thread resumable again, so that `recover` resumes it; its finished steps are kept.
 
-        `Conflict` if it has not failed, `NotFound` if there is no such thread.
+        `Conflict` if it has not failed, `NotFound` if it does not exist.
         """
         from holdfast.runs.settling import check_failed, put_back
 
@@ -147,7 +524,7 @@ class Store(Housekeeping):
             await put_back(run)
 
     async def settle(self, thread_id: str, step: str, choice: str, value: Any = None, *, by: str = "") -> None:
-        """Say how a step in doubt ended, by its key; then `recover`, or running the thread again, continues.
+        """Decide the unknown outcome of a step, by its key; then `recover`, or running the thread again, resumes it.
 
         `done`: it happened, and `value` is its result. `retry`: execute it again, with the same idempotency key.
         `fail`: it failed, and the code that called it gets `StepFailed`. `NotFound` if the step is not in doubt,
@@ -157,100 +534,34 @@ class Store(Housekeeping):
 
         _check_texts(step=step, by=by)
         if not step:
-            raise ConfigurationError("step='': give the key of the step, as `holdfast show` prints it")
+            raise ConfigurationError("`step` must be the key of the step, as `holdfast show` prints it, got ''")
         await self.thread(thread_id)
         async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
             await settle_step(run, step, choice, value, by)
 
-    async def _ended(self, thread_id: str) -> bool:
-        """End a thread that no run holds; False if one does."""
-        try:
-            async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
-                run._ledger.claim.cancelled = True
-        except LeaseHeld:
-            return False
-        except RunCancelled:
-            pass
-        return True
-
     async def outcome(self, thread_id: str) -> Outcome:
-        """Read how a thread stands, without running or claiming it: its result, its error, its open requests.
+        """Read a thread's status, result, error and open requests, without running or claiming it.
 
-        `NotFound` if there is no such thread, or it was deleted.
+        `NotFound` if it does not exist, or was deleted.
         """
         await self._open()
-        return await self._ports.perform(self._outcome_of, self._reader.sealing.key(thread_id))
+        return await self._ports.perform(outcome_of, self._reader, self._reader.key(thread_id))
 
-    def _outcome_of(self, thread: bytes) -> Outcome:
-        info, result, requests = self._listings.info(thread), None, list[Request]()
-        if info.status is Status.COMPLETE and info.row_count:
-            result = Journal.of(self._reader.load_head(thread).log.document).result
-        elif info.status in OPEN:
-            requests = self._requests_of(info.thread_id, "open")
-        error = info.error if info.status in FAILURES else None
-        assert info.status is not None  # noqa: S101  a damaged head was refused
-        return Outcome(
-            status=info.status, thread_id=info.thread_id, result=result, error=error, requests=tuple(requests)
-        )
-
-    # Requests
+    # Requests and events
 
     async def requests(
         self, *, status: str | None = "open", cursor: str | None = None, limit: int = 50
     ) -> AsyncPage[Request]:
-        """The questions of all threads: open ones (the inbox of people who approve), `answered`, `expired`, or all.
+        """List the requests of all threads: the open ones (an inbox for approvals), `answered`, `expired`, or all.
 
         Oldest first within a thread. Open ones are found by the status of their threads, the others by reading all.
         Threads that cannot be read are left out, with a `HoldfastWarning`.
         """
         await self._open()
         if status is not None and status not in REQUEST_STATUSES:
-            raise ConfigurationError(f"status={status!r}; requests are {', '.join(REQUEST_STATUSES)}")
-        items, following = await self._ports.perform(self._list_requests, status, cursor, limit)
+            raise ConfigurationError(f"`status` must be one of {', '.join(REQUEST_STATUSES)}, or None, got {status!r}")
+        items, following = await self._ports.perform(list_requests, self._reader, status, cursor, limit)
         return AsyncPage(items, following, lambda cursor: self.requests(status=status, cursor=cursor, limit=limit))
-
-    def _list_requests(self, status: str | None, cursor: str | None, limit: int) -> tuple[list[Request], str | None]:
-        """A page holds all matching requests of the threads of one page of threads that have any."""
-        statuses = [each.value for each in OPEN] if status == "open" else []
-        found: list[Request] = []
-        while True:
-            threads, cursor = self._listings.threads(statuses, {}, cursor, limit)
-            if sealed := [info for info in threads if info.sealed_by is not None]:
-                warn_of_sealed("not all requests are listed", sealed[0])
-            damaged: list[tuple[str, object]] = []
-            for info in threads:
-                try:
-                    if info.damaged is not None:
-                        damaged.append((info.thread_id, info.damaged))
-                    elif info.sealed_by is None:
-                        found += self._requests_of(info.thread_id, status)
-                except (*UNREADABLE, LimitExceeded) as error:
-                    damaged.append((info.thread_id, error))
-            if damaged:
-                warn_of_damaged("not all requests are listed", *damaged[0])
-            if cursor is None or len(found) >= limit:
-                return found, cursor
-
-    def _requests_of(self, thread_id: str, status: str | None) -> list[Request]:
-        from holdfast.runs.asking import take_in_answers
-
-        thread = self._reader.sealing.key(thread_id)
-        try:
-            seen = self._reader.living(thread)
-            summary = self._reader.sealing.read_summary(self._reader.binding(thread, seen.head), seen.head)
-            if status == "open" and not summary.requests:
-                return []
-            inbox = self._reader.backend.inbox(thread)
-            loaded = self._reader.load_head(thread)
-        except NotFound:
-            return []
-        journal, binding = Journal.of(loaded.log.document), loaded.log.binding
-        take_in_answers(journal, binding, inbox)
-        shown = set(REQUEST_STATUSES) if status is None else {status}
-        if loaded.seen.head.status in FINISHED:
-            shown.discard("open")
-        numbers = [number for number in journal.numbers() if journal.request_status(number) in shown]
-        return journal.list_requests(binding, numbers)
 
     async def answer(
         self, request_id: str, choice: str | None = None, value: Any = None, *, by: str = "", comment: str = ""
@@ -269,6 +580,13 @@ class Store(Housekeeping):
         await self._events.emit("answered", parsed.thread_id, 0, request=request_id, name=request.name)
         return request
 
+    def on_event(self, callback: Callable[[Event], Any], *, content: bool = False) -> Callable[[], None]:
+        """Call `callback` with every event of this handle. Returns a function that stops it.
+
+        Events hold names, numbers and ids; with `content` also the arguments and results of steps.
+        """
+        return self._events.subscribe(callback, content=content)
+
 
 def _check_texts(**given: object) -> None:
     for name, value in given.items():
@@ -277,5 +595,5 @@ def _check_texts(**given: object) -> None:
 
 
 def tools_of(store: Store) -> Tools:
-    """What a runtime builds its runs on."""
+    """Return what a runtime builds its runs on."""
     return store._tools

@@ -11,6 +11,7 @@ from holdfast.records.words import Status
 from holdfast.runs.api import default_store
 from holdfast.runs.block import RunBlock, Terms
 from holdfast.runs.store import Store, tools_of
+from holdfast.stores.maintenance import Maintenance
 
 UNREADABLE = (Corrupt, IncompatibleCheckpoint, KeyUnavailable)
 """What says that a thread cannot be read."""
@@ -58,13 +59,13 @@ async def was_deleted(store: Store, thread_id: str) -> bool:
     """True if a thread of this id was deleted, and not revived."""
     tools = tools_of(store)
     await tools.open()
-    seen = await tools.ports.perform(tools.reader.seen, tools.reader.sealing.key(thread_id))
+    seen = await tools.ports.perform(tools.reader.seen, tools.reader.key(thread_id))
     return seen is not None and seen.head.deleted
 
 
 async def delete_ended(store: Store, thread_id: str, *statuses: Status) -> None:
     """Delete a thread that ended with one of these statuses, unless another process has started it again."""
-    await store._delete_if(thread_id, lambda head: head.status in statuses)
+    await _delete_if(store, thread_id, lambda head: head.status in statuses)
 
 
 async def delete_expired(store: Store, thread_id: str, ttl: int) -> bool:
@@ -78,4 +79,15 @@ async def delete_expired(store: Store, thread_id: str, ttl: int) -> bool:
         is_held = head.held(now) and not ports.is_certainly_dead(head.owner)
         return not is_held and now - head.updated_at > ttl
 
-    return await store._delete_if(thread_id, is_expired)
+    return await _delete_if(store, thread_id, is_expired)
+
+
+async def _delete_if(store: Store, thread_id: str, condition: Callable[[Head], bool]) -> bool:
+    """Delete a thread if its head still meets a condition at that moment. True if it was deleted."""
+    tools = tools_of(store)
+    await tools.open()
+    delete_if = Maintenance(tools.reader).delete_if
+    is_deleted = await tools.ports.perform(delete_if, tools.reader.key(thread_id), condition, tools.ports.now())
+    if is_deleted:
+        await tools.events.emit("deleted", thread_id)
+    return is_deleted

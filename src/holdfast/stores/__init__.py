@@ -1,4 +1,4 @@
-"""Where threads are kept. `Backend` is the interface for stores that users write; drivers are loaded when used."""
+"""Where threads are stored. `Backend` is the interface for stores that users write; drivers are loaded when used."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Load the object backend at its first use: a program that resumes an embedded store starts without it."""
+    """Load the object backend at its first use: programs on other stores start without it."""
     if name not in {"ObjectBackend", "Objects"}:
         raise AttributeError(f"module 'holdfast.stores' has no attribute {name!r}")
     return getattr(import_module("holdfast.stores.objects"), name)

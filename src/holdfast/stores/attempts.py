@@ -1,4 +1,4 @@
-"""Attempts that are repeated while a server is away: the one place that decides how long to wait between them."""
+"""Retries while a server is unavailable: the one place that decides how long to wait between them."""
 
 from collections.abc import Iterator
 from time import monotonic, sleep
@@ -8,7 +8,7 @@ LONGEST_PAUSE = 0.5
 
 
 def attempts(patience: float) -> Iterator[bool]:
-    """Yield False before each attempt but the last, then True; sleep between them, each time twice as long.
+    """Yield False before each attempt but the last, then True; sleep between them, twice as long each time.
 
     All pauses together take at most `patience` seconds. There is always one attempt.
     """

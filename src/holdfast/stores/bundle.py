@@ -1,31 +1,37 @@
 """Bundles: one thread as a portable file, across namespaces, keys and kinds of store. Blocking.
 
-A bundle is a line of magic, then frames: length, digest, payload. The first frame tells of the thread; then comes one
-frame per row, its metadata and body unsealed, and one per blob. Import seals everything again, so nothing of the old
-store's keys or compression remains. With keys, every payload but the wrapped data key itself is encrypted.
+A bundle is a line of magic, then frames: length, digest, payload. The first frame describes the thread. Then there is
+one frame per blob and one per row, its metadata and body unsealed. Import checks the type and range of every field, and
+seals everything again for its own store. With keys, every payload but the wrapped data key itself is encrypted.
 """
 
 import os
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from typing import Any, BinaryIO
+from itertools import pairwise
+from typing import Annotated, Any, BinaryIO, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from holdfast.codec import decode, encode
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.limits import DEFAULT
 from holdfast.codec.seal import Seal
-from holdfast.history.binding import BODY, SEQ_BYTES, Binding, place_of
+from holdfast.history.binding import BLOB_ID_BYTES, BODY, SEQ_BYTES, Binding, place_of
 from holdfast.history.format import KEYFRAME, Header, all_blob_ids, encode_header, verify_row
 from holdfast.history.prune import needed_rows
 from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, LimitExceeded, NotFound, StoreUnavailable
-from holdfast.records.head import Head, Marks, encode_head
+from holdfast.records.head import INCARNATION_BYTES, Head, Marks, encode_head
 from holdfast.records.identity import thread_id_of
+from holdfast.records.ranges import Moment, RequestNumber
 from holdfast.records.rows import Row, Swap
-from holdfast.stores.bundle_checks import check_import
-from holdfast.stores.bundle_frames import About, Content, RowFrame, read_content
+from holdfast.records.words import Status
+from holdfast.stores.bindings import DATA_KEY_BYTES, Summary
+from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.private_files import open_to_read, replacing
 from holdfast.stores.reader import Reader, Seen
-from holdfast.stores.sealing import DATA_KEY_BYTES, INCARNATION_BYTES, Summary
+from holdfast.stores.verify import Verifier
 
 MAGIC = b"holdfast bundle 1\n"
 LENGTH_BYTES = 8
@@ -33,12 +39,142 @@ DIGEST_BYTES = 16
 IDENTITY = b"holdfast bundle"
 ATTEMPTS = 8
 FREE_BYTES = 64 << 20
-"""So much may all frames together expand to beyond the ratio that one record has."""
+"""The bytes that all frames together may expand to, beyond the ratio allowed for one record."""
 Entropy = Callable[[int], bytes]
+END_OF_SEQS = (1 << 28) - 1
+"""Every kind of store can hold rows with a smaller seq."""
+
+Seq: TypeAlias = Annotated[int, msgspec.Meta(ge=1, lt=END_OF_SEQS)]
+SeqOrNone: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=END_OF_SEQS)]
+BlobId: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=BLOB_ID_BYTES, max_length=BLOB_ID_BYTES)]
+Incarnation: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=INCARNATION_BYTES, max_length=INCARNATION_BYTES)]
+
+
+# The frames, and what is checked before anything is stored
+
+
+class About(msgspec.Struct, frozen=True):
+    """The first frame: the thread's head."""
+
+    thread_id: str
+    incarnation: Incarnation
+    seq: Seq
+    base: Seq
+    checkpoint: SeqOrNone
+    status: Status
+    created_at: Moment
+    updated_at: Moment
+    marks: tuple[SeqOrNone, tuple[Seq, ...], tuple[Seq, ...], tuple[Seq, ...]]
+    labels: dict[str, str]
+    error: str | None
+    requests: tuple[RequestNumber, ...] = ()
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="frame"):
+    """A frame between the first and the last: a blob or a row."""
+
+
+class BlobFrame(Frame, frozen=True, tag="blob"):
+    """A blob, unsealed, with the id by which rows name it."""
+
+    blob: BlobId
+    data: bytes
+
+
+class RowFrame(Frame, frozen=True, tag="row"):
+    """A row, its metadata and body unsealed."""
+
+    flags: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    seq: Seq
+    base: Seq
+    checkpoint: SeqOrNone
+    blobs: tuple[BlobId, ...]
+    meta: bytes
+    body: bytes
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A bundle whose frames have the right types and agree with each other."""
+
+    about: About
+    blobs: list[BlobFrame]
+    rows: list[RowFrame]
+
+
+def read_content(frames: list[Any], path: str) -> Content:
+    """Read the frames of a bundle; `Corrupt` if they are not what `export` writes."""
+    try:
+        about = msgspec.convert(frames[0], About, builtin_types=[bytes])
+        between = msgspec.convert(frames[1:-1], list[BlobFrame | RowFrame], builtin_types=[bytes])
+    except (msgspec.MsgspecError, ValueError, IndexError) as error:
+        raise _refusal(path, str(error)) from error
+    blobs = [frame for frame in between if isinstance(frame, BlobFrame)]
+    rows = [frame for frame in between if isinstance(frame, RowFrame)]
+    if frames[-1] != ["end", len(rows), len(blobs)]:
+        raise _refusal(path, "frames are missing")
+    content = Content(about, blobs, rows)
+    if problem := _problem_of(content):
+        raise _refusal(path, problem)
+    return content
+
+
+def _refusal(path: str, why: str) -> Corrupt:
+    return Corrupt(f"{path} is not a bundle that export wrote, and nothing was imported: {why}", record="bundle")
+
+
+def _problem_of(content: Content) -> str:
+    """Return what contradicts the rest of the frames; empty if nothing does."""
+    about, rows = content.about, content.rows
+    seqs = [row.seq for row in rows]
+    if not seqs or seqs != sorted(set(seqs)):
+        return "its rows are not in ascending order"
+    last = rows[-1]
+    if (last.seq, last.base, last.checkpoint) != (about.seq, about.base, about.checkpoint):
+        return f"its last row is {last.seq}, and the thread ends at {about.seq}"
+    if about.checkpoint and about.checkpoint not in seqs:
+        return f"its newest checkpoint {about.checkpoint} is missing"
+    known = {frame.blob for frame in content.blobs}
+    if len(known) != len(content.blobs) or known != {blob for row in rows for blob in row.blobs}:
+        return "its blobs are not those that its rows name"
+    if any(int.from_bytes(blob[:SEQ_BYTES], "big") not in range(1, about.seq + 1) for blob in known):
+        return "a blob was written by none of its rows"
+    return next((problem for before, row in pairwise([None, *rows]) if (problem := _problem_of_row(before, row))), "")
+
+
+def _problem_of_row(before: RowFrame | None, row: RowFrame | None) -> str:
+    """Return what is wrong with a row: it must be a keyframe, or follow the row before it on the same keyframe."""
+    if row is None:
+        return ""
+    follows = before is not None and (before.seq, before.base) == (row.seq - 1, row.base)
+    if not follows and row.base != row.seq:
+        return f"row {row.seq} is built on row {row.base}, and a row between them is missing"
+    if row.checkpoint > row.seq:
+        return f"row {row.seq} names checkpoint {row.checkpoint}, which is newer"
+    return ""
+
+
+def check_import(reader: Reader, swap: Swap, path: str) -> None:
+    """Read every record of the thread that `swap` creates; `Corrupt` if one cannot be read.
+
+    `LimitExceeded` if one is beyond the limits of this store: the store that wrote the bundle may have had higher ones.
+    """
+    backend = MemoryBackend()
+    backend.swap([replace(swap, expected=b"")])
+    verifier = Verifier(Reader(backend, reader.bindings))
+    verifier.check_thread(swap.thread)
+    for why in verifier.errors:
+        if isinstance(why, LimitExceeded):
+            raise LimitExceeded(f"{path} is beyond the limits of this store, and nothing was imported: {why}") from why
+        raise Corrupt(
+            f"{path} is not a bundle that export wrote, and nothing was imported: {why}", record="bundle"
+        ) from why
+
+
+# The file
 
 
 class _Frames:
-    """The seals of a bundle, and how its frames are written and read. The second seal does not compress."""
+    """Writes and reads the frames of a bundle. The second seal does not compress."""
 
     def __init__(self, seal: Seal, loose: Seal | None = None) -> None:
         self._seal = seal
@@ -56,7 +192,7 @@ class _Frames:
         file.write(len(payload).to_bytes(LENGTH_BYTES, "big") + _digest(identity, payload) + payload)
 
     def read(self, file: BinaryIO) -> Any:
-        """The next frame's value, None at the end of the file."""
+        """Return the next frame's value, None at the end of the file."""
         start = file.read(LENGTH_BYTES + DIGEST_BYTES)
         if not start:
             return None
@@ -67,12 +203,12 @@ class _Frames:
             raise Corrupt("the bundle is damaged or cut short", record="bundle")
         data = self._seal.unseal(payload, identity, record="bundle")
         if not self._may_follow(payload, data):
-            raise LimitExceeded("the bundle would expand to too many times its size")
+            raise LimitExceeded("the bundle would expand to too many times its size; nothing was imported")
         self._count(payload, data)
         return decode(data)
 
     def _may_follow(self, payload: bytes, data: bytes) -> bool:
-        """False if the frames up to this one would expand too much: a small bundle must not take much memory."""
+        """False if the frames up to this one would expand too much: a small bundle must not fill the memory."""
         most = FREE_BYTES + DEFAULT.expansion * (self._stored + len(payload))
         return self._expanded + len(data) <= most
 
@@ -81,7 +217,7 @@ class _Frames:
         self._expanded += len(data)
 
     def _identity(self) -> bytes:
-        """The frame's number is part of it: frames cannot change places."""
+        """Return the identity of the next frame. It contains the frame's number, so frames cannot change places."""
         self._number += 1
         return IDENTITY + self._number.to_bytes(8, "big")
 
@@ -112,7 +248,7 @@ def _write_frames(file: BinaryIO, frames: list[Any], ring: KeyRing | None, entro
 
 
 def _thread_frames(reader: Reader, thread: bytes) -> Iterator[Any]:
-    """The frames of a thread as it is at one moment: if a prune interferes, begin again."""
+    """Yield the frames of a thread as it is at one moment; after a concurrent prune, read it again."""
     for attempt in range(ATTEMPTS):
         seen, found = reader.survey(thread)
         needed = needed_rows(found, seen.head, seen.head.marks)
@@ -151,7 +287,7 @@ def _read_all(reader: Reader, thread: bytes, seen: Seen, headers: list[Header]) 
 
 
 def _describe(reader: Reader, binding: Binding, head: Head) -> dict[str, Any]:
-    summary = reader.sealing.read_summary(binding, head)
+    summary = reader.bindings.read_summary(binding, head)
     return {
         "thread_id": binding.thread_id,
         "incarnation": head.incarnation,
@@ -184,7 +320,7 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
         raise NotFound(f"cannot read {path}: {error}") from error
     content = read_content(frames, path)
     source = content.about.thread_id
-    thread = reader.sealing.key(source if to is None else to)
+    thread = reader.key(source if to is None else to)
     seen = reader.seen(thread)
     if seen is not None and (seen.head.seq or seen.head.deleted):
         raise Conflict(
@@ -193,7 +329,9 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
     swap = _transcribe(reader, thread, seen, content, entropy, same_life=to in {None, source})
     check_import(reader, swap, path)
     if not reader.backend.swap([swap])[0]:
-        raise Conflict(f"thread {thread_id_of(thread)!r} came into being meanwhile")
+        raise Conflict(
+            f"thread {thread_id_of(thread)!r} was created meanwhile; import it under another id: to=, or --to"
+        )
     return thread_id_of(thread)
 
 
@@ -202,9 +340,9 @@ def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[An
         raise Corrupt(f"{path} is not a Holdfast bundle of this version", record="bundle")
     wrapped = file.read(int.from_bytes(file.read(2), "big"))
     if wrapped and ring is None:
-        raise KeyUnavailable(f"{path} is encrypted; give keys=")
+        raise KeyUnavailable(f"{path} is encrypted; import it with keys=")
     if ring is not None and not wrapped:
-        raise Corrupt(f"{path} is in plain text, and keys were given", record="bundle")
+        raise Corrupt(f"{path} is in plain text, but keys were given; import it without keys", record="bundle")
     reader = _Frames(Seal() if ring is None else Seal(key=ring.unwrap(wrapped, IDENTITY), entropy=os.urandom))
     last: Any = None
     while (frame := reader.read(file)) is not None:
@@ -217,9 +355,9 @@ def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[An
 def _transcribe(
     reader: Reader, thread: bytes, seen: Seen | None, content: Content, entropy: Entropy, *, same_life: bool
 ) -> Swap:
-    """The same rows, sealed for this store. A copy under another id is another life."""
+    """Seal the rows for this store. A copy under another id is another life."""
     incarnation = content.about.incarnation if same_life else entropy(INCARNATION_BYTES)
-    binding, data_key = reader.sealing.life(thread, incarnation)
+    binding, data_key = reader.bindings.life(thread, incarnation)
     names: dict[bytes, bytes] = {}
     blobs: dict[bytes, bytes] = {}
     for blob in content.blobs:
@@ -259,7 +397,7 @@ def _imported_head(
     data_key: bytes,
     seen: Seen | None,
 ) -> Head:
-    sealing = reader.sealing
+    bindings = reader.bindings
     return Head(
         incarnation=binding.incarnation,
         seq=about.seq,
@@ -273,7 +411,7 @@ def _imported_head(
         row_count=len(rows),
         stored_bytes=sum(len(row.header) + len(row.body) for row in rows) + sum(map(len, blobs.values())),
         marks=Marks(*about.marks),
-        labels=sealing.label_tokens(about.labels),
-        summary=sealing.seal_summary(binding, Summary(about.labels, about.error, about.requests)),
+        labels=bindings.label_tokens(about.labels),
+        summary=bindings.seal_summary(binding, Summary(about.labels, about.error, about.requests)),
         data_key=data_key,
     )

@@ -1,12 +1,11 @@
 """A claim on a thread: a lease and a fencing token, and the writer that writes under them.
 
-Writes are queued in the order they are made, and each builds on the one before. If the head turns out to be another
-than expected, it is read again: still ours (a pin or a prune came between) and what did not land is sent once more;
-anybody else's, and the claim is lost. A claim never adopts what another wrote.
+Writes are queued in the order they are made, and each builds on the one before. If one is refused, the head is read
+again. If the claim still holds the thread (a pin or a prune came between), what is not stored is made and sent again;
+otherwise the claim is lost. A claim never adopts what another wrote.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from threading import Lock, RLock
 from typing import TypeGuard, TypeVar
 
@@ -17,7 +16,6 @@ from holdfast.history.log import Log
 from holdfast.ports import Ports, Ticket, reset_after_fork
 from holdfast.records.errors import (
     Conflict,
-    Corrupt,
     Fenced,
     HoldfastError,
     OutcomeUnknown,
@@ -28,42 +26,44 @@ from holdfast.records.head import Head, encode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.rows import Swap
 from holdfast.records.words import Status
-from holdfast.stores.backend import inboxes
+from holdfast.stores.backend import Transaction, inboxes
 from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found, claimed, deletion, released, renewed
 from holdfast.stores.landing import landed
 from holdfast.stores.reader import Reader, Seen
-from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Submit, Writer
+from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Write, Writer
 
 T = TypeVar("T")
 
 ATTEMPTS = 64
 MOST_DOUBTS = 8
-"""How many times a write of unknown outcome is sent again: a disk may be broken for good."""
+"""How often a write of unknown outcome is sent again: a disk may be broken for good."""
 CANCEL = "cancel"
 """The message that asks a live run to end."""
 FINISHED = {Status.COMPLETE.value, Status.CANCELLED.value}
 
 
-class Pending(Ticket):
-    """A write of a claim, until it is certain what became of it."""
+class Pending(Write):
+    """A write of a claim, until its outcome is certain. After a conflict it is made and sent again."""
 
-    propose: Callable[[], Proposal]
+    claim: "Claim"
+    make: Callable[[], Proposal]
     repeats: bool = False
-    """True if it is made again anyway: then a store that could not take it is no reason to give up the claim."""
+    """True if the caller repeats it anyway: then `StoreUnavailable` does not end the claim."""
+    held: bool = False
+    """True if the caller sends it in a transaction of the user."""
     doubts: int = 0
-    """How often nobody knew what became of it."""
-    proposal: Proposal | None = None
+    """How often its outcome was unknown."""
+
+    def settle(self, outcome: bool | BaseException) -> None:
+        """Take the outcome of the commit. The claim decides whether it is final."""
+        self.claim.in_order(lambda: self.claim.conclude(self, outcome))
 
 
 class Gate(Ticket):
-    """Keeps writes back while one before them is held; settled when they may pass."""
+    """Holds writes back while one before them is in a transaction of the user. Settled when they are sent."""
 
-    kept_back: list[tuple[Ticket, Swap]] = field(default_factory=list)
-
-    def keep_back(self, ticket: Ticket, swap: Swap) -> None:
-        """Not now."""
-        self.kept_back.append((ticket, swap))
+    kept_back: list[Pending] = field(default_factory=list)
 
 
 class Claim:
@@ -87,15 +87,15 @@ class Claim:
         self._ports = ports
         self._reader = reader
         self.lock = RLock()
-        """Held while a write is made and queued, and settled. To write, use `in_order`."""
+        """Held while a write is made and queued, and while it is settled. To write, use `in_order`."""
         self._unsettled: dict[Pending, None] = {}
         self.gate: Gate | None = None
         self.is_parents = False
-        """True in a forked child: it belongs to the process that this one was forked from."""
+        """True in a forked child: the claim belongs to the parent process."""
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """It is the parent's. Another thread may have held the lock, and will never release it here."""
+        """Leave the claim to the parent. Another thread may have held the lock, and will never release it here."""
         self.is_parents = True
         self.lock = RLock()
 
@@ -112,14 +112,14 @@ class Claim:
             raise self.failure
 
     @property
-    def given_back(self) -> bool:
-        """True once the release is on its way: there is no lease to keep any more."""
+    def is_released(self) -> bool:
+        """True once the release is queued: there is no lease to renew any more."""
         return not self.writer.seen.head.owner
 
     # Writing
 
     def in_order(self, work: Callable[[], T]) -> T:
-        """Call this while nobody else writes. An interrupt in it ends the claim: memory may not match the queue."""
+        """Call this while no other thread writes. An interrupt in it ends the claim: memory may not match the queue."""
         with self.lock:
             try:
                 return work()
@@ -130,89 +130,40 @@ class Claim:
                 raise
 
     def submit(self, intent: Intent) -> Pending:
-        """Queue a row. To keep memory in step with it, call this within `in_order`."""
+        """Queue a row. Call this within `in_order` if memory has to stay in step with it."""
         self.check()
         intent.token, intent.lease = self.token, self.lease
-        return self._propose(Pending(lambda: self.writer.propose(intent, self._ports.now(), self._way)))
+        return self._queue(lambda: self.writer.propose(intent, self._ports.now()))
 
     def amend(self, change: Callable[[Head], Head], *, repeats: bool = False) -> Pending:
         """Queue a change of the head alone."""
 
         def amend() -> Pending:
             self.check()
-            return self._propose(Pending(lambda: self.writer.amend(change, self._way), repeats=repeats))
+            return self._queue(lambda: self.writer.amend(change), repeats=repeats)
 
         return self.in_order(amend)
 
-    @property
-    def _way(self) -> Submit:
-        """Where a write goes: to the committer, unless one before it is held."""
-        return self.committer.submit if self.gate is None else self.gate.keep_back
-
-    def hold(self, intent: Intent) -> Pending | None:
-        """Make a write that somebody else sends, and keep back all that comes after it until `pass_on`.
-
-        None while other writes are under way: it could only be refused.
-        """
-        intent.token, intent.lease = self.token, self.lease
-
-        def hold() -> Pending | None:
-            self.check()
-            if self._unsettled or self.gate is not None:
-                return None
-            held = self._propose(Pending(lambda: self.writer.propose(intent, self._ports.now(), None), repeats=True))
-            self.gate = Gate()
-            return held
-
-        return self.in_order(hold)
-
-    def pass_on(self) -> None:
-        """Send what was kept back."""
-        with self.lock:
-            gate, self.gate = self.gate, None
-            for ticket, swap in gate.kept_back if gate else ():
-                self.committer.submit(ticket, swap)
-        self.committer.wake()
-        if gate is not None:
-            gate.settle(True)
-
-    def unsettled(self) -> list[Pending]:
-        """The writes that are under way."""
-        with self.lock:
-            return list(self._unsettled)
-
-    def find_out(self, pending: Pending, doubt: OutcomeUnknown) -> None:
-        """The reply to a held write was lost: it is in the head, or nothing can be written under this claim. Blocking.
-
-        It may still arrive, so that to write on without it would be wrong. The next claim has to wait for its end.
-        """
-        with self.lock:
-            try:
-                seen = self._reader.seen(self.thread) or NO_HEAD
-            except StoreError:
-                seen = NO_HEAD
-            proposal = pending.proposal
-            if proposal is not None and landed(self._reader, proposal.swap, seen):
-                proposal.settle(True)
-            else:
-                self._break(doubt)
-
-    def _propose(self, pending: Pending) -> Pending:
-        proposal = pending.proposal = pending.propose()
+    def _queue(self, make: Callable[[], Proposal], *, repeats: bool = False, held: bool = False) -> Pending:
+        pending = Pending(self.writer, make(), self, make, repeats, held)
         self._unsettled[pending] = None
-        proposal.when_settled(partial(self._settled, pending, proposal))
+        self._send(pending)
         return pending
 
-    def _settled(self, pending: Pending, proposal: Proposal) -> None:
-        """Runs on the thread that committed the proposal."""
-        self.in_order(partial(self._conclude, pending, proposal))
+    def _send(self, pending: Pending) -> None:
+        if self.gate is None and not pending.held:
+            self.committer.submit(pending, pending.proposal.swap)
+        elif self.gate is not None and not pending.held:
+            self.gate.kept_back.append(pending)
 
-    def _conclude(self, pending: Pending, proposal: Proposal) -> None:
-        outcome = proposal.outcome
-        if pending.settled or pending.proposal is not proposal:
+    # The outcome of a write
+
+    def conclude(self, pending: Pending, outcome: bool | BaseException) -> None:
+        """Settle a write, or make and send it again. Runs in order, on the thread that committed it."""
+        if pending.settled:
             return
         if outcome is True:
-            self._finish(pending)
+            self._finish(pending, True)
         elif outcome is False:
             self._resolve(None)
         elif not isinstance(outcome, OutcomeUnknown):
@@ -225,17 +176,16 @@ class Claim:
             pending.doubts += 1
             self._resolve(outcome)
 
-    def _finish(self, pending: Pending) -> None:
-        self._unsettled.pop(pending, None)  # an interrupt may have struck after this, and then it is called again
-        pending.settle(True)
+    def _finish(self, pending: Pending, outcome: bool | BaseException) -> None:
+        Write.settle(pending, outcome)
+        self._unsettled.pop(pending, None)  # after an interrupt this may be called again
 
     def _fail(self, pending: Pending, error: BaseException) -> None:
-        if not (pending.repeats and isinstance(error, StoreUnavailable)):
+        if pending.repeats and isinstance(error, StoreUnavailable):
+            # Certainly nothing was written. What was built on it is refused, and then sent again without it.
+            self._finish(pending, error)
+        else:
             self._break(error)
-            return
-        # Certainly nothing was written. What was built on it is refused, and then sent again without it.
-        self._unsettled.pop(pending, None)  # an interrupt may have struck after this, and then it is called again
-        pending.settle(error)
 
     def give_up(self, error: BaseException) -> None:
         """Write nothing any more under this claim, because of this error."""
@@ -243,17 +193,18 @@ class Claim:
             self._break(error)
 
     def _break(self, error: BaseException) -> None:
-        """Nothing can be written under this claim any more: what waits has failed, and so will all that comes."""
+        """End the claim: fail all that waits, and all later calls."""
         self.failure = self._interrupted(error) if isinstance(error, KeyboardInterrupt | SystemExit) else error
-        unsettled, self._unsettled = list(self._unsettled), {}
-        for pending in unsettled:
-            pending.settle(error)
+        for pending in tuple(self._unsettled):
+            if not pending.settled:
+                Write.settle(pending, error)
+        self._unsettled = {}
         gate, self.gate = self.gate, None
         if gate is not None:
             gate.settle(True)
 
     def _interrupted(self, interrupt: BaseException) -> OutcomeUnknown:
-        """What is told from here on: the interrupt itself is told to those whose writes it struck."""
+        """Return the error of later calls. The writes that the interrupt hit raise the interrupt itself."""
         doubt = OutcomeUnknown(
             f"a write of thread {self.thread_id!r} was interrupted ({type(interrupt).__name__}): its outcome is"
             " unknown; leave this block and open the thread again, which finds out"
@@ -262,34 +213,33 @@ class Claim:
         return doubt
 
     def _resolve(self, doubt: OutcomeUnknown | None) -> None:
-        """A write was refused, or its outcome is unknown: the head tells."""
+        """A write was refused, or its outcome is unknown: read the head, and send again what is not stored."""
         try:
             seen = self._reader.seen(self.thread) or NO_HEAD
         except StoreError as error:
             self._break(doubt or error)
             return
         count = self._landed_count(seen)
-        if count is None:
-            self._break(self._loss(seen.head))
-            return
         try:
+            if count is None:
+                raise self._loss(seen.head)
             self._resend(seen, count)
-        except Corrupt as error:
+        except HoldfastError as error:
             self._break(error)
 
     def _loss(self, head: Head) -> HoldfastError:
-        """Why this claim is no more."""
+        """Return why this claim is lost."""
         if head.deleted:
             return deletion(self.thread_id)
         return Fenced(f"thread {self.thread_id!r} was taken over (token {head.token}, not {self.token})")
 
     def _landed_count(self, seen: Seen) -> int | None:
-        """How many of the unsettled writes are stored; None if the thread is not under this claim any more."""
+        """Count the unsettled writes that are stored; None if this claim does not hold the thread any more."""
         head, log = seen.head, self.writer.settled_log
-        released = self.given_back and head.incarnation == self.log.binding.incarnation
+        released = self.is_released and head.incarnation == self.log.binding.incarnation
         if head.deleted or head.token != self.token or not (head.owner == self.owner or (released and not head.owner)):
             return None
-        proposals = [pending.proposal for pending in self._unsettled if pending.proposal is not None]
+        proposals = [pending.proposal for pending in self._unsettled]
         for count in range(len(proposals), 0, -1):
             last = proposals[count - 1]
             is_the_end = not head.owner or (head.seq, head.digest) == (last.log.seq, last.log.digest)
@@ -298,62 +248,136 @@ class Claim:
         return 0 if (head.owner, head.seq, head.digest) == (self.owner, log.seq, log.digest) else None
 
     def _resend(self, seen: Seen, count: int) -> None:
+        """Settle the first `count` unsettled writes as stored; make and send the others again."""
         waiting = list(self._unsettled)
-        last = waiting[count - 1].proposal if count else None
-        self.writer.rebase(seen, self.writer.settled_log if last is None else last.log)
+        self.writer.rebase(seen, waiting[count - 1].proposal.log if count else self.writer.settled_log)
         for pending in waiting[:count]:
-            self._finish(pending)
-        self._unsettled = {}
+            self._finish(pending, True)
         if self.gate is not None:
             self.gate.kept_back.clear()
         for pending in waiting[count:]:
-            if pending.proposal is not None:
-                pending.proposal.withdrawn = True  # it may wait in the queue, and fit the head as it is now
-        try:
-            for pending in waiting[count:]:
-                self._propose(pending)
-        except HoldfastError as error:
-            self._unsettled = dict.fromkeys(pending for pending in waiting[count:] if not pending.settled)
-            self._break(error)
+            pending.swap = None  # its old swap may wait in the queue, and fit the head as it is now
+        for pending in waiting[count:]:
+            pending.proposal = pending.make()
+            self._send(pending)
         self.committer.wake()
 
     # The lease
 
     def renew(self, now: int) -> Pending | None:
-        """Queue the renewal of the lease, once a third of it is gone."""
+        """Queue the renewal of the lease, once a third of it has passed."""
         if self.gate is not None or self.writer.seen.head.expires_at - now >= self.lease * 2 // 3:
             return None
         return self.amend(self._renewed, repeats=True)
 
+    def _renewed(self, head: Head) -> Head:
+        return renewed(head, self.thread_id, self.token, self.lease, self._ports.now())
+
     def wait_for(self, pending: Pending) -> None:
-        """Have it written, with all else that waits; raise why it could not be. Blocking."""
+        """Commit it, with all else that waits; raise why that failed. Blocking."""
         self.committer.drive(pending)
         pending.result()
 
-    def hears_cancel(self) -> bool:
-        """True if somebody wants the run to end. Blocking."""
-        hear_cancels([self])
+    def was_cancelled(self) -> bool:
+        """True if somebody asked the run to end. Blocking."""
+        notice_cancellations([self])
         return self.cancelled
-
-    def _renewed(self, head: Head) -> Head:
-        return renewed(head, self.thread_id, self.token, self.lease, self._ports.now())
 
     def release(self, status: str, wake_at: int = 0) -> Pending:
         """Queue the end of the claim."""
         return self.amend(lambda head: released(head, self.thread_id, self.token, status, self._ports.now(), wake_at))
 
-    def let_go(self) -> None:
-        """Give the lease back though writing failed, if the head is still ours. Blocking."""
+    def release_after_failure(self) -> None:
+        """Release the lease although writing failed, if it is still ours. Blocking."""
         if not self.is_parents:
-            _give_back(self._reader, self.thread, self.token, self.owner, self._ports.now())
+            _release(self._reader, self.thread, self.token, self.owner, self._ports.now())
 
     def undo(self) -> None:
-        """Give the thread back as it was found: its run never began. Blocking."""
-        _give_back(self._reader, self.thread, self.token, self.owner, self._ports.now(), self.found)
+        """Release the thread as it was found: its run never began. Blocking."""
+        _release(self._reader, self.thread, self.token, self.owner, self._ports.now(), self.found)
+
+    # A write in a transaction of the user
+
+    def hold(self, intent: Intent) -> Pending | None:
+        """Make a write that the caller sends, and keep back all later ones until `pass_on`.
+
+        None while other writes are under way: the held one would be refused.
+        """
+        intent.token, intent.lease = self.token, self.lease
+
+        def hold() -> Pending | None:
+            self.check()
+            if self._unsettled or self.gate is not None:
+                return None
+            pending = self._queue(lambda: self.writer.propose(intent, self._ports.now()), repeats=True, held=True)
+            self.gate = Gate()
+            return pending
+
+        return self.in_order(hold)
+
+    def pass_on(self) -> None:
+        """Send what was kept back."""
+        with self.lock:
+            gate, self.gate = self.gate, None
+            for pending in gate.kept_back if gate else ():
+                self._send(pending)
+        self.committer.wake()
+        if gate is not None:
+            gate.settle(True)
+
+    def unsettled(self) -> list[Pending]:
+        """Return the writes that are under way."""
+        with self.lock:
+            return list(self._unsettled)
+
+    def find_out(self, pending: Pending, doubt: OutcomeUnknown) -> None:
+        """Settle a held write whose reply was lost, if the head shows it; else end the claim. Blocking.
+
+        It may still arrive, so nothing can be written after it. The next claim waits for the end of the transaction.
+        """
+        with self.lock:
+            try:
+                seen = self._reader.seen(self.thread) or NO_HEAD
+            except StoreError:
+                seen = NO_HEAD
+            if landed(self._reader, pending.proposal.swap, seen):
+                pending.settle(True)
+            else:
+                self._break(doubt)
 
 
-class Taking:
-    """A claim being taken, on whichever thread: one that is abandoned meanwhile is given back."""
+async def write_in_transaction(ports: Ports, claim: Claim, intent: Intent, transaction: Transaction) -> None:
+    """Write a row in a transaction that the user began, and commit it: both are stored, or neither.
+
+    Only the swap and the commit happen while other writes of the claim are kept back; the user's code ran before.
+    `OutcomeUnknown` ends the claim: the next run that claims the thread waits for the end of the transaction.
+    """
+    while (pending := claim.hold(intent)) is None:
+        if (gate := claim.gate) is not None:
+            await ports.wait(gate)
+        for other in claim.unsettled():
+            await ports.settle(other, claim.committer)
+    try:
+        while not pending.settled:
+            is_swapped = await transaction.swap(pending.proposal.swap)
+            if is_swapped:
+                await transaction.commit()
+            await ports.perform(pending.settle, is_swapped)
+    except OutcomeUnknown as doubt:
+        await ports.perform(claim.find_out, pending, doubt)
+    except BaseException as error:
+        pending.settle(StoreUnavailable(f"the transaction was rolled back: {error}"))
+        raise
+    finally:
+        claim.pass_on()
+    pending.result()
+
+
+# Claiming
+
+
+class Claiming:
+    """A claim being made, on any thread. If it is abandoned meanwhile, it is undone."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -372,23 +396,19 @@ class Taking:
         return claim
 
     def abandon(self) -> None:
-        """Nobody waits for it any more. Blocking, if there is a claim to give back."""
+        """Undo the claim, now or when it is made. Blocking, if there is a claim to undo."""
         with self._lock:
             self._is_abandoned = True
             if self._claim is not None:
                 self._claim.undo()
 
 
-def _is_interrupt(cause: BaseException | None) -> TypeGuard[BaseException]:
-    return cause is not None and not isinstance(cause, Exception)
-
-
 def take(
     ports: Ports, reader: Reader, committer: Committer, thread: bytes, lease: int, *, reopen: bool = False
 ) -> Claim:
-    """Claim a thread, which is made if it is not there. Blocking. `LeaseHeld` while another run holds it.
+    """Claim a thread, creating it if needed. Blocking. `LeaseHeld` while another run holds it.
 
-    A finished thread keeps its status unless it is to be opened again.
+    A finished thread keeps its status unless `reopen` is set.
     """
     owner, name = ports.owner(), thread_id_of(thread)
     for _ in range(ATTEMPTS):
@@ -397,24 +417,28 @@ def take(
         dead = dead_owner(ports, old)
         status = old.status if old.status in FINISHED and not reopen else ""
         head = claimed(old, name, owner, lease, ports.now(), dead_owner=dead, status=status)
-        head = _begun(reader, thread, old, head)
+        head = _with_life(reader, thread, old, head)
         mine, is_ours = Seen(head, encode_head(thread, head)), False
         try:
             is_ours = _swapped(reader, thread, seen, mine)
             if is_ours:
                 claim = Claim(ports, reader, committer, _writer(reader, thread, mine), lease, old)
-                claim.hears_cancel()
+                claim.was_cancelled()
                 return claim
         except BaseException as error:
-            if is_ours or _is_interrupt(error):  # during a swap only the head tells whose it is
-                _give_back(reader, thread, head.token, owner, ports.now(), old)
+            if is_ours or _is_interrupt(error):  # during a swap only the stored head shows whose it is
+                _release(reader, thread, head.token, owner, ports.now(), old)
             raise
     raise Conflict(f"gave up after {ATTEMPTS} conflicting claims of thread {name!r}; retry later")
 
 
 def dead_owner(ports: Ports, head: Head) -> str:
-    """The owner of the lease if its process is certainly dead, else empty. The store plays no part in the evidence."""
+    """Return the owner of the lease if its process is certainly dead, else an empty text."""
     return head.owner if head.owner and ports.is_certainly_dead(head.owner) else ""
+
+
+def _is_interrupt(cause: BaseException | None) -> TypeGuard[BaseException]:
+    return cause is not None and not isinstance(cause, Exception)
 
 
 def _swapped(reader: Reader, thread: bytes, old: Seen, new: Seen) -> bool:
@@ -426,16 +450,16 @@ def _swapped(reader: Reader, thread: bytes, old: Seen, new: Seen) -> bool:
         return landed(reader, swap) is True
 
 
-def _begun(reader: Reader, thread: bytes, old: Head, head: Head) -> Head:
-    """The head with the thread's life fixed: idempotency keys are made of it, and a first step may use its own."""
+def _with_life(reader: Reader, thread: bytes, old: Head, head: Head) -> Head:
+    """Fix the thread's life in the head, and sign it: the idempotency keys of steps contain it, even of a first one."""
     if head.seq:
         return reader.binding(thread, old).signed(head)
-    binding, data_key = reader.sealing.beginning(thread, old)
+    binding, data_key = reader.bindings.beginning(thread, old)
     return binding.signed(replace(head, incarnation=binding.incarnation, data_key=data_key))
 
 
-def _give_back(reader: Reader, thread: bytes, token: int, owner: str, now: int, found: Head | None = None) -> None:
-    """End a claim in the store, if it is still there; the thread is then as it was found, if that is given."""
+def _release(reader: Reader, thread: bytes, token: int, owner: str, now: int, found: Head | None = None) -> None:
+    """End a claim in the store, if it is still there. With `found` the thread becomes as it was before the claim."""
     seen = reader.seen(thread)
     if seen is None or (seen.head.token, seen.head.owner) != (token, owner):
         return
@@ -449,15 +473,15 @@ def _writer(reader: Reader, thread: bytes, seen: Seen) -> Writer:
     if seen.head.seq:
         loaded = reader.load_head(thread, seen)
         return Writer(reader, thread, loaded.seen, loaded.log)
-    binding = reader.sealing.binding(thread, seen.head)
+    binding = reader.binding(thread, seen.head)
     return Writer(reader, thread, seen, Log(binding, reader.backend.tuning, {}), seen.head.data_key)
 
 
-def hear_cancels(claims: Sequence[Claim]) -> None:
-    """Tell these claims, all of one store, if somebody wants their runs to end. Blocking."""
-    listening = [claim for claim in claims if not claim.cancelled]
-    if listening:
-        backend = listening[0]._reader.backend  # noqa: SLF001  one file
-        for claim, inbox in zip(listening, inboxes(backend, [claim.thread for claim in listening]), strict=True):
+def notice_cancellations(claims: Sequence[Claim]) -> None:
+    """Set `cancelled` on those of these claims, all of one store, whose runs somebody asked to end. Blocking."""
+    waiting = [claim for claim in claims if not claim.cancelled]
+    if waiting:
+        backend = waiting[0]._reader.backend  # noqa: SLF001  one file
+        for claim, inbox in zip(waiting, inboxes(backend, [claim.thread for claim in waiting]), strict=True):
             if CANCEL in inbox:
-                claim.cancelled = True  # never back to False: somebody else may have set it meanwhile
+                claim.cancelled = True  # never back to False: another thread may have set it meanwhile

@@ -1,13 +1,14 @@
 """Group commit: all writes that wait when a commit begins go into one batch, and share one fsync.
 
-Every write is queued. Where its commit runs is decided here: on the caller's thread if that may block (`drive`), or if
-the write is small and alone (`nudge`); else on a writer thread, since handing over costs as much as an fsync. A queued
-write belongs to the committer: cancelling the caller does not cancel the write. An interrupt during a commit is raised
-on the thread that it hit, and settles the writes of that batch as unknown.
+Every write is queued. This module decides where its commit runs: on the caller's thread if that may block (`drive`) or
+if the write is small and alone (`nudge`), else on a writer thread, since handing over costs as much as an fsync. A
+queued write belongs to the committer: cancelling the caller does not cancel the write. An interrupt during a commit is
+raised on the thread that it hit, and settles the writes of that batch as unknown.
 """
 
 from collections import deque
 from threading import Condition, Event, Lock, Thread
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -22,11 +23,14 @@ INLINE_BYTES = 64 << 10
 BACKLOG_BYTES = 64 << 20
 IDLE_SECONDS = 5.0
 PATIENCE_SECONDS = 1.0
-"""An interrupt can strike anywhere, and take a thread's turn with it: so long others wait before they look again."""
+"""A waiting thread looks again after this time: an interrupt may have hit the thread that would wake it."""
+
+Writes: TypeAlias = list[tuple[Ticket, Swap]]
+"""Writes as they were submitted."""
 
 
 class Committer:
-    """The one road to `Backend.swap` for new rows."""
+    """The only caller of `Backend.swap` for new rows."""
 
     def __init__(self, backend: Backend, *, inline: bool = True) -> None:
         self._backend = backend
@@ -35,49 +39,52 @@ class Committer:
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """Nothing waits: in a forked child, what the parent queued is the parent's to commit."""
+        """Empty the queue: in a forked child, the parent commits what the parent queued."""
         self._queue: deque[tuple[Ticket, Swap]] = deque()
         self._queued_bytes = 0
+        self.is_full = False
+        """True if the queue is long enough that a new write should first commit a batch."""
         self._queue_lock = Lock()
         self._woken = Condition(self._queue_lock)
         self._turn = Lock()
         """Held by the thread that commits."""
-        self._taken: list[tuple[Ticket, Swap]] = []
+        self._taken: Writes = []
         self._followers: dict[Event, Ticket] = {}
         self._writing = False
 
-    @property
-    def is_full(self) -> bool:
-        """True if so much waits that new writes should wait too."""
-        return self._queued_bytes > BACKLOG_BYTES
-
     def submit(self, ticket: Ticket, swap: Swap) -> None:
-        """Queue a write. Writes of one thread are committed in the order they were queued."""
+        """Queue a write, in the place of what was submitted for this ticket before.
+
+        Writes of one thread are committed in the order they were queued.
+        """
         with self._queue_lock:
+            ticket.swap = swap
             self._queue.append((ticket, swap))
             self._queued_bytes += swap.size
+            self.is_full = self._queued_bytes > BACKLOG_BYTES
 
     def drive(self, ticket: Ticket) -> None:
-        """Commit on this thread until the ticket is settled: the first to come commits for all who wait."""
+        """Commit on this thread until the ticket is settled. The first thread commits for all that wait."""
         while not ticket.settled:
             if self._turn.locked():
                 self._follow(ticket)
             else:
-                self._lead(ticket)
+                self.commit_batch(ticket)
 
-    def _lead(self, ticket: Ticket | None = None) -> None:
-        """Commit one batch, unless another thread has just settled the ticket; then it is the turn of one who waits."""
+    def commit_batch(self, ticket: Ticket | None = None) -> None:
+        """Commit one batch on this thread, unless another has just settled the ticket; then wake a waiting thread."""
         try:
             with self._turn:
                 if ticket is None or not ticket.settled:
                     self._commit(wait=True)
         finally:
-            self._pass_turn()
+            if self._followers:
+                self._pass_turn()
 
     def _follow(self, ticket: Ticket) -> None:
-        """Wait until another thread has settled the ticket, or has stopped committing: then it is this one's turn.
+        """Wait until another thread has settled the ticket, or has stopped committing: then this one may commit.
 
-        All who wait for one lock would be woken one after the other, only to see that they are done.
+        If all waited for the lock itself, they would be woken one after the other, only to see that they are done.
         """
         turn = Event()
         ticket.when_settled(turn.set)
@@ -89,17 +96,11 @@ class Committer:
             self._followers.pop(turn, None)
 
     def _pass_turn(self) -> None:
-        """Let one who waits go on."""
-        if not self._followers:
-            return
+        """Wake one waiting thread."""
         for turn, ticket in self._followers.copy().items():
             if not ticket.settled and not turn.is_set():
                 turn.set()
                 return
-
-    def relieve(self) -> None:
-        """Commit one batch on this thread: what a write does before it joins a queue that is full."""
-        self._lead()
 
     def nudge(self) -> None:
         """Commit a lone small write at once; leave anything more to the writer thread."""
@@ -110,6 +111,7 @@ class Committer:
         self.wake()
 
     def _commit_inline(self) -> bool:
+        """Commit one batch without waiting for other threads or processes; False if that is not possible."""
         if not self._turn.acquire(blocking=False):
             return False
         try:
@@ -122,7 +124,7 @@ class Committer:
         return True
 
     def wake(self) -> None:
-        """See that the writer thread commits what waits."""
+        """Let the writer thread commit the queue. Start it if it is not running."""
         with self._queue_lock:
             self._woken.notify()
             if self._writing:
@@ -139,42 +141,20 @@ class Committer:
 
     def _write_until_idle(self) -> None:
         while True:
-            self._lead()
+            self.commit_batch()
             with self._queue_lock:
                 if not self._queue and not self._woken.wait(IDLE_SECONDS) and not self._queue:
                     self._writing = False
                     return
 
-    def _take(self) -> list[tuple[Ticket, Swap]]:
-        with self._queue_lock:
-            batch, size = self._taken, 0
-            if len(self._queue) == 1:
-                batch.append(self._queue.popleft())
-                self._queued_bytes = 0
-                return batch
-            while self._queue and len(batch) < BATCH_SWAPS and size < BATCH_BYTES:
-                batch.append(self._queue[0])
-                size += self._queue.popleft()[1].size
-            self._queued_bytes = self._queued_bytes - size if self._queue else 0
-            return batch
-
-    def _put_back(self) -> None:
-        with self._queue_lock:
-            batch, self._taken = [entry for entry in self._taken if not entry[0].settled], []
-            self._queue.extendleft(reversed(batch))
-            self._queued_bytes += sum(swap.size for _, swap in batch)
-
     def _commit(self, *, wait: bool) -> None:
-        """Commit the next batch. An interrupt is raised here, and leaves no ticket behind: its writes are in doubt."""
+        """Commit the next batch. An interrupt is raised here, and its writes are settled as unknown."""
         if self._taken:
-            self._give_up(None)  # another thread was interrupted, and then again before it could do this
+            self._give_up(None)  # another thread was interrupted, and again before it could do this itself
         try:
-            batch = self._take()
-            if len(batch) == 1:
-                ticket, swap = batch[0]
-                ticket.settle(False if ticket.withdrawn else self._outcome(swap, wait=wait))
-            elif batch:
-                self._send(batch, wait=wait)
+            self._take()
+            if self._taken:
+                self._send(wait=wait)
         except Busy:
             self._put_back()
             raise
@@ -183,17 +163,35 @@ class Committer:
             raise
         self._taken = []
 
+    def _take(self) -> None:
+        """Take the next batch from the queue."""
+        size = 0
+        with self._queue_lock:
+            while self._queue and len(self._taken) < BATCH_SWAPS and size < BATCH_BYTES:
+                self._taken.append(self._queue[0])
+                size += self._queue.popleft()[1].size
+            self._queued_bytes = self._queued_bytes - size if self._queue else 0
+            self.is_full = self._queued_bytes > BACKLOG_BYTES
+
+    def _put_back(self) -> None:
+        with self._queue_lock:
+            batch, self._taken = [entry for entry in self._taken if not entry[0].settled], []
+            self._queue.extendleft(reversed(batch))
+            self._queued_bytes += sum(swap.size for _, swap in batch)
+
     def _give_up(self, interrupt: BaseException | None) -> None:
-        for ticket, _ in self._taken:
-            if not ticket.settled:
+        """Leave no ticket of the batch unsettled. A settled one may lack a callback: all are called again."""
+        for ticket, swap in self._taken:
+            if ticket.settled:
+                ticket.call_all()
+            elif ticket.swap is swap:
                 ticket.settle(_in_doubt(interrupt))
-            else:
-                ticket.call_all()  # it may have struck right then
         self._taken = []
 
-    def _send(self, batch: list[tuple[Ticket, Swap]], *, wait: bool) -> None:
-        items = _merge(batch)
-        swaps = [swap for swap, _ in items]
+    def _send(self, *, wait: bool) -> None:
+        """Send the batch as one swap per thread, and settle its tickets."""
+        chains, refused = _merge(self._taken)
+        swaps = [swap for swap, _ in chains]
         try:
             outcomes: list[bool | Exception] = list(self._backend.swap(swaps, wait=wait)) if swaps else []
         except Busy:
@@ -201,19 +199,19 @@ class Committer:
         except StoreUnavailable as error:
             # The batch certainly rolled back: one bad item must not fail the others.
             outcomes = [self._outcome(swap) for swap in swaps] if len(swaps) > 1 else [error]
-        except Exception as error:  # noqa: BLE001  every waiting ticket must be settled, and raises it
+        except Exception as error:  # noqa: BLE001  each waiting caller raises it
             outcomes = [error] * len(swaps)
-        for (_, tickets), outcome in zip(items, outcomes, strict=True):
-            for ticket in tickets:
-                ticket.settle(outcome)
+        settled = zip((writes for _, writes in chains), outcomes, strict=True)
+        for writes, outcome in (*settled, (refused, False)):
+            for ticket, swap in writes:
+                if ticket.swap is swap:  # else a newer submission of this ticket is in the queue
+                    ticket.settle(outcome)
 
-    def _outcome(self, swap: Swap, *, wait: bool = True) -> bool | Exception:
-        """The outcome of one swap by itself: True, False or the error."""
+    def _outcome(self, swap: Swap) -> bool | Exception:
+        """Send one swap by itself: True, False or the error."""
         try:
-            return self._backend.swap((swap,), wait=wait)[0]
-        except Busy:
-            raise
-        except Exception as error:  # noqa: BLE001  the waiting ticket raises it
+            return self._backend.swap((swap,))[0]
+        except Exception as error:  # noqa: BLE001  the waiting caller raises it
             return error
 
 
@@ -223,8 +221,8 @@ def _in_doubt(interrupt: BaseException | None) -> OutcomeUnknown:
     return doubt
 
 
-def _follow(first: Swap, second: Swap) -> Swap:
-    """Two swaps of one thread, the second built on the first, as one."""
+def _joined(first: Swap, second: Swap) -> Swap:
+    """Return two swaps of one thread, the second built on the first, as one."""
     return replace(
         second,
         expected=first.expected,
@@ -234,21 +232,18 @@ def _follow(first: Swap, second: Swap) -> Swap:
     )
 
 
-def _merge(batch: list[tuple[Ticket, Swap]]) -> list[tuple[Swap, list[Ticket]]]:
-    """One item per thread, sorted by thread; a swap that does not build on its predecessor is refused by itself."""
-    items: dict[bytes, list[tuple[Swap, list[Ticket]]]] = {}
+def _merge(batch: Writes) -> tuple[list[tuple[Swap, Writes]], Writes]:
+    """Merge the writes of each thread into one swap, sorted by thread. Also return those that build on no other."""
+    merged: dict[bytes, tuple[Swap, Writes]] = {}
+    refused: Writes = []
     for ticket, swap in batch:
-        if ticket.withdrawn:
-            ticket.settle(False)
+        if ticket.swap is not swap:
             continue
-        chain = items.setdefault(swap.thread, [])
-        if chain and chain[-1][0].replacement == swap.expected:
-            merged, tickets = chain[-1]
-            chain[-1] = (_follow(merged, swap), [*tickets, ticket])
+        chain = merged.get(swap.thread)
+        if chain is None:
+            merged[swap.thread] = swap, [(ticket, swap)]
+        elif chain[0].replacement == swap.expected:
+            merged[swap.thread] = _joined(chain[0], swap), [*chain[1], (ticket, swap)]
         else:
-            chain.append((swap, [ticket]))
-    for chain in items.values():
-        for _, tickets in chain[1:]:
-            for ticket in tickets:
-                ticket.settle(False)
-    return [items[thread][0] for thread in sorted(items)]
+            refused.append((ticket, swap))
+    return [merged[thread] for thread in sorted(merged)], refused

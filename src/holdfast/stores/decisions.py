@@ -1,7 +1,7 @@
 """Who may change a thread's head, and what it becomes: the rules of leases, tokens and tombstones, as pure functions.
 
-Each takes the head as it was read and returns the head to swap in, or raises why not. If the swap is then refused
-because somebody was faster, read again and decide again.
+Each takes the head as it was read and returns the head to swap in, or raises why not. If a conflicting write won and
+the swap is refused, read again and decide again.
 """
 
 from msgspec.structs import replace
@@ -14,15 +14,15 @@ from holdfast.records.words import Status
 
 
 def deletion(name: str) -> Deleted:
-    """The error of a write to a tombstone."""
-    return Deleted(f"thread {name!r} was deleted; store.revive({name!r}) brings its id back, empty")
+    """Return the error of a write to a tombstone."""
+    return Deleted(f"thread {name!r} was deleted; store.revive({name!r}) makes its id usable again, empty")
 
 
 def holding(head: Head, name: str, now: int) -> LeaseHeld:
-    """The error of a write to a thread that another run holds."""
+    """Return the error of a write to a thread that another run holds."""
     remaining = (head.expires_at - now) / 1e6
     return LeaseHeld(
-        f"thread {name!r} is held by {named(head.owner)} for another {remaining:.1f} s at least;"
+        f"thread {name!r} is held by {named(head.owner)} for at least another {remaining:.1f} s;"
         " write through that run, or wait for its end",
         owner=head.owner,
         remaining=remaining,
@@ -30,7 +30,7 @@ def holding(head: Head, name: str, now: int) -> LeaseHeld:
 
 
 def check_may_write(head: Head, name: str, token: int | None, now: int) -> None:
-    """A run writes under its token until it releases it; a one-shot write (no token) where no run holds the thread."""
+    """Raise unless a run has the current token, or a one-shot write (no token) finds the thread held by no run."""
     if head.deleted:
         raise deletion(name)
     if token is None:
@@ -41,7 +41,7 @@ def check_may_write(head: Head, name: str, token: int | None, now: int) -> None:
 
 
 def written(head: Head, log: Log, now: int, stored_bytes: int, token: int | None, status: str, lease: int) -> Head:
-    """The head after the rows up to the end of `log`. A one-shot write over a dead lease ends that lease."""
+    """Return the head after the rows up to the end of `log`. A one-shot write over an expired lease ends that lease."""
     if token is None and head.owner:
         head = replace(head, token=head.token + 1, owner="", expires_at=0)
     return replace(
@@ -63,9 +63,9 @@ def written(head: Head, log: Log, now: int, stored_bytes: int, token: int | None
 def claimed(
     head: Head | None, name: str, owner: str, lease: int, now: int, *, dead_owner: str = "", status: str = ""
 ) -> Head:
-    """The head with a lease for `owner` and the next token. `dead_owner` names a holder known to be dead.
+    """Return the head with a lease for `owner` and the next token. `dead_owner` names a holder known to be dead.
 
-    The thread is at work from here on, unless it is to keep another `status`.
+    The thread's status becomes `working`, unless another `status` is given.
     """
     head = head or Head()
     if head.deleted:
@@ -84,24 +84,24 @@ def claimed(
 
 
 def renewed(head: Head, name: str, token: int, lease: int, now: int) -> Head:
-    """The head with the lease extended."""
+    """Return the head with the lease extended."""
     check_may_write(head, name, token, now)
     return replace(head, expires_at=now + lease)
 
 
 def released(head: Head, name: str, token: int, status: str, now: int, wake_at: int = 0) -> Head:
-    """The head without its lease, under the status the run leaves behind; to be woken at `wake_at`, if that is set."""
+    """Return the head without its lease, with the run's last status; to be resumed at `wake_at`, if that is set."""
     check_may_write(head, name, token, now)
     return replace(head, owner="", expires_at=wake_at, status=status, updated_at=now)
 
 
 def as_found(head: Head) -> tuple[str, int]:
-    """The status and the moment to wake that give a thread back as it was; an owner that is gone does not come back."""
+    """Return the status and wake time that release a thread as it was found. A former owner is not restored."""
     return head.status or Status.IDLE.value, 0 if head.owner else head.expires_at
 
 
 def may_go_on(head: Head, now: int) -> bool:
-    """True if a thread that nobody holds was left at work, or its timer or deadline is due."""
+    """True if a thread that no run holds was left `working`, or its timer or deadline is due."""
     if head.deleted or head.held(now):
         return False
     if head.status == Status.WORKING.value:
@@ -110,23 +110,23 @@ def may_go_on(head: Head, now: int) -> bool:
 
 
 def deleted(head: Head, now: int) -> Head:
-    """The tombstone: only the token survives, so that a late writer is refused for ever."""
+    """Return a tombstone. It keeps the token, so that a late writer is always refused."""
     return Head(token=head.token, deleted=True, created_at=head.created_at, updated_at=now)
 
 
 def buried(now: int) -> Head:
-    """The tombstone of a thread whose head cannot be read, and with it its token.
+    """Return a tombstone for a thread whose head, and so its token, cannot be read.
 
-    Tokens grow by one with each claim, so none that was ever given is as large as the time in microseconds.
+    Tokens grow by one with each claim, so no token in use is as large as the time in microseconds.
     """
     return Head(token=now, deleted=True, created_at=now, updated_at=now)
 
 
 def revived(head: Head) -> Head:
-    """An empty head that continues the tokens."""
+    """Return an empty head that continues the tokens."""
     return Head(token=head.token + 1)
 
 
 def marked(head: Head, marks: Marks) -> Head:
-    """The head with other marks."""
+    """Return the head with other marks."""
     return replace(head, marks=marks)

@@ -1,4 +1,4 @@
-"""Notifies listeners and the log of what happened. A listener that fails is logged, and changes nothing."""
+"""Notifies listeners and the log of events. An error of a listener is logged, and has no other effect."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,12 +16,12 @@ class Events:
         self._ports = ports
         self._listeners: list[tuple[Callable[[Event], Any], bool]] = []
         self.trace_context: Callable[[], str] = str
-        """Names the trace a run belongs to, to be kept with its thread; nothing unless telemetry is on."""
+        """Returns the trace of the current run, to be stored with its thread; empty unless telemetry is on."""
 
     def subscribe(self, callback: Callable[[Event], Any], *, content: bool = False) -> Callable[[], None]:
-        """Add a listener; the function returned removes it."""
+        """Add a listener. Returns a function that removes it."""
         if not callable(callback):
-            raise ConfigurationError(f"callback={callback!r} cannot be called: a function of one event")
+            raise ConfigurationError(f"`callback` must be a function of one event, got {callback!r}")
         listener = (callback, content)
         self._listeners.append(listener)
 
@@ -33,11 +33,11 @@ class Events:
 
     @property
     def has_listeners(self) -> bool:
-        """True if somebody subscribed."""
+        """True if there are listeners."""
         return bool(self._listeners)
 
     def wants(self, kind: EventKind) -> bool:
-        """False if an event of this kind would reach nobody."""
+        """True if a listener or the log takes events of this kind."""
         return bool(self._listeners) or is_heard(EVENTS[kind].level)
 
     async def emit(
@@ -49,7 +49,7 @@ class Events:
         /,
         **details: object,
     ) -> None:
-        """Write it to the log and tell every listener, in the order they subscribed."""
+        """Write an event to the log, and notify every listener in the order they subscribed."""
         log_event(kind, thread_id, seq, details)
         if not self._listeners:
             return
@@ -58,12 +58,12 @@ class Events:
         for callback, with_content in tuple(self._listeners):
             try:
                 await self._ports.notify(callback, full if with_content else event)
-            except Exception:  # noqa: BLE001  whatever a listener does is logged, and changes nothing
+            except Exception:  # noqa: BLE001  an error of a listener is only logged
                 logger().exception("an event listener failed at %s %s", kind, thread_id)
 
 
 def log_event(kind: EventKind, thread_id: str, seq: int, details: Mapping[str, object]) -> None:
-    """One record of the logger `holdfast`, with the fields `event`, `thread_id`, `seq` and `details`."""
+    """Write a record to the logger `holdfast`, with the fields `event`, `thread_id`, `seq` and `details`."""
     level = EVENTS[kind].level
     if is_heard(level):
         words = "".join(f" {name}={value}" for name, value in details.items() if value not in ("", None))
@@ -72,5 +72,5 @@ def log_event(kind: EventKind, thread_id: str, seq: int, details: Mapping[str, o
 
 
 def pruned_details(freed: Freed, *, dry_run: bool) -> dict[str, object]:
-    """The details of a `pruned` event."""
+    """Return the details of a `pruned` event."""
     return {"threads": freed.threads, "checkpoints": freed.checkpoints, "bytes": freed.bytes, "dry_run": dry_run}

@@ -1,20 +1,18 @@
-"""Did a write land? After a lost reply the stored head and log tell, for saves, claims, pins and prunes alike."""
+"""Was a write stored? After a lost reply the stored head and log decide, for saves, claims, pins and prunes alike."""
 
 from holdfast.records.head import Head, decode_head
 from holdfast.records.rows import Swap
 from holdfast.stores.reader import Reader, Seen
 
 HOLDER = frozenset({"token", "owner", "deleted"})
-"""Claims, releases and tombstones change these. Nobody else can set them to the same values."""
+"""Claims, releases and tombstones change these. No other write can set them to the same values."""
 DERIVED = frozenset({"mac"})
 
 
 def landed(reader: Reader, swap: Swap, seen: Seen | None = None) -> bool | None:
-    """True if the swap was made, False if it was not and never can be, None if that cannot be told. Blocking.
+    """True if the swap was stored, False if it was not and never can be, None if that is unknown. Blocking.
 
-    True says nothing of what was written since: the head may be far beyond it.
-
-    `seen` is the head as it is now; it is read if it is not given.
+    Other writes may have followed it. `seen` is the present head if the caller has read it.
     """
     seen = seen or reader.seen(swap.thread)
     if seen is None or seen.encoded == swap.expected:
@@ -27,7 +25,7 @@ def landed(reader: Reader, swap: Swap, seen: Seen | None = None) -> bool | None:
 
 
 def _has_row(reader: Reader, swap: Swap, head: Head) -> bool | None:
-    """The row is in the log, or another is in its place; None if that cannot be said."""
+    """True if the row is in the log, False if another is in its place; None if that is unknown."""
     ours = swap.head
     if head.incarnation != ours.incarnation:
         return None if swap.expected else False  # a thread that exists cannot be created again
@@ -38,7 +36,7 @@ def _has_row(reader: Reader, swap: Swap, head: Head) -> bool | None:
 
 
 def _has_change(swap: Swap, head: Head) -> bool:
-    """True if what the swap changed in the head is as it left it. Other writes may have changed the rest since."""
+    """True if the fields that the swap changed have its values. Other writes may have changed the rest since."""
     before = decode_head(swap.thread, swap.expected) if swap.expected else Head()
     changed = {name for name in Head.__struct_fields__ if getattr(swap.head, name) != getattr(before, name)} - DERIVED
     decisive = changed & HOLDER or changed

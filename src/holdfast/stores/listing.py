@@ -1,8 +1,8 @@
 """Listings: pages of checkpoints and of threads. Blocking; every item is checked against its own digest."""
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from holdfast.codec.keys import KeyRing
 from holdfast.history.meta import checkpoint_info
@@ -19,28 +19,30 @@ from holdfast.records.errors import (
 from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import shown_id_of, thread_id_of
 from holdfast.records.reports import Stats
-from holdfast.records.thread import Lease, ThreadInfo
+from holdfast.records.thread import Lease, Page, ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.stores.backend import DAMAGED, all_heads, counts, readable_head
+from holdfast.stores.bindings import Summary
 from holdfast.stores.reader import Reader
-from holdfast.stores.sealing import Summary
+
+T = TypeVar("T")
 
 UNREADABLE = (Corrupt, IncompatibleCheckpoint)
-"""What says that a head cannot be read."""
+"""The errors of a head that cannot be read."""
 CHUNK = 256
 SAMPLE = 16
-"""How many threads are looked at to tell an empty answer from a wrong key."""
+"""The number of threads to look at before an empty answer: a missing key may be the reason."""
 MAX_LIMIT = 10_000
 
 
 def thread_info(reader: Reader, thread: bytes, head: Head) -> ThreadInfo:
-    """What is shown of a thread; `KeyUnavailable` if the ring lacks its key."""
+    """Describe a thread; `KeyUnavailable` if the ring lacks its key."""
     return _described(thread, head, reader.summary(thread, head))
 
 
 def listed_info(reader: Reader, thread: bytes, head: Head) -> ThreadInfo:
-    """What a listing shows of a thread. If the ring lacks its key, that is all but its labels and error."""
+    """Describe a thread in a listing: without its labels and error if the ring lacks its key."""
     try:
         return thread_info(reader, thread, head)
     except KeyUnavailable:
@@ -48,7 +50,7 @@ def listed_info(reader: Reader, thread: bytes, head: Head) -> ThreadInfo:
 
 
 def _described(thread: bytes, head: Head, summary: Summary, sealed_by: str | None = None) -> ThreadInfo:
-    """What a head says of its thread, the summary unsealed."""
+    """Describe a thread by its head and the unsealed summary."""
     lease = Lease(head.owner, head.token, from_microseconds(head.expires_at)) if head.owner else None
     return ThreadInfo(
         thread_id=thread_id_of(thread),
@@ -68,7 +70,7 @@ def _described(thread: bytes, head: Head, summary: Summary, sealed_by: str | Non
 
 
 def damaged_info(thread: bytes, why: Exception) -> ThreadInfo:
-    """What is shown of a thread whose head cannot be read."""
+    """Describe a thread whose head cannot be read."""
     unknown = from_microseconds(0)
     return ThreadInfo(
         thread_id=shown_id_of(thread),
@@ -84,7 +86,7 @@ def damaged_info(thread: bytes, why: Exception) -> ThreadInfo:
 
 
 def info_or_damage(reader: Reader, thread: bytes, encoded: bytes) -> ThreadInfo:
-    """What a listing shows of a thread, given its head as it is stored."""
+    """Describe a thread in a listing, given its head as it is stored."""
     try:
         return listed_info(reader, thread, decode_head(thread, encoded))
     except UNREADABLE as error:
@@ -92,7 +94,7 @@ def info_or_damage(reader: Reader, thread: bytes, encoded: bytes) -> ThreadInfo:
 
 
 def warn_of_sealed(what: str, info: ThreadInfo) -> None:
-    """Warn that an answer lacks what is sealed by a key that the store was not opened with."""
+    """Warn that a result lacks threads whose key is missing."""
     warnings.warn(
         f"{what}: thread {info.thread_id!r}, and perhaps others, could not be searched, since the key"
         f" {info.sealed_by!r} is missing; open the store with that key",
@@ -102,7 +104,7 @@ def warn_of_sealed(what: str, info: ThreadInfo) -> None:
 
 
 def warn_of_damaged(what: str, thread_id: str, why: object) -> None:
-    """Warn that an answer lacks what is in a thread that cannot be read."""
+    """Warn that a result lacks a thread that cannot be read."""
     hint = "" if isinstance(why, LimitExceeded) else "; `holdfast verify` lists all damage"
     warnings.warn(
         f"{what}: thread {thread_id!r}, and perhaps others, cannot be read: {why}{hint}", HoldfastWarning, stacklevel=2
@@ -110,7 +112,7 @@ def warn_of_damaged(what: str, thread_id: str, why: object) -> None:
 
 
 def check_limit(limit: int) -> int:
-    """A page's size, within reason."""
+    """Check the size of a page."""
     return whole_number(limit, "limit", 1, MAX_LIMIT)
 
 
@@ -120,25 +122,39 @@ def _before(cursor: str | int | None) -> int | None:
     try:
         return int(cursor) if isinstance(cursor, str) else whole_number(cursor, "cursor")
     except ValueError:
-        raise ConfigurationError(f"cursor {cursor!r} is not one that history() gave") from None
+        raise ConfigurationError(f"`cursor` must be one that history() returned, got {cursor!r}") from None
+
+
+class AsyncPage(Page[T]):
+    """A page of the awaitable API, which can fetch the next one."""
+
+    __slots__ = ("_fetch",)
+
+    def __init__(self, items: list[T], next: str | None, fetch: Callable[[str], Awaitable["AsyncPage[T]"]]) -> None:  # noqa: A002
+        super().__init__(items, next)
+        self._fetch = fetch
+
+    async def next_page(self) -> "AsyncPage[T] | None":
+        """Return the page after this one, None after the last."""
+        return None if self.next is None else await self._fetch(self.next)
 
 
 class Listings:
-    """The listing side of a store handle."""
+    """The listings of one store handle."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
 
     def info(self, thread: bytes) -> ThreadInfo:
-        """One thread; `NotFound` if there is none."""
+        """Describe one thread; `NotFound` if it does not exist."""
         return thread_info(self._reader, thread, self._reader.listed(thread).head)
 
     def history(
-        self, thread: bytes, cursor: str | int | None, limit: int, where: Mapping[str, Any] | None, *, journal: bool
+        self, thread: bytes, cursor: str | int | None, limit: int, where: Mapping[str, Any] | None, journal: bool
     ) -> tuple[list[CheckpointInfo], str | None]:
-        """Checkpoints before the cursor, newest first, that match; and the cursor for the next page."""
+        """List matching checkpoints below the cursor, newest first; also return the cursor for the next page."""
         before, where = _before(cursor), mapping_or_none(where, "where")
-        # A row may cost a request: no more are read than a page is likely to need.
+        # A row may cost a request: read no more than a page is likely to need.
         chunk = min(CHUNK, check_limit(limit) + 1)
         found: list[CheckpointInfo] = []
         while True:
@@ -159,37 +175,37 @@ class Listings:
     def threads(
         self, statuses: Sequence[str], labels: Mapping[str, str], cursor: str | None, limit: int
     ) -> tuple[list[ThreadInfo], str | None]:
-        """A page of threads, and the cursor for the next."""
-        sealing = self._reader.sealing
-        choices = sealing.label_choices(labels)
+        """List a page of threads; also return the cursor for the next page."""
+        bindings = self._reader.bindings
+        choices = bindings.label_choices(labels)
         try:
             place = text_or_none(cursor, "cursor")
-            listing = self._reader.backend.threads(sealing.prefix, statuses, choices, place, check_limit(limit))
+            listing = self._reader.backend.threads(bindings.prefix, statuses, choices, place, check_limit(limit))
         except ValueError as error:
-            raise ConfigurationError(f"cursor {cursor!r} is not one that threads() gave") from error
+            raise ConfigurationError(f"`cursor` must be one that threads() returned, got {cursor!r}") from error
         if labels and cursor is None and not listing.heads:
             self._warn_of_sealed("no thread with these labels was found")
         return [info_or_damage(self._reader, thread, head) for thread, head in listing.heads], listing.next
 
     def _warn_of_sealed(self, what: str) -> None:
-        """Warn if one of the newest threads is sealed by a missing key: then it was not searched."""
-        newest = self._reader.backend.threads(self._reader.sealing.prefix, (), (), None, SAMPLE)
+        """Warn if the key of one of the newest threads is missing: then it was not searched."""
+        newest = self._reader.backend.threads(self._reader.bindings.prefix, (), (), None, SAMPLE)
         infos = (info_or_damage(self._reader, *entry) for entry in newest.heads)
         if sealed := next((info for info in infos if info.sealed_by is not None), None):
             warn_of_sealed(what, sealed)
 
     def all_heads(self) -> list[tuple[bytes, bytes]]:
-        """Every listed thread of this namespace, with its head."""
-        return list(all_heads(self._reader.backend, self._reader.sealing.prefix))
+        """Return every listed thread of this namespace, with its head."""
+        return list(all_heads(self._reader.backend, self._reader.bindings.prefix))
 
     def counts(self) -> dict[str, int]:
-        """How many threads of this namespace there are of each status that any has, and how many are `damaged`."""
-        found = counts(self._reader.backend, self._reader.sealing.prefix)
+        """Count the threads of this namespace by status, and those that are `damaged`."""
+        found = counts(self._reader.backend, self._reader.bindings.prefix)
         known = {status.value: found.pop(status.value) for status in Status if status.value in found}
         return known | ({DAMAGED: sum(found.values())} if found else {})
 
     def _readable(self, thread: bytes, encoded: bytes) -> Head | None:
-        """The head, or None if it is damaged or forged."""
+        """Return the head, or None if it is damaged or forged."""
         head = readable_head(thread, encoded)
         try:
             return head and self._reader.authentic(thread, head)
@@ -197,7 +213,7 @@ class Listings:
             return None
 
     def stats(self) -> Stats:
-        """Totals over the heads of all threads."""
+        """Add up the heads of all threads."""
         statuses: dict[str, int] = {}
         rows = size = 0
         for thread, encoded in self.all_heads():

@@ -1,4 +1,4 @@
-"""Threads in this process's memory: gone when it ends. The model that all other backends are compared with."""
+"""Threads in this process's memory, lost when it ends. The model that all other backends are compared with."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ from holdfast.stores.backend import Listing, belongs, counted_as
 
 
 class _Thread:
-    """Everything kept of one thread. `born` numbers threads in the order of their creation."""
+    """All records of one thread. `born` numbers threads in the order of their creation."""
 
     def __init__(self, born: int) -> None:
         self.born = born
@@ -28,7 +28,7 @@ class _Thread:
         self.posts: dict[str, bytes] = {}
 
     def apply(self, swap: Swap) -> None:
-        """An interrupt can strike at any call: so the head comes after what it needs, and before what goes."""
+        """Apply a swap. An interrupt can hit any call, so the head is set after what it needs, and before the drops."""
         rows, blobs, posts = ({}, {}, {}) if swap.drop.everything else (self.rows, self.blobs, self.posts.copy())
         rows.update((row.seq, row) for row in swap.rows)
         blobs.update(swap.blobs)
@@ -56,29 +56,31 @@ class MemoryBackend:
 
     def __init__(self, durability: Durability = Durability.NONE) -> None:
         if durability != Durability.NONE:
-            raise ConfigurationError(f"a memory store cannot be {durability}; use a path, or durability='none'")
+            raise ConfigurationError(
+                f"a memory store cannot have durability {durability!r}; use a path, or durability='none'"
+            )
         self._threads: dict[bytes, _Thread] = {}
         self._lock = Lock()
         self._closed = False
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """A forked child has a copy of its own, and no use for a lock that a thread of its parent may hold."""
+        """Replace the lock, which a thread of the parent may hold: a forked child has its own copy of the data."""
         self._lock = Lock()
 
     def open(self) -> None:
-        """Nothing to do."""
+        """Do nothing: there is nothing to connect to."""
 
     def close(self) -> None:
-        """Later calls raise `StoreClosed`."""
+        """Make later calls raise `StoreClosed`."""
         self._closed = True
 
     def guarantee(self) -> Guarantee:
-        """Nothing survives the process."""
+        """Return the level `none`: nothing survives the process."""
         return Guarantee(level=Durability.NONE, store=self.kind)
 
     def check(self) -> list[str]:
-        """Nothing can be wrong with a dict."""
+        """Return []: a dict has no damage."""
         return []
 
     def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:

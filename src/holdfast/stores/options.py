@@ -1,4 +1,4 @@
-"""The keywords of stores, declared once: for both worlds, for the classes of stores and for `open`."""
+"""The keywords of stores, declared once: for awaitable and blocking stores, for their classes and for `open`."""
 
 from datetime import timedelta
 from typing import TypedDict
@@ -10,7 +10,7 @@ from holdfast.records.words import Durability, KeepInputs
 
 
 class HandleOptions(TypedDict, total=False):
-    """What a handle on a store does: see `holdfast.open`."""
+    """The keywords of a handle on any store: see `holdfast.open`."""
 
     keys: KeyRing | bytes | None
     compress: bool
@@ -29,7 +29,7 @@ class LocalOptions(HandleOptions, total=False):
 
 
 class PostgresOptions(HandleOptions, total=False):
-    """The keywords of a PostgreSQL store beside its schema: see `holdfast.PostgresStore`."""
+    """The keywords of a PostgreSQL store, except its schema: see `holdfast.PostgresStore`."""
 
     durability: Durability | str | None
     prepare_threshold: int | None

@@ -1,26 +1,29 @@
 """Reading threads: heads, whole checkpoints and their histories. Blocking; verifies everything it returns.
 
-A prune or delete may win a race against a reader. Then what is missing is explained by a head that has changed, and
-the answer is NotFound; under an unchanged head it is damage.
+A prune or delete may win a race against a reader. If rows are missing and the head has changed, they were deleted and
+the answer is `NotFound`; under an unchanged head they are damage.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from holdfast.history.advance import advance
 from holdfast.history.binding import Binding
 from holdfast.history.format import Header, all_blob_ids, damaged, decode_header
+from holdfast.history.journal import Journal
 from holdfast.history.log import Log
-from holdfast.history.restore import fill, fold
+from holdfast.history.meta import Meta, decode_meta, describe
+from holdfast.history.restore import fill, fold, read_state
+from holdfast.records.checkpoint import Checkpoint, Part
 from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound
 from holdfast.records.head import Head, Marks, decode_head
-from holdfast.records.identity import CheckpointId, life_of, thread_id_of
+from holdfast.records.identity import CheckpointId, checkpoint_id, life_of, thread_id_of
 from holdfast.records.rows import Row
 from holdfast.stores.backend import Backend
-from holdfast.stores.sealing import Sealing, Summary
+from holdfast.stores.bindings import Bindings, Summary
 
 ATTEMPTS = 8
 T = TypeVar("T")
@@ -44,56 +47,72 @@ class Loaded(msgspec.Struct, frozen=True):
 class Reader:
     """The read side of a store handle."""
 
-    def __init__(self, backend: Backend, sealing: Sealing) -> None:
+    def __init__(self, backend: Backend, bindings: Bindings) -> None:
         self.backend = backend
-        self.sealing = sealing
+        self.bindings = bindings
+        self.key = bindings.key
+        """The key of a thread id in the namespace of this handle."""
 
     def seen(self, thread: bytes) -> Seen | None:
-        """The thread's head, None if it never had one."""
+        """Return the thread's head, None if it never had one."""
         encoded = self.backend.heads([thread])[0]
         return None if encoded is None else Seen(decode_head(thread, encoded), encoded)
 
     def listed(self, thread: bytes) -> Seen:
-        """The head of a thread that listings show, though it may be claimed only; `NotFound` otherwise."""
+        """Return the head of a thread that listings show, even if it has no rows yet; `NotFound` otherwise."""
         seen = self.seen(thread)
         if seen is None or not seen.head.listed_as:
-            raise NotFound(f"there is no thread {thread_id_of(thread)!r}")
+            raise no_thread(thread_id_of(thread))
         return seen
 
     def living(self, thread: bytes) -> Seen:
-        """The head of a thread that has rows; `NotFound` otherwise."""
+        """Return the head of a thread that has rows; `NotFound` otherwise."""
         seen = self.seen(thread)
         if seen is None or seen.head.deleted or not seen.head.seq:
-            raise NotFound(f"there is no thread {thread_id_of(thread)!r}")
+            raise no_thread(thread_id_of(thread))
         return seen
 
     def binding(self, thread: bytes, head: Head) -> Binding:
-        """What ties this thread's bytes together."""
-        return self.sealing.binding(thread, head)
+        """Return the binding of a thread that exists; authenticates its head if there is a key."""
+        return self.bindings.binding(thread, head)
 
     def authentic(self, thread: bytes, head: Head) -> Head:
-        """The head; `Corrupt` if it was not written by a holder of its key. Without the key that cannot be told."""
-        if self.sealing.ring is not None:
+        """Return the head; `Corrupt` if it was not written by a holder of its key. Unchecked if the key is missing."""
+        if self.bindings.ring is not None:
             with suppress(KeyUnavailable):
                 self.binding(thread, head)
         return head
 
     def summary(self, thread: bytes, head: Head) -> Summary:
-        """What the head says in words. With a key the head is authentic, also if it says nothing."""
-        if not head.summary and not head.data_key and self.sealing.ring is None:
+        """Return the head's summary. With a key the head is authenticated, even if the summary is empty."""
+        if not head.summary and not head.data_key and self.bindings.ring is None:
             return Summary()
-        return self.sealing.read_summary(self.binding(thread, head), head)
+        return self.bindings.read_summary(self.binding(thread, head), head)
 
     def load_head(self, thread: bytes, seen: Seen | None = None) -> Loaded:
-        """The thread as it is now, or was when its head was seen; `NotFound` if there is none."""
+        """Return the thread as it is now, or was when its head was seen; `NotFound` if there is none."""
         return self._load(thread, None, "", seen)
 
     def load_checkpoint(self, thread: bytes, seq: int, life: str = "") -> Loaded:
-        """One checkpoint; `NotFound` if it is gone or never was. `life` must match if given."""
+        """Return one checkpoint; `NotFound` if it was deleted or never existed. `life` must match if given."""
         loaded = self._load(thread, seq, life)
         if not loaded.header.is_checkpoint:
             raise NotFound(f"row {seq} of thread {thread_id_of(thread)!r} is a journal row, not a checkpoint")
         return loaded
+
+    def latest(self, thread: bytes) -> Checkpoint:
+        """Return the newest checkpoint with the thread's present status; `NotFound` if there is none."""
+        loaded = self.load_head(thread)
+        header = self.newest_checkpoint(thread, loaded)
+        if not header.checkpoint:
+            raise NotFound("the thread has no checkpoint yet")
+        meta = decode_meta(loaded.log.binding, header)
+        return checkpoint_of(loaded.log, meta, seq=header.seq, status=loaded.seen.head.status)
+
+    def checkpoint(self, thread: bytes, seq: int, life: str = "") -> Checkpoint:
+        """As `load_checkpoint`, in the form that users get."""
+        loaded = self.load_checkpoint(thread, seq, life)
+        return checkpoint_of(loaded.log, decode_meta(loaded.log.binding, loaded.header))
 
     def _load(self, thread: bytes, seq: int | None, life: str, seen: Seen | None = None) -> Loaded:
         def load(seen: Seen) -> Loaded:
@@ -103,7 +122,7 @@ class Reader:
         return self._agreeing(thread, seen or self.living(thread), load)
 
     def _agreeing(self, thread: bytes, seen: Seen, read: Callable[[Seen], T]) -> T:
-        """Read under a head; if what is there does not agree with it, read again under the head that replaced it."""
+        """Read under a head; if the rows do not agree with it, read again under the head that replaced it."""
         for _ in range(ATTEMPTS):
             try:
                 return read(seen)
@@ -117,7 +136,7 @@ class Reader:
         )
 
     def _restored(self, thread: bytes, seen: Seen, seq: int) -> Loaded:
-        """The thread at `seq`, under the head seen; `Corrupt` if what is there does not agree with it."""
+        """Return the thread at `seq`, under the head seen; `Corrupt` if the rows do not agree with it."""
         binding = self.binding(thread, seen.head)
         folded = fold(binding, self.backend.rows(thread, seq), seq)
         if seq == seen.head.seq and folded.digest != seen.head.digest:
@@ -127,7 +146,7 @@ class Reader:
         return Loaded(seen, fill(folded, stored, self.backend.tuning), folded.header)
 
     def catch_up(self, thread: bytes, seen: Seen, log: Log) -> Log | None:
-        """A log in memory, brought up to the head; None if the thread must be loaded again."""
+        """Bring a log in memory up to the head; None if the thread must be loaded again."""
         head, binding = seen.head, log.binding
         if head.deleted or head.incarnation != binding.incarnation or not head.base <= log.seq < head.seq:
             return None
@@ -137,12 +156,12 @@ class Reader:
             stored = self.backend.blobs(thread, wanted) if wanted else {}
             after = advance(log, rows, {blob: binding.unseal_blob(blob, stored.get(blob)) for blob in wanted})
         except Corrupt:
-            # Perhaps another life of the thread by now. Loading it again tells that from damage.
+            # It may be another life of the thread by now. Loading it again distinguishes that from damage.
             return None
         return after if after is not None and after.digest == head.digest else None
 
     def newest_checkpoint(self, thread: bytes, loaded: Loaded) -> Header:
-        """The header of the newest checkpoint at or before what was loaded."""
+        """Return the header of the newest checkpoint at or before what was loaded."""
         seq = loaded.header.checkpoint
         if seq in {loaded.header.seq, 0}:
             return loaded.header
@@ -161,9 +180,9 @@ class Reader:
     def survey(
         self, thread: bytes, before: int | None = None, limit: int | None = None, seen: Seen | None = None
     ) -> tuple[Seen, list[Header]]:
-        """A thread's head, and headers of its rows that agree with it: newest first, each verified.
+        """Return a thread's head, and headers of its rows that agree with it: newest first, each verified.
 
-        `seen` is the head as it was read before; it is read if it is not given.
+        `seen` is the head if the caller has read it.
         """
         return self._agreeing(
             thread, seen or self.living(thread), lambda seen: (seen, self._headers(thread, seen.head, before, limit))
@@ -171,18 +190,48 @@ class Reader:
 
     def _headers(self, thread: bytes, head: Head, before: int | None, limit: int | None) -> list[Header]:
         binding = self.binding(thread, head)
-        # Rows above the head were written since it was read; they are not part of this view.
+        # Rows above the head were written after it was read; they are not part of this view.
         before = head.seq + 1 if before is None else min(before, head.seq + 1)
         rows = self.backend.index(thread, before, limit)
         _check_gaps(binding, head, before, rows, complete=limit is None or len(rows) < limit)
         return [decode_header(binding, row) for row in rows]
 
 
+def no_thread(thread_id: str) -> NotFound:
+    """Return the error of a call that names a thread which does not exist."""
+    return NotFound(f"thread {thread_id!r} does not exist")
+
+
+def gave_up(attempts: int, thread: bytes) -> Conflict:
+    """Return the error of a write that lost to other writers each time."""
+    return Conflict(f"gave up after {attempts} conflicting writes to thread {thread_id_of(thread)!r}; retry later")
+
+
+def checkpoint_of(log: Log, meta: Meta, *, seq: int | None = None, status: str | None = None) -> Checkpoint:
+    """Return a log's state as a checkpoint. Its id, its metadata and its state are decoded when they are read."""
+    binding, number, word = log.binding, seq or log.seq, status or meta.status
+    return Checkpoint(
+        lambda: checkpoint_id(binding.thread_id, number, binding.life),
+        lambda: describe(binding, number, meta, word),
+        lambda part: _restored(log, part),
+    )
+
+
+def _restored(log: Log, part: Part) -> Any:
+    if part == "state":
+        return read_state(log.binding, log.document)
+    journal = Journal.of(log.document)
+    if part == "pending":
+        return journal.open_requests(log.binding)
+    steps = journal.lazy_steps(log.binding.limits)
+    return steps if part == "lazy_steps" else steps.all()
+
+
 def _check_gaps(binding: Binding, head: Head, before: int | None, rows: list[Row], *, complete: bool) -> None:
-    """A listing must not silently lack a row: only what a prune may have dropped can be missing."""
+    """Raise `Corrupt` if a row is missing that no prune may have dropped."""
     above = head.seq + 1 if before is None else min(before, head.seq + 1)
     for seq in [*(row.seq for row in rows), *([0] if complete else [])]:
-        for missing in _shown_between(head.marks, seq, above):
+        if above - seq > 1 and (missing := next(_shown_between(head.marks, seq, above), 0)):
             raise Corrupt(f"{binding.row_name(missing)} is missing", record=binding.row_name(missing))
         above = seq
 

@@ -24,8 +24,8 @@ from holdfast.records.errors import (
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Busy
 from holdfast.stores.file_locks import lock_file, try_to_lock, unlock
+from holdfast.stores.pool import Pool
 from holdfast.stores.private_files import create, open_regular, refuse_irregular, sync_directory
-from holdfast.stores.resting import Pool
 from holdfast.stores.sql import migrations
 from holdfast.stores.sqlite_pages import has_log, is_cut_short, size_of
 from holdfast.stores.sqlite_schema import FIRST, check_kinds, check_schema
@@ -89,7 +89,7 @@ class SQLiteFile:
         """
         self._at_rest = False
         try:
-            is_quiet = self._readers.rest(REST_SECONDS)
+            is_quiet = self._readers.pause(REST_SECONDS)
             self._lock.acquire()
         except BaseException:
             self._readers.resume()

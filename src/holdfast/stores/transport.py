@@ -8,7 +8,7 @@ VERIFIED = "TLS, server verified"
 
 
 def transport(hosts: Iterable[str], weakness: str) -> str:
-    """The way to these hosts: `LOCAL`, `VERIFIED`, or what is missing for that; `weakness` is empty if nothing is."""
+    """Return `LOCAL`, `VERIFIED`, or the `weakness` of the connection to these hosts (empty if it has none)."""
     remote = [host for host in hosts if not is_local(host)]
     if not remote:
         return LOCAL
@@ -16,7 +16,7 @@ def transport(hosts: Iterable[str], weakness: str) -> str:
 
 
 def is_local(host: str) -> bool:
-    """True for the loopback, and for the path of a Unix socket."""
+    """True for a loopback address, and for the path of a Unix socket."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

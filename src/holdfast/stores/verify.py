@@ -1,4 +1,4 @@
-"""Walking everything that is stored, and reporting what is damaged. Blocking; reports and does not raise."""
+"""Checking everything that is stored. Blocking; damage is reported, not raised."""
 
 from collections.abc import Iterator
 
@@ -30,15 +30,15 @@ class Verifier:
         self.checked = 0
         self.problems: list[Problem] = []
         self.errors: list[HoldfastError] = []
-        """What was raised for each of the problems of threads."""
+        """The error behind each problem of a thread."""
 
     def check_backend(self) -> None:
-        """The backend's own structures."""
+        """Check the backend's own structures."""
         for message in self._reader.backend.check():
             self.problems.append(Problem(thread_id="", record=self._reader.backend.kind, message=message))
 
     def threads(self) -> list[bytes]:
-        """The threads to check; a listing that fails is a problem of its own, and so is a head that it lost."""
+        """Return the threads to check. A listing that fails, and a head that it lost, are noted as problems."""
         found: list[bytes] = []
         try:
             for thread, encoded in Listings(self._reader).all_heads():
@@ -56,9 +56,9 @@ class Verifier:
             self._note(thread, error)
 
     def check_thread(self, thread: bytes) -> None:
-        """Check one thread: its head, every row and blob, that all they hold can be decoded, and answers that wait."""
+        """Check one thread: that its head, rows, blobs and waiting answers are whole and can be decoded."""
         try:
-            with unknown_as_opaque():  # it takes no class to see that the bytes of an object are whole
+            with unknown_as_opaque():  # to check the bytes of an object takes no class
                 self._walk(thread)
         except (StoreError, CodecError) as error:
             self._note(thread, error)
@@ -88,7 +88,7 @@ class Verifier:
             self._note(thread, error)
 
     def _check_all(self, thread: bytes, seen: Seen, headers: list[Header]) -> tuple[int, list[HoldfastError]]:
-        """How many records were checked, and what was wrong; if the head has moved on meanwhile, look again."""
+        """Count the records checked, and collect errors; the caller looks again if the head has changed meanwhile."""
         checked, found = 1, list[HoldfastError]()
         after, journal = None, Cell("list", 0, 0, rope([]), rope([]))
         for group in _groups(headers):
@@ -102,7 +102,7 @@ class Verifier:
         return checked, found
 
     def _check_group(self, thread: bytes, seen: Seen, group: list[Header], after: Header | None, journal: bytes) -> Log:
-        """The rows of one keyframe, newest first; returns the log at their end.
+        """Check the rows of one keyframe, newest first, and return the log at their end.
 
         `after` is the keyframe above, and `journal` one whose values were checked.
         """
@@ -122,7 +122,7 @@ class Verifier:
         return log
 
     def _check_journal(self, thread: bytes, log: Log, *, is_newest: bool) -> None:
-        """Fold the entries of a journal, and read the answers that wait for the open requests of the newest."""
+        """Fold the entries of a journal; for the newest row also read the answers to its open requests."""
         open_numbers = Journal.of(log.document).open_numbers()
         inbox = self._reader.backend.inbox(thread) if is_newest and open_numbers else {}
         for number in open_numbers:
@@ -131,7 +131,7 @@ class Verifier:
 
 
 def _groups(headers: list[Header]) -> Iterator[list[Header]]:
-    """Rows by keyframe, newest first."""
+    """Group rows by keyframe, newest first."""
     group: list[Header] = []
     for header in headers:
         if group and header.base != group[0].base:

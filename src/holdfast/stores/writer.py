@@ -1,43 +1,40 @@
 """Live writers: the end of a thread's log kept in memory, so that the next save costs only the change.
 
 A writer runs ahead of its commits: each write builds on the one before it, settled or not. If one is refused, all that
-built on it are refused too, and the writer starts again from what is really there. Nothing here is trusted: every
-commit compares the head, so a stale writer can only be refused.
+built on it are refused too, and the writer starts again from the stored head. A stale writer can do no harm: every
+commit compares the head, so its writes are refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Lock, RLock
-from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.codec import encode
 from holdfast.history.binding import Binding
-from holdfast.history.log import Change, Log, next_row
+from holdfast.history.log import NO_BLOBS, Change, Log, next_row
 from holdfast.history.meta import Meta, encode_meta
 from holdfast.history.restore import KEYS, read_keys
 from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import Conflict, KeyReused
 from holdfast.records.head import Head, encode_head
-from holdfast.records.rows import Swap
+from holdfast.records.rows import Row, Swap
+from holdfast.stores.bindings import Summary, authenticated
 from holdfast.stores.decisions import check_may_write, written
 from holdfast.stores.reader import Reader, Seen
-from holdfast.stores.sealing import Summary, authenticated
 
-Submit: TypeAlias = Callable[[Ticket, Swap], None]
-"""The way of a write to its commit."""
 CACHE_BYTES = 64 << 20
 OVERHEAD_BYTES = 2048
 GRAIN_BYTES = 16384
-"""Growth below this is not counted at once."""
+"""A writer is counted again after growing by this much."""
 
 
 class Intent(Change, kw_only=True):
-    """What one write wants: its content, and what it says about the thread. Without a token it is a one-shot write."""
+    """One write: its content, and what it changes about the thread. Without a token it is a one-shot write."""
 
     size: int = 0
-    """Bytes drafted: above a megabyte the work leaves the event loop."""
+    """The number of bytes drafted. From a megabyte on, the row is made on another thread than the event loop's."""
     status: str | None = None
     cause: str = "manual"
     phase: str | None = None
@@ -47,53 +44,59 @@ class Intent(Change, kw_only=True):
     fingerprint: bytes = b""
     origin: str = ""
     journal: bool = False
-    """A row that is no checkpoint: the state is that of the newest one."""
+    """True for a row that is not a checkpoint: the state stays that of the newest one."""
     token: int | None = None
     lease: int = 0
-    """For a run: how long, in microseconds, its lease is to last from this write on."""
+    """For a run: the microseconds that its lease lasts from this write on."""
     expect_seq: int | None = None
     error: str | None = None
     requests: tuple[str, ...] | None = None
-    """The thread's open requests from here on; None leaves them as they are."""
+    """The thread's open requests after this write; None leaves them as they are."""
     consumed: tuple[str, ...] = ()
-    """Messages that this write takes from the thread's inbox."""
+    """The messages that this write removes from the thread's inbox."""
 
 
-class Recorded(msgspec.Struct, frozen=True):
-    """What stands under an idempotency key, and the write itself while it is still on its way."""
+class Proposal(msgspec.Struct, frozen=True, gc=False):
+    """A write made into a row and a new head, before it is committed."""
 
-    seq: int
-    fingerprint: bytes
-    created_at: int
-    parent_back: int
-    proposal: "Proposal | None" = None
-    binding: Binding | None = None
-
-    @property
-    def pending(self) -> "Proposal | None":
-        """The write, if its outcome is still open."""
-        return None if self.proposal is None or self.proposal.settled else self.proposal
-
-
-class Proposal(Ticket):
-    """A write that was made into a row and is on its way."""
-
-    writer: "Writer"
     epoch: int
     log: Log
     seen: Seen
     swap: Swap
     meta: Meta
 
-    def settle(self, outcome: bool | BaseException) -> None:
-        """Fix the outcome. The writer learns of it first: its settled log is up to date when a waiting caller wakes.
 
-        Without a lock: if the writer starts again at this very moment, its settled log may be older than the one it
-        began with. That was stored too, and at the next conflict there is more to catch up with.
+class Write(Ticket):
+    """A proposal on its way to the store."""
+
+    writer: "Writer"
+    proposal: Proposal
+
+    def settle(self, outcome: bool | BaseException) -> None:
+        """Fix the outcome. The writer's settled log is up to date when a waiting caller wakes.
+
+        Without a lock: if the writer restarts at this very moment, its settled log may be older than the one it began
+        with. That one was stored too, so at the next conflict there is only more to catch up with.
         """
-        if outcome is True and self.epoch == self.writer.epoch:
-            self.writer.settled_log = self.log
+        if outcome is True and self.proposal.epoch == self.writer.epoch:
+            self.writer.settled_log = self.proposal.log
         Ticket.settle(self, outcome)
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """The checkpoint that an idempotency key has recorded, and its write if that is not settled yet."""
+
+    binding: Binding
+    seq: int
+    fingerprint: bytes
+    created_at: int
+    parent_back: int
+    write: Write | None = None
+
+    @property
+    def pending(self) -> Write | None:
+        """The write, if its outcome is still open."""
+        return None if self.write is None or self.write.settled else self.write
 
 
 class Writer:
@@ -103,9 +106,10 @@ class Writer:
         self.thread = thread
         self.epoch = 0
         self.counted_bytes = 0
+        self.lock = RLock()
+        """Held while a row is made and queued, so that rows are queued in their order."""
         self._reader = reader
         self._new_key = new_key
-        self._lock = RLock()
         self._start(seen, log)
 
     def _start(self, seen: Seen, log: Log) -> None:
@@ -119,79 +123,67 @@ class Writer:
         self._keys: dict[str, Recorded] | None = None
 
     def count_bytes(self) -> int:
-        """Bytes held in memory, counted exactly. Between two counts, `held_bytes` adds what was written."""
+        """Count the bytes held in memory exactly. Between two counts, `held_bytes` adds what was written."""
         return OVERHEAD_BYTES + sum(cell.size for cell in self.log.document.values())
 
-    def propose(self, intent: Intent, now: int, submit: Submit | None) -> "Proposal":
-        """Make the next row, and submit it unless `submit` is None: the one place where a change becomes a row.
+    def propose(self, intent: Intent, now: int) -> Proposal:
+        """Make the next row and head: the one place where a change becomes a row. The caller queues them.
 
-        Raises why the thread may not be written to, as far as is known here.
+        Raises why the thread may not be written to, judging by the newest head known here.
         """
-        with self._lock:
+        with self.lock:
             log, old = self.log, self.seen.head
             check_may_write(old, log.binding.thread_id, intent.token, now)
-            if intent.expect_seq is not None:
-                self._check_expected(intent.expect_seq)
+            if intent.expect_seq is not None and intent.expect_seq != log.checkpoint:
+                name = log.binding.thread_id
+                raise Conflict(f"thread {name!r} is at checkpoint {log.checkpoint}, not {intent.expect_seq}")
             if intent.journal:
                 intent.checkpoint = log.checkpoint
+            parent_back = log.seq + 1 - log.checkpoint if log.checkpoint else 0
+            if intent.key is not None:
+                entry = [intent.key, log.seq + 1, intent.fingerprint, now, parent_back]
+                intent = replace(intent, appends=(*intent.appends, (KEYS, encode(entry))))
             status = intent.status or old.status or "idle"
-            meta = Meta(now, _parent_back(log), status, intent.cause, intent.phase, intent.metadata, intent.origin)
+            meta = Meta(now, parent_back, status, intent.cause, intent.phase, intent.metadata, intent.origin)
             done = next_row(log, intent, encode_meta(meta))
             size = len(done.row.header) + len(done.row.body) + sum(map(len, done.blobs.values()))
-            head = log.binding.signed(self._head(intent, done.log, meta, size))
-            encoded = encode_head(self.thread, head)
-            rows, blobs = (done.row,), done.blobs
-            swap = Swap(self.thread, self.seen.encoded, encoded, head, rows, blobs, intent.consumed, size=size)
-            self.log, self.seen = done.log, Seen(head, encoded)
+            head = written(old, done.log, now, size, intent.token, status, intent.lease)
+            if not old.seq:
+                head = replace(head, data_key=self._new_key)
+            if intent.labels or intent.error is not None or intent.requests is not None:
+                head = replace(head, **self._summarised(intent))
             self.held_bytes += max(size, intent.size)
-            proposal = Proposal(self, self.epoch, self.log, self.seen, swap, meta)
-            if submit is not None:
-                submit(proposal, swap)
-            return proposal
+            return self._proposal(head, done.log, meta, (done.row,), done.blobs, intent.consumed, size)
 
-    def propose_once(self, intent: Intent, now: int, submit: Submit) -> "Proposal | Recorded":
-        """As `propose`; but if the intent's key was used before, return what was recorded under it."""
-        if intent.key is None:
-            return self.propose(intent, now, submit)
-        with self._lock:
-            log = self.log
-            if not self.seen.head.deleted and (recorded := self._recorded(intent)) is not None:
-                return replace(recorded, binding=log.binding)  # nothing to write: so also while a run holds it
-            entry = (intent.key, log.seq + 1, intent.fingerprint, now, _parent_back(log))
-            keyed = replace(intent, appends=(*intent.appends, (KEYS, encode(list(entry)))))
-            proposal = self.propose(keyed, now, submit)
-            if self._keys is not None:
-                self._keys[intent.key] = Recorded(*entry[1:], proposal)
-            return proposal
+    def amend(self, change: Callable[[Head], Head]) -> Proposal:
+        """Change the head and nothing else. `change` raises if the head may not be changed."""
+        with self.lock:
+            head = change(self.seen.head)
+            meta = Meta(head.updated_at, 0, head.status, "event", None, b"", "")
+            return self._proposal(head, self.log, meta)
 
-    def _check_expected(self, seq: int) -> None:
-        if seq != self.log.checkpoint:
-            name = self.log.binding.thread_id
-            raise Conflict(f"thread {name!r} is at checkpoint {self.log.checkpoint}, not {seq}")
-
-    def _recorded(self, intent: Intent) -> Recorded | None:
-        if self._keys is None:
-            self._keys = {entry[0]: Recorded(*entry[1:]) for entry in read_keys(self.log.binding, self.log.document)}
-        found = self._keys.get(intent.key or "")
-        if found is not None and found.fingerprint != intent.fingerprint:
-            raise KeyReused(
-                f"idempotency key {intent.key!r} of thread {self.log.binding.thread_id!r} was used for other content"
-            )
-        return found
-
-    def _head(self, intent: Intent, log: Log, meta: Meta, size: int) -> Head:
-        old = self.seen.head
-        head = written(old, log, meta.created_at, size, intent.token, meta.status, intent.lease)
-        if not old.seq:
-            head = replace(head, data_key=self._new_key)
-        if intent.labels or intent.error is not None or intent.requests is not None:
-            head = replace(head, **self._summarised(intent))
-        return head
+    def _proposal(
+        self,
+        head: Head,
+        log: Log,
+        meta: Meta,
+        rows: tuple[Row, ...] = (),
+        blobs: Mapping[bytes, bytes] = NO_BLOBS,
+        consumed: tuple[str, ...] = (),
+        size: int = 0,
+    ) -> Proposal:
+        """Sign and encode the new head, and build the next write on it."""
+        head = log.binding.signed(head)
+        encoded = encode_head(self.thread, head)
+        swap = Swap(self.thread, self.seen.encoded, encoded, head, rows, blobs, consumed, size=size)
+        self.log, self.seen = log, Seen(head, encoded)
+        return Proposal(self.epoch, log, self.seen, swap, meta)
 
     def _summarised(self, intent: Intent) -> dict[str, object]:
-        sealing, binding = self._reader.sealing, self.log.binding
+        """Return the fields of the head that an intent's labels, error and requests change."""
+        bindings, binding = self._reader.bindings, self.log.binding
         if self._summary is None:
-            self._summary = sealing.read_summary(binding, self.seen.head)
+            self._summary = bindings.read_summary(binding, self.seen.head)
         old = self._summary
         labels = {**old.labels, **(intent.labels or {})}
         error = old.error if intent.error is None else intent.error or None
@@ -199,34 +191,46 @@ class Writer:
         self._summary = Summary(labels, error, requests)
         if self._summary == old:
             return {}
-        return {"labels": sealing.label_tokens(labels), "summary": sealing.seal_summary(binding, self._summary)}
+        return {"labels": bindings.label_tokens(labels), "summary": bindings.seal_summary(binding, self._summary)}
 
-    def amend(self, change: Callable[[Head], Head], submit: Submit) -> Proposal:
-        """Change the head and nothing else. `change` raises if it may not be."""
-        with self._lock:
-            head = self.log.binding.signed(change(self.seen.head))
-            encoded = encode_head(self.thread, head)
-            swap = Swap(self.thread, self.seen.encoded, encoded, head)
-            self.seen = Seen(head, encoded)
-            meta = Meta(head.updated_at, 0, head.status, "event", None, b"", "")
-            proposal = Proposal(self, self.epoch, self.log, self.seen, swap, meta)
-            submit(proposal, swap)
-            return proposal
+    # Idempotency keys
+
+    def recorded(self, key: str, fingerprint: bytes) -> Recorded | None:
+        """Return what this key has recorded, None if nothing; `KeyReused` if that was other content."""
+        if self.seen.head.deleted:
+            return None
+        if self._keys is None:
+            binding, document = self.log.binding, self.log.document
+            self._keys = {entry[0]: Recorded(binding, *entry[1:]) for entry in read_keys(binding, document)}
+        found = self._keys.get(key)
+        if found is not None and found.fingerprint != fingerprint:
+            name = self.log.binding.thread_id
+            raise KeyReused(f"idempotency key {key!r} of thread {name!r} was used for other content")
+        return found
+
+    def remember(self, key: str, fingerprint: bytes, write: Write) -> None:
+        """Note what a key has recorded, so that a repeated call waits for this write."""
+        if self._keys is not None:
+            log, meta = write.proposal.log, write.proposal.meta
+            recorded = Recorded(log.binding, log.seq, fingerprint, meta.created_at, meta.parent_back, write)
+            self._keys[key] = recorded
+
+    # After a conflict
 
     def rebase(self, seen: Seen, log: Log) -> None:
-        """Start again from what is known to be stored. `Corrupt` if nobody with the key wrote that head."""
-        with self._lock:
+        """Start again from what is known to be stored. `Corrupt` if the head was not signed with the thread's key."""
+        with self.lock:
             authenticated(log.binding, seen.head)
             self.epoch += 1
             self._start(seen, log)
 
     def restart(self, epoch: int) -> bool:
-        """After a refusal: start again from the stored head, with what others have written since.
+        """Start again from the stored head, with the rows that others have added.
 
-        False if that takes more than a few rows: the caller then reloads the thread. `Corrupt` if the stored head was
-        not signed with the thread's key.
+        False if those are more than a few: the caller then reloads the thread. `Corrupt` if the stored head was not
+        signed with the thread's key.
         """
-        with self._lock:
+        with self.lock:
             if epoch != self.epoch:
                 return True
             self.epoch += 1
@@ -240,17 +244,12 @@ class Writer:
             return log is not None
 
     def _is_at(self, head: Head) -> bool:
-        """True if what was settled last is what the head says."""
+        """True if the head ends with the row that was settled last."""
         log = self.settled_log
         return head.digest == log.digest and head.incarnation == (log.binding.incarnation if log.seq else b"")
 
 
 NO_HEAD = Seen(Head(), b"")
-
-
-def _parent_back(log: Log) -> int:
-    """How many rows before the next one its parent checkpoint is; 0 if there is none."""
-    return log.seq + 1 - log.checkpoint if log.checkpoint else 0
 
 
 class Writers:
@@ -262,21 +261,21 @@ class Writers:
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """No writers: in a forked child, those of the parent ran ahead of writes that are not the child's."""
+        """Drop all writers: those of the parent ran ahead of writes that a forked child does not have."""
         self._writers: dict[bytes, Writer] = {}
         self._used: dict[bytes, None] = {}
         self._held = 0
         self._lock = Lock()
 
     def get(self, thread: bytes) -> Writer | None:
-        """The live writer of a thread, if there is one."""
+        """Return the live writer of a thread, None if there is none."""
         writer = self._writers.get(thread)
         if writer is not None:
             self._used[thread] = None
         return writer
 
     def weigh(self, writer: Writer) -> None:
-        """Count what a writer has come to hold, and let others go if all of them hold too much."""
+        """Count what a writer holds, and drop others if together they hold too much."""
         grown = writer.held_bytes - writer.counted_bytes
         if grown > GRAIN_BYTES:
             writer.counted_bytes = writer.held_bytes
@@ -285,22 +284,22 @@ class Writers:
                 self._trim()
 
     def begin(self, thread: bytes) -> Writer | None:
-        """A writer for a thread without rows; None if it has some."""
+        """Return a writer for a thread without rows; None if it has some."""
         seen = self._reader.seen(thread) or NO_HEAD
         return None if seen.head.seq else self._begun(thread, seen)
 
     def _begun(self, thread: bytes, seen: Seen) -> Writer:
-        binding, new_key = self._reader.sealing.beginning(thread, seen.head)
+        binding, new_key = self._reader.bindings.beginning(thread, seen.head)
         log = Log(binding, self._reader.backend.tuning, {})
         return self._keep(Writer(self._reader, thread, seen, log, new_key))
 
     def assume_new(self, thread: bytes) -> Writer:
-        """A writer for a thread that most likely has no rows. If it has, or is held, the first write is refused."""
-        binding, new_key = self._reader.sealing.new_life(thread)
+        """Return a writer for a thread that probably has no rows. If it has, or is held, the first write is refused."""
+        binding, new_key = self._reader.bindings.new_life(thread)
         return self._keep(Writer(self._reader, thread, NO_HEAD, Log(binding, self._reader.backend.tuning, {}), new_key))
 
     def open(self, thread: bytes) -> Writer:
-        """A writer for a thread, loaded if need be; for a new thread at its beginning."""
+        """Return a writer for a thread: loaded, or at the beginning of a new one."""
         seen = self._reader.seen(thread) or NO_HEAD
         if not seen.head.seq:
             return self._begun(thread, seen)
@@ -314,19 +313,19 @@ class Writers:
         return kept
 
     def discard(self, writer: Writer) -> None:
-        """Forget a writer that lost touch with its thread."""
+        """Drop a writer that no longer matches its thread."""
         with self._lock:
             if self._writers.get(writer.thread) is writer:
                 del self._writers[writer.thread]
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all writers."""
         with self._lock:
             self._writers.clear()
             self._used.clear()
 
     def _trim(self) -> None:
-        """Second chance: those not used since the last time go first, until the rest fits; the newest stays."""
+        """Drop writers until the rest fits, first those unused since the last trim. The newest stays."""
         with self._lock:
             for writer in self._writers.values():
                 writer.held_bytes = writer.counted_bytes = writer.count_bytes()

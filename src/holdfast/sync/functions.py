@@ -15,7 +15,7 @@ from holdfast.runs.block import Terms
 from holdfast.runs.divergence import OnDivergence, check_policy
 from holdfast.runs.durable import BlockingDurable
 from holdfast.runs.store import Store as AwaitableStore
-from holdfast.stores.opening import absolute_url
+from holdfast.stores.locations import absolute_url
 from holdfast.sync.run import Receipt, Run
 from holdfast.sync.store import Store
 from holdfast.sync.store import open as open_store

@@ -1,4 +1,4 @@
-"""The blocking store: every method is one line, the awaitable one stepped to its end over `BlockingPorts`."""
+"""The blocking store: every method is one line, which runs the awaitable one to its end over `BlockingPorts`."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +20,11 @@ from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Cause, KeepInputs, Phase, Status
 from holdfast.runs.kinds import OpenedStore
 from holdfast.runs.store import Store as AwaitableStore
-from holdfast.stores import opening
+from holdfast.stores import locations
 from holdfast.stores.backend import Backend
-from holdfast.stores.opening import Parts
+from holdfast.stores.listing import AsyncPage
+from holdfast.stores.locations import Parts
 from holdfast.stores.options import BucketOptions, LocalOptions, PostgresOptions, RedisOptions
-from holdfast.stores.pages import AsyncPage
 from holdfast.sync.run import Run, RunBlock
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Page(_Page[T]):
         self._page = page
 
     def next_page(self) -> "Page[T] | None":
-        """The page after this one, None after the last."""
+        """Return the page after this one, None after the last."""
         following = run_blocking(self._page.next_page())
         return None if following is None else Page(following)
 
@@ -328,42 +328,42 @@ class MemoryStore(Store):
     """See `holdfast.MemoryStore`."""
 
     def __init__(self, **options: Unpack[LocalOptions]) -> None:
-        self._store = _blocking(opening.memory_parts(options))
+        self._store = _blocking(locations.memory_parts(options))
 
 
 class SQLiteStore(Store):
     """See `holdfast.SQLiteStore`."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Unpack[LocalOptions]) -> None:
-        self._store = _blocking(opening.sqlite_parts(path, options))
+        self._store = _blocking(locations.sqlite_parts(path, options))
 
 
 class FileStore(Store):
     """See `holdfast.FileStore`."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Unpack[LocalOptions]) -> None:
-        self._store = _blocking(opening.file_parts(path, options))
+        self._store = _blocking(locations.file_parts(path, options))
 
 
 class PostgresStore(Store):
     """See `holdfast.PostgresStore`."""
 
     def __init__(self, source: "PostgresSource", schema: str | None = None, **options: Unpack[PostgresOptions]) -> None:
-        self._store = _blocking(opening.postgres_parts(source, schema, options))
+        self._store = _blocking(locations.postgres_parts(source, schema, options))
 
 
 class RedisStore(Store):
     """See `holdfast.RedisStore`."""
 
     def __init__(self, source: "RedisSource", **options: Unpack[RedisOptions]) -> None:
-        self._store = _blocking(opening.redis_parts(source, options))
+        self._store = _blocking(locations.redis_parts(source, options))
 
 
 class S3Store(Store):
     """See `holdfast.S3Store`."""
 
     def __init__(self, source: "BucketSource", **options: Unpack[BucketOptions]) -> None:
-        self._store = _blocking(opening.bucket_parts(source, options))
+        self._store = _blocking(locations.bucket_parts(source, options))
 
 
 def open(  # noqa: A001  the public name: holdfast.sync.open
@@ -371,5 +371,5 @@ def open(  # noqa: A001  the public name: holdfast.sync.open
 ) -> Store:
     """See `holdfast.open`."""
     store = Store.__new__(Store)
-    store._store = _blocking(opening.url_parts(url, options))  # noqa: SLF001  made here, of what this module knows
+    store._store = _blocking(locations.url_parts(url, options))  # noqa: SLF001  made here, of what this module knows
     return store

@@ -190,7 +190,7 @@ class CaseRunner:
             self._answers[request.id] += 1
         if not suspended.requests:
             reader = self._outsider._store._reader  # noqa: SLF001  the moment is in the head alone
-            head = reader.living(reader.sealing.key(suspended.thread_id)).head
+            head = reader.living(reader.key(suspended.thread_id)).head
             self._clock.now = max(self._clock.now, head.expires_at)
 
     # What is seen meanwhile
@@ -248,7 +248,7 @@ def _step_of(frame: Frame) -> tuple[str, str]:
 def _entries(store: sync.Store, thread_id: str) -> list[AnyEntry]:
     reader = store._store._reader  # noqa: SLF001  the journal is not for users
     try:
-        return read_entries(reader.load_head(reader.sealing.key(thread_id)).log.document)
+        return read_entries(reader.load_head(reader.key(thread_id)).log.document)
     except NotFound:
         return []
 
@@ -262,7 +262,7 @@ def _left_behind(store: sync.Store, thread_id: str, owner: str | None) -> Iterat
     if owner is not None:
         yield f"thread {thread_id!r} is still held by {owner}"
     reader = store._store._reader  # noqa: SLF001  messages are not for users
-    for key in reader.backend.inbox(reader.sealing.key(thread_id)):
+    for key in reader.backend.inbox(reader.key(thread_id)):
         yield f"message {key!r} of thread {thread_id!r} was never consumed"
 
 

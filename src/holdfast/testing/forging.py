@@ -13,7 +13,7 @@ from holdfast.history.format import APPEND_FLAGS, CRC_BYTES, KEYFRAME
 from holdfast.records.head import Head, encode_head
 from holdfast.records.rows import Drop, Row, Swap
 from holdfast.stores.backend import Backend
-from holdfast.stores.backup import snapshot
+from holdfast.stores.copying import snapshot
 
 FIELDS = ("flags", "body_size", "meta", "since", "blobs", "blob_sizes", "parent")
 """The fields of a row's header, in their order."""

@@ -17,7 +17,7 @@ import redis.asyncio
 import holdfast
 from holdfast import sync
 from holdfast.records.words import Durability
-from holdfast.stores import opening
+from holdfast.stores import locations
 from holdfast.stores.redis import RedisBackend
 from holdfast.stores.redis.exchange import Request
 from holdfast.stores.redis.listing import Pages
@@ -97,7 +97,7 @@ def test_replicated_needs_replicas(server: RedisServer, set_to: Any) -> None:
     set_to()
     with pytest.raises(sync.ConfigurationError, match="replicas=1"):
         opened(server, "replicated")
-    with pytest.raises(sync.ConfigurationError, match="levels are"):
+    with pytest.raises(sync.ConfigurationError, match="must be one of none"):
         opened(server, assume="very")
 
 
@@ -303,9 +303,9 @@ def test_no_password_is_shown() -> None:
 
 def test_handles_on_one_url_share_their_connections() -> None:
     url = shared_server().url(new_prefix())
-    opened = [opening.redis(url, Durability.PROCESS, inline=False) for _ in range(2)]
+    opened = [locations.redis(url, Durability.PROCESS, inline=False) for _ in range(2)]
     assert opened[0] is opened[1]
-    other = opening.redis(url, Durability.NONE, inline=False)
+    other = locations.redis(url, Durability.NONE, inline=False)
     assert other is not opened[0], "it promises something else"
     for shared in (*opened, other):
         shared.release()

@@ -8,7 +8,7 @@ from typing import Any, cast
 from holdfast import sync
 from holdfast.records.thread import Page
 from holdfast.runs.store import Store
-from holdfast.stores.pages import AsyncPage
+from holdfast.stores.listing import AsyncPage
 
 
 class _Awaited:

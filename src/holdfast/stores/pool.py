@@ -1,4 +1,4 @@
-"""A pool of things that are taken and given back, and that can be brought to rest: nothing is out or to be had."""
+"""A pool of objects for one user at a time. It can be paused: then nothing is out, and nothing can be taken."""
 
 from collections.abc import Callable
 from threading import Condition, Lock
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Pool(Generic[T]):
-    """Objects that are made as needed, and kept for the next use."""
+    """Objects that are made when needed, and kept for the next use."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -16,12 +16,12 @@ class Pool(Generic[T]):
         self._changed = Condition(self._lock)
         self._idle: list[T] = []
         self._out = 0
-        self._resting = False
+        self._paused = False
 
     def take(self) -> T:
-        """One for the caller alone, until it gives it back."""
+        """Return an object for the caller alone, until it calls `give`. Waits while the pool is paused."""
         with self._lock:
-            while self._resting:
+            while self._paused:
                 self._changed.wait()
             self._out += 1
             if self._idle:
@@ -33,30 +33,30 @@ class Pool(Generic[T]):
             raise
 
     def give(self, item: T) -> None:
-        """Back into the pool."""
+        """Put an object back."""
         self._return(item)
 
     def _return(self, *items: T) -> None:
         with self._lock:
             self._idle += items
             self._out -= 1
-            if self._resting:
+            if self._paused:
                 self._changed.notify_all()
 
     def drain(self) -> list[T]:
-        """All that is idle, for good."""
+        """Remove and return all idle objects."""
         with self._lock:
             drained, self._idle = self._idle, []
             return drained
 
-    def rest(self, seconds: float) -> bool:
-        """Let nobody take anything until `resume`, and wait for what is out; False if it is not back in time."""
+    def pause(self, seconds: float) -> bool:
+        """Let nothing be taken until `resume`, and wait for what is out; False if it is not back in time."""
         with self._lock:
-            self._resting = True
+            self._paused = True
             return self._changed.wait_for(lambda: not self._out, seconds)
 
     def resume(self) -> None:
-        """End the rest."""
+        """End the pause."""
         with self._lock:
-            self._resting = False
+            self._paused = False
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""From a URL to a store: which backend it names, shared by all handles of one process on the same place."""
+"""From a path or URL to a backend, which all handles of one process on the same place share."""
 
 import os
 import re
@@ -28,13 +28,13 @@ VARIABLE = "HOLDFAST_STORE"
 REDIS = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 BUCKETS = {"s3", "gs", "az"}
 CONNINFO = ("host=", "hostaddr=", "port=", "dbname=", "user=", "password=", "service=")
-"""What a connection string of PostgreSQL begins with; nobody calls a file so."""
-MALFORMED = "a bracket, a port or a character in it is malformed; write others than letters and digits as %xx"
+"""How a connection string of PostgreSQL begins; a file is not named like that."""
+MALFORMED = "a bracket, a port or a character in it is malformed; write characters other than letters and digits as %xx"
 CLOUD_VARIABLES = ("AWS_", "GOOGLE_", "AZURE_")
 
 
 class Shared:
-    """A backend and its committer, kept while any handle uses them."""
+    """A backend and its committer, kept while a handle uses them."""
 
     def __init__(self, identity: object, backend: Backend, *, inline: bool) -> None:
         self.backend = backend
@@ -43,12 +43,12 @@ class Shared:
         self._handles = 0
 
     def acquire(self) -> "Shared":
-        """One more handle."""
+        """Count one more handle."""
         self._handles += 1
         return self
 
     def release(self) -> None:
-        """One handle less; the last one closes the backend."""
+        """Count one handle less; the last one closes the backend."""
         with _lock:
             self._handles -= 1
             if self._handles:
@@ -63,7 +63,7 @@ _lock = Lock()
 
 
 def share(identity: object, make: Callable[[], Backend], *, inline: bool) -> Shared:
-    """The shared backend of that identity, made if need be. None as identity shares with nobody."""
+    """Return the shared backend of that identity, created if needed. With None it is not shared."""
     with _lock:
         # A forked child must not use its parent's connections.
         key = None if identity is None else (os.getpid(), inline, identity)
@@ -76,22 +76,22 @@ def share(identity: object, make: Callable[[], Backend], *, inline: bool) -> Sha
 
 
 def level_of(durability: Durability | str | None) -> Durability | None:
-    """A durability level by its word."""
+    """Return a durability level by its word."""
     try:
         return None if durability is None else Durability(durability)
     except ValueError:
-        raise ConfigurationError(f"durability={durability!r}; levels are {', '.join(Durability)}") from None
+        raise ConfigurationError(f"`durability` must be one of {', '.join(Durability)}, got {durability!r}") from None
 
 
 def memory(durability: Durability | None, *, inline: bool) -> Shared:
-    """A new memory backend."""
+    """Return a new memory backend."""
     from holdfast.stores.memory import MemoryBackend
 
     return share(None, lambda: MemoryBackend(durability or Durability.NONE), inline=inline)
 
 
 def sqlite(path: str | os.PathLike[str], durability: Durability | None, *, inline: bool) -> Shared:
-    """The SQLite backend of a path."""
+    """Return the SQLite backend of a path."""
     from holdfast.stores.sqlite import SQLiteBackend
 
     place = path_text(path)
@@ -102,7 +102,7 @@ def sqlite(path: str | os.PathLike[str], durability: Durability | None, *, inlin
 
 
 def file(path: str | os.PathLike[str], durability: Durability | None, *, inline: bool) -> Shared:
-    """The file backend of a directory."""
+    """Return the file backend of a directory."""
     from holdfast.stores.file import FileBackend
 
     place, level = path_text(path), durability or Durability.DURABLE
@@ -110,7 +110,7 @@ def file(path: str | os.PathLike[str], durability: Durability | None, *, inline:
 
 
 def needing(extra: str, module: str) -> Any:
-    """A module whose driver comes with an extra of the package."""
+    """Import a module whose driver comes with an extra of the package."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -127,7 +127,7 @@ def postgres(
     inline: bool,
     **options: Any,
 ) -> Shared:
-    """The PostgreSQL backend of a URL; of a pool or a connection one that is shared with nobody."""
+    """Return the PostgreSQL backend of a URL; one of a pool or a connection is not shared."""
     backend = needing("postgres", "holdfast.stores.postgres").PostgresBackend
     if not isinstance(source, str):
         return share(
@@ -140,7 +140,7 @@ def postgres(
 
 
 def _schema_of(url: str) -> tuple[str, str | None]:
-    """A PostgreSQL URL without its `schema`, which libpq does not know, and that schema."""
+    """Split the `schema`, which libpq does not know, from a PostgreSQL URL."""
     if "://" not in url:
         return url, None
     from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -156,7 +156,7 @@ def _schema_of(url: str) -> tuple[str, str | None]:
 
 
 def bucket(source: "BucketSource", durability: Durability | None, *, inline: bool, **options: Any) -> Shared:
-    """The backend of a bucket's URL; of one of obstore's own objects one that is shared with nobody."""
+    """Return the backend of a bucket's URL; one of an obstore object is not shared."""
     backend = needing("s3", "holdfast.stores.s3").S3Backend
     identity = None
     if isinstance(source, str):
@@ -166,53 +166,53 @@ def bucket(source: "BucketSource", durability: Durability | None, *, inline: boo
 
 
 def redis(source: "RedisSource", durability: Durability | None, *, inline: bool, **options: Any) -> Shared:
-    """The Redis backend of a URL; of a client one that is shared with nobody."""
+    """Return the Redis backend of a URL; one of a client is not shared."""
     backend = needing("redis", "holdfast.stores.redis").RedisBackend(source, durability, **options)
     return share(("redis", backend.identity) if isinstance(source, str) else None, lambda: backend, inline=inline)
 
 
 def _expiry(retention: Retention | None, *, expire: bool) -> dict[str, Any]:
-    """How long a server keeps a thread without writes, and whether pins keep it: for ever, unless `expire` is set."""
+    """Return how long the server keeps a thread without writes, and whether pins keep it, if `expire` is set."""
     if not expire:
         return {}
     if retention is None or retention.ttl is None:
-        raise ConfigurationError("expire=True needs to know when: retention=Retention(ttl=...)")
+        raise ConfigurationError("`expire` needs retention=Retention(ttl=...), which says when")
     return {"life": retention.ttl, "keep_pinned": retention.keep_pinned}
 
 
-# What the classes of stores are made of: a shared backend, and the options of the handle on it
+# The parts of each class of stores: a shared backend, and the options of the handle on it
 
 
 Parts = tuple[Shared, HandleOptions]
 
 
 def memory_parts(options: LocalOptions) -> Parts:
-    """Of `MemoryStore`."""
+    """Return the parts of `MemoryStore`."""
     return _parts(memory, (), options, LocalOptions)
 
 
 def sqlite_parts(path: str | os.PathLike[str], options: LocalOptions) -> Parts:
-    """Of `SQLiteStore`."""
+    """Return the parts of `SQLiteStore`."""
     return _parts(sqlite, (path,), options, LocalOptions)
 
 
 def file_parts(path: str | os.PathLike[str], options: LocalOptions) -> Parts:
-    """Of `FileStore`."""
+    """Return the parts of `FileStore`."""
     return _parts(file, (path,), options, LocalOptions)
 
 
 def postgres_parts(source: "PostgresSource", schema: str | None, options: PostgresOptions) -> Parts:
-    """Of `PostgresStore`."""
+    """Return the parts of `PostgresStore`."""
     return _parts(postgres, (source, schema), options, PostgresOptions, inline=False)
 
 
 def bucket_parts(source: "BucketSource", options: BucketOptions) -> Parts:
-    """Of `S3Store`."""
+    """Return the parts of `S3Store`."""
     return _parts(bucket, (source,), options, BucketOptions, inline=False)
 
 
 def redis_parts(source: "RedisSource", options: RedisOptions) -> Parts:
-    """Of `RedisStore`."""
+    """Return the parts of `RedisStore`."""
 
     def make(source: "RedisSource", level: Durability | None, *, expire: bool = False, **more: Any) -> Shared:
         given = {name: value for name, value in more.items() if value is not None}  # what is not may be in the URL
@@ -222,7 +222,7 @@ def redis_parts(source: "RedisSource", options: RedisOptions) -> Parts:
 
 
 def url_parts(url: str | os.PathLike[str] | None, options: LocalOptions) -> Parts:
-    """Of the store that a URL names."""
+    """Return the parts of the store that a URL names."""
     return _parts(resolve, (url,), options, LocalOptions)
 
 
@@ -244,11 +244,13 @@ def _parts(
 
 
 def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
-    """The kind of store a URL names, and its place. A plain path is SQLite; without one HOLDFAST_STORE, holdfast.db."""
+    """Return the kind of store a URL names, and its place. Without a URL: HOLDFAST_STORE, else holdfast.db."""
     text = path_text(url, "url") if url is not None else os.environ.get(VARIABLE) or DEFAULT_URL
     scheme, colon, rest = text.partition(":")
     if text.startswith(CONNINFO):
-        raise ConfigurationError(f"{text.split('=')[0]}=… is no path: PostgresStore takes it as it is, or give a URL")
+        raise ConfigurationError(
+            f"{text.split('=')[0]}=… is not a path; give it to PostgresStore as it is, or give a URL"
+        )
     is_path = not colon or len(scheme) < 2 or "/" in scheme or "\\" in scheme or "." in scheme
     if is_path and not seems_mistyped(text):
         return "sqlite", text
@@ -270,7 +272,7 @@ def locate(url: str | os.PathLike[str] | None) -> tuple[str, str]:
 
 
 def absolute_url(url: str | os.PathLike[str] | None) -> str:
-    """A URL that names the same store in every directory and whatever HOLDFAST_STORE becomes."""
+    """Return a URL that names the same store from every directory, whatever HOLDFAST_STORE is later."""
     kind, place = locate(url)
     if kind not in {"sqlite", "file"} or place == ":memory:":
         return f"{kind}:{place}" if kind == "memory" else place
@@ -279,9 +281,9 @@ def absolute_url(url: str | os.PathLike[str] | None) -> str:
 
 
 def is_there(url: str | os.PathLike[str] | None) -> bool:
-    """False if a URL names a place in the file system where there is no store yet, so that opening it would make one.
+    """False if a URL names a place in the file system without a store, where opening it would create one.
 
-    An empty file is none, nor is an empty directory.
+    An empty file or directory is not a store.
     """
     kind, place = locate(url)
     try:
@@ -291,19 +293,19 @@ def is_there(url: str | os.PathLike[str] | None) -> bool:
     except FileNotFoundError:
         return False
     except NotADirectoryError:
-        return True  # something is; opening it says what is wrong with it
+        return True  # opening it reports what is wrong
     except OSError as error:
         raise StoreUnavailable(f"cannot look at {place}: {error.strerror}") from error
 
 
 def _is_empty_file(path: str) -> bool:
-    """True for a regular file without content. Of anything else, opening it says what is wrong with it."""
+    """True for an empty regular file. For anything else, opening it reports what is wrong."""
     status = os.stat(path)  # noqa: PTH116  a plain name is what was given
     return stat.S_ISREG(status.st_mode) and not status.st_size
 
 
 def resolve(url: str | os.PathLike[str] | None, level: Durability | None, *, inline: bool) -> Shared:
-    """The backend a URL names."""
+    """Return the backend that a URL names."""
     kind, place = locate(url)
     if kind == "memory":
         return memory(level, inline=inline)
@@ -317,7 +319,7 @@ def resolve(url: str | os.PathLike[str] | None, level: Durability | None, *, inl
 
 
 def _path_of(scheme: str, rest: str) -> str:
-    """`sqlite:a.db`, `sqlite:///abs/a.db` and `file:dir` all name a path."""
+    """Return the path in `sqlite:a.db`, `sqlite:///abs/a.db` or `file:dir`."""
     path = rest
     if rest.startswith("//"):
         from urllib.parse import unquote

@@ -1,6 +1,6 @@
 """Changes to threads other than new rows: pins, prunes, deletion, revival, rotation of keys. Blocking.
 
-Each reads the head, decides, and swaps; if somebody was faster it reads again. All are idempotent.
+Each reads the head, decides, and swaps; after a conflict it reads again. All are idempotent.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ from holdfast.history.format import Header, all_blob_ids, encode_header
 from holdfast.history.meta import decode_meta
 from holdfast.history.prune import Dated, Plan, keeps_all, new_marks, plan, thread_expires
 from holdfast.records.errors import (
-    Conflict,
     Corrupt,
+    HoldfastError,
     IncompatibleCheckpoint,
     KeyUnavailable,
     NotFound,
@@ -28,23 +28,23 @@ from holdfast.records.rows import KEEP_ALL, Drop, Swap
 from holdfast.stores.backend import Backend, Littering, Misplacing, readable_head
 from holdfast.stores.decisions import buried, deleted, marked, revived
 from holdfast.stores.landing import landed
-from holdfast.stores.reader import Reader, Seen
+from holdfast.stores.reader import Reader, Seen, gave_up
 
 ATTEMPTS = 64
 SLICE_ROWS = 512
 T = TypeVar("T")
 
 
-class Upkeep:
-    """The housekeeping side of a store handle."""
+class Maintenance:
+    """The maintenance of one store handle's threads."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._backend: Backend = reader.backend
-        self._is_littering = isinstance(reader.backend, Littering)
+        self._littering = reader.backend if isinstance(reader.backend, Littering) else None
 
     def _swap(self, thread: bytes, seen: Seen, head: Head, drop: Drop = KEEP_ALL) -> Seen | None:
-        """The new head in place of the one seen, or None if somebody was faster."""
+        """Put a new head in place of the one seen, and return it; None after a conflict."""
         if head.data_key:
             head = self._reader.binding(thread, seen.head).signed(head)
         swap = Swap(thread, seen.encoded, encode_head(thread, head), head, drop=drop)
@@ -63,12 +63,12 @@ class Upkeep:
             result = attempt()
             if result is not None:
                 return result
-        raise Conflict(f"gave up after {ATTEMPTS} conflicting writes to thread {thread_id_of(thread)!r}; retry later")
+        raise gave_up(ATTEMPTS, thread)
 
     # Marks
 
     def mark(self, thread: bytes, checkpoint: CheckpointId, change: Callable[[Marks, int], Marks]) -> bool:
-        """Pin, unpin or hide one checkpoint that readers can see. False, and nothing done, to hide the newest."""
+        """Pin, unpin or hide one visible checkpoint. False, and nothing is done, if the newest was to be hidden."""
 
         def attempt() -> bool | None:
             seen, headers = self._reader.survey(thread, checkpoint.seq + 1, 1)
@@ -82,10 +82,10 @@ class Upkeep:
 
     # Prune
 
-    def prune(self, thread: bytes, listed: bytes, retention: Retention, now: int, *, dry_run: bool) -> Freed:
+    def prune(self, thread: bytes, listed: bytes, *, retention: Retention, now: int, dry_run: bool) -> Freed:
         """Apply a retention to one thread, unless it is damaged, or the ring lacks its key.
 
-        `listed` is its head as a listing shows it. If that was lost, the thread is damaged, whatever else is found.
+        `listed` is its head as a listing shows it. If the listing lost it, the thread counts as damaged.
         """
         try:
             known: Seen | None = Seen(decode_head(thread, listed), listed)
@@ -99,15 +99,15 @@ class Upkeep:
         except (Corrupt, IncompatibleCheckpoint, KeyUnavailable):
             return Freed(damaged=(shown_id_of(thread),))
         except NotFound:
-            return Freed()  # it was deleted meanwhile
+            return Freed()  # deleted meanwhile
 
     def _prune_once(
         self, thread: bytes, seen: Seen | None, retention: Retention, now: int, *, dry_run: bool
     ) -> Freed | None:
         if seen is None or seen.head.deleted or not seen.head.seq:
             return Freed()
-        self._reader.binding(thread, seen.head)  # raises for a forged head, or without its key
-        if keeps_all(retention, seen.head, now) and not self._is_littering:
+        if keeps_all(retention, seen.head, now) and self._littering is None:
+            self._reader.binding(thread, seen.head)  # raises for a forged head, or without its key
             return Freed()
         seen, headers = self._reader.survey(thread, seen=seen)  # perhaps under a newer head
         if thread_expires(retention, seen.head, now):
@@ -120,23 +120,23 @@ class Upkeep:
         return freed if dry_run or self._carry_out(thread, seen, todo, headers) else None
 
     def _plan(self, thread: bytes, head: Head, headers: Sequence[Header], retention: Retention, now: int) -> Plan:
-        binding = self._reader.binding(thread, head)
-        visible = [
-            Dated(header.seq, now - decode_meta(binding, header).created_at if retention.max_age is not None else 0)
-            for header in headers
-            if header.is_checkpoint and head.marks.shows(header.seq)
-        ]
+        shown = [header for header in headers if header.is_checkpoint and head.marks.shows(header.seq)]
+        if retention.max_age is None:
+            visible = [Dated(header.seq, 0) for header in shown]
+        else:
+            binding = self._reader.binding(thread, head)
+            visible = [Dated(header.seq, now - decode_meta(binding, header).created_at) for header in shown]
         return plan(headers, head, new_marks(retention, head.marks, visible))
 
     def _with_strays(self, thread: bytes, head: Head, headers: Sequence[Header], todo: Plan) -> Plan:
-        """The plan, with the blobs of writes that were begun and can no longer be committed."""
-        if not isinstance(self._backend, Littering):
+        """Add the blobs of writes that were begun and can no longer be committed."""
+        if self._littering is None:
             return todo
-        strays = self._backend.strays(thread, head.seq, all_blob_ids(headers))
+        strays = self._littering.strays(thread, head.seq, all_blob_ids(headers))
         return replace(todo, blobs=(*todo.blobs, *strays))
 
     def _carry_out(self, thread: bytes, seen: Seen, todo: Plan, headers: Sequence[Header]) -> bool:
-        """In slices, the marks with the first: a crash leaves only what the next prune removes."""
+        """Drop rows in slices, the marks with the first: after a crash the next prune removes the rest."""
         current: Seen | None = seen
         for drop in _slices(todo, headers):
             if current is None:
@@ -148,7 +148,7 @@ class Upkeep:
         return current is not None
 
     def forget_history(self, thread: bytes, seq: int) -> bool:
-        """Drop every row and blob that row `seq`, a keyframe of its own, does not need. False if it is not the head."""
+        """Drop every row and blob that row `seq`, a keyframe, does not need. False if the head is at another row."""
         seen, headers = self._reader.survey(thread)
         if seen.head.seq != seq or seen.head.base != seq:
             return False
@@ -160,7 +160,7 @@ class Upkeep:
     # Whole threads
 
     def delete(self, thread: bytes, now: int) -> None:
-        """Put a tombstone in place of the thread, also if its head is damaged. Doing so twice changes nothing."""
+        """Replace the thread by a tombstone, even if its head is damaged. Deleting twice changes nothing."""
 
         def attempt() -> bool | None:
             encoded = self._backend.heads([thread])[0]
@@ -180,10 +180,10 @@ class Upkeep:
             if self._bury(thread, now):
                 self._drop_misplaced(thread)
             else:
-                self._until_swapped(thread, attempt)  # raises again, unless another process was faster
+                self._until_swapped(thread, attempt)  # raises again, unless another process has repaired the head
 
     def delete_if(self, thread: bytes, condition: Callable[[Head], bool], now: int) -> bool:
-        """Delete a thread whose head meets a condition. False, and nothing done, if it does not, or not any more."""
+        """Delete a thread if its head meets a condition; False, and nothing is done, if it does not."""
 
         def attempt() -> bool | None:
             seen = self._reader.seen(thread)
@@ -194,20 +194,20 @@ class Upkeep:
         return self._until_swapped(thread, attempt)
 
     def _drop_misplaced(self, thread: bytes) -> bool:
-        """Nothing is left to delete but what only a listing finds."""
+        """Drop what only a listing finds."""
         if isinstance(self._backend, Misplacing):
             self._backend.drop_misplaced(thread)
         return True
 
     def _bury(self, thread: bytes, now: int) -> bool:
-        """Put a tombstone where a head was lost. False if the store cannot tell that from other damage."""
+        """Put a tombstone where a head was lost. False if the store cannot distinguish that from other damage."""
         tombstone = buried(now)
         with suppress(Corrupt):
             return self._swap(thread, Seen(tombstone, b""), tombstone, Drop(everything=True)) is not None
         return False
 
     def revive(self, thread: bytes) -> None:
-        """The id of a deleted thread, empty again; `NotFound` if it was not deleted."""
+        """Replace a tombstone by an empty head; `NotFound` if the thread was not deleted."""
 
         def attempt() -> Seen | None:
             seen = self._reader.seen(thread)
@@ -217,44 +217,48 @@ class Upkeep:
 
         self._until_swapped(thread, attempt)
 
-    def rotate(self, thread: bytes) -> bool:
-        """The thread's data key under the ring's writer key. True if that changed anything."""
+    def rotate(self, thread: bytes, _listed: bytes = b"") -> bool | HoldfastError:
+        """Wrap the thread's data key under the ring's writer key. True if that changed the head.
+
+        Damage and a missing key are returned, not raised: the other threads are still rotated.
+        """
 
         def attempt() -> bool | None:
-            seen = self._reader.seen(thread)
+            seen, bindings = self._reader.seen(thread), self._reader.bindings
             if seen is None or seen.head.deleted or not seen.head.incarnation:
                 return False
-            sealing = self._reader.sealing
-            wrapped = sealing.rewrapped(thread, seen.head)
-            labels = sealing.label_tokens(
-                sealing.read_summary(self._reader.binding(thread, seen.head), seen.head).labels
-            )
+            wrapped = bindings.rewrapped(thread, seen.head)
+            summary = bindings.read_summary(self._reader.binding(thread, seen.head), seen.head)
+            labels = bindings.label_tokens(summary.labels)
             if wrapped == seen.head.data_key and labels == seen.head.labels:
                 return False
             return self._swap(thread, seen, replace(seen.head, data_key=wrapped, labels=labels)) is not None or None
 
-        return self._until_swapped(thread, attempt)
+        try:
+            return self._until_swapped(thread, attempt)
+        except (Corrupt, IncompatibleCheckpoint, KeyUnavailable) as error:
+            return error
 
 
 def _check_visible(head: Head, headers: Sequence[Header], checkpoint: CheckpointId) -> None:
     found = headers and headers[0].seq == checkpoint.seq and headers[0].is_checkpoint
     if not found or checkpoint.life != life_of(head.incarnation) or not head.marks.shows(checkpoint.seq):
-        raise NotFound(f"there is no checkpoint {str(checkpoint)!r}")
+        raise NotFound(f"checkpoint {str(checkpoint)!r} does not exist")
 
 
 def pinned(marks: Marks, seq: int) -> Marks:
-    """Marks with `seq` pinned."""
+    """Return the marks with `seq` pinned."""
     return replace(marks, pinned=tuple(sorted({*marks.pinned, seq})))
 
 
 def unpinned(marks: Marks, seq: int) -> Marks:
-    """Marks with `seq` not pinned. Only the next prune can take it away."""
+    """Return the marks with `seq` not pinned. It stays visible until the next prune."""
     kept = {*marks.kept, seq} if seq < marks.floor and seq in marks.pinned else marks.kept
     return replace(marks, pinned=_without(marks.pinned, seq), kept=tuple(sorted(kept)))
 
 
 def hidden(marks: Marks, seq: int) -> Marks:
-    """Marks with `seq` hidden, and so no longer pinned."""
+    """Return the marks with `seq` hidden, and so no longer pinned."""
     hidden = tuple(sorted({*marks.hidden, seq}))
     return replace(marks, hidden=hidden, pinned=_without(marks.pinned, seq), kept=_without(marks.kept, seq))
 
@@ -313,9 +317,9 @@ def _row_slices(ranges: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]
 
 
 def _slices(todo: Plan, headers: Sequence[Header]) -> list[Drop]:
-    """At least one, which carries the marks. With its rows a slice drops the blobs that only they refer to.
+    """Split a plan into drops, at least one, which carries the marks. Each drops the blobs that only its rows name.
 
-    So a crash between slices leaves no blob behind that no row would ever name again. Blobs of no row come last.
+    So a crash between slices leaves no blob that no row names. Blobs of no row are in the last one.
     """
     drops: list[Drop] = []
     remaining = list(headers)
