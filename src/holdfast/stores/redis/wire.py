@@ -6,7 +6,6 @@ its retry settings say. A write that is sent twice could be made twice.
 """
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 from redis.connection import ConnectionPool
@@ -33,6 +32,8 @@ FOLLOW_UPS = 4
 """How often a request is sent again at once: to where its slot has moved, or with the source of its script."""
 
 Command = Sequence[bytes | int]
+ASKING: Command = (b"ASKING",)
+"""Sent before a command that is redirected to a node while its slot is moving there."""
 
 
 class Request(NamedTuple):
@@ -57,6 +58,7 @@ class Exchange:
         self._is_atomic = is_atomic
         self._replicas = replicas
         self._connection: Any = None
+        self._commands: list[Command] = []
         self._outstanding = 0
         self._failure: Exception | None = None
 
@@ -64,14 +66,17 @@ class Exchange:
     def _is_transaction(self) -> bool:
         return self._is_atomic and len(self.requests) > 1
 
-    def _commands(self) -> list[Command]:
+    def _packed(self) -> Any:
         commands: list[Command] = []
         for _, request in self.requests:
-            commands += ([(b"ASKING",)] if request.asked else []) + [request.command]
+            commands += [ASKING, request.command] if request.asked else [request.command]
         if self._is_transaction:
             # The server executes all of it at once, and syncs its file once.
             commands = [(b"MULTI",), *commands, (b"EXEC",)]
-        return [*commands, (b"WAIT", self._replicas, WAIT_MILLISECONDS)] if self._replicas else commands
+        if self._replicas:
+            commands.append((b"WAIT", self._replicas, WAIT_MILLISECONDS))
+        self._commands, self._outstanding = commands, len(commands)
+        return self._connection.pack_commands(commands)
 
     def send(self) -> None:
         """Send all commands at once."""
@@ -80,10 +85,9 @@ class Exchange:
         except FAILURES as error:
             self._failure = NotSent(error)
             return
-        commands = self._commands()
-        self._outstanding = len(commands)
+        packed = self._packed()
         try:
-            self._connection.send_packed_command(self._connection.pack_commands(commands), check_health=False)
+            self._connection.send_packed_command(packed, check_health=False)
         except RedisError as error:
             self._failure = lost(error)
 
@@ -110,15 +114,14 @@ class Exchange:
     def _replies(self, answers: list[Any]) -> list[Any]:
         """Return the answers to the requests alone. A write that too few replicas have counts as lost."""
         copies = answers.pop() if self._replicas else 0
-        ours = _executed(answers[1:]) if self._is_transaction else self._without_asking(answers)
+        if self._is_transaction:
+            ours = _executed(answers[1:])
+        else:
+            ours = [answer for sent, answer in zip(self._commands, answers, strict=False) if sent != ASKING]
         if isinstance(copies, int) and copies >= self._replicas:
             return ours
         missed = Lost(f"{copies} of {self._replicas} replicas have it")
         return [answer if isinstance(answer, Exception) else missed for answer in ours]
-
-    def _without_asking(self, answers: list[Any]) -> list[Any]:
-        remaining = iter(answers)
-        return [next(islice(remaining, bool(request.asked), None)) for _, request in self.requests]
 
     def end(self) -> None:
         """Return the connection to its pool."""
