@@ -154,7 +154,7 @@ def test_a_process_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Pat
     place = tmp_path / "missing" / "agents.db"
     with (
         Child("holdfast.demo.worker", "run", "", "t", HOLDFAST_STORE=f"sqlite:{place}") as worker,
-        pytest.raises(ChildFailed, match=r"exit code 1: .*there is no directory"),
+        pytest.raises(ChildFailed, match=r"exit code 1: .*does not exist; create it first"),
     ):
         worker.wait_for("ended")
 

@@ -108,7 +108,7 @@ def test_a_database_of_another_program_is_refused(path: Path) -> None:
 
 def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     path.write_bytes(b"this is not a database, and longer than a header of one " * 20)
-    with pytest.raises(sync.Corrupt, match="no SQLite file"), sync.open(path) as store:
+    with pytest.raises(sync.Corrupt, match="not a SQLite file"), sync.open(path) as store:
         store.latest("t")
     assert path.read_bytes().startswith(b"this is not")
     assert list(path.parent.iterdir()) == [path]
@@ -313,7 +313,10 @@ def test_a_reader_in_another_process_does_not_stop_a_checkpoint(path: Path) -> N
 
 def test_a_path_where_no_database_can_be_is_refused_and_nothing_is_made_there(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
-    for place, what in (("directory", "is a directory; file:"), ("missing/store.db", "there is no directory")):
+    for place, what in (
+        ("directory", "is a directory; name a file"),
+        ("missing/store.db", "missing does not exist; create it"),
+    ):
         with pytest.raises(sync.ConfigurationError, match=what):
             sync.open(tmp_path / place).save("t", {})
     assert [found.name for found in tmp_path.iterdir()] == ["directory"]
@@ -321,7 +324,7 @@ def test_a_path_where_no_database_can_be_is_refused_and_nothing_is_made_there(tm
 
 def test_a_store_that_could_not_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
     directory = tmp_path / "later"
-    with pytest.raises(sync.ConfigurationError, match="no directory"), sync.open(directory / "store.db"):
+    with pytest.raises(sync.ConfigurationError, match="does not exist"), sync.open(directory / "store.db"):
         pass
     directory.mkdir()
     with sync.open(directory / "store.db") as store:

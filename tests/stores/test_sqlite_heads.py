@@ -91,9 +91,9 @@ def test_a_head_at_another_place_is_damage(path: Path, change: str) -> None:
         store.save("t", 1)
     ask(path, f"UPDATE rows SET {change} WHERE digest = x''")
     with sync.open(path) as store:
-        with pytest.raises(sync.Corrupt, match="without a head"):
+        with pytest.raises(sync.Corrupt, match="has no head"):
             store.latest("t")
-        with pytest.raises(sync.Corrupt, match="without a head"):
+        with pytest.raises(sync.Corrupt, match="has no head"):
             store.save("t", 2)
 
 

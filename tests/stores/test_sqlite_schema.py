@@ -46,7 +46,7 @@ def alter(path: Path, sql: str) -> None:
 @pytest.mark.parametrize("sql", ALTERED.values(), ids=ALTERED)
 def test_a_file_with_an_altered_schema_is_refused_at_open(path: Path, sql: str) -> None:
     alter(path, sql)
-    with pytest.raises(sync.Corrupt, match="another schema"), sync.open(path) as store:
+    with pytest.raises(sync.Corrupt, match="was changed"), sync.open(path) as store:
         store.threads()
 
 

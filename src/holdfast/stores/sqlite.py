@@ -25,22 +25,22 @@ from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing, readable_head, replaces_lost_head
 from holdfast.stores.sql import statements
-from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, roll_back, translated
+from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, transact, translated
 
 SEQ_BITS = 28
 NUMBER_BITS = 28
 WINDOW = 16
 LARGEST_SEQ = (1 << SEQ_BITS) - 1
-"""That of no row: there must be room for the head behind the last one."""
+"""Never the seq of a row: the head needs a place after the last row."""
 NO_HEAD_YET = b"\0"
-"""In the place of the head, where only messages were left so far."""
-NUMBERS_KEPT = 65536
+"""Stored instead of a head while a thread has only messages."""
+LOCATIONS_KEPT = 16384
 LATEST_BIRTH = (1 << 63) - 1
-"""What SQLite can compare with."""
+"""The largest integer that SQLite can compare with."""
 
 
-class Found(NamedTuple):
-    """A thread in the file: its number, the seq under which its head stands, the head, and the columns of its index."""
+class Location(NamedTuple):
+    """Where a thread is in the file: its number, the seq that its head is stored under, the head, its index columns."""
 
     number: int
     place: int
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 
 class SQLiteBackend:
-    """The interface of `Backend` over a SQLite file; `:memory:` is private to this object."""
+    """Implement `Backend` over a SQLite file; `:memory:` is private to this object."""
 
     kind = "sqlite"
     tuning = Tuning()
@@ -66,7 +66,7 @@ class SQLiteBackend:
             raise ConfigurationError(f"SQLite at {path!r} cannot be {level}; files are 'process' or 'durable'")
         self._file = SQLiteFile(path, level)
         self._sql = statements("sqlite")
-        self._numbers: OrderedDict[bytes, int] = OrderedDict()
+        self._seen: OrderedDict[bytes, Location] = OrderedDict()
 
     def open(self) -> None:
         """See `Backend.open`."""
@@ -77,7 +77,7 @@ class SQLiteBackend:
         self._file.close()
 
     def guarantee(self) -> Guarantee:
-        """The level, with the settings SQLite reports."""
+        """See `Backend.guarantee`: the level, with the settings that SQLite reports."""
         with self._file.reading() as connection:
             mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
             level = connection.execute("PRAGMA synchronous").fetchone()[0]
@@ -104,90 +104,90 @@ class SQLiteBackend:
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`: one transaction for all."""
-        file, size = self._file, None
-        connection = file.enter(wait=wait)
+        connection = self._file.enter(wait=wait)
         try:
-            outcomes = self._transaction(connection, swaps)
-            size = sum(swap.size for swap in swaps)
+            located = transact(connection, lambda: [self._swap(connection, swap) for swap in swaps])
+            for swap, location in zip(swaps, located, strict=True):
+                if location is not None:
+                    self._remember(swap.thread, location)
             if any(swap.drop is not KEEP_ALL for swap in swaps):
-                self._give_back(connection, swaps)
-            return outcomes
+                self._return_pages(connection, swaps)
+            return [location is not None for location in located]
         finally:
-            file.leave(size)
+            self._file.leave(sum(swap.size for swap in swaps))
 
-    def _transaction(self, connection: sqlite3.Connection, swaps: Sequence[Swap]) -> list[bool]:
-        writing = False
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            outcomes = [self._swap_in(connection, swap) for swap in swaps]
-            writing = True
-            connection.execute("COMMIT")
-        except (sqlite3.Error, *ODDITIES) as error:
-            roll_back(connection)
-            raise translated(error, writing=writing) from error
-        except BaseException:
-            # Also a KeyboardInterrupt: a transaction left open would swallow what is written next.
-            roll_back(connection)
-            raise
-        return outcomes
+    def _swap(self, connection: sqlite3.Connection, swap: Swap) -> Location | None:
+        """Make one swap and return where the thread is now; None if its head is not the expected one.
 
-    def _swap_in(self, connection: sqlite3.Connection, swap: Swap) -> bool:
-        """The first new row takes the place of the old head, and the new head follows the last row."""
-        found = self._locate(connection, swap.thread, also_lost=replaces_lost_head(swap))
-        if (found.head if found else b"") != swap.expected:
-            return False
-        number = found.number if found else self._create(connection, swap.thread, swap.head)
-        if found:
-            self._update_thread(connection, found, swap)
-        if swap.drop is not KEEP_ALL or swap.consumed:
-            self._drop(connection, number, swap.drop, swap.consumed)
-        place = found.place if found and not swap.drop.everything else 1
-        if swap.rows:
-            if found and swap.rows[0].seq > place:
-                connection.execute(self._sql["drop_row"], (number << SEQ_BITS | place,))
-            place = max(place, swap.rows[-1].seq + 1)
-        for row in swap.rows:
-            self._put(connection, number, row)
+        The thread is searched only if its head is not where this process saw it last.
+        """
+        rows, drop = swap.rows, swap.drop
+        at = self._seen.get(swap.thread)
+        is_replaced = at is not None and self._replace_head(connection, at, swap)
+        if not is_replaced:
+            at = self._locate(connection, swap.thread, also_lost=replaces_lost_head(swap))
+            if (at.head if at else b"") != swap.expected:
+                return None
+        at = at or self._create(connection, swap.thread, swap.head)
+        labels = self._update_thread(connection, at, swap)
+        if drop is not KEEP_ALL or swap.consumed:
+            self._drop(connection, at, drop, swap.consumed)
+        place = 1 if drop.everything else at.place
+        if rows:
+            place = max(place, rows[-1].seq + 1)
+        if is_replaced:
+            self._put(connection, at.number, (*rows[1:], _head_row(place, swap)) if rows else (), "insert_row")
+        else:
+            if rows and rows[0].seq > at.place:
+                connection.execute(self._sql["drop_row"], (at.number << SEQ_BITS | at.place,))
+            self._put(connection, at.number, (*rows, _head_row(place, swap)), "put_row")
         for blob, data in swap.blobs.items():
-            connection.execute(self._sql["insert_blob"], (number, blob, data))
-        self._put(connection, number, Row(place, 0, b"", swap.replacement, b""))
-        return True
+            connection.execute(self._sql["insert_blob"], (at.number, blob, data))
+        return Location(at.number, place, swap.replacement, labels, swap.head.listed_as)
 
-    def _put(self, connection: sqlite3.Connection, number: int, row: Row) -> None:
-        """Put a row, or a head as a row without digest and body."""
-        if row.seq > LARGEST_SEQ:
-            raise StoreError(f"a thread in SQLite has at most {LARGEST_SEQ - 1} rows; fork it, and continue there")
-        values = (number << SEQ_BITS | row.seq, row.seq - row.base, row.digest, row.header, row.body)
-        connection.execute(self._sql["put_row"], values)
+    def _replace_head(self, connection: sqlite3.Connection, at: Location, swap: Swap) -> bool:
+        """Put the first row of a swap, or its head if it has none, where the expected head is; False if it is not."""
+        if at.head != swap.expected or swap.drop.everything or (swap.rows and swap.rows[0].seq != at.place):
+            return False
+        row_id, *columns = _columns(at.number, swap.rows[0] if swap.rows else _head_row(at.place, swap))
+        values = (*columns, row_id, swap.expected or NO_HEAD_YET)
+        return connection.execute(self._sql["replace_head"], values).rowcount == 1
 
-    def _create(self, connection: sqlite3.Connection, thread: bytes, head: Head) -> int:
-        """A thread, found under the first free number from its hash on. It still needs its head."""
-        number = self._free_number(connection, thread)
-        connection.execute(self._sql["insert_thread"], (number, thread, _packed(head.labels), head.listed_as))
+    def _put(self, connection: sqlite3.Connection, number: int, rows: Iterable[Row], statement: str) -> None:
+        for row in rows:
+            connection.execute(self._sql[statement], _columns(number, row))
+
+    def _create(self, connection: sqlite3.Connection, thread: bytes, head: Head) -> Location:
+        """Create a thread under the first free number from its hash on. It still needs its head."""
+        number, labels = self._free_number(connection, thread), _packed(head.labels)
+        connection.execute(self._sql["insert_thread"], (number, thread, labels, head.listed_as))
         connection.executemany(self._sql["insert_label"], [(token, number) for token in head.labels])
-        self._remember(thread, number)
-        return number
+        return Location(number, 1, b"", labels, head.listed_as)
 
-    def _update_thread(self, connection: sqlite3.Connection, found: "Found", swap: Swap) -> None:
-        number, labels, status = found.number, _packed(swap.head.labels), swap.head.listed_as
-        if labels != found.labels or swap.drop.everything:
-            self._drop_labels(connection, number, found.labels, readable_head(swap.thread, swap.expected) or Head())
+    def _update_thread(self, connection: sqlite3.Connection, at: Location, swap: Swap) -> bytes:
+        """Update what a thread is listed by, where the new head says something else; return its packed labels."""
+        number, labels, status = at.number, _packed(swap.head.labels), swap.head.listed_as
+        if labels != at.labels or swap.drop.everything:
+            self._drop_labels(connection, at, readable_head(swap.thread, swap.expected) or Head())
             connection.executemany(self._sql["insert_label"], [(token, number) for token in swap.head.labels])
-        if (labels, status) != (found.labels, found.status):
+        if (labels, status) != (at.labels, at.status):
             connection.execute(self._sql["update_thread"], (labels, status, number))
         if swap.drop.everything:
             connection.execute(self._sql["mend_birth"], (number,))
+        return labels
 
-    def _drop_labels(self, connection: sqlite3.Connection, number: int, known: object, head: Head) -> None:
+    def _drop_labels(self, connection: sqlite3.Connection, at: Location, head: Head) -> None:
         """Drop a thread's labels from the index. If its column differs from its head, search the whole index."""
-        if known == _packed(head.labels):
-            connection.executemany(self._sql["drop_label"], [(token, number) for token in head.labels])
+        if at.labels == _packed(head.labels):
+            connection.executemany(self._sql["drop_label"], [(token, at.number) for token in head.labels])
         else:
-            connection.execute(self._sql["drop_labels"], (number,))
+            connection.execute(self._sql["drop_labels"], (at.number,))
 
-    def _drop(self, connection: sqlite3.Connection, number: int, drop: Drop, consumed: tuple[str, ...]) -> None:
+    def _drop(self, connection: sqlite3.Connection, at: Location, drop: Drop, consumed: tuple[str, ...]) -> None:
+        number = at.number
         connection.executemany(self._sql["drop_post"], [(number, key) for key in consumed])
-        ranges = [(0, LARGEST_SEQ + 1)] if drop.everything else drop.rows
+        # Up to the old head only: the first new row is already in its place.
+        ranges = [(0, LARGEST_SEQ + 1)] if drop.everything else [(low, min(high, at.place)) for low, high in drop.rows]
         bounds = [(number << SEQ_BITS | start, (number << SEQ_BITS) + stop) for start, stop in ranges]
         connection.executemany(self._sql["drop_rows"], bounds)
         connection.executemany(self._sql["drop_blob"], [(number, blob) for blob in drop.blobs])
@@ -195,71 +195,56 @@ class SQLiteBackend:
             connection.execute(self._sql["drop_blobs"], (number,))
             connection.execute(self._sql["drop_posts"], (number,))
 
-    def _give_back(self, connection: sqlite3.Connection, swaps: Sequence[Swap]) -> None:
-        """Return free pages to the file system; after a secure drop, leave nothing of it in the log either.
+    def _return_pages(self, connection: sqlite3.Connection, swaps: Sequence[Swap]) -> None:
+        """Return free pages to the file system; after a secure drop, also empty the log.
 
-        What was dropped is gone already, so a failure here is only logged, unless it was to be secure.
+        The drop is already committed, so a failure here is only logged, unless the drop had to be secure.
         """
         is_secure = any(swap.drop.secure for swap in swaps)
         try:
-            # A script is stepped to its end; `execute` would free a single page.
+            # A script runs to its end; `execute` would free a single page.
             connection.executescript("PRAGMA incremental_vacuum")
             is_empty = self._file.checkpoint("TRUNCATE" if is_secure else "PASSIVE")
         except sqlite3.Error as error:
-            logger().warning("SQLite could not give back pages: %s", error)
+            logger().warning("SQLite could not return free pages to the file system: %s", error)
             is_empty = False
         if is_secure and not is_empty:
-            raise StoreUnavailable("the past is dropped, but a reader kept SQLite from emptying its log; erase again")
+            raise StoreUnavailable("the data is dropped, but a reader kept SQLite from emptying its log; erase again")
 
     def drop_misplaced(self, thread: bytes) -> None:
-        """See `Misplacing.drop_misplaced`: every entry under another number than the one `heads` finds."""
-        with self._writing() as connection:
-            found = self._locate(connection, thread)
-            number = None if found is None else found.number
-            for (misplaced,) in connection.execute(self._sql["find_misplaced"], (thread, number)).fetchall():
-                self._drop_thread(connection, misplaced)
-
-    def _drop_thread(self, connection: sqlite3.Connection, number: int) -> None:
-        if 0 <= number < 1 << NUMBER_BITS:  # shifted, another number would be that of other rows
-            self._drop(connection, number, Drop(everything=True), ())
-            connection.execute(self._sql["drop_rows"], (number << SEQ_BITS, (number + 1) << SEQ_BITS))
-        connection.execute(self._sql["drop_labels"], (number,))
-        connection.execute(self._sql["drop_thread"], (number,))
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction."""
+        """See `Misplacing.drop_misplaced`: drop every entry under another number than the one `heads` finds."""
         with self._file.writing() as connection:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                yield connection
-                connection.execute("COMMIT")
-            except (sqlite3.Error, *ODDITIES) as error:
-                roll_back(connection)
-                raise translated(error, writing=True) from error
-            except BaseException:
-                roll_back(connection)
-                raise
+            transact(connection, lambda: self._drop_misplaced(connection, thread))
+
+    def _drop_misplaced(self, connection: sqlite3.Connection, thread: bytes) -> None:
+        found = self._locate(connection, thread)
+        number = None if found is None else found.number
+        for (misplaced,) in connection.execute(self._sql["find_misplaced"], (thread, number)).fetchall():
+            if 0 <= misplaced < 1 << NUMBER_BITS:  # any other number, shifted, would name the rows of other threads
+                self._drop(connection, Location(misplaced, 1, b"", b"", ""), Drop(everything=True), ())
+            connection.execute(self._sql["drop_labels"], (misplaced,))
+            connection.execute(self._sql["drop_thread"], (misplaced,))
 
     # Threads and their numbers
 
-    def _locate(self, connection: sqlite3.Connection, thread: bytes, *, also_lost: bool = False) -> "Found | None":
-        """Where a thread is, and its head; None if it is not there.
+    def _locate(self, connection: sqlite3.Connection, thread: bytes, *, also_lost: bool = False) -> Location | None:
+        """Find a thread; None if it is not in the file.
 
-        A head that was lost is `Corrupt`, or empty if it is sought too.
+        Raise `Corrupt` if its head is lost; with `also_lost`, return it with an empty head.
         """
         for row in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
             number, key, head_id, head, labels, status = row
             place = (head_id or 1) & LARGEST_SEQ
             if also_lost and key == thread and _is_empty(head):
-                return Found(number, place, b"", labels, status)
+                return Location(number, place, b"", labels, status)
             if key == thread and head is not None:
-                self._remember(thread, number)
-                return Found(number, place, _whole(head, number, place), labels, status)
+                found = Location(number, place, _whole(head, number, place), labels, status)
+                self._remember(thread, found)
+                return found
             if key == thread or not _is_near(number, key):
                 name = shown_id_of(key)
                 raise Corrupt(
-                    f"the SQLite file is damaged: thread {name!r} is without a head, or under a wrong number",
+                    f"the SQLite file is damaged: thread {name!r} has no head, or a wrong number",
                     record=f"head of {name!r}",
                 )
         orphan = connection.execute(self._sql["find_orphan"], (_first_number(thread),)).fetchone()
@@ -267,13 +252,12 @@ class SQLiteBackend:
             raise Corrupt("the SQLite file is damaged: rows without a head", record=f"head {orphan[0]}")
         return None
 
-    def _remember(self, thread: bytes, number: int) -> None:
-        self._numbers[thread] = number
-        if len(self._numbers) > NUMBERS_KEPT:
-            self._numbers.popitem(last=False)
+    def _remember(self, thread: bytes, location: Location) -> None:
+        self._seen[thread] = location
+        if len(self._seen) > LOCATIONS_KEPT:
+            self._seen.popitem(last=False)
 
     def _free_number(self, connection: sqlite3.Connection, thread: bytes) -> int:
-        """A number that no thread has yet."""
         first = _first_number(thread)
         taken = {number for number, *_ in connection.execute(self._sql["find_thread"], (first,))}
         number = next((number for number in range(first, first + WINDOW) if number not in taken), None)
@@ -292,12 +276,9 @@ class SQLiteBackend:
             raise translated(error) from error
 
     def _first_id(self, connection: sqlite3.Connection, thread: bytes) -> int | None:
-        """The id below all row ids of a thread; None if the thread is not there."""
-        number = self._numbers.get(thread)
-        if number is None:
-            found = self._locate(connection, thread)
-            number = None if found is None else found.number
-        return None if number is None else number << SEQ_BITS
+        """Return the id below all row ids of a thread; None if the thread is not in the file."""
+        found = self._seen.get(thread) or self._locate(connection, thread)
+        return None if found is None else found.number << SEQ_BITS
 
     def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
         """See `Backend.heads`."""
@@ -358,13 +339,15 @@ class SQLiteBackend:
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""
-        with self._writing() as connection:
-            found = self._locate(connection, thread)
-            number = found.number if found else self._create(connection, thread, Head())
-            if not found:
-                self._put(connection, number, Row(1, 0, b"", NO_HEAD_YET, b""))
-            count = connection.execute(self._sql["insert_post"], (number, key, value)).rowcount
-        return count == 1
+        with self._file.writing() as connection:
+            return transact(connection, lambda: self._insert_post(connection, thread, key, value))
+
+    def _insert_post(self, connection: sqlite3.Connection, thread: bytes, key: str, value: bytes) -> bool:
+        found = self._locate(connection, thread)
+        if found is None:
+            found = self._create(connection, thread, Head())
+            self._put(connection, found.number, [Row(1, 0, b"", NO_HEAD_YET, b"")], "put_row")
+        return connection.execute(self._sql["insert_post"], (found.number, key, value)).rowcount == 1
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:
         """See `Backend.inbox`."""
@@ -376,17 +359,30 @@ class SQLiteBackend:
         for key, value in found:
             if type(key) is not str or type(value) is not bytes:
                 name = f"message {key!r} of {shown_id_of(thread)!r}"
-                raise Corrupt(f"{name} is damaged: it has another type than was stored", record=name)
+                raise Corrupt(f"{name} is damaged: its type has changed", record=name)
         return dict(found)
 
 
+def _columns(number: int, row: Row) -> tuple[int, int, bytes, bytes, bytes]:
+    """Return the columns of a row, or of a head: a row without digest and body."""
+    if row.seq > LARGEST_SEQ:
+        raise StoreError(
+            f"a thread in SQLite has at most {LARGEST_SEQ - 1} rows, and this one has them; fork it and continue there"
+        )
+    return number << SEQ_BITS | row.seq, row.seq - row.base, row.digest, row.header, row.body
+
+
+def _head_row(place: int, swap: Swap) -> Row:
+    return Row(place, 0, b"", swap.replacement, b"")
+
+
 def _first_number(thread: bytes) -> int:
-    """Where the number of a thread is looked for first: its hash, folded into the numbers there are."""
+    """Return the first number to try for a thread: its hash, folded into the range of numbers."""
     return int.from_bytes(sha256(thread).digest()[:5], "big") % ((1 << NUMBER_BITS) - WINDOW)
 
 
 def _is_near(number: int, thread: bytes) -> bool:
-    """True if a thread can have that number."""
+    """True if a thread can have this number."""
     return 0 <= number - _first_number(thread) < WINDOW
 
 
@@ -399,7 +395,7 @@ def _rows(first: int, found: Iterable[tuple[int, int, bytes, bytes, bytes]]) -> 
 def _listing_query(
     prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
 ) -> tuple[str, list[object]]:
-    """One more than `limit` is asked for, to know whether there is a next page."""
+    """Return the query for a page and its parameters. It asks for `limit` + 1, to know if there is a next page."""
     older, births = _older_than(cursor)
     conditions = [older, "substr(thread, 1, ?) = ?"]
     parameters: list[object] = [*births, len(prefix), prefix]
@@ -419,17 +415,17 @@ def _listing_query(
 
 
 BIRTH = "CASE typeof (birth) WHEN 'text' THEN CAST (birth AS BLOB) ELSE birth END"
-"""As it is stored, also if it is text that Python cannot decode."""
+"""The birth as stored, even if it is text that Python cannot decode."""
 IS_DATED = "typeof (birth) = 'integer' AND birth < 4611686018427387904"
 
 
 def _cursor(kind: str, birth: float | bytes) -> str:
-    """The place behind a thread in a listing. Births are numbers; one that somebody changed has its type before it."""
+    """Return the cursor after a thread. Births are integers; a birth that was changed is prefixed with its type."""
     return str(birth) if kind == "integer" else f"{kind}:{birth.hex() if isinstance(birth, bytes) else birth}"
 
 
 def _older_than(cursor: str | None) -> tuple[str, list[object]]:
-    """The condition for threads behind that place, and its parameters; `ValueError` if it is none."""
+    """Return the condition for threads after this cursor, and its parameters; `ValueError` if it is not a cursor."""
     if cursor is None:
         return "true", []
     kind, colon, birth = cursor.rpartition(":")
@@ -445,7 +441,7 @@ def _older_than(cursor: str | None) -> tuple[str, list[object]]:
 def _listed_head(
     number: int, thread: bytes, encoded: bytes | None, status: str, packed: bytes, is_dated: bool
 ) -> bytes:
-    """The head of a thread; `LOST_HEAD` if the columns that the thread is found by differ from what it says."""
+    """Return the head of a thread, or `LOST_HEAD` if its index columns differ from the head."""
     if encoded is None or not is_dated or not _is_near(number, thread):
         return LOST_HEAD
     head = Head() if encoded == NO_HEAD_YET else readable_head(thread, encoded)
@@ -454,10 +450,10 @@ def _listed_head(
 
 
 def _problem(columns: tuple[int, bytes, bytes | None, str, bytes, bool]) -> str:
-    """What is wrong with the head of a thread, or with its columns; empty if nothing is."""
+    """Describe what is wrong with a thread's head or columns; empty if nothing is."""
     number, thread, *_ = columns
     if type(thread) is not bytes:
-        return f"thread number {number} is damaged: its key is of the type {type(thread).__name__}"
+        return f"thread number {number} is damaged: its key has the type {type(thread).__name__}"
     encoded = _listed_head(*columns)
     try:
         if encoded != NO_HEAD_YET:
@@ -468,12 +464,12 @@ def _problem(columns: tuple[int, bytes, bytes | None, str, bytes, bool]) -> str:
 
 
 def _is_empty(head: bytes | None) -> bool:
-    """True if there is nothing in the place of a head, or only the byte that says that there is none yet."""
+    """True if no head is stored, or only `NO_HEAD_YET`."""
     return head is None or not head.strip(NO_HEAD_YET)
 
 
 def _whole(head: bytes, number: int, place: int) -> bytes:
-    """The head; empty if there is none yet, and so no row before its place."""
+    """Return the head; empty if the thread has no head yet, and so no rows."""
     if head == NO_HEAD_YET and place == 1:
         return b""
     if _is_empty(head):
@@ -482,7 +478,7 @@ def _whole(head: bytes, number: int, place: int) -> bytes:
 
 
 def _packed(tokens: tuple[bytes, ...]) -> bytes:
-    """The tokens of a head's labels as one value; empty for none, as most threads have."""
+    """Pack the tokens of a head's labels into one value; empty for none, the common case."""
     return msgspec.msgpack.encode(tokens) if tokens else b""
 
 

@@ -1,15 +1,16 @@
 """One SQLite database file: its connections, pragmas, schema version, and the gate all writers pass through.
 
-SQLite 3.7.0 to 3.51.2 can lose the write-ahead log when two connections write or checkpoint at one moment (fixed in
-3.51.3, 3.50.7 and 3.44.6). So, whatever the version linked here or in another process on the same file, every write,
-checkpoint and close happens under our own flock, and SQLite's automatic checkpoints are off. That costs a microsecond.
+SQLite 3.7.0 to 3.51.2 can lose the write-ahead log when two connections write or checkpoint at the same moment (fixed
+in 3.51.3, 3.50.7 and 3.44.6). Another process on the same file may use any version, so every write, checkpoint and
+close happens under our own flock, and SQLite's automatic checkpoints are off. That costs a microsecond.
 """
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import RLock
+from typing import TypeVar
 
 from holdfast.ports import hold_during_fork, logger, reset_after_fork
 from holdfast.records.errors import (
@@ -30,43 +31,46 @@ from holdfast.stores.sql import migrations
 from holdfast.stores.sqlite_pages import has_log, is_cut_short, size_of
 from holdfast.stores.sqlite_schema import FIRST, check_kinds, check_schema
 
+T = TypeVar("T")
 APPLICATION_ID = 0x484F4C44
 SYNCHRONOUS = {Durability.NONE: 0, Durability.PROCESS: 1, Durability.DURABLE: 2}
-CHECKPOINT_PAGES = 250
+CHECKPOINT_PAGES = 64
+"""Pages in the log before it is moved into the database. A commit that makes the log longer waits longer for the disk
+than one that overwrites it (`python -m benchmarks.versions`), so the log stays short."""
 PAGE_BYTES = 4096
 MEMORY = ":memory:"
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT}
 
 
 _inherited: list[object] = []
-"""Connections of a parent process: referred to, so that the child never closes them."""
+"""Connections of a parent process, kept referenced so that the child never closes them."""
 _not_ours: set[str] = set()
-"""Files that a parent process was using while it forked: this one cannot lock them."""
+"""Files that a parent process was using while it forked: this process cannot lock them."""
 REST_SECONDS = 10
 SUFFIXES = ("", "-lock", "-wal", "-shm", "-journal")
 """The files of a database."""
 NOT_OURS = "name another, or restore a backup"
 ODDITIES = (UnicodeDecodeError, MemoryError, OverflowError, TypeError, ValueError)
-"""What a damaged file can make Python's sqlite3 raise beside its own errors: text, types and lengths that cannot be."""
+"""What a damaged file can make Python's sqlite3 raise besides its own errors: impossible text, types and lengths."""
 
 
 def translated(error: Exception, *, writing: bool = False) -> StoreError:
-    """The error of SQLite as one of ours."""
+    """Translate an error of SQLite into one of ours."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_NOTADB:
-        return Corrupt(f"this is no SQLite file, or a damaged one; {NOT_OURS}", record="sqlite")
+        return Corrupt(f"this is not a SQLite file, or it is damaged; {NOT_OURS}", record="sqlite")
     if code in _DAMAGE or not isinstance(error, sqlite3.OperationalError) or not hasattr(error, "sqlite_errorcode"):
         return Corrupt(f"the SQLite file is damaged: {error}; restore a backup", record="sqlite")
     if code == sqlite3.SQLITE_IOERR and writing:
-        return OutcomeUnknown(f"SQLite could not say whether the write happened: {error}")
+        return OutcomeUnknown(f"SQLite failed while it committed, so the write may or may not be stored: {error}")
     return StoreUnavailable(f"SQLite: {error}")
 
 
 class SQLiteFile:
-    """Connections to one database. `:memory:` has a single one, private to this object."""
+    """Manage the connections to one database. `:memory:` has a single one, private to this object."""
 
     def __init__(self, path: str, durability: Durability) -> None:
-        # Resolved once: what the process does with its directory, or a link, must not lead to another file or gate.
+        # Resolved once: a later chdir, or a changed link, must not lead to another file or gate.
         self.path = path if path == MEMORY else os.path.realpath(path)
         self.durability = durability
         self._lock = RLock()
@@ -82,10 +86,10 @@ class SQLiteFile:
         hold_during_fork(self)
 
     def acquire(self) -> bool:
-        """Before a fork: wait for reads and writes, and close every connection. Both processes open it again.
+        """Before a fork, wait for reads and writes, then close every connection. Both processes open the file again.
 
-        SQLite keeps the locks of a process in its memory, where a child would find its parent's and believe to have
-        them too: it would wait for itself, or others would take its log away while it writes.
+        SQLite keeps track of a process's locks in memory. A child would believe that it holds its parent's locks: it
+        would deadlock with itself, or others would truncate the log while it writes.
         """
         self._at_rest = False
         try:
@@ -112,12 +116,12 @@ class SQLiteFile:
         return True
 
     def release(self) -> None:
-        """After a fork, in the parent."""
+        """After a fork, let the parent use the file again."""
         self._lock.release()
         self._readers.resume()
 
     def after_fork(self) -> None:
-        """In a forked child: start without connections. Those of the parent must not be used, nor closed."""
+        """In a forked child, start without connections. The parent's must neither be used nor closed."""
         self._lock = RLock()
         if self.in_memory:
             return
@@ -140,8 +144,8 @@ class SQLiteFile:
                 return
             if self.path in _not_ours:
                 raise StoreUnavailable(
-                    f"{self.path} was being read or written while this process was forked, so that it cannot be locked"
-                    " here; fork while no call is under way, or start the process another way"
+                    f"{self.path} was being read or written while this process was forked, so it cannot be locked here;"
+                    " fork while no call is in progress, or spawn the process instead"
                 )
             try:
                 self._create()
@@ -163,26 +167,26 @@ class SQLiteFile:
             raise
 
     def _check_place(self) -> None:
-        """Refuse, before anything is made beside it, a path at which there can never be a database.
+        """Refuse a path that can never hold a database, before any file is created next to it.
 
-        SQLite would follow a symbolic link in the place of a file of its own, and wait for a named pipe.
+        SQLite would follow a symbolic link in place of one of its files, and block on a named pipe.
         """
         if os.path.isdir(self.path):
-            raise ConfigurationError(f"{self.path} is a directory; file:{self.path} keeps a store in one")
+            raise ConfigurationError(f"{self.path} is a directory; name a file in it, or use file:{self.path}")
         directory = os.path.dirname(self.path)
         if not os.path.isdir(directory):
-            raise ConfigurationError(f"{self.path}: there is no directory {directory}; make it first")
+            raise ConfigurationError(f"{self.path}: the directory {directory} does not exist; create it first")
         for suffix in SUFFIXES:
             refuse_irregular(self.path + suffix)
         if size_of(self.path):
             self._check_start()
 
     def _check_start(self) -> None:
-        """Refuse a file that does not begin as a database does.
+        """Refuse a file that does not begin like a database.
 
-        SQLite has to look at it, without locks and without files beside it. Opened and closed by us, the file would
-        lose the locks that other connections of this process have on it. Other problems are found under the gate: what
-        is read here may be in the middle of a checkpoint.
+        SQLite reads it, without locks and without other files: if we opened and closed the file, other connections of
+        this process would lose their locks on it. Other problems are found later, under the gate: this read may happen
+        in the middle of a checkpoint.
         """
         connection = sqlite3.connect(f"file://{_quoted(self.path)}?mode=ro&immutable=1", uri=True)
         try:
@@ -190,14 +194,14 @@ class SQLiteFile:
         except sqlite3.Error as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
                 raise Corrupt(
-                    f"{self.path} is no SQLite file, or a damaged one; {NOT_OURS}", record="sqlite"
+                    f"{self.path} is not a SQLite file, or it is damaged; {NOT_OURS}", record="sqlite"
                 ) from error
         finally:
             connection.close()
 
     def _prepare(self) -> sqlite3.Connection:
         if not self.in_memory:
-            if create(self.path):  # SQLite would make it readable for everyone
+            if create(self.path):  # SQLite would make it readable by everyone
                 sync_directory(os.path.dirname(self.path))
             else:
                 self._look()
@@ -215,9 +219,9 @@ class SQLiteFile:
             self._gate = -1
 
     def _look(self) -> None:
-        """Refuse what is not ours, or not whole, by a connection that changes nothing, not even as it closes."""
+        """Refuse a foreign or incomplete file, on a connection that changes nothing, not even when it closes."""
         if os.path.exists(f"{self.path}-journal"):
-            return  # it was just being made: SQLite has to take that back first
+            return  # its creation was interrupted: SQLite must roll that back first
         if has_log(self.path) and not size_of(self.path):
             raise Corrupt(f"{self.path} was emptied; restore a backup", record="sqlite")
         connection = sqlite3.connect(f"file://{_quoted(self.path)}?mode=ro", uri=True)
@@ -248,8 +252,8 @@ class SQLiteFile:
     def _set_pragmas(self, connection: sqlite3.Connection) -> None:
         level = SYNCHRONOUS[self.durability]
         if not _ask(connection, "page_count"):
-            # Later they have no effect, but are a write, which a reader must not make. A commit writes a page, so
-            # larger ones cost more than they save in room; and incremental vacuum lets a prune give pages back.
+            # Set later, they would have no effect, but be a write, which a reader must not make. A commit writes whole
+            # pages, so larger ones cost more than they save; incremental vacuum lets a prune return free pages.
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA secure_delete = ON")
@@ -265,7 +269,7 @@ class SQLiteFile:
             )
 
     def enter(self, *, wait: bool = True) -> sqlite3.Connection:
-        """The one writing connection, alone among all threads and processes until `leave`."""
+        """Return the one writing connection; no other thread or process writes until `leave`."""
         if not self._lock.acquire(wait):
             raise Busy
         try:
@@ -279,19 +283,18 @@ class SQLiteFile:
         assert self._writer is not None  # noqa: S101  open() made it
         return self._writer
 
-    def leave(self, size: int | None = None) -> None:
-        """Let the next writer in, after a commit of that size, if there was one.
+    def leave(self, size: int) -> None:
+        """Let the next writer in, after a commit of `size` bytes.
 
-        What was committed stays so, even if the log cannot be folded in now.
+        A failed checkpoint is only logged: the commit is durable in the log.
         """
         try:
-            if size is not None:
-                self._pages += 1 + size // PAGE_BYTES
+            self._pages += 1 + size // PAGE_BYTES
             if self._pages >= CHECKPOINT_PAGES:
                 self._pages = 0
                 self.checkpoint("PASSIVE")
         except sqlite3.Error as error:
-            logger().warning("SQLite could not checkpoint: %s; it is tried again later", error)
+            logger().warning("SQLite could not checkpoint: %s; will retry later", error)
         finally:
             self._writing -= 1
             if self._gate >= 0:
@@ -300,7 +303,7 @@ class SQLiteFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """`enter` and `leave` as a block; counted as a commit of one page."""
+        """Enter, and leave after the block, which counts as a commit of one page."""
         connection = self.enter()
         try:
             yield connection
@@ -324,7 +327,7 @@ class SQLiteFile:
                 unlock(self._gate)
 
     def checkpoint(self, mode: str) -> bool:
-        """Move the write-ahead log into the database; True if nothing was in the way. Call only while `writing`."""
+        """Move the write-ahead log into the database; True if all of it was moved. Call only while `writing`."""
         if self._writer is None or self.in_memory:
             return True
         busy: int = self._writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()[0]
@@ -332,7 +335,7 @@ class SQLiteFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection for reads. In memory there is only the writing one."""
+        """Lend a connection for reads. In memory it is the writing one."""
         if self.in_memory:
             with self.writing() as connection:
                 yield connection
@@ -344,7 +347,7 @@ class SQLiteFile:
             self._readers.give(connection)
 
     def _connect_reader(self) -> sqlite3.Connection:
-        # Only to open: a reader must not wait for the writer's lock.
+        # Checked first, because `open` takes the writer's lock, and a reader must not wait for a writer.
         if not self._is_open or self._closed:
             self.open()
         connection = self._connect()
@@ -352,7 +355,7 @@ class SQLiteFile:
         return connection
 
     def close(self) -> None:
-        """Close every connection, under the gate. The last one of all processes folds the log into the database."""
+        """Close every connection, under the gate. The last one of all processes moves the log into the file."""
         with self._lock:
             if self._is_open and not self._closed:
                 with self._passing():
@@ -364,7 +367,7 @@ class SQLiteFile:
         for connection in self._readers.drain():
             connection.close()
         if self._writer is not None:
-            # On a damaged file or a full disk the log stays beside the file, and the next open reads it.
+            # On a damaged file or a full disk the log stays next to the file, and the next open reads it.
             self._writer.close()
             self._writer = None
 
@@ -373,8 +376,25 @@ class SQLiteFile:
             raise StoreClosed(f"the store {self.path} was closed")
 
 
-def roll_back(connection: sqlite3.Connection) -> None:
-    """End a transaction, if one is open, without effect."""
+def transact(connection: sqlite3.Connection, work: Callable[[], T]) -> T:
+    """Return what `work` returns, run as one transaction. Call only while `writing`."""
+    is_committing = False
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        result = work()
+        is_committing = True
+        connection.execute("COMMIT")
+    except (sqlite3.Error, *ODDITIES) as error:
+        _roll_back(connection)
+        raise translated(error, writing=is_committing) from error
+    except BaseException:
+        # Also a KeyboardInterrupt: the next write would join a transaction that is left open.
+        _roll_back(connection)
+        raise
+    return result
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
@@ -389,11 +409,11 @@ def refuse_foreign(connection: sqlite3.Connection, path: str) -> None:
     """Refuse a database that another program made."""
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if _ask(connection, "application_id") != APPLICATION_ID and tables:
-        raise ConfigurationError(f"{path} is a SQLite database of another program; give Holdfast a file of its own")
+        raise ConfigurationError(f"{path} is a SQLite database of another program; name another file for Holdfast")
 
 
 def migrate(connection: sqlite3.Connection, scripts: list[str], path: str) -> None:
-    """Run the scripts that a file lacks, one transaction for each; refuse what is newer, or not ours."""
+    """Run the scripts that a file lacks, each in one transaction; refuse a newer or foreign file."""
     refuse_foreign(connection, path)
     version, last = _ask(connection, "user_version"), FIRST + len(scripts) - 1
     if version > last:
@@ -412,12 +432,12 @@ def migrate(connection: sqlite3.Connection, scripts: list[str], path: str) -> No
 
 
 def _quoted(path: str) -> str:
-    """A path within a URI of SQLite."""
+    """Quote a path for a URI of SQLite."""
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 def _open_gate(path: str) -> int:
-    """The lock file of a database, open. A new one can be locked by those who may write the database."""
+    """Open the lock file of a database. A new one can be locked by everyone who may write the database."""
     gate = f"{path}-lock"
     try:
         writable = os.stat(path).st_mode & 0o222

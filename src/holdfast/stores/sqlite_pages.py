@@ -1,8 +1,8 @@
-"""Whether all pages of a SQLite database are on disk: in its file, or in the write-ahead log beside it.
+"""Check that all pages of a SQLite database are on disk: in its file, or in the write-ahead log next to it.
 
-SQLite looks at the length of its file when there is no log, and not at all when there is one: it takes what is missing
-for zeros, and fills the file up with them at its next checkpoint. The database itself is never opened here: closing it
-would drop the locks that SQLite has on it in this process.
+SQLite checks the length of its file only if there is no log. With a log it reads missing pages as zeros, and writes
+those zeros at its next checkpoint. The database itself is never opened here: closing it would drop the locks that
+SQLite has on it in this process.
 """
 
 import os
@@ -12,11 +12,11 @@ from typing import BinaryIO
 LOG_HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
 LOCK_BYTE = 1 << 30
-"""The page of this byte is never written: SQLite's locks lie on it."""
+"""SQLite never writes the page of this byte: it takes its locks there."""
 
 
 def size_of(path: str) -> int:
-    """How long a file is; 0 if it is not there."""
+    """Return the length of a file; 0 if it does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -29,10 +29,9 @@ def has_log(path: str) -> bool:
 
 
 def is_cut_short(path: str, page_count: int, page_bytes: int) -> bool:
-    """True if one of the pages that SQLite counts is neither in the file nor in the log. Call it while nobody writes.
+    """True if a page that SQLite counts is neither in the file nor in the log. Call it while there is no writer.
 
-    Right after a crash the file may be short without loss, if the log has the rest: a log is emptied only when the file
-    is whole.
+    After a crash the file may be short without loss: the log is emptied only when the file is complete.
     """
     size = size_of(path)
     first = size // page_bytes + 1
@@ -44,14 +43,14 @@ def is_cut_short(path: str, page_count: int, page_bytes: int) -> bool:
 
 
 def logged_pages(path: str) -> Iterator[int]:
-    """The pages in the write-ahead log, and perhaps some more, of a write that was cut off."""
+    """Yield the pages in the write-ahead log, including those of an interrupted write."""
     if has_log(path):
         with open(f"{path}-wal", "rb") as log:
             yield from _frames(log)
 
 
 def _frames(log: BinaryIO) -> Iterator[int]:
-    """The page of each frame, up to the first that an earlier use of the log left behind."""
+    """Yield the page of each frame, up to the first frame left over from an earlier use of the log."""
     header = log.read(LOG_HEADER_BYTES)
     page_bytes, salts = int.from_bytes(header[8:12]), header[16:24]
     while len(frame := log.read(FRAME_HEADER_BYTES)) == FRAME_HEADER_BYTES and frame[8:16] == salts:

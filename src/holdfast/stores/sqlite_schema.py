@@ -1,6 +1,6 @@
-"""Comparing the schema of a SQLite file with the one that Holdfast makes.
+"""Compare the schema of a SQLite file with the one that Holdfast creates.
 
-A file from elsewhere can have a view in the place of a table, or triggers that run with every write.
+A file from elsewhere can have a view in place of a table, or triggers that run with every write.
 """
 
 import sqlite3
@@ -13,7 +13,7 @@ from holdfast.records.errors import Corrupt
 FIRST = 3
 """The version of the first schema: versions 1 and 2 were never released."""
 Schema: TypeAlias = dict[str, tuple[str, str, str]]
-"""By name: the type of an object, the table it belongs to, and the SQL of a view or trigger, or a table's columns."""
+"""Maps a name to the object's type, its table, and the SQL of a view or trigger, or the columns of a table."""
 
 READ = """
 SELECT name, CASE WHEN type = 'table' AND rootpage = 0 THEN 'virtual table' ELSE type END, tbl_name,
@@ -26,25 +26,25 @@ SELECT name, CASE WHEN type = 'table' AND rootpage = 0 THEN 'virtual table' ELSE
 
 
 def check_schema(connection: sqlite3.Connection, scripts: Sequence[str], path: str) -> None:
-    """Refuse a file whose tables, views and triggers are not those that these scripts make."""
+    """Refuse a file whose tables, views and triggers differ from those that these scripts create."""
     _compare(_read(connection), _made_by(tuple(scripts)), path)
 
 
 def check_kinds(connection: sqlite3.Connection, scripts: Sequence[str], version: int, path: str) -> None:
-    """Refuse a file that is not of the version it names, before a migration runs what is in it.
+    """Refuse a file that does not match the version it names, before a migration runs code stored in it.
 
-    Something in it has another type, is a trigger too many, or is made by a later version only.
+    An object has another type, an extra trigger exists, or an object belongs to a later version.
     """
     if version and version < FIRST:
         raise Corrupt(
-            f"{path} says that it has schema {version}, which Holdfast never makes; restore a backup", record="sqlite"
+            f"{path} claims schema {version}, which Holdfast never created; restore a backup", record="sqlite"
         )
     found, wanted = _read(connection), _made_by(tuple(scripts[: max(0, version - FIRST + 1)]))
     _compare(_without_sql(found), _without_sql(wanted), path)
     later = sorted(found.keys() & (_made_by(tuple(scripts)).keys() - wanted.keys()))
     if later:
         raise Corrupt(
-            f"{path} says that it has schema {version}, but {later[0]!r} is of a later one; restore a backup",
+            f"{path} claims schema {version}, but {later[0]!r} belongs to a later one; restore a backup",
             record="sqlite",
         )
 
@@ -58,9 +58,7 @@ def _compare(found: Schema, wanted: Schema, path: str) -> None:
     wrong += [name for name, (kind, *_) in found.items() if kind == "trigger" and name not in wanted]
     if wrong:
         fault = _fault(found.get(wrong[0]), wanted.get(wrong[0]))
-        raise Corrupt(
-            f"{path} has another schema than Holdfast makes: {wrong[0]!r} is {fault}; restore a backup", record="sqlite"
-        )
+        raise Corrupt(f"the schema of {path} was changed: {wrong[0]!r} is {fault}; restore a backup", record="sqlite")
 
 
 def _fault(found: tuple[str, str, str] | None, wanted: tuple[str, str, str] | None) -> str:

@@ -162,7 +162,7 @@ def test_what_is_not_possible_is_refused(store: sync.Store, schema: str, connect
     with store.run(schema) as run:
         with pytest.raises(sync.ConfigurationError, match="needs no effect=True"):
             run.step("a", payer(schema, 1), connection=connection, effect=True)
-        with pytest.raises(sync.ConfigurationError, match="a psycopg connection, not str"):
+        with pytest.raises(sync.ConfigurationError, match="a psycopg connection, got str"):
             run.step("b", payer(schema, 1), connection="dsn")
         connection.execute("SELECT 1")
         with pytest.raises(sync.ConfigurationError, match="in a transaction"):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast import sync
-from holdfast.stores.redis import unlisting
 from holdfast.stores.redis.keys import shard_of
+from holdfast.stores.redis.repair import Repair
 from holdfast.testing.conformance.samples import Line, head, key, rows
 from rounds import rounds
 from servers.redis import new_prefix, shared_server
@@ -99,7 +99,7 @@ def test_a_check_finds_a_thread_that_is_not_listed(client: Any, prefix: str) -> 
     client.zrem(listing, member)
     assert any("missing in the listing" in problem for problem in backend.check())
     client.zadd(listing, {member: 0, member[:8] + b"\x00ghost": 0})
-    assert any("say that they are in it" in problem for problem in backend.check())
+    assert any("heads name it" in problem for problem in backend.check())
     backend.close()
 
 
@@ -196,14 +196,14 @@ def test_what_is_planted_in_a_listing_stops_no_listing_and_can_be_deleted(
 def test_a_thread_that_is_made_while_its_id_is_deleted_stays_listed(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_members = unlisting._members
+    read_members = Repair._members
 
     def make_it_meanwhile(*given: Any) -> Any:
         with store_in("server", prefix) as other:
             other.save("new", 1)
         return read_members(*given)
 
-    monkeypatch.setattr(unlisting, "_members", make_it_meanwhile)
+    monkeypatch.setattr(Repair, "_members", make_it_meanwhile)
     with store_in("server", prefix) as store:
         store.delete("new")
         assert "new" in {info.thread_id for info in store.threads()}

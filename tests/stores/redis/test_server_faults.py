@@ -15,8 +15,8 @@ from redis.retry import Retry
 from holdfast import sync
 from holdfast.records.words import Durability
 from holdfast.stores.redis import RedisBackend
-from holdfast.stores.redis.exchange import Exchange
 from holdfast.stores.redis.scripts import script
+from holdfast.stores.redis.wire import Exchange
 from holdfast.testing.broken import Deaf
 from holdfast.testing.conformance.samples import Line, head, key, rows
 from patience import GIVE_UP_SECONDS

@@ -1,7 +1,7 @@
 """Threads in PostgreSQL: any number of processes may share a schema.
 
-A swap is one statement, whatever the batch: the heads are compared and replaced by a function in the database, so that
-a commit is one round trip and one transaction.
+A batch of swaps is one statement: a function in the database compares and replaces the heads, so a commit is one round
+trip and one transaction.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,11 +30,11 @@ PAGE = 500
 
 
 class PostgresBackend:
-    """The interface of `Backend` over a schema of a PostgreSQL database."""
+    """Implement `Backend` over a schema of a PostgreSQL database."""
 
     kind = "postgres"
     tuning = Tuning(keyframe_rows=512, keyframe_bytes=196608, assumes_new=True)
-    """A round trip costs more than a few hundred rows in it: so keyframes may be far apart."""
+    """A round trip costs more than a few hundred rows in it, so keyframes may be far apart."""
     inline = False
 
     def __init__(
@@ -59,7 +59,7 @@ class PostgresBackend:
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """A lock that a thread of the parent may hold is of no use to a child."""
+        """Replace the lock in a forked child: a thread of the parent may hold it."""
         self._opening = Lock()
 
     def open(self) -> None:
@@ -108,7 +108,7 @@ class PostgresBackend:
         return [is_made or self._bury(swap) for is_made, swap in zip(outcome, swaps, strict=True)]
 
     def _bury(self, swap: Swap) -> bool:
-        """Put a tombstone in the place of a head that was lost; False if it is sound, or this is none."""
+        """Replace a lost head by a tombstone; False if the head is sound, or the swap is not a tombstone."""
         if not (replaces_lost_head(swap) and swap.head.deleted):
             return False
         parameters = (key_of(swap.thread), swap.thread, swap.replacement, self._demanded)
@@ -140,8 +140,8 @@ class PostgresBackend:
         for key, thread, head, is_orphan in self._statements.read(self._sql["read_heads"], list(keys)):
             if is_orphan or thread not in {None, keys[key]}:
                 raise Corrupt(
-                    f"the PostgreSQL tables are damaged: thread {shown_id_of(keys[key])!r} lost its head, or its key is"
-                    " that of another one",
+                    f"the PostgreSQL tables are damaged: thread {shown_id_of(keys[key])!r} has no head, or the key of"
+                    " another thread",
                     record=f"head of {shown_id_of(keys[key])!r}",
                 )
             found[keys[key]] = head

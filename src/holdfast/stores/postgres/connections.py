@@ -1,7 +1,7 @@
-"""Connections from a pool of psycopg_pool: one that is made here for a URL, or one that the user brings.
+"""Connections from a pool of psycopg_pool: our own for a URL, or one that the user passes.
 
-A connection is in autocommit mode while it is taken, and idle; nothing is ever set on its session, so that it may lead
-through a pooler. One that the server has closed is detected before anything is sent on it.
+A connection is in autocommit mode while it is in use. Nothing is ever set on its session, so it may lead through a
+pooler. One that the server has closed is detected before anything is sent on it.
 """
 
 import select
@@ -24,7 +24,7 @@ Source: TypeAlias = str | Pool | Connection | psycopg.AsyncConnection[Any]
 CONNECTIONS = 8
 WAIT_SECONDS = 30.0
 RECONNECT_SECONDS = 0.5
-"""How long the pool tries to connect before a caller connects itself, to learn what is wrong."""
+"""How long a caller waits for the pool before it connects itself, to get the error."""
 CLOSE_SECONDS = 1.0
 DEFAULTS: dict[str, Any] = {
     "connect_timeout": 10,
@@ -34,11 +34,11 @@ DEFAULTS: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
     "application_name": "holdfast",
 }
-"""So that a server that vanished without a word is missed within a minute, not within hours."""
+"""A server that vanished is detected within a minute, not within hours."""
 
 
 def is_sound(connection: Connection) -> bool:
-    """False if the server has hung up: a closed socket can be read from at any time, an idle one never."""
+    """False if the server has closed the connection: a closed socket is always readable, an idle one never."""
     if connection.closed:
         return False
     poll = select.poll()
@@ -53,16 +53,16 @@ def is_sound(connection: Connection) -> bool:
 
 
 def is_direct(connection: Connection) -> bool:
-    """True if the session is with PostgreSQL itself: a pooler gives its clients process numbers of its own.
+    """True if the session is with PostgreSQL itself, not a pooler, which reports other process numbers.
 
-    Only there may statements be prepared: behind a pooler the next one may meet another session.
+    Statements may be prepared only then: behind a pooler the next statement may run in another session.
     """
     found = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
     return found is not None and found[0] == connection.info.backend_pid
 
 
 def transport_of(connection: Connection) -> str:
-    """How statements travel to the server, by the settings in effect: the environment may have given some of them."""
+    """Describe how statements travel to the server, by the settings in effect, including those of the environment."""
     given = connection.info.get_parameters()
     hosts = given.get("hostaddr") or given.get("host") or ""
     mode = given.get("sslmode", "prefer")
@@ -70,7 +70,7 @@ def transport_of(connection: Connection) -> str:
 
 
 class Connections:
-    """Connections of a pool. Every connection that is taken is given back, sound or not, in the mode it had."""
+    """Connections of a pool. Every connection is returned, sound or not, in the mode it had."""
 
     prepares = False
     """True if statements may be prepared on them."""
@@ -80,7 +80,7 @@ class Connections:
         self._modes: dict[Connection, bool] = {}
 
     def take(self) -> Connection:
-        """Return a connection in autocommit mode that the server has not closed; `psycopg.Error` if there is none."""
+        """Return a connection in autocommit mode that the server has not closed; `psycopg.Error` if none is free."""
         while True:
             connection = self._from_pool()
             if is_sound(connection):
@@ -110,10 +110,10 @@ class Connections:
 
 
 class UrlConnections(Connections):
-    """Connections of a pool for a URL, at most `limit`.
+    """Connections of our own pool for a URL, at most `limit`.
 
-    The pool connects in the background, and reports only that it took too long. So the first connection, and one
-    whenever the pool has none for too long, is made here: its error says what is wrong.
+    The pool connects in the background and reports only timeouts. So a caller makes the first connection itself, and
+    one whenever the pool has none for too long: its error says what is wrong.
     """
 
     prepares = True
@@ -159,18 +159,18 @@ class UrlConnections(Connections):
             try:
                 return self._pool.getconn(RECONNECT_SECONDS)
             except PoolTimeout:
-                self._connect().close()  # it raises, unless the pool only waits for a connection that is in use
+                self._connect().close()  # raises, unless all connections are just in use
         raise psycopg.OperationalError(f"all {self._limit} connections are in use; raise connections=")
 
     def close(self) -> None:
-        """Close the pool; connections that are taken are closed when they are given back."""
+        """Close the pool; connections in use are closed when they are returned."""
         self._pool.close(CLOSE_SECONDS)
 
 
 def connections_of(source: Source, limit: int, prepare_threshold: int | None) -> Connections:
-    """The connections that a URL, a pool or a connection stands for.
+    """Return the connections for a URL, a pool or a connection.
 
-    A blocking pool is used itself. Of an async pool, or of a single connection, the settings are copied.
+    A blocking pool is used itself. Of an async pool or a single connection, only the settings are copied.
     """
     if isinstance(source, ConnectionPool):
         return Connections(source)
@@ -179,12 +179,12 @@ def connections_of(source: Source, limit: int, prepare_threshold: int | None) ->
         given = conninfo_to_dict(conninfo)
         for host in str(given.get("host") or "").split(","):
             if not host.startswith(("/", "@")):  # the directory of a socket
-                host.encode("idna")  # what the resolver will do: a name that it cannot encode is a ValueError
+                host.encode("idna")  # as the resolver will: ValueError if the name cannot be encoded
         missing = {name: value for name, value in DEFAULTS.items() if name not in given and name not in options}
         complete = make_conninfo(conninfo, **missing)
-    except (psycopg.ProgrammingError, ValueError) as error:  # ValueError: not to be encoded
-        why = str(error).partition('"')[0].rstrip(" :")  # what follows in quotes may be a part of the password
-        raise ConfigurationError(f"PostgreSQL cannot be found with {redacted(conninfo)!r}: {why}") from None
+    except (psycopg.ProgrammingError, ValueError) as error:
+        why = str(error).partition('"')[0].rstrip(" :")  # the quoted rest may be part of the password
+        raise ConfigurationError(f"{redacted(conninfo)!r} is not a URL of PostgreSQL: {why}") from None
     return UrlConnections(complete, options, limit, prepare_threshold)
 
 
@@ -198,7 +198,7 @@ def _settings_of(source: object) -> tuple[str, dict[str, Any]]:
         if isinstance(conninfo, str) and (options is None or isinstance(options, dict)):
             dropped = {"autocommit", "row_factory", "cursor_factory", "context", "prepare_threshold"}
             return conninfo, {name: value for name, value in (options or {}).items() if name not in dropped}
-        raise ConfigurationError("the settings of this pool are made by a function; give PostgresStore a URL instead")
+        raise ConfigurationError("the settings of this pool come from a function; pass a URL to PostgresStore instead")
     raise ConfigurationError(
         f"PostgresStore takes a URL, a pool of psycopg_pool or a psycopg connection, not {type(source).__name__}"
     )

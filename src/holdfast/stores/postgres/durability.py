@@ -1,4 +1,4 @@
-"""What an acknowledged commit survives, read from the server's own settings."""
+"""The durability of an acknowledged commit, read from the server's own settings."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ REPLICATING = {"on", "remote_apply"}
 
 
 class Settings(NamedTuple):
-    """The settings that decide, as the server states them to one of our sessions."""
+    """The settings that decide, as the server reports them to one of our sessions."""
 
     server_version: str
     synchronous_commit: str
@@ -22,7 +22,7 @@ class Settings(NamedTuple):
 
     @property
     def faults(self) -> list[str]:
-        """What stands in the way of `durable`, as the change to make."""
+        """Return the changes that `durable` needs."""
         wanted = {
             "fsync = on": self.fsync == "on",
             "full_page_writes = on": self.full_page_writes == "on",
@@ -33,7 +33,7 @@ class Settings(NamedTuple):
 
     @property
     def replication_faults(self) -> list[str]:
-        """What stands in the way of `replicated`."""
+        """Return the changes that `replicated` needs."""
         wanted = {
             "synchronous_commit = on": self.synchronous_commit in REPLICATING,
             "synchronous_standby_names = 'ANY 1 (...)'": bool(self.synchronous_standby_names),
@@ -42,13 +42,13 @@ class Settings(NamedTuple):
 
     @property
     def level(self) -> Durability:
-        """The effective level."""
+        """Return the effective level."""
         if self.faults:
             return Durability.PROCESS
         return Durability.DURABLE if self.replication_faults else Durability.REPLICATED
 
     def check(self, wanted: Durability) -> None:
-        """`ConfigurationError` if that level cannot be had, with what to change."""
+        """Raise `ConfigurationError`, with what to change, if the server is less durable than wanted."""
         if LEVELS.index(self.level) >= LEVELS.index(wanted):
             return
         changes = self.replication_faults if wanted == Durability.REPLICATED else self.faults
@@ -58,7 +58,7 @@ class Settings(NamedTuple):
         )
 
     def guarantee(self, store: str, transport: str) -> Guarantee:
-        """The report of it, and of how commits travel to the server."""
+        """Return the report of the level, and of how commits travel to the server."""
         details = {name: str(value) for name, value in self._asdict().items() if name != "logged"}
         details["transport"] = transport
         return Guarantee(level=self.level, store=store, details=details)

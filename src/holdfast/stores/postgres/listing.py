@@ -1,4 +1,4 @@
-"""The query behind a listing of threads, and the comparison of what it found with what the heads say."""
+"""The query for a page of threads, and the comparison of its columns with the heads."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def listing_query(
     cursor: str | None,
     limit: int,
 ) -> tuple[str, list[Any]]:
-    """Newest created first; one more than `limit` is asked for, to know whether there is a next page.
+    """Return the query for a page, newest first, and its parameters. It asks for `limit` + 1, to know if more follow.
 
     Every name is qualified: see sql/postgres.sql.
     """
@@ -32,7 +32,7 @@ def listing_query(
 
     conditions = [f"born {LESS} {given(LAST if cursor is None else min(int(cursor), LAST))}"]
     if prefix:
-        # A thread whose name was damaged must not be passed over as one of another namespace.
+        # A thread whose name was damaged must not be skipped as one of another namespace.
         begins = f"substring(thread FROM 1 FOR {given(len(prefix))}::integer) {EQUAL} {given(prefix)}"
         hashed = f"substring(pg_catalog.sha256(thread) FROM 1 FOR {KEY_BYTES})"
         conditions.append(f"({begins} OR key {UNEQUAL} {hashed})")
@@ -40,7 +40,7 @@ def listing_query(
         conditions.append(f"status {EQUAL} ANY({given(list(statuses))}::pg_catalog.text[])")
     else:
         conditions.append(f"status {UNEQUAL} ''")
-    # Labels that overlap are not empty: to say so lets PostgreSQL use the index, which has only threads with labels.
+    # `labels <> '{}'` lets PostgreSQL use the index, which contains only threads with labels.
     conditions += [
         f"labels {OVERLAPS} {given(list(choices))}::pg_catalog.bytea[] AND labels {UNEQUAL} '{{}}'"
         for choices in labels
@@ -49,14 +49,14 @@ def listing_query(
 
 
 def listed_head(key: bytes, thread: bytes, encoded: bytes, status: str, labels: list[bytes]) -> bytes:
-    """The head of a thread; `LOST_HEAD` if the columns that the thread is found by differ from what it says."""
+    """Return the head of a thread, or `LOST_HEAD` if its index columns differ from the head."""
     head = readable_head(thread, encoded)
     agrees = head is None or (head.listed_as, list(head.labels)) == (status, labels)
     return encoded if agrees and key == key_of(thread) else LOST_HEAD
 
 
 def problem_of(key: bytes, thread: bytes, encoded: bytes, status: str, labels: list[bytes]) -> str:
-    """What is wrong with the head of a thread, or with its columns; empty if nothing is."""
+    """Describe what is wrong with a thread's head or columns; empty if nothing is."""
     try:
         decode_head(thread, listed_head(key, thread, encoded, status, labels))
     except (Corrupt, IncompatibleCheckpoint) as error:

@@ -1,37 +1,37 @@
-"""The schema a store lives in: its name, and the numbered migrations that lead to it."""
+"""The schema of a store: its name, and the numbered migrations that create it."""
 
 from collections.abc import Sequence
 from hashlib import sha256
 from secrets import token_bytes
 from typing import Any
 
-from psycopg import RawCursor, errors
-from psycopg.rows import tuple_row
+from psycopg import errors
 
 from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, StoreUnavailable
 from holdfast.stores.postgres.connections import Connection
+from holdfast.stores.postgres.statements import raw_cursor
 from holdfast.stores.sql import migrations, statements
 
 MAX_NAME_BYTES = 63
 
 
 def quoted(schema: str) -> str:
-    """The schema's name as it stands in SQL; any name but those that our scripts could not hold."""
+    """Return the schema's name quoted for SQL; refuse a name that our scripts cannot contain."""
     if not 0 < len(schema.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
-        raise ConfigurationError(f"schema={schema!r}: a name of 1 to {MAX_NAME_BYTES} bytes")
+        raise ConfigurationError(f"`schema` must be a name of 1 to {MAX_NAME_BYTES} bytes, got {schema!r}")
     if any(character in schema for character in "\0$") or not schema.isprintable():
-        raise ConfigurationError(f"schema={schema!r}: a name of printable characters without $")
+        raise ConfigurationError(f"`schema` must be a name of printable characters without $, got {schema!r}")
     return '"' + schema.replace('"', '""') + '"'
 
 
 def statements_in(schema: str) -> dict[str, str]:
-    """The named statements, for that schema."""
+    """Return the named statements, for this schema."""
     name = quoted(schema)
     return {each: text.replace("{schema}", name) for each, text in statements("postgres").items()}
 
 
 def migrate(connection: Connection, schema: str) -> bytes:
-    """Create the schema or bring it up to date, one process at a time; returns the store's id. May be repeated."""
+    """Create or update the schema, one process at a time; return the store's id. May be repeated."""
     sql = statements_in(schema)
     version, store = _version(connection, sql)
     if version < len(migrations("postgres")):
@@ -52,7 +52,7 @@ def _version(connection: Connection, sql: dict[str, str]) -> tuple[int, bytes]:
 
 
 def _no_rights(schema: str, version: int, error: errors.InsufficientPrivilege) -> str:
-    found = f"has version {version}" if version else "is not there yet"
+    found = f"has version {version}" if version else "does not exist yet"
     return (
         f"schema {schema!r} {found}, this Holdfast needs version {len(migrations('postgres'))}, and this role may not"
         f" change it ({error.diag.message_primary}): open the store once as the role that owns the schema"
@@ -68,7 +68,7 @@ def _refuse_newer(schema: str, version: int) -> None:
 
 
 def _migrated(connection: Connection, schema: str, sql: dict[str, str]) -> bytes:
-    """All steps in one transaction, under a lock of this schema: who comes second finds it done."""
+    """Run all steps in one transaction, under a lock for this schema: a second process finds them done."""
     name, lock = quoted(schema), int.from_bytes(sha256(f"holdfast {schema}".encode()).digest()[:8], "big", signed=True)
     with connection.transaction():
         _execute(connection, sql["set_search_path"])
@@ -88,6 +88,6 @@ def _migrated(connection: Connection, schema: str, sql: dict[str, str]) -> bytes
 
 
 def _execute(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-    cursor = RawCursor(connection, row_factory=tuple_row)
+    cursor = raw_cursor(connection)
     cursor.execute(sql, parameters, prepare=False, binary=True)
     return cursor.fetchall() if cursor.description else []

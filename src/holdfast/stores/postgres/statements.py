@@ -1,32 +1,73 @@
-"""Running statements: one round trip each, tried again while nothing was sent or the outcome does not matter."""
+"""Run statements: one round trip each, repeated only if nothing was written. Translate the errors of psycopg."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import AsyncRawCursor, RawCursor
 from psycopg.rows import tuple_row
 from psycopg.types.array import ListBinaryDumper
 
-from holdfast.records.errors import StoreClosed
+from holdfast.records.errors import Corrupt, OutcomeUnknown, StoreClosed, StoreError, StoreUnavailable
 from holdfast.stores.attempts import attempts
 from holdfast.stores.postgres.connections import Connection, Connections
-from holdfast.stores.postgres.errors import READ_ONLY, is_lost, is_passing, translated
 
 T = TypeVar("T")
 Found = list[tuple[Any, ...]]
+AnyConnection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+DAMAGED = {"XX001", "XX002"}
+ENDED = {"57P01", "57P02", "57P03", "57P05", "25P03"}
+"""The server ended the session: the outcome of a commit in progress is unknown."""
+PASSING = {"40001", "40P01", "55P03", "25006", "57P03"}
+"""Certainly nothing was written, and a retry may succeed: a conflict, or a failover."""
+READ_ONLY = "25006"
+MISSING = {"3F000", "42P01", "42883", "42703"}
+
+ADVICE = {
+    "25006": "the server takes no writes: it is a standby, or a failover is under way",
+    "42501": "the role may not do this: grant it the rights that docs/postgres.md lists",
+    "53100": "the server's disk is full",
+    "53200": "the server is out of memory",
+    "53300": "the server has no free connection: raise max_connections, or lower connections=",
+    "57014": "the statement was cancelled, by statement_timeout or by an administrator",
+}
 
 
-def send_lists_in_binary(cursor: RawCursor[Any] | AsyncRawCursor[Any], parameters: Sequence[Any]) -> None:
-    """Have this cursor send lists as binary arrays: in text, the default, each byte of a `bytes` would take two."""
+def is_lost(connection: AnyConnection, error: psycopg.Error) -> bool:
+    """True if the session is over: an outstanding reply will not come."""
+    return connection.closed or error.sqlstate in ENDED
+
+
+def translated(error: psycopg.Error, *, in_doubt: bool = False) -> StoreError:
+    """Return the error to raise for one of psycopg; `in_doubt` if a write was sent and its reply lost."""
+    state = error.sqlstate or ""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if in_doubt:
+        return OutcomeUnknown(f"the connection to PostgreSQL was lost during a write: {text}")
+    if state in DAMAGED:
+        return Corrupt(f"PostgreSQL found its files damaged: {text}", record="database")
+    if state in MISSING:
+        return StoreUnavailable(f"PostgreSQL: this store's schema is missing or incomplete: {text}")
+    advice = ADVICE.get(state)
+    return StoreUnavailable(f"PostgreSQL: {advice} ({text})" if advice else f"PostgreSQL: {text}")
+
+
+def raw_cursor(connection: AnyConnection, parameters: Sequence[Any] = ()) -> Any:
+    """Return a cursor that takes `$1` parameters, and sends lists in binary: as text, each byte would take two."""
+    cursor: RawCursor[Any] | AsyncRawCursor[Any]
+    if isinstance(connection, psycopg.Connection):
+        cursor = RawCursor(connection, row_factory=tuple_row)
+    else:
+        cursor = AsyncRawCursor(connection, row_factory=tuple_row)
     if any(type(parameter) is list and parameter for parameter in parameters):
         cursor.adapters.register_dumper(list, ListBinaryDumper)
+    return cursor
 
 
 class Statements:
-    """Statements on connections of a pool. An outage is retried for up to `patience` seconds.
+    """Run statements on connections of a pool. Retry an outage for up to `patience` seconds.
 
-    The very first connection is not waited for: what is wrong then is most likely the address or the password.
+    The very first connection is not retried: the address or the password is most likely wrong.
     """
 
     def __init__(self, connections: Connections, patience: float) -> None:
@@ -42,15 +83,15 @@ class Statements:
         self._connections.close()
 
     def read(self, sql: str, *parameters: Any) -> Found:
-        """The rows of a query. A connection that breaks meanwhile is replaced, and the query asked again."""
+        """Return the rows of a query. If the connection breaks, repeat the query on another."""
         return self.run(lambda connection: self._executed(connection, sql, parameters))
 
     def write(self, sql: str, *parameters: Any) -> Found:
-        """The rows of a statement that writes; `OutcomeUnknown` if the connection broke while it was under way."""
+        """Return the rows of a statement that writes; `OutcomeUnknown` if the connection broke during it."""
         return self.run(lambda connection: self._executed(connection, sql, parameters), writing=True)
 
     def run(self, work: Callable[[Connection], T], *, writing: bool = False) -> T:
-        """What `work` returns for a connection. It is called again unless it may have written something."""
+        """Return what `work` returns for a connection. Repeat it unless it may have written something."""
         for is_last in attempts(self._patience):
             connection = self._taken(is_last=is_last)
             if connection is None:
@@ -61,11 +102,11 @@ class Statements:
                 lost = is_lost(connection, error)
                 if lost or error.sqlstate == READ_ONLY:
                     connection.close()
-                may_repeat = not writing if lost else is_passing(error)
+                may_repeat = not writing if lost else error.sqlstate in PASSING
                 if is_last or not may_repeat:
                     raise translated(error, in_doubt=lost and writing) from error
             except BaseException:
-                # A KeyboardInterrupt, say: an answer may still be on its way.
+                # A KeyboardInterrupt, for example: a reply may still be outstanding.
                 connection.close()
                 raise
             finally:
@@ -73,7 +114,7 @@ class Statements:
         raise AssertionError  # the last attempt returned or raised
 
     def _taken(self, *, is_last: bool) -> Connection | None:
-        """A connection, or None if there is none now and another attempt is left."""
+        """Return a connection, or None if none is available now and another attempt is left."""
         if self._is_closed:
             raise StoreClosed("this PostgreSQL store was closed")
         try:
@@ -86,7 +127,7 @@ class Statements:
         return connection
 
     def _executed(self, connection: Connection, sql: str, parameters: Sequence[Any]) -> Found:
-        cursor = RawCursor(connection, row_factory=tuple_row)
-        send_lists_in_binary(cursor, parameters)
+        cursor = raw_cursor(connection, parameters)
         cursor.execute(sql, parameters, prepare=self._prepare, binary=True)
-        return cursor.fetchall()
+        found: Found = cursor.fetchall()
+        return found

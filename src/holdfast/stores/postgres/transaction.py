@@ -1,30 +1,25 @@
-"""A swap within a transaction of the user's, on a psycopg connection of either world."""
+"""A swap within a transaction on the user's own psycopg connection, blocking or awaitable."""
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any
 
 import psycopg
-from psycopg import AsyncRawCursor, RawCursor
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 
 from holdfast.ports import Ports
 from holdfast.records.errors import ConfigurationError, OutcomeUnknown
 from holdfast.records.rows import Swap
-from holdfast.stores.postgres.errors import is_lost, translated
-from holdfast.stores.postgres.statements import send_lists_in_binary
+from holdfast.stores.postgres.statements import AnyConnection, is_lost, raw_cursor, translated
 from holdfast.stores.postgres.swapping import call_for
-
-AnyConnection: TypeAlias = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
 
 class PostgresTransaction:
-    """See `Transaction`. It is begun, and committed or rolled back, here; within it the user only executes."""
+    """See `Transaction`. This class begins, commits and rolls back; the user only executes statements."""
 
     def __init__(self, ports: Ports, connection: object, sql: dict[str, str], store: bytes, *, demanded: bool) -> None:
         if not isinstance(connection, psycopg.Connection | psycopg.AsyncConnection):
-            raise ConfigurationError(f"connection= takes a psycopg connection, not {type(connection).__name__}")
+            raise ConfigurationError(f"`connection` must be a psycopg connection, got {type(connection).__name__}")
         self._ports = ports
         self._connection: AnyConnection = connection
         self._sql = sql
@@ -38,7 +33,7 @@ class PostgresTransaction:
         if self._connection.info.transaction_status != TransactionStatus.IDLE:
             raise ConfigurationError(
                 "the connection given to this step is in a transaction, or broken; commit first: the step begins and"
-                " commits one of its own"
+                " commits its own transaction"
             )
         try:
             await self._enter()
@@ -47,7 +42,7 @@ class PostgresTransaction:
             await self.roll_back(error)
             raise translated(error) from error
         if not leads_here:
-            refusal = ConfigurationError("the connection given to this step leads to another database than its store")
+            refusal = ConfigurationError("the connection given to this step is to another database than its store")
             await self.roll_back(refusal)
             raise refusal
 
@@ -77,11 +72,11 @@ class PostgresTransaction:
             await self._leave(None)
         except psycopg.Error as error:
             if is_lost(self._connection, error):
-                raise OutcomeUnknown(f"the connection was lost while the step was committed: {error}") from error
+                raise OutcomeUnknown(f"the connection was lost while the step committed: {error}") from error
             raise
 
     async def roll_back(self, error: BaseException) -> None:
-        """See `Transaction.roll_back`: with the connection everything is lost anyway."""
+        """See `Transaction.roll_back`: if the connection is lost, the server rolls back."""
         with suppress(psycopg.Error):
             await self._leave(error)
 
@@ -94,12 +89,7 @@ class PostgresTransaction:
         await self._call(leave, type(error) if error else None, error, None)
 
     async def _execute(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        cursor: Any
-        if isinstance(self._connection, psycopg.Connection):
-            cursor = RawCursor(self._connection, row_factory=tuple_row)
-        else:
-            cursor = AsyncRawCursor(self._connection, row_factory=tuple_row)
-        send_lists_in_binary(cursor, parameters)
+        cursor = raw_cursor(self._connection, parameters)
         await self._ports.invoke(cursor.execute, (sql, parameters), {"prepare": False, "binary": True}, None)
         found: list[tuple[Any, ...]] = await self._call(cursor.fetchall)
         return found

@@ -1,4 +1,4 @@
-"""The interface of `Backend` over Redis or Valkey. A swap is one script, on one server, in one round trip."""
+"""Implement `Backend` over Redis or Valkey. A swap is one script, on one server, in one round trip."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
@@ -23,28 +23,23 @@ from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing, count_listed, readable_head
-from holdfast.stores.redis.checking import problems
-from holdfast.stores.redis.durability import SETTINGS, Said, check_server
+from holdfast.stores.redis.durability import SETTINGS, ServerFacts, check_server
 from holdfast.stores.redis.errors import translated
-from holdfast.stores.redis.exchange import Request
 from holdfast.stores.redis.keys import SHARDS, Keys, shard_of, unpack_row
 from holdfast.stores.redis.listing import Pages
-from holdfast.stores.redis.permissions import trials
 from holdfast.stores.redis.pools import pools_of
+from holdfast.stores.redis.repair import Repair
 from holdfast.stores.redis.scripts import script
 from holdfast.stores.redis.settings import Source, from_client, from_url, options_in
-from holdfast.stores.redis.swapping import Swaps
-from holdfast.stores.redis.unlisting import drop_misplaced, unlist
-from holdfast.stores.redis.wire import Wire
+from holdfast.stores.redis.swapping import Swaps, permission_trials
+from holdfast.stores.redis.wire import Request, Wire, checked
 
 FORMAT = 1
 NEEDS_WHOLE = 2
-TUNING = Tuning(assumes_new=True)
-"""A row costs what it costs SQLite, and all blobs of a restore come in one reply."""
 
 
 class Options(TypedDict, total=False):
-    """What a Redis store can be told beside its place: see `holdfast.RedisStore`."""
+    """The options of a Redis store besides its URL: see `holdfast.RedisStore`."""
 
     prefix: str
     assume: Durability | str | None
@@ -58,14 +53,15 @@ class Options(TypedDict, total=False):
 class RedisBackend:
     """Threads in Redis or Valkey, given by a URL (stores/redis/settings.py) or a client of redis-py.
 
-    `prefix` begins every key. `assume` states the durability of a server that does not let its settings be read.
-    `replicas`: how many must have a write before it is acknowledged. A thread that was not written to for `life` is
-    removed by the server, as a whole, unless a checkpoint of it is pinned and `keep_pinned` is true. At most
-    `connections` are made to each server; an outage is retried for up to `patience` seconds.
+    `prefix` begins every key. `assume` states the durability of a server whose settings are not readable. `replicas`:
+    how many must have a write before it is acknowledged. The server deletes a thread that was not written to for
+    `life`, unless a checkpoint of it is pinned and `keep_pinned` is true. Up to `connections` are made to each server;
+    an outage is retried for up to `patience` seconds.
     """
 
     kind = "redis"
-    tuning = TUNING
+    tuning = Tuning(assumes_new=True)
+    """A row costs what it costs SQLite, and all blobs of a restore come in one reply."""
     inline = False
 
     def __init__(self, source: Source, durability: Durability | None = None, **options: Unpack[Options]) -> None:
@@ -86,14 +82,14 @@ class RedisBackend:
         self.identity = (settings.identity, self._durability, repr(sorted(named.items())))
         self._swaps = Swaps(self.keys, self._life, keep_pinned=named.get("keep_pinned", True))
         self._pages = Pages(self.wire.read, self.wire.read_each, self.keys)
-        self._rows, self._index = script("rows"), script("index")
+        self._repair = Repair(self.wire, self.keys)
         self._is_open = False
         self._is_doubtful = False
         self.after_fork()
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """A forked child has no use for a lock that a thread of its parent may hold."""
+        """Replace the lock in a forked child: a thread of the parent may hold it."""
         self._opening = Lock()
 
     def open(self) -> None:
@@ -102,57 +98,53 @@ class RedisBackend:
             if not self._is_open:
                 self.guarantee()
                 self._check_format()
-                self._teach()
+                self._load_scripts()
                 self._is_open = True
 
     def _check_format(self) -> None:
         place = Request(0, (b"SET", self.keys.format, FORMAT, b"NX")), Request(0, (b"GET", self.keys.format))
-        _, found, *_ = self.wire.read([*place, *trials(self.keys)])
+        _, found, *_ = self.wire.read([*place, *permission_trials(self.keys)])
         if found is None or not found.isdigit() or len(found) > 9 or int(found) > FORMAT:
             raise IncompatibleCheckpoint(
-                f"what is in Redis under {self.keys.prefix!r} is of format {found!r}, which this version of Holdfast"
-                " does not know; upgrade holdfast, or give another prefix"
+                f"the data in Redis under {self.keys.prefix!r} has format {found!r}, which this Holdfast does not know;"
+                " upgrade holdfast, or use another prefix"
             )
 
-    def _teach(self) -> None:
-        """Tell the servers the scripts, so that the first use of each is one round trip too, if that is permitted."""
+    def _load_scripts(self) -> None:
+        """Load the scripts, if that is permitted, so that the first use of each is one round trip too."""
         shards = self.wire.one_shard_each()
         loads = [(b"SCRIPT", b"LOAD", script(name).source) for name in ("swap", "rows", "index", "post")]
         self.wire.attempt([Request(shard, load) for shard in shards for load in loads], writing=False)
 
     def close(self) -> None:
-        """See `Backend.close`. A client that was given stays open: its connections were never used."""
+        """See `Backend.close`. A client of the caller stays open: its connections were never used."""
         self.wire.close()
 
     def guarantee(self) -> Guarantee:
-        """The weakest of all servers, read from their settings."""
-        servers = self._asked()
-        levels = [check_server(said, self._durability, self._replicas, self._assume) for said in servers]
-        said = servers[0]
+        """See `Backend.guarantee`: the level of the weakest server."""
+        servers = [self._facts_of(shard) for shard in self.wire.one_shard_each()]
+        levels = [check_server(facts, self._durability, self._replicas, self._assume) for facts in servers]
+        facts = servers[0]
         details = {
             "server": self.wire.kind,
             "transport": self._transport,
-            "version": said.info.get("valkey_version") or said.info.get("redis_version", ""),
-            **(said.settings or {"settings": "not readable; the level is as assumed"}),
+            "version": facts.info.get("valkey_version") or facts.info.get("redis_version", ""),
+            **(facts.settings or {"settings": "not readable; the level is as assumed"}),
             **({"replicas": f"{self._replicas} before an acknowledgement (WAIT)"} if self._replicas else {}),
             **({"life": f"{self._life} ms after the last write"} if self._life is not None else {}),
         }
         return Guarantee(level=min(levels, key=list(Durability).index), store=self.kind, details=details)
 
-    def _asked(self) -> list[Said]:
-        """What each server says, found by one of its shards."""
-        return [self._asked_of(shard) for shard in self.wire.one_shard_each()]
-
-    def _asked_of(self, shard: int) -> Said:
+    def _facts_of(self, shard: int) -> ServerFacts:
         requests = [Request(shard, (b"INFO",))]
         requests += [Request(shard, (b"CONFIG", b"GET", name.encode())) for name in SETTINGS]
         info, *settings = self.wire.attempt(requests, writing=False)
-        self.wire.checked([info], writing=False)
-        return Said(_settings(settings), _info(info))
+        checked([info], writing=False)
+        return ServerFacts(_settings(settings), _info(info))
 
     def check(self) -> list[str]:
-        """See `Backend.check`: every head against its listings, and the other way round. Scans all keys."""
-        return problems(self.wire, self.keys)
+        """See `Backend.check`: compare every head with its listings, and back. Scans all keys."""
+        return self._repair.problems()
 
     # Writing
 
@@ -160,7 +152,7 @@ class RedisBackend:
         """See `Backend.swap`. One round trip for all, or one to each node of a cluster at the same time."""
         for swap in swaps:
             if swap.drop.everything and (not swap.expected or readable_head(swap.thread, swap.expected) is None):
-                unlist(self.wire, self.keys, swap.thread)
+                self._repair.unlist(swap.thread)
         replies = self.wire.attempt([self._swaps.request(swap) for swap in swaps], writing=True)
         again = [at for at, reply in enumerate(replies) if reply == NEEDS_WHOLE]
         if again:
@@ -173,10 +165,10 @@ class RedisBackend:
 
     def drop_misplaced(self, thread: bytes) -> None:
         """See `Misplacing.drop_misplaced`: reads all listings by status of the thread's namespace."""
-        drop_misplaced(self.wire, self.keys, thread)
+        self._repair.drop_misplaced(thread)
 
     def _failure(self, replies: list[Any]) -> Exception:
-        """What to raise for several swaps, of which some failed: what is true of all of them."""
+        """Return the error for several swaps of which some failed: one that is true of all of them."""
         self._is_doubtful = self._replicas > 0
         failed = [reply for reply in replies if isinstance(reply, Exception)]
         errors = [translated(reply, writing=True) for reply in failed]
@@ -196,7 +188,7 @@ class RedisBackend:
         keys = (self.keys.thread(shard, thread), self.keys.posts(shard, thread))
         life = b"" if self._life is None else self._life
         request = script("post").request(shard, keys, (key.encode(), value, life))
-        (is_new,) = self.wire.checked(self.wire.attempt([request], writing=True), writing=True)
+        (is_new,) = checked(self.wire.attempt([request], writing=True), writing=True)
         return bool(is_new)
 
     # Reading
@@ -209,17 +201,17 @@ class RedisBackend:
         return [_head(*each) for each in zip(threads, found, strict=True)]
 
     def _confirm(self) -> None:
-        """After a write that too few replicas had: nothing is read as acknowledged until they have caught up."""
+        """After a write that too few replicas have, refuse reads until the replicas have caught up."""
         requests = [Request(shard, (b"SET", self.keys.base(shard) + b"w", 1)) for shard in range(SHARDS)]
         replies = self.wire.attempt(requests, writing=True)
         if any(isinstance(reply, Exception) for reply in replies):
-            raise StoreUnavailable("the replicas of Redis have not caught up with a write yet")
+            raise StoreUnavailable("the replicas of Redis have not caught up with a write yet; retry later")
         self._is_doubtful = False
 
     def rows(self, thread: bytes, seq: int) -> list[Row]:
         """See `Backend.rows`."""
         shard = shard_of(thread)
-        request = self._rows.request(shard, (self.keys.thread(shard, thread),), (seq,))
+        request = script("rows").request(shard, (self.keys.thread(shard, thread),), (seq,))
         (found,) = self.wire.read([request])
         first = seq - len(found) + 1
         return [unpack_row(at, data) for at, data in enumerate(found, first) if data is not None]
@@ -237,7 +229,7 @@ class RedisBackend:
         """See `Backend.index`."""
         shard = shard_of(thread)
         bounds = tuple(b"" if bound is None else b"%d" % bound for bound in (before, limit))
-        (found,) = self.wire.read([self._index.request(shard, (self.keys.thread(shard, thread),), bounds)])
+        (found,) = self.wire.read([script("index").request(shard, (self.keys.thread(shard, thread),), bounds)])
         return [replace(unpack_row(seq, data), body=b"") for seq, data in zip(found[::2], found[1::2], strict=True)]
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:
@@ -275,7 +267,7 @@ class RedisBackend:
 
 
 def _head(thread: bytes, found: tuple[bytes | None, bytes | None]) -> bytes | None:
-    """The head of a thread, given what is stored of it: its head and its newest seq. Rows without a head are damage."""
+    """Return the head of a thread from its stored head and newest seq. Rows without a head are damage."""
     head, last = found
     if head == b"" or (head is None and last is not None):
         record = f"head of {thread_id_of(thread)!r}"
@@ -284,7 +276,7 @@ def _head(thread: bytes, found: tuple[bytes | None, bytes | None]) -> bytes | No
 
 
 def _settings(replies: list[Any]) -> dict[str, str] | None:
-    """The settings, None if the server does not tell all of them."""
+    """Return the settings; None if one of them is not readable."""
     if any(isinstance(reply, ResponseError) or len(reply) != 2 for reply in replies):
         return None
     return {name.decode(): value.decode() for name, value in replies}
@@ -299,9 +291,9 @@ def _assumed(word: Durability | str | None) -> Durability | None:
     try:
         return None if word is None else Durability(word)
     except ValueError:
-        raise ConfigurationError(f"assume={word!r}; levels are {', '.join(Durability)}") from None
+        raise ConfigurationError(f"`assume` must be one of {', '.join(Durability)}, got {word!r}") from None
 
 
 def _life(life: timedelta | float | None) -> int | None:
-    """How long a thread lives, in milliseconds; None for ever."""
+    """Return how long a thread lives, in milliseconds; None for ever."""
     return None if life is None else max(1, duration_us(life, "life") // 1000)

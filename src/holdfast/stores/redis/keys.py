@@ -1,17 +1,16 @@
 """The names of keys, and rows as bytes.
 
-Every key of a thread has the hash tag of its shard, so that one script may use all of them, and the listings of that
-shard with them, also in a cluster:
+Every key of a thread has the hash tag of its shard. So one script may use all of them, and the listings of that shard,
+also in a cluster:
 
     <prefix>:{17}:t<thread>       hash: h head, t newest seq, e if it expires, r<seq> a row, b<id> a blob
-    <prefix>:{17}:p<thread>       hash: the messages left for it
+    <prefix>:{17}:p<thread>       hash: the messages for the thread
     <prefix>:{17}:i<space><word>  sorted set: the threads of a namespace listed under a word, by time of creation
     <prefix>:{17}:n               set: the namespaces of the shard
-    <prefix>:{17}:x               there if a thread of the shard was ever given a time to live
+    <prefix>:{17}:x               exists if a thread of the shard ever had a time to live
     <prefix>:{0}:f                the number of this format
 
-The tag ends before anything that a thread's id can reach, and what is behind it is the key of the thread as it is: two
-threads never share a key.
+The tag comes first and a thread's key last, unchanged: two threads never share a key of Redis.
 """
 
 from collections.abc import Iterable
@@ -35,80 +34,93 @@ class Keys:
 
     def __init__(self, prefix: str) -> None:
         if not prefix or set(prefix) & set("{}") or not prefix.isprintable():
-            raise ConfigurationError(f"prefix={prefix!r}: a word that Redis keys may begin with, without braces")
+            raise ConfigurationError(f"`prefix` must be a printable word without braces, got {prefix!r}")
         self.prefix = prefix
-        self.format = f"{prefix}:{{0}}:f".encode()
         self._bases = [f"{prefix}:{{{shard}}}:".encode() for shard in range(SHARDS)]
-        self._threads = [base + b"t" for base in self._bases]
-        self._posts = [base + b"p" for base in self._bases]
-
-    def thread(self, shard: int, thread: bytes) -> bytes:
-        """Where a thread is kept."""
-        return self._threads[shard] + thread
-
-    def posts(self, shard: int, thread: bytes) -> bytes:
-        """Where the messages for a thread are left."""
-        return self._posts[shard] + thread
-
-    def listing(self, shard: int, space: bytes, word: bytes) -> bytes:
-        """Where the threads of a namespace that are listed under a word are found."""
-        return self._bases[shard] + b"i" + space + word
+        self._tag_at = len(prefix.encode()) + 2
+        self.format = self._bases[0] + b"f"
 
     def base(self, shard: int) -> bytes:
-        """What all keys of a shard begin with."""
+        """Return what all keys of a shard begin with."""
         return self._bases[shard]
 
+    def thread(self, shard: int, thread: bytes) -> bytes:
+        """Return the key of a thread."""
+        return self._bases[shard] + b"t" + thread
+
+    def posts(self, shard: int, thread: bytes) -> bytes:
+        """Return the key of a thread's messages."""
+        return self._bases[shard] + b"p" + thread
+
+    def listing(self, shard: int, space: bytes, word: bytes) -> bytes:
+        """Return the key of the threads of a namespace that are listed under a word."""
+        return self._bases[shard] + b"i" + space + word
+
     def expiring(self, shard: int) -> bytes:
-        """Where it is noted that threads of a shard expire."""
+        """Return the key that exists if threads of a shard expire."""
         return self._bases[shard] + b"x"
 
     def spaces(self, shard: int) -> bytes:
-        """Where the namespaces of a shard are found."""
+        """Return the key of the namespaces of a shard."""
         return self._bases[shard] + b"n"
+
+    def pattern(self, kind: bytes) -> bytes:
+        """Return the pattern that the keys of one kind match, and perhaps some others: see `is_kind`."""
+        escaped = "".join(f"\\{each}" if each in "*?[]\\^-" else each for each in self.prefix)
+        return escaped.encode() + b":{*}:" + kind + b"*"
+
+    def is_kind(self, name: bytes, kind: bytes) -> bool:
+        """True if this is one of our keys, of this kind."""
+        shard, brace, rest = name[self._tag_at :].partition(b"}:")
+        return bool(brace) and shard.isdigit() and len(shard) < 9 and int(shard) < SHARDS and rest.startswith(kind)
+
+    def shard_in(self, name: bytes) -> int:
+        """Return the shard that one of our keys is in."""
+        return int(name[self._tag_at :].partition(b"}")[0])
 
 
 def shard_of(thread: bytes) -> int:
-    """The shard a thread belongs to."""
+    """Return the shard that a thread belongs to."""
     return crc32(thread) % SHARDS
 
 
 def space_of(thread: bytes) -> bytes:
-    """The namespace a thread's key begins with."""
+    """Return the namespace that a thread's key begins with."""
     return thread[: 1 + thread[0]]
 
 
 def born(head: Head) -> bytes:
-    """The time of a thread's creation, as bytes that sort by it."""
+    """Return the time of a thread's creation, as bytes that sort by it."""
     return (head.created_at + _EPOCH).to_bytes(8)
 
 
 def words_of(head: Head) -> list[bytes]:
-    """The words a thread is listed under: none, or every thread's, its status, and its labels."""
+    """Return the words that a thread is listed under: `EVERY`, its status and its labels, or none."""
     return [EVERY, status_word(head.listed_as), *map(label_word, head.labels)] if head.listed_as else []
 
 
 def status_word(status: str) -> bytes:
-    """The word of a status."""
+    """Return the word of a status."""
     return b"s" + status.encode()
 
 
 def label_word(token: bytes) -> bytes:
-    """The word of a label."""
+    """Return the word of a label."""
     return b"l" + token
 
 
 def pack_words(words: Iterable[bytes]) -> bytes:
-    """Several values as one, for a script to take apart."""
+    """Pack several values into one, which a script takes apart."""
     return b"".join([len(word).to_bytes(4) + word for word in words])
 
 
 def pack_row(row: Row) -> bytes:
-    """A row as one value. What an index needs comes first, the body last."""
+    """Pack a row into one value: first what an index needs, the body last."""
     return _ROW.pack(row.base, len(row.header), len(row.digest)) + row.digest + row.header + row.body
 
 
 def unpack_row(seq: int, data: bytes) -> Row:
-    """The row in a value, or in as much of it as comes before its body."""
+    """Unpack a row, whole or without its body."""
     try:
         base, header_length, digest_length = _ROW.unpack_from(data)
     except error as cause:

@@ -1,7 +1,7 @@
 """Pages of threads: the listings of all shards, merged by time of creation, newest first.
 
 The listings of a shard change in the same script as its heads, so they are exact. A member is the time of creation and
-the key of the thread. Heads are read after it, each compared with the listing that it was found in.
+the key of the thread. Heads are read afterwards, and compared with the listing that named them.
 """
 
 from collections import Counter, deque
@@ -14,11 +14,11 @@ from holdfast.records.head import LOST_HEAD
 from holdfast.records.words import Status
 from holdfast.stores.backend import Listing, belongs, readable_head
 from holdfast.stores.redis.errors import is_wrong_type
-from holdfast.stores.redis.exchange import Request
 from holdfast.stores.redis.keys import EVERY, SHARDS, Keys, born, label_word, shard_of, status_word, words_of
+from holdfast.stores.redis.wire import Request
 
 SPARE = 8
-"""How many threads more than its share are asked of each listing at once, so that hardly any has to be asked again."""
+"""How many threads more than its share are read from each listing, so that few must be read again."""
 ATTEMPTS = 5
 
 Read = Callable[[Sequence[Request]], list[Any]]
@@ -39,37 +39,38 @@ class Entry(NamedTuple):
 
 
 class _Source:
-    """One listing of one shard, read in chunks."""
+    """One listing of one shard, read in chunks of `count`."""
 
-    def __init__(self, shard: int, listing: bytes, word: bytes, after: bytes) -> None:
-        self._shard, self._listing, self._word, self._after = shard, listing, word, after
+    def __init__(self, shard: int, listing: bytes, word: bytes, after: bytes, count: int) -> None:
+        self._shard, self._listing, self._word, self._count = shard, listing, word, count
+        self._newest = b"(" + after if after else b"+"
         self._found: deque[Entry] = deque()
-        self._ended = False
+        self._has_ended = False
 
     @property
     def is_empty(self) -> bool:
-        """True if it must be asked before anything is taken from any."""
-        return not self._found and not self._ended
+        """True if its next chunk must be read before the sources are merged further."""
+        return not self._found and not self._has_ended
 
-    def request(self, count: int) -> Request:
+    def request(self) -> Request:
         """Ask for the next chunk."""
-        newest = b"(" + self._after if self._after else b"+"
-        return Request(self._shard, (b"ZREVRANGEBYLEX", self._listing, newest, b"-", b"LIMIT", 0, count))
+        page = (b"ZREVRANGEBYLEX", self._listing, self._newest, b"-", b"LIMIT", 0, self._count)
+        return Request(self._shard, page)
 
-    def receive(self, members: list[bytes], count: int) -> None:
-        """The chunk that was asked for."""
+    def receive(self, members: list[bytes]) -> None:
+        """Add the chunk that was asked for."""
         self._found.extend(Entry(member, self._shard, self._listing, self._word) for member in members)
-        self._ended = len(members) < count
-        self._after = members[-1] if members else self._after
+        self._has_ended = len(members) < self._count
+        if members:
+            self._newest = b"(" + members[-1]
 
     def walk(self, refill: "Callable[[list[_Source]], None]") -> Iterator[Entry]:
-        """All it has, newest first."""
-        while True:
-            while self._found:
+        """Yield all entries, newest first."""
+        while self._found or not self._has_ended:
+            if self._found:
                 yield self._found.popleft()
-            if self._ended:
-                return
-            refill([self])
+            else:
+                refill([self])
 
 
 class Pages:
@@ -88,7 +89,7 @@ class Pages:
         cursor: str | None,
         limit: int,
     ) -> Listing:
-        """A page of threads. Two round trips, if the threads are spread evenly and most match."""
+        """Return a page of threads. Two round trips, if the threads are spread evenly and most match."""
         after = b"" if cursor is None else bytes.fromhex(cursor)
         entries = self._merged(prefix, _words(statuses, labels), after, limit // SHARDS + SPARE)
         found: list[tuple[Entry, bytes]] = []
@@ -97,7 +98,7 @@ class Pages:
             if not some:
                 break
             for entry, encoded in self._heads(some):
-                # A thread whose name was damaged must not be passed over as one of another namespace.
+                # A thread whose name was damaged must not be skipped as one of another namespace.
                 is_ours = encoded == LOST_HEAD or entry.thread.startswith(prefix)
                 if is_ours and belongs(entry.thread, encoded, statuses, labels):
                     found.append((entry, encoded))
@@ -105,9 +106,9 @@ class Pages:
         return Listing(heads, found[limit - 1][0].member.hex() if len(found) > limit else None)
 
     def counts(self, prefix: bytes) -> dict[str, int] | None:
-        """How many threads are listed under each status; None if the listings do not tell.
+        """Return how many threads are listed under each status; None if the listings cannot tell.
 
-        They do not for a part of a namespace, nor where threads expire: those stay listed until they are met.
+        They cannot for a part of a namespace, nor where threads expire: those stay listed until a page meets them.
         """
         if prefix and len(prefix) != 1 + prefix[0]:
             return None
@@ -126,18 +127,17 @@ class Pages:
         return {status: count for status, count in found.items() if count}
 
     def _merged(self, prefix: bytes, words: Sequence[bytes], after: bytes, count: int) -> Iterator[Entry]:
-        """What is listed under any of the words, newest first, each once. All listings are asked at the same time."""
+        """Yield what is listed under any of the words, newest first, each once. Read all listings at the same time."""
         sources = [
-            _Source(shard, self._keys.listing(shard, space, word), word, after)
+            _Source(shard, self._keys.listing(shard, space, word), word, after, count)
             for shard, space in self._spaces(prefix)
             for word in words
         ]
 
         def refill(empty: list[_Source]) -> None:
             while asked := [source for source in empty if source.is_empty]:
-                replies = self._read([source.request(count) for source in asked])
-                for source, members in zip(asked, replies, strict=True):
-                    source.receive(members, count)
+                for source, members in zip(asked, self._read([each.request() for each in asked]), strict=True):
+                    source.receive(members)
 
         refill(sources)
         last = b""
@@ -147,7 +147,7 @@ class Pages:
             last = entry.member
 
     def _spaces(self, prefix: bytes) -> Iterator[tuple[int, bytes]]:
-        """Where to look: a prefix is a namespace, with more behind it or not; without one, in all there are."""
+        """Yield where to look: in the namespace that a prefix begins with, or without a prefix in all of them."""
         if prefix:
             yield from ((shard, prefix[: 1 + prefix[0]]) for shard in range(SHARDS))
             return
@@ -156,7 +156,7 @@ class Pages:
             yield from ((shard, space) for space in sorted(spaces))
 
     def _heads(self, entries: list[Entry]) -> Iterator[tuple[Entry, bytes]]:
-        """The heads of what is listed, in order. What is not listed any more is left out."""
+        """Yield the heads of these entries, in order. An entry that is no longer listed is left out."""
         asked = [
             Request(entry.shard, (b"HGET", self._keys.thread(entry.shard, entry.thread), b"h")) for entry in entries
         ]
@@ -169,7 +169,7 @@ class Pages:
                 yield entry, found
 
     def _again(self, entry: Entry) -> bytes | None:
-        """The head of a thread that was not as its listing says: the thread has changed, expired, or is damaged."""
+        """Read again a head that differs from its listing: the thread has changed, expired, or is damaged."""
         key, expiring = self._keys.thread(entry.shard, entry.thread), self._keys.expiring(entry.shard)
         for _ in range(ATTEMPTS):
             listed = Request(entry.shard, (b"ZSCORE", entry.listing, entry.member))
@@ -187,20 +187,20 @@ class Pages:
 
 
 def _has_outlived(entry: Entry, encoded: bytes | None) -> bool:
-    """True if the thread that was listed is gone for ever: its key is free, or another life has it."""
+    """True if the listed thread has expired: its key is free, or a newer thread has it."""
     head = None if encoded is None else readable_head(entry.thread, encoded)
     return head is None or born(head) != entry.member[:8]
 
 
 def _words(statuses: Collection[str], labels: Sequence[Collection[bytes]]) -> list[bytes]:
-    """The words to look under: those of the condition that is likely to leave out most."""
+    """Return the words to look under: those of the condition that most likely excludes most threads."""
     if labels:
         return [label_word(token) for token in labels[0]]
     return [status_word(status) for status in statuses] if statuses else [EVERY]
 
 
 def _agrees(entry: Entry, encoded: bytes | None) -> bool:
-    """True if the head of a listed thread says the same as the listing, or cannot be read."""
+    """True if the head of a listed thread agrees with the listing, or cannot be read."""
     if encoded is None or shard_of(entry.thread) != entry.shard:
         return False
     head = readable_head(entry.thread, encoded)

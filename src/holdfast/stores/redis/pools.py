@@ -1,9 +1,4 @@
-"""Connections of redis-py's own pools and clients: to one server, to the primary that Sentinel names, or to a cluster.
-
-redis-py finds the servers, connects, and keeps the connections. Its clients also send a command again whose reply was
-lost, the pipeline of a cluster whatever its settings say. A save must not be sent twice without notice, so that is all
-they are used for: commands are sent by `stores/redis/exchange.py`.
-"""
+"""Connection pools of redis-py: to one server, to the primary that Sentinel names, or to the nodes of a cluster."""
 
 from threading import Lock
 from typing import Any
@@ -16,7 +11,7 @@ from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 from redis.utils import str_if_bytes
 
 from holdfast.ports import reset_after_fork
-from holdfast.stores.redis.errors import FAILURES, NotSent, not_sent
+from holdfast.stores.redis.errors import FAILURES, NotSent
 from holdfast.stores.redis.keys import Keys
 from holdfast.stores.redis.settings import NEVER_REPEAT, Address, Settings
 
@@ -24,7 +19,7 @@ WAIT_SECONDS = 20.0
 
 
 class Pools:
-    """The pool of one server, or of whichever server Sentinel names as the primary."""
+    """The pool of one server, or of the server that Sentinel names as the primary."""
 
     is_cluster = False
     """True if a command may use keys of one shard only."""
@@ -45,19 +40,19 @@ class Pools:
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """Make another pool in a child: the connections of this one are the parent's, and so may be its locks."""
+        """Use another pool in a child: the connections of this one are the parent's, and its locks may be held."""
         self._inherited.append(self._source)
         self._source = None
         self._lock = Lock()
 
     def _opened(self) -> Any:
-        """Return what the pools come from; `NotSent` if it cannot be made."""
+        """Return what the pools come from; `NotSent` if the servers cannot be found."""
         with self._lock:
             if self._source is None:
                 try:
                     self._source = self._made()
                 except FAILURES as error:
-                    raise not_sent(error) from error
+                    raise NotSent(error) from error
             return self._source
 
     def _made(self) -> Any:
@@ -73,10 +68,10 @@ class Pools:
 
     def at(self, address: Address) -> ConnectionPool:
         """Return the pool of a node that a cluster redirects to; `NotSent` if it is not known yet."""
-        raise NotSent(f"a server that is in no cluster redirects to {address[0]}:{address[1]}")
+        raise NotSent(f"a server outside a cluster redirects to {address[0]}:{address[1]}; use redis+cluster://")
 
     def refresh(self) -> None:
-        """Close idle connections and ask again where the servers are; keep what is known if no server answers."""
+        """Close idle connections and locate the servers again; keep the known ones if no server answers."""
         self._opened().disconnect(inuse_connections=False)
 
     def close(self) -> None:
@@ -86,13 +81,13 @@ class Pools:
 
 
 class PrimaryPool(SentinelConnectionPool, BlockingConnectionPool):
-    """A pool to the primary of a service in which callers wait for their turn."""
+    """A pool of connections to the primary of a service; callers wait for a free one."""
 
 
 class Sentinels(Sentinel):
-    """redis-py's sentinels, which also ask the server that they name: one of them may be out of date.
+    """redis-py's sentinels, which also ask the server that they name: a sentinel may be out of date.
 
-    The reason why each of them names none is kept: redis-py's own text has the class of the error alone.
+    The error says why each sentinel failed: redis-py's own text has only the class of the error.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -113,7 +108,7 @@ class Sentinels(Sentinel):
 
     def _primary(self, named: Any) -> Address:
         if not named:
-            raise MasterNotFoundError("it does not watch this service")
+            raise MasterNotFoundError("it does not monitor this service")
         host, port = str_if_bytes(named[0]), int(named[1])
         connection: Any = self._settings.make(host, port)
         try:
@@ -137,7 +132,7 @@ class Cluster(Pools):
     def _made(self) -> Any:
         (host, port), *others = self._settings.nodes
         return RedisCluster(
-            # Only with a URL does it take a class of pools. It would drop some options of TLS, but for `settings.make`.
+            # It takes a class of pools only with a URL. It would drop some options of TLS; `settings.make` keeps them.
             url=f"redis://[{host}]:{port}" if ":" in host else f"redis://{host}:{port}",
             startup_nodes=[ClusterNode(*each) for each in others],  # type: ignore[no-untyped-call]
             address_remap=self._settings.remap,
@@ -150,21 +145,17 @@ class Cluster(Pools):
         """See `Pools.of_shard`."""
         client = self._opened()
         try:
-            return self._pool(client, client.get_node_from_key(self._keys.base(shard)))
+            return _pool(client, client.get_node_from_key(self._keys.base(shard)))
         except FAILURES as error:
-            raise not_sent(error) from error
+            raise NotSent(error) from error
 
     def at(self, address: Address) -> ConnectionPool:
         """See `Pools.at`."""
         client = self._opened()
         node = client.get_node(*address)
         if node is None:
-            raise NotSent(f"slots move to {address[0]}:{address[1]}, which the cluster does not list yet")
-        return self._pool(client, node)
-
-    def _pool(self, client: Any, node: ClusterNode) -> ConnectionPool:
-        pool: ConnectionPool = client.get_redis_connection(node).connection_pool
-        return pool
+            raise NotSent(f"slots are moving to {address[0]}:{address[1]}, which the cluster does not list yet")
+        return _pool(client, node)
 
     def refresh(self) -> None:
         """See `Pools.refresh`."""
@@ -179,7 +170,12 @@ class Cluster(Pools):
             self._source.disconnect_connection_pools()
 
 
+def _pool(client: Any, node: ClusterNode) -> ConnectionPool:
+    pool: ConnectionPool = client.get_redis_connection(node).connection_pool
+    return pool
+
+
 def pools_of(settings: Settings, keys: Keys, limit: int) -> Pools:
-    """Return the pools of the servers that settings lead to, with at most `limit` connections to each."""
+    """Return the pools for these settings, with at most `limit` connections to each server."""
     kind = Cluster if settings.nodes and not settings.service else Pools
     return kind(settings, keys, limit)

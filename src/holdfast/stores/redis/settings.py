@@ -1,13 +1,13 @@
-"""Where the servers are and how to connect: read from a URL, or copied from a client that the program brings.
+"""Where the servers are and how to connect: parsed from a URL, or copied from a client of redis-py.
 
     redis://user:password@host:6379/0                       one server; rediss:// with TLS
     unix://user:password@/run/redis.sock?db=0               one server, on a Unix socket
-    redis+sentinel://host:26379,host:26379/service/0        whichever server Sentinel says is the primary; with
+    redis+sentinel://host:26379,host:26379/service/0        the primary that Sentinel names; with
                                                             rediss+sentinel:// TLS to the sentinels too
     redis+cluster://host:6379,host:6379                     a cluster, found from any of its nodes
 
-A client's own connections are not used: it would repeat commands whose outcome is unknown. An awaitable one works too,
-since only its settings are copied.
+Only the settings of a client are used, so an awaitable one works too. Its own connections would repeat commands whose
+outcome is unknown.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,27 +34,27 @@ COPIED = frozenset({
     "host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "socket_type",
     "socket_timeout", "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options",
 })  # fmt: skip
-"""The settings of a connection that are taken over, beside those of TLS."""
+"""The settings of a connection that are copied, besides those of TLS."""
 DEFAULTS: dict[str, Any] = {"socket_timeout": 30.0, "socket_connect_timeout": 5.0, "socket_keepalive": True}
 NOT_OF_UNIX_SOCKETS = frozenset({
     "host", "port", "socket_type", "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options",
 })  # fmt: skip
-"""What a connection on a Unix socket does not take."""
+"""Settings that a connection on a Unix socket does not accept."""
 NEVER_REPEAT: dict[str, Any] = {"protocol": 2, "retry": Retry(NoBackoff(), 0)}
 OBJECTS = frozenset({"credential_provider", "socket_type", "socket_keepalive_options"})
-"""Settings that a client has and a URL cannot."""
+"""Settings that a client can have and a URL cannot."""
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 
 Source = Union[str, "redis.Redis", "redis.asyncio.Redis", "redis.RedisCluster", "redis.asyncio.RedisCluster"]
 """What a store can be opened with."""
 OURS: dict[str, Callable[[str], Any]] = {"prefix": str, "assume": str, "replicas": int}
-"""The options of a store that may stand in its URL."""
+"""The options of a store that its URL may contain."""
 
 Address = tuple[str, int]
 
 
 class Settings(NamedTuple):
-    """One server, if there are no nodes; a cluster's nodes; or sentinels that know where the service is."""
+    """How to connect to one server; or to the `nodes` of a cluster; or through sentinels, if there is a `service`."""
 
     connection: type[AbstractConnection]
     options: dict[str, Any]
@@ -75,7 +75,7 @@ class Settings(NamedTuple):
 
     @property
     def transport(self) -> str:
-        """How commands travel to the servers, and to the sentinels."""
+        """Describe how commands travel to the servers, and to the sentinels."""
         hosts = [host for host, _ in self.nodes] or [self.options.get("host", "localhost")]
         if self.connection is UnixDomainSocketConnection:
             return transport([], "")
@@ -83,9 +83,9 @@ class Settings(NamedTuple):
         return transport(hosts, _weakness(self.make()) or guard)
 
     def make(self, host: str | None = None, port: int | None = None, **given: Any) -> AbstractConnection:
-        """Return a connection, not yet connected, to another address if one is given: what a pool of redis-py calls.
+        """Return a connection, not yet connected, to another address if one is given: a pool of redis-py calls this.
 
-        Bytes come back as they are, and nothing is ever repeated. What else a pool gives is not used, except itself.
+        It returns bytes, and never repeats a command. Of what a pool passes, only the pool itself is used.
         """
         options = {**DEFAULTS, **self.options, **({} if host is None else {"host": host, "port": port})}
         kind = self.connection
@@ -98,13 +98,13 @@ class Settings(NamedTuple):
 
     @property
     def for_sentinels(self) -> dict[str, Any]:
-        """What redis-py's clients of the sentinels are made with."""
+        """Return the arguments of redis-py's clients of the sentinels."""
         is_tls = self.sentinel_connection is SSLConnection
         return {**DEFAULTS, "socket_timeout": 5.0, **self.sentinel_options, **NEVER_REPEAT, "ssl": is_tls}
 
 
 def _weakness(connection: AbstractConnection) -> str:
-    """What TLS does not do for this connection; empty if it checks the certificate and the host's name."""
+    """Describe what TLS does not check on this connection; empty if it checks the certificate and the host name."""
     if not isinstance(connection, SSLConnection):
         return "no TLS (redis:)"
     if connection.cert_reqs != CERT_REQUIRED:
@@ -113,7 +113,7 @@ def _weakness(connection: AbstractConnection) -> str:
 
 
 def options_in(url: str) -> tuple[str, dict[str, Any]]:
-    """A URL without the options of the store itself, and these."""
+    """Split a URL into the URL without the store's own options, and these options."""
     place, _, query = _checked(url).partition("?")
     try:
         words = parse_qsl(query, keep_blank_values=True)
@@ -125,37 +125,39 @@ def options_in(url: str) -> tuple[str, dict[str, Any]]:
 
 
 def from_url(url: str) -> Settings:
-    """The settings a URL names."""
+    """Return the settings that a URL names."""
     scheme, _, rest = _checked(url).partition("://")
     tls, _, kind = scheme.partition("+")
     try:
         found = _single(f"{scheme}://{rest}") if not kind else _several(tls, kind, rest)
         for host in (found.options.get("host", ""), *(host for host, _ in found.nodes)):
-            host.encode("idna")  # what the resolver will do: a name that it cannot encode is a ValueError
+            host.encode("idna")  # as the resolver will: ValueError if the name cannot be encoded
         found.make()
         return found  # noqa: TRY300
     except ValueError as error:
         raise ConfigurationError(f"{redacted(url)!r} is not a URL of Redis: {error}") from None
     except (TypeError, RedisError):
         raise ConfigurationError(
-            f"{redacted(url)!r} has an option of TLS that redis-py does not know, or one without rediss://"
+            f"{redacted(url)!r} has an option of TLS that redis-py does not know, or TLS options without rediss://"
         ) from None
 
 
 def _checked(url: str) -> str:
-    """The URL, if it is one of Redis, and well-formed."""
+    """Return the URL; refuse one that is not of Redis, or malformed."""
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES or not rest:
-        raise ConfigurationError(f"{redacted(url)!r} names no Redis: URLs begin with {', '.join(SCHEMES)}, then ://")
+        raise ConfigurationError(
+            f"{redacted(url)!r} is not a URL of Redis: it must begin with {', '.join(SCHEMES)}, then ://"
+        )
     return well_formed(url)
 
 
 def _single(url: str) -> Settings:
     options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
     if objects := sorted(options.keys() & OBJECTS):
-        raise ValueError(f"{', '.join(objects)} cannot be written in a URL; give RedisStore a client instead")
+        raise ValueError(f"{', '.join(objects)} cannot be written in a URL; pass a client to RedisStore instead")
     if url.startswith("unix:") and (urlsplit(url).hostname or not options.get("path")):
-        raise ValueError("the absolute path of the socket follows the slashes: unix:///run/redis.sock")
+        raise ValueError("an absolute path of the socket must follow the slashes: unix:///run/redis.sock")
     connection = options.pop("connection_class", Connection)
     return Settings(connection, _copied(options))
 
@@ -180,7 +182,7 @@ def _several(tls: str, kind: str, rest: str) -> Settings:
 
 
 def _tls(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of TLS, which are for the sentinels too."""
+    """Return the options of TLS, which apply to the sentinels too."""
     return {name: value for name, value in options.items() if name.startswith("ssl_")}
 
 
@@ -196,7 +198,7 @@ def _address(text: str, port: int) -> Address:
 
 
 def from_client(client: Any) -> Settings:
-    """The settings of a client of redis-py, blocking or awaitable, for one server, Sentinel or a cluster."""
+    """Return the settings of a client of redis-py, blocking or awaitable, for one server, Sentinel or a cluster."""
     if hasattr(client, "nodes_manager"):
         return _of_cluster(client)
     pool: Any = getattr(client, "connection_pool", None)

@@ -1,22 +1,19 @@
-"""A swap as a request: which keys it touches, and what is said to the script.
+"""A swap as a request: which keys it uses, and the arguments of its script.
 
-A script names every key that it uses. While a cluster moves a slot, one that uses several is refused until all of them
-are on the same side; so each names as few as it can.
+A script names every key that it uses. While a cluster moves a slot, it refuses a script with several keys until all of
+them have moved; so a script names as few as it can.
 """
 
 from holdfast.records.head import Head
 from holdfast.records.rows import KEEP_ALL, Swap
 from holdfast.stores.backend import readable_head
-from holdfast.stores.redis.exchange import Request
 from holdfast.stores.redis.keys import Keys, born, pack_row, pack_words, shard_of, space_of, words_of
 from holdfast.stores.redis.scripts import script
-
-Place = tuple[int, str, tuple[bytes, ...]]
-"""What decides where a thread is listed: when it was made, its status, its labels."""
+from holdfast.stores.redis.wire import Request
 
 
 class Swaps:
-    """Makes requests of swaps, for one store."""
+    """Makes requests from swaps, for one store."""
 
     def __init__(self, keys: Keys, life_ms: int | None, *, keep_pinned: bool = True) -> None:
         self._keys = keys
@@ -25,9 +22,10 @@ class Swaps:
         self._swap = script("swap")
 
     def request(self, swap: Swap, *, persist: bool = False) -> Request:
-        """The request. `persist`: the thread may have a time to live, which it is to lose."""
+        """Return the request for a swap. With `persist`, it also removes the thread's time to live."""
         thread, head, shard = swap.thread, swap.head, shard_of(swap.thread)
-        before = _before(swap)
+        # A thread whose head cannot be read is in no listing any more.
+        before = (readable_head(thread, swap.expected) if swap.expected else None) or Head()
         left, entered = self._moves(thread, before, head)
         dropped, key = _dropped(swap), self._keys.thread(shard, thread)
         is_new = bool(entered) and not before.listed_as
@@ -39,14 +37,12 @@ class Swaps:
             *left,
             *entered,
         )
-        said = (self._life_of(head), dropped, space_of(thread) if is_new else b"", len(left))
+        options = (self._life_of(head), dropped, space_of(thread) if is_new else b"", len(left))
         members = (born(before) + thread, born(head) + thread)
-        return self._swap.request(shard, keys, (swap.expected, *said, *members, *_fields(swap)))
+        return self._swap.request(shard, keys, (swap.expected, *options, *members, *_fields(swap)))
 
     def _moves(self, thread: bytes, before: Head, after: Head) -> tuple[list[bytes], list[bytes]]:
-        """The listings that a thread leaves, and those that it enters."""
-        if _place(before) == _place(after):
-            return [], []
+        """Return the listings that a thread leaves, and those that it enters."""
         shard, space = shard_of(thread), space_of(thread)
         old, new = words_of(before), words_of(after)
         has_moved = before.created_at != after.created_at
@@ -58,21 +54,11 @@ class Swaps:
         )
 
     def _life_of(self, head: Head) -> bytes:
-        """How long the thread may live without a further write. It stays while a lease may stand, or a pin keeps it."""
+        """Return how long the thread may live without a further write; empty if a pin keeps it. A lease extends it."""
         if self._life is None or (self._keep_pinned and head.marks.pinned):
             return b""
         lease = (head.expires_at - head.updated_at) // 1000 if head.owner else 0
         return b"%d" % max(self._life, lease)
-
-
-def _before(swap: Swap) -> Head:
-    """The head that is expected; an empty one if it cannot be read: such a thread is in no listing any more."""
-    return (readable_head(swap.thread, swap.expected) if swap.expected else None) or Head()
-
-
-def _place(head: Head) -> Place:
-    status = head.listed_as
-    return (head.created_at, status, head.labels) if status else (0, "", ())
 
 
 def _fields(swap: Swap) -> list[bytes]:
@@ -87,10 +73,34 @@ def _fields(swap: Swap) -> list[bytes]:
 
 
 def _dropped(swap: Swap) -> bytes:
-    """What a swap takes away, as one value; empty for most."""
+    """Pack what a swap drops; empty for most."""
     drop = swap.drop
     if drop == KEEP_ALL and not swap.consumed:
         return b""
     bounds = pack_words(b"%d" % seq for bounds in drop.rows for seq in bounds)
     posts = pack_words(key.encode() for key in swap.consumed)
     return pack_words([b"everything" if drop.everything else b"rows", bounds, pack_words(drop.blobs), posts])
+
+
+def permission_trials(keys: Keys) -> list[Request]:
+    """Return every command that a script uses after its first change, on keys that hold nothing.
+
+    They are tried at open, because a script that an ACL stops in the middle is not undone. Each type has its own key:
+    another process may try the same at this moment.
+    """
+    text, fields, members, ranked = (keys.base(0) + name for name in (b"w", b"wh", b"ws", b"wz"))
+    commands: list[tuple[bytes | int, ...]] = [
+        (b"SETNX", text, 1),
+        (b"PEXPIRE", text, 1),
+        *((command, text) for command in (b"PERSIST", b"PTTL", b"EXISTS", b"DEL")),
+        (b"HSETNX", fields, b"w", 1),
+        (b"HSET", fields, b"w", 1),
+        (b"HDEL", fields, b"w"),
+        (b"SADD", members, b"w"),
+        (b"DEL", members),
+        (b"ZADD", ranked, b"XX", 0, b"w"),
+        (b"ZREM", ranked, b"w"),
+        (b"MULTI",),  # if the server refused it, it would execute the commands of a batch one by one
+        (b"EXEC",),
+    ]
+    return [Request(0, command) for command in commands]

@@ -4,12 +4,12 @@ import os
 from functools import cache
 
 HERE = os.path.dirname(__file__)
-"""Plain files, not `importlib.resources`: loading that takes longer than opening a store."""
+"""A plain directory: importing `importlib.resources` takes longer than opening a store."""
 
 
 @cache
 def statements(database: str) -> dict[str, str]:
-    """The statements of `<database>.sql`, by name."""
+    """Return the statements of `<database>.sql`, by name."""
     text = _read(f"{database}.sql")
     found: dict[str, str] = {}
     for block in text.split("-- name: ")[1:]:

@@ -1,20 +1,20 @@
--- These statements run on connections whose search_path is not ours: those of a user's pool, or behind a pooler. So every
--- function, operator and type is named with its schema; integer and bigint are keywords, and always pg_catalog's. An
--- unqualified name would call what another role has put into a schema of the search_path, with the rights of our role.
+-- These statements run on connections whose search_path we do not control: those of a user's pool, or behind a pooler. So
+-- every function, operator and type is named with its schema; integer and bigint are keywords, and always pg_catalog's. An
+-- unqualified name could call what another role put into a schema of the search_path, with the rights of our role.
 
 -- name: read_version
 SELECT version, id FROM {schema}.store
 
 -- name: set_search_path
--- For the rest of a migration: what its scripts do not qualify is pg_catalog's.
+-- For the rest of a migration: names that its scripts do not qualify are pg_catalog's.
 SET LOCAL search_path = pg_catalog, pg_temp
 
 -- name: lock
--- Held until the transaction ends: it needs no session of its own, so that it works through a pooler too.
+-- Held until the transaction ends, not the session, so that it works through a pooler too.
 SELECT pg_catalog.pg_advisory_xact_lock($1)
 
 -- name: has_schema
--- CREATE SCHEMA IF NOT EXISTS would ask for rights on the database even where there is nothing to create.
+-- CREATE SCHEMA IF NOT EXISTS would need rights on the database even if the schema exists.
 SELECT pg_catalog.to_regnamespace($1) IS NOT NULL
 
 -- name: create_schema
@@ -48,18 +48,18 @@ SELECT {schema}.swap_and_remove($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $1
                                 $18, $19, $20, $21, $22, $23, $24, $25)
 
 -- name: is_store
--- A connection that a user brings must lead to this very store.
+-- A user's connection must lead to this very store.
 SELECT 1 FROM {schema}.store WHERE id OPERATOR(pg_catalog.=) $1
 
 -- name: read_heads
--- A thread that is not there and has rows is damage, since threads are never removed.
+-- Rows without a thread are damage: threads are never removed.
 SELECT k.key, t.thread, t.head,
        t.key IS NULL AND EXISTS (SELECT 1 FROM {schema}.rows AS r WHERE r.key OPERATOR(pg_catalog.=) k.key)
   FROM pg_catalog.unnest($1::pg_catalog.bytea[]) AS k(key)
   LEFT JOIN {schema}.threads AS t ON t.key OPERATOR(pg_catalog.=) k.key
 
 -- name: read_rows
--- Everything a restore of one row reads, in one range.
+-- Read all rows that a restore of one row needs, in one range.
 SELECT seq, base, digest, header, body FROM {schema}.rows
  WHERE key OPERATOR(pg_catalog.=) $1 AND seq OPERATOR(pg_catalog.<=) $2
    AND seq OPERATOR(pg_catalog.>=) (SELECT base FROM {schema}.rows
@@ -91,8 +91,8 @@ SELECT r.key FROM {schema}.rows AS r
  WHERE NOT EXISTS (SELECT 1 FROM {schema}.threads AS t WHERE t.key OPERATOR(pg_catalog.=) r.key) LIMIT 1
 
 -- name: bury
--- A tombstone where a head was lost: it is empty, or has another thread's name, or is not there while rows are. Returns
--- nothing where a head is sound. Where a session would not wait for the disk, this does, if that is demanded.
+-- Replace a lost head by a tombstone: one that is empty, has another thread's name, or is missing while there are rows.
+-- Returns nothing if the head is sound. Waits for the disk if that is demanded and the session would not.
 WITH replaced AS (
     UPDATE {schema}.threads SET thread = $2, head = $3, status = '', labels = '{}'
      WHERE key OPERATOR(pg_catalog.=) $1 AND (thread OPERATOR(pg_catalog.<>) $2 OR head OPERATOR(pg_catalog.=) '')

@@ -1,6 +1,6 @@
 -- The first schema. A thread's key is the hash of its name: rows, blobs and messages are found by it alone, and a thread
--- whose name or key was damaged is told from one that never was. Only the head of a thread ever changes; no index holds
--- a column that an append changes, so PostgreSQL replaces the head within its page.
+-- whose name or key was damaged can be detected. Only the head of a thread ever changes; no index contains a column that
+-- an append changes, so PostgreSQL replaces the head within its page.
 
 CREATE TABLE {schema}.threads (
     key bytea PRIMARY KEY,
@@ -28,17 +28,16 @@ CREATE TABLE {schema}.blobs (key bytea NOT NULL, blob bytea NOT NULL, data bytea
 
 CREATE TABLE {schema}.posts (key bytea NOT NULL, name bytea NOT NULL, value bytea NOT NULL, PRIMARY KEY (key, name));
 
--- What is stored is compressed or encrypted already: to try again would cost time and win nothing.
+-- Stored content is already compressed or encrypted: compressing it again would only cost time.
 ALTER TABLE {schema}.rows ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE {schema}.blobs ALTER COLUMN data SET STORAGE EXTERNAL;
--- What fits on a page stays there.
+-- Keep on the page what fits there.
 ALTER TABLE {schema}.rows SET (toast_tuple_target = 8160);
 ALTER TABLE {schema}.blobs SET (toast_tuple_target = 8160);
 
--- Replace each head that is the expected one, in the order given, which is the same for all who write: so nobody waits
--- in a circle. Rows without a head are damage, and nothing is put in its place. Returns the keys, with NULL where the
--- head was refused. Where a session would not wait for the disk, this
--- transaction does, if that is demanded.
+-- Replace each head that is the expected one. All writers use the same order, so they do not deadlock. Rows without a head
+-- are damage, and are not replaced. Returns the keys, with NULL where the head was not as expected. Waits for the disk if
+-- that is demanded and the session would not.
 CREATE FUNCTION {schema}.replace_heads(
     demanded boolean, keys bytea[], threads bytea[], expected bytea[], heads bytea[], statuses text[],
     tokens bytea[], token_ends integer[]
@@ -114,7 +113,7 @@ BEGIN
      WHERE p.key = accepted[n.item] AND p.name = n.name;
 END $body$;
 
--- The whole of a batch of swaps, in one call; true where the head was replaced.
+-- Make a batch of swaps in one call; true where the head was replaced.
 CREATE FUNCTION {schema}.swap(
     demanded boolean, keys bytea[], threads bytea[], expected bytea[], heads bytea[], statuses text[],
     tokens bytea[], token_ends integer[],
@@ -129,7 +128,7 @@ BEGIN
     RETURN ARRAY(SELECT key IS NOT NULL FROM unnest(accepted) WITH ORDINALITY AS a(key, place) ORDER BY place);
 END $body$;
 
--- The same, with something to remove before anything is added.
+-- Make a batch of swaps that also remove something, before anything is added.
 CREATE FUNCTION {schema}.swap_and_remove(
     demanded boolean, keys bytea[], threads bytea[], expected bytea[], heads bytea[], statuses text[],
     tokens bytea[], token_ends integer[],
@@ -147,7 +146,7 @@ BEGIN
     RETURN ARRAY(SELECT key IS NOT NULL FROM unnest(accepted) WITH ORDINALITY AS a(key, place) ORDER BY place);
 END $body$;
 
--- The common commit: one row onto an existing head. It costs a third less than the call for any batch.
+-- Make the most common swap, one row onto an existing head. It costs a third less than the call for a batch.
 CREATE FUNCTION {schema}.swap_row(
     demanded boolean, key_ bytea, thread_ bytea, expected bytea, head_ bytea, status_ text, labels_ bytea[],
     seq_ integer, base_ integer, digest_ bytea, header_ bytea, body_ bytea

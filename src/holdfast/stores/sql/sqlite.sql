@@ -1,11 +1,11 @@
 -- A row's id is the number of its thread << 28 | its seq; 268435455 is the largest seq. See sqlite_003.sql for heads.
 
 -- name: find_thread
--- A thread is within 16 numbers of its hash.
+-- A thread has one of the 16 numbers from its hash on.
 SELECT number, thread, head_id, head, labels, status FROM heads WHERE number BETWEEN ?1 AND ?1 + 15 ORDER BY number
 
 -- name: find_orphan
--- Rows of no thread: damage, since threads are never removed.
+-- Rows without a thread are damage: threads are never removed.
 SELECT id >> 28 FROM rows WHERE id >= ?1 << 28 AND id < (?1 + 16) << 28
    AND id >> 28 NOT IN (SELECT number FROM threads WHERE number BETWEEN ?1 AND ?1 + 15) LIMIT 1
 
@@ -16,7 +16,7 @@ SELECT number, thread, head, status, labels, typeof (birth) = 'integer' AND birt
 SELECT status, count(*) FROM threads WHERE substr(thread, 1, ?) = ? AND status <> '' GROUP BY status
 
 -- name: insert_thread
--- A birth of 2^62 and more, or of another type, was changed by somebody else: others are not counted on from there.
+-- A birth of 2^62 or more, or of another type, was changed by another program: do not continue from it.
 INSERT INTO threads (number, thread, labels, status, birth)
 VALUES (?, ?, ?, ?, (SELECT coalesce(CAST (max(birth) AS INTEGER), 0) + 1 FROM threads WHERE birth < 4611686018427387904))
 
@@ -27,9 +27,6 @@ UPDATE threads SET labels = ?, status = ? WHERE number = ?
 UPDATE threads
    SET birth = (SELECT coalesce(CAST (max(birth) AS INTEGER), 0) + 1 FROM threads WHERE birth < 4611686018427387904)
  WHERE number = ? AND NOT (typeof (birth) = 'integer' AND birth < 4611686018427387904)
-
--- name: drop_row
-DELETE FROM rows WHERE id = ?
 
 -- name: drop_label
 DELETE FROM labels WHERE token = ? AND number = ?
@@ -45,6 +42,16 @@ DELETE FROM threads WHERE number = ?
 
 -- name: insert_label
 INSERT OR IGNORE INTO labels (token, number) VALUES (?, ?)
+
+-- name: drop_row
+DELETE FROM rows WHERE id = ?
+
+-- name: replace_head
+-- Put the first new row, or the new head, where the head is, if it is the expected one.
+UPDATE rows SET back = ?, digest = ?, header = ?, body = ? WHERE id = ? AND digest = x'' AND header = ?
+
+-- name: insert_row
+INSERT INTO rows (id, back, digest, header, body) VALUES (?, ?, ?, ?, ?)
 
 -- name: put_row
 INSERT OR REPLACE INTO rows (id, back, digest, header, body) VALUES (?, ?, ?, ?, ?)
@@ -68,13 +75,13 @@ DELETE FROM posts WHERE number = ?
 DELETE FROM posts WHERE number = ? AND key = ?
 
 -- name: read_rows
--- Everything a restore of one row reads, in one range. A head is no row. What was changed to another type is read as
--- bytes all the same, so that its digest tells.
+-- Read all rows that a restore of one row needs, in one range; a head is not a row. A value changed to another type is
+-- read as bytes too, so that its digest reveals the damage.
 SELECT id, CAST(back AS INTEGER), CAST(digest AS BLOB), CAST(header AS BLOB), CAST(body AS BLOB) FROM rows
  WHERE id BETWEEN (SELECT id - back FROM rows WHERE id = ?1 AND digest <> x'') AND ?1 ORDER BY id
 
 -- name: read_index
--- All but the last, which is the head.
+-- Read all rows but the last, which is the head.
 SELECT id, CAST(back AS INTEGER), CAST(digest AS BLOB), CAST(header AS BLOB), x'' FROM rows
  WHERE id >= ?1 AND id < min(?2, (SELECT id FROM rows WHERE id <= ?1 | 268435455 ORDER BY id DESC LIMIT 1))
  ORDER BY id DESC LIMIT ?3

@@ -1,12 +1,12 @@
--- The first schema that is released; it has the number 3. Threads have a number: a hash of their key below 2^28, moved up
--- past the numbers taken by others. A row's id is number << 28 | seq, so a thread's rows lie together, in order, and need
--- no index; its keyframe is `back` rows before it.
+-- The first released schema has the number 3. A thread has a number: a hash of its key below 2^28, or the next number
+-- that is free. A row's id is number << 28 | seq, so the rows of a thread are adjacent, in order, and need no index; its
+-- keyframe is `back` rows before it.
 --
--- The head is behind the last row, under the next seq: so it shares a page with the newest rows, and a commit writes one
--- page. A commit makes the head's place that of the new row, and puts the head behind it, so a thread grows at its end,
+-- The head is stored after the last row, under the next seq. So it shares a page with the newest rows, and a commit
+-- writes one page. A commit puts the new row in the head's place and the new head after it: a thread grows at its end,
 -- where SQLite fills page after page. A head has its own seq in `back`, and no digest. The last row of a thread is its
--- head, or the file is damaged. Where only messages were left so far, it is one zero byte: nothing at all is what one
--- flipped bit can make of a head.
+-- head, or the file is damaged. While a thread has only messages, its head is one zero byte: one flipped bit in the size
+-- of a head can make it empty, but not this.
 
 CREATE TABLE threads (
     number INTEGER PRIMARY KEY,

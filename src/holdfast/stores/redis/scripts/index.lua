@@ -1,4 +1,4 @@
--- Rows below `before`, newest first, without their bodies: a seq and what comes before the body, in turn.
+-- Return rows below `before`, newest first, without their bodies: alternately a seq and its row.
 -- KEYS: the thread. ARGV: before ('' for all), limit ('' for none).
 local top = tonumber(redis.call('HGET', KEYS[1], 't')) or 0
 local at = ARGV[1] == '' and top or math.min(top, tonumber(ARGV[1]) - 1)
@@ -22,8 +22,8 @@ local function add(seqs)
   end
 end
 
--- Most threads have nearly all of their rows: these are asked for one by one. A thread of which little was kept is
--- searched for the seqs that it has.
+-- Most threads have nearly all of their rows, which are read one by one. If most rows were dropped, search for the
+-- seqs that remain.
 local kept
 if at > 2 * redis.call('HLEN', KEYS[1]) + 256 then
   kept = {}

@@ -1,5 +1,5 @@
--- Leave a message, unless there is one of that key. It lives as long as its thread does.
--- KEYS: the thread, its posts. ARGV: key, value, how many ms it lives if there is no thread ('' for ever).
+-- Add a message, unless one with that key exists. It expires with its thread.
+-- KEYS: the thread, its posts. ARGV: key, value, time to live in ms if the thread does not exist ('' for ever).
 local is_new = redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2])
 local left = redis.call('PTTL', KEYS[1])
 if left >= 0 then

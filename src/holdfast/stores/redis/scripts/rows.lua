@@ -1,4 +1,4 @@
--- The rows from the base of row `seq` up to it, nil for one that is not there.
+-- Return the rows from the base of row `seq` up to it, nil for a missing one.
 -- KEYS: the thread. ARGV: seq.
 local last = redis.call('HGET', KEYS[1], 'r' .. ARGV[1])
 if not last or #last < 8 then

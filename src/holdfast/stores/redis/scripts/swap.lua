@@ -1,11 +1,10 @@
 -- Replace the head of a thread if its bytes are the expected ones, and with it change its log and its listings.
--- KEYS: the thread, its posts, the namespaces of the shard, the sign that threads expire, then the listings that it
--- leaves, and those that it enters. ARGV: expected head, life in ms ('' for ever), drop, its namespace ('' if it is known),
--- how many listings it leaves, its member there, its member in the new ones, then fields and values: the head, the newest
--- seq if there are rows, rows, blobs.
--- A head that was emptied, or is gone while there are rows, is replaced only where everything is dropped.
--- Returns 2 if it needs the posts: the thread has a time to live, which both are to lose.
--- So is anything but a hash in the place of the thread.
+-- KEYS: the thread, its posts, the namespaces of the shard, the key that exists if threads expire, then the listings that
+-- the thread leaves, and those that it enters. ARGV: expected head, life in ms ('' for ever), drop, its namespace ('' if
+-- it is known), how many listings it leaves, its member there, its member in the new ones, then fields and values: the
+-- head, the newest seq if there are rows, rows, blobs.
+-- An empty head, a missing head while there are rows, and a key of another type are replaced only if everything is dropped.
+-- Return 2 if the posts are needed too: the thread has a time to live, which is to be removed from both.
 local thread, posts = KEYS[1], KEYS[2]
 local old = redis.pcall('HMGET', thread, 'h', 't', 'e')
 if old.err then
@@ -21,7 +20,7 @@ elseif old[3] and ARGV[2] == '' and posts == thread then
   return 2
 end
 
--- All that can fail comes before the first change: a script that fails later is not undone.
+-- Everything that can fail comes before the first change: a script that fails later is not undone.
 local function words(packed)
   local found, at = {}, 1
   while at <= #packed do
@@ -38,8 +37,8 @@ local function chunked(command, key, values, first)
   end
 end
 
--- What is dropped goes first: so a server whose memory is full still lets threads be pruned and deleted. Where nothing
--- is dropped, HSET is first, which such a server refuses while nothing is changed.
+-- Drop first, so that threads can be pruned and deleted when the server's memory is full. If nothing is dropped, HSET
+-- comes first: such a server refuses it, and nothing is changed.
 if everything == 'everything' then
   redis.call('DEL', thread, posts)
   top = 0
