@@ -9,7 +9,7 @@ from holdfast import sync
 from holdfast.codec import encode
 from holdfast.history.entries import StepError
 from holdfast.records.naming import name_of
-from holdfast.runs.raising import rebuilt
+from holdfast.runs.failures import rebuilt
 from runs.worlds import World
 
 

@@ -29,9 +29,9 @@ from holdfast.records.head import Head
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.records.shown import quoted
+from holdfast.runs.arguments import fingerprint_of
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import seconds
-from holdfast.runs.scope import fingerprint_of
 from holdfast.stores.claim import FINISHED
 from holdfast.stores.reader import Reader
 from holdfast.stores.writer import Intent

@@ -19,7 +19,7 @@ from holdfast.history.entries import Asked, Attempted, Begun, Memo, StepDone
 from holdfast.history.journal import Journal
 from holdfast.ports import Ports
 from holdfast.records.errors import CodecError, ConfigurationError, Diverged
-from holdfast.runs.inputs import preview
+from holdfast.runs.arguments import preview
 from holdfast.runs.keys import Key, place_of, prefix_of, scope_of
 from holdfast.runs.scope import Frame, current_frame
 

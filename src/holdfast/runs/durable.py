@@ -9,6 +9,8 @@ from warnings import warn
 from msgspec.structs import replace
 
 from holdfast.codec import decode
+from holdfast.codec.discovery import return_annotation
+from holdfast.codec.registry import adopt_named
 from holdfast.history.entries import Started
 from holdfast.history.journal import Journal
 from holdfast.ports import Ports, run_blocking
@@ -28,12 +30,11 @@ from holdfast.records.outcome import Outcome
 from holdfast.records.signatures import is_async, parameters_of
 from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
-from holdfast.runs.annotations import register_result
+from holdfast.runs.arguments import differences, fingerprint_of, packed_call
 from holdfast.runs.block import Terms
-from holdfast.runs.calls import differences, packed_call
 from holdfast.runs.divergence import OnDivergence, Replay, check_policy
 from holdfast.runs.run import Run
-from holdfast.runs.scope import current_frame, fingerprint_of
+from holdfast.runs.scope import current_frame
 
 if TYPE_CHECKING:
     from holdfast.runs.store import Store
@@ -75,7 +76,7 @@ class Durable(Generic[P, T]):
         self._owner = ""
         """The class in whose body it was defined."""
         update_wrapper(cast("Callable[..., Any]", self), function)
-        register_result(function)
+        adopt_named(return_annotation(function), evaluate=True)
         registry[self.name] = self
 
     def _check_alone(self) -> None:
@@ -201,7 +202,7 @@ class Durable(Generic[P, T]):
         known = run._ledger.journal.started
         if known is not None:
             return known
-        entry = Started(self.name, packed, fingerprint_of(packed, self.name, ""), run._ports.now())
+        entry = Started(self.name, packed, fingerprint_of(packed, self.name), run._ports.now())
         run._ledger.check_new(f"{self.name}")
         await run._ledger.note(run._ports, entry)
         return entry
@@ -224,7 +225,7 @@ class Durable(Generic[P, T]):
                 f"thread {thread_id!r} runs {known.function}, not {self.name}; if that is this function, moved or"
                 f" renamed, call it @durable(name={known.function!r}), else give another thread id"
             )
-        if packed is None or fingerprint_of(packed, self.name, "") == known.fingerprint:
+        if packed is None or fingerprint_of(packed, self.name) == known.fingerprint:
             return None
         return KeyReused(
             f"thread {thread_id!r} was started with other arguments:"
