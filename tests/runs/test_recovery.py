@@ -210,7 +210,7 @@ async def test_who_comes_second_leaves_the_thread_as_the_first_left_it(world: Wo
     found = recoverer._candidates({})
     assert (await world.store.recover(first)).suspended == ("t",)
     before = await world.store.thread("t")
-    assert await recoverer._go_on(found[0]) == "skipped"
+    assert await recoverer._resume(found[0]) == "skipped"
     after = await world.store.thread("t")
     assert (after.status, after.owner, after.wake_at) == (before.status, before.owner, before.wake_at)
     assert handler.seen == ["first"]

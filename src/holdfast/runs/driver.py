@@ -415,7 +415,7 @@ class Driver:
         ids = [RequestId.parse(each) for each in values]
         for each in ids:
             if each.thread_id != self.thread_id:
-                raise ConfigurationError(f"request {each} is not of thread {self.thread_id!r}; run its own thread")
+                raise ConfigurationError(f"request {each} is of another thread than {self.thread_id!r}; run that one")
         given = dict(zip(ids, values.values(), strict=True))
         for request in await self.ports.perform(leave_answers, self.run._reader, given, self.ports.now()):
             await self.emit("answered", request=request.id, name=request.name)
