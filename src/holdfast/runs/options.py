@@ -66,7 +66,7 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, policy: Mapping[str, Any], *more: str) -> "StepOptions":
-        """Return the options in a policy; raise `ConfigurationError` for a keyword that is neither one nor in `more`."""
+        """Return the options in a policy; raise `ConfigurationError` for a keyword that is not one nor in `more`."""
         names = cls.__struct_fields__
         check_options(policy, (*names, *more))
         return cls(**{name: value for name, value in policy.items() if name in names})

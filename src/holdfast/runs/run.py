@@ -29,7 +29,7 @@ from holdfast.runs.ledger import Ledger, packed_metadata
 from holdfast.runs.options import StepCallPolicy, StepOptions, seconds
 from holdfast.runs.scope import Scope, current_frame, idempotency_key_of, mark_step
 from holdfast.runs.steps import StepCall, StepHandle, known_memo, perform_step
-from holdfast.stores.claim import Pending
+from holdfast.stores.claim import FINISHED, Pending
 from holdfast.stores.reader import Reader
 from holdfast.stores.writer import Intent
 
@@ -88,7 +88,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """True if the thread is complete or cancelled: recorded steps are replayed, new ones raise `Finished`."""
-        return self._ledger.finished
+        return self._ledger.status in FINISHED
 
     @property
     def status(self) -> Status:
@@ -435,10 +435,10 @@ def fields_of(step: Step) -> dict[str, Any]:
         if not isinstance(getattr(step, name), kinds):
             words = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
             raise ConfigurationError(f"`{name}` of a Step must be {words}, got {getattr(step, name)!r}")
-    names = [name for name, default in _STEP_DEFAULTS.items() if not _is_default(getattr(step, name), default)]
-    return {name: getattr(step, name) for name in names}
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    """True for a default value. Where that is None, values are not compared: arrays of numpy refuse that."""
-    return value is None if default is None else bool(value == default)
+    fields = {name: getattr(step, name) for name in _STEP_DEFAULTS}
+    # Where the default is None, values are not compared: arrays of numpy refuse that.
+    return {
+        name: value
+        for name, value in fields.items()
+        if (value is not None if _STEP_DEFAULTS[name] is None else value != _STEP_DEFAULTS[name])
+    }
