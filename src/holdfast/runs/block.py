@@ -28,7 +28,7 @@ from holdfast.records.identity import thread_id_of
 from holdfast.records.request import Request
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
-from holdfast.runs.failures import explain, failed_steps, text_of
+from holdfast.runs.failures import explain
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
@@ -216,7 +216,7 @@ class RunBlock:
             await ports.shielded(self._end(ledger, cut or error, stops=stops or cut is not None))
         except (KeyboardInterrupt, SystemExit):  # it may strike before the end begins
             self._tools.heartbeat.remove(ledger.claim)
-            await self._let_go(ledger.claim)
+            await self._release_lease(ledger.claim)
             raise
         if cut is not None:
             raise cut
@@ -246,7 +246,7 @@ class RunBlock:
             else:
                 await self._end_badly(ledger, error)
         except (StoreError, CodecError, KeyboardInterrupt, SystemExit):
-            await self._let_go(ledger.claim)
+            await self._release_lease(ledger.claim)
             raise
         finally:
             self._tools.heartbeat.remove(ledger.claim)
@@ -269,9 +269,8 @@ class RunBlock:
         await ledger.emit("released", status=status, token=ledger.claim.token, seconds=seconds_held)
 
     async def _end_well(self, ledger: Ledger) -> None:
-        if not ledger.finished and await self._tools.ports.perform(ledger.claim.hears_cancel):
-            await self._cancel(ledger)
-            raise RunCancelled(f"the run of {ledger.claim.thread_id!r} was cancelled")
+        if not ledger.finished:
+            await self._end_if_cancelled(ledger)
         is_open = ledger.status == Status.WORKING.value and not ledger.resumable
         await self._release(ledger, Status.IDLE.value if is_open else ledger.status)
 
@@ -285,21 +284,21 @@ class RunBlock:
                 await self._cancel(ledger)
                 return
             if isinstance(error, Exception) and not ledger.finished:
-                await self._fail(ledger, error)
+                await ledger.fail(self._tools.ports, error)
             await self._release(ledger, ledger.status)
         except HoldfastError as failure:
             if failure is not error:
                 error.add_note(f"holdfast could not record this: {failure}")
-            await self._let_go(ledger.claim)
+            await self._release_lease(ledger.claim)
         except ENDS_OF_PROGRAMS as failure:
             if failure is not error:
                 raise
-            await self._let_go(ledger.claim)  # it struck during a write, which ended the claim
+            await self._release_lease(ledger.claim)  # it struck during a write, which ended the claim
 
-    async def _fail(self, ledger: Ledger, error: Exception) -> None:
-        ports, kind = self._tools.ports, type(error).__name__
-        entry = Ended(Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), ports.now())
-        await ledger.end(ports, entry)
+    async def _end_if_cancelled(self, ledger: Ledger) -> None:
+        if await self._tools.ports.perform(ledger.claim.hears_cancel):
+            await self._cancel(ledger)
+            raise RunCancelled(f"the run of {ledger.claim.thread_id!r} was cancelled")
 
     async def _cancel(self, ledger: Ledger) -> None:
         now = self._tools.ports.now()
@@ -314,9 +313,7 @@ class RunBlock:
         """
         ports, claim, journal = self._tools.ports, ledger.claim, ledger.journal
         claim.check()
-        if await ports.perform(claim.hears_cancel):
-            await self._cancel(ledger)
-            raise RunCancelled(f"the run of {claim.thread_id!r} was cancelled")
+        await self._end_if_cancelled(ledger)
         inbox = await ports.perform(self._tools.reader.backend.inbox, claim.thread)
         unanswered = [number for number in journal.open_numbers() if message_key(number) not in inbox]
         requests = tuple(journal.list_requests(claim.log.binding, unanswered))
@@ -355,7 +352,7 @@ class RunBlock:
         await self._tools.ports.settle(pending, ledger.claim.committer)
         ledger.status = status
 
-    async def _let_go(self, claim: Claim) -> None:
+    async def _release_lease(self, claim: Claim) -> None:
         try:
             await self._tools.ports.perform(claim.let_go)
         except HoldfastError:

@@ -111,8 +111,8 @@ __all__ = [
     "ports_of",
     "read",
     "read_note",
-    "stand",
-    "standing",
+    "run_context",
+    "set_run_context",
     "store_finder",
     "text_of",
     "warn_of_damaged",
@@ -123,7 +123,8 @@ __all__ = [
 T = TypeVar("T")
 Line: TypeAlias = Noted | Recorded | Asked
 """What a runtime may write into a row: a note, a step made by `Driver.recorded`, a question by `Driver.question`."""
-Standing: TypeAlias = tuple[Frame | None, Branch | None]
+RunContext: TypeAlias = tuple[Frame | None, Branch | None]
+"""The frame and the branch that code belongs to: see `run_context`."""
 
 
 class Driver:
@@ -463,13 +464,13 @@ class Driver:
     @contextmanager
     def body(self) -> Iterator[None]:
         """Enter the body of the run at its beginning: keys are numbered from one; the last step is the thread's."""
-        outer, number, count = standing(), self.ports.branch(), self.step_count
+        outer, number, count = run_context(), self.ports.branch(), self.step_count
         branch = Branch(self._ledger, number, last_step=count - 1 if count else None)
-        stand((Frame(self.run, Scope(branch=number)), branch))
+        set_run_context((Frame(self.run, Scope(branch=number)), branch))
         try:
             yield
         finally:
-            stand(outer)
+            set_run_context(outer)
 
     def mark_step(self, step: Recorded) -> None:
         """Make this step, from `recorded`, the last one of the calling branch, whether it is written now or later."""
@@ -516,15 +517,15 @@ async def _end_of(number: int, branch: Callable[[], Awaitable[Any]]) -> tuple[in
         return number, None, error
 
 
-def standing() -> Standing:
-    """Return the run's frame and the branch that the calling code is in, for `stand`."""
+def run_context() -> RunContext:
+    """Return the run's frame and the branch that the calling code belongs to, for `set_run_context`."""
     return current_frame.get(), current_branch.get()
 
 
-def stand(at: Standing) -> None:
-    """Make the calling code part of that frame and branch."""
-    current_frame.set(at[0])
-    current_branch.set(at[1])
+def set_run_context(context: RunContext) -> None:
+    """Make the calling code part of this frame and branch."""
+    current_frame.set(context[0])
+    current_branch.set(context[1])
 
 
 @contextmanager

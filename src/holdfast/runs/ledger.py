@@ -19,6 +19,7 @@ from holdfast.records.errors import ConfigurationError, Finished, RunCancelled
 from holdfast.records.event import EventKind
 from holdfast.records.words import Status
 from holdfast.runs.divergence import Replay
+from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.scope import current_frame, held
 from holdfast.stores.backend import Transaction
 from holdfast.stores.claim import CANCEL, FINISHED, Claim, Pending
@@ -253,6 +254,12 @@ class Ledger:
         self.status = entry.status
         details = {"error": entry.type} if entry.status == Status.FAILED.value else {}
         await self.emit(_ENDS[entry.status], **details)
+
+    async def fail(self, ports: Ports, error: BaseException | str) -> None:
+        """Write that the run failed, for this reason."""
+        kind = type(error).__name__ if isinstance(error, BaseException) else ""
+        failure = (kind, text_of(error), failed_steps(error), ports.now())
+        await self.end(ports, Ended(Status.FAILED.value, encode(None), *failure))
 
     # The state and the steps
 

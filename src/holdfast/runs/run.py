@@ -23,7 +23,7 @@ from holdfast.records.request import Answer
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, Cause, Phase, Status
 from holdfast.runs import asking
 from holdfast.runs.arguments import Inputs, fingerprint_of, kept_inputs
-from holdfast.runs.failures import failed_steps, failure_of, text_of
+from holdfast.runs.failures import failure_of
 from holdfast.runs.keys import Key, kept, kind_at, part
 from holdfast.runs.ledger import Ledger, packed_metadata
 from holdfast.runs.options import StepCallPolicy, StepOptions, seconds
@@ -388,9 +388,7 @@ class Run:
     async def fail(self, error: BaseException | str) -> None:
         """Mark the thread as failed, for this reason. Running it again resumes after its finished steps."""
         self._ledger.check_new("an end")
-        kind = type(error).__name__ if isinstance(error, BaseException) else ""
-        entry = Ended(Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), self._ports.now())
-        await self._ledger.end(self._ports, entry)
+        await self._ledger.fail(self._ports, error)
 
 
 def for_plain_code(run: Run) -> Run:

@@ -63,7 +63,7 @@ def fresh_id(store: Store, prefix: str) -> str:
 
 
 def ports_of(store: Store) -> Ports:
-    """Return the ports of a store: its clock, and the world in which it calls functions."""
+    """Return the ports of a store: its clock, and how it calls functions."""
     return tools_of(store).ports
 
 
