@@ -184,7 +184,7 @@ async def test_errors_of_python_keep_the_fields_that_are_no_attributes(world: Wo
 
 @pytest.mark.parametrize("raises", ["ValueError", (ValueError, 3), ValueError("x")])
 def test_raises_takes_exception_classes(raises: Any) -> None:
-    with pytest.raises(holdfast.ConfigurationError, match="raises="):
+    with pytest.raises(holdfast.ConfigurationError, match="`raises`"):
         holdfast.step(raises=raises)
 
 

@@ -145,7 +145,7 @@ async def test_a_thread_that_kills_its_process_each_time_ends_as_failed(world: W
     assert (report.failed, handler.seen) == (("t",), [])
     info = await world.store.thread("t")
     assert info.status == "failed"
-    assert "gone after each of 2 attempts" in str(info.error)
+    assert "died in each of 2 attempts" in str(info.error)
     assert not (await handle(handler, world)).resumed
 
 
