@@ -1,4 +1,4 @@
-"""Holdfast continues your agent where it died: every checkpoint complete, each at the price of the change.
+"""Holdfast resumes your agent where it crashed: every checkpoint is complete, and costs only what changed.
 
     store = holdfast.open("agents.db")
     await store.save("user-42", {"plan": [...], "messages": [...]})
@@ -127,103 +127,54 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_LATER = {
-    "Agent": "holdfast.runtimes.agent.agent",
-    "AgentContext": "holdfast.runtimes.manager.composition",
-    "AgentState": "holdfast.runtimes.manager.state",
-    "AgentSummary": "holdfast.records.failure",
-    "CheckpointConfig": "holdfast.runtimes.manager.config",
-    "CheckpointHooks": "holdfast.runtimes.manager.hooks",
-    "CheckpointManager": "holdfast.runtimes.manager.manager",
-    "CheckpointStats": "holdfast.runtimes.manager.state",
-    "Checkpointable": "holdfast.runtimes.manager.state",
-    "Composite": "holdfast.runtimes.manager.composition",
-    "Deferred": "holdfast.records.loop",
-    "Done": "holdfast.runs.options",
-    "Event": "holdfast.runtimes.manager.events",
-    "ExecutionState": "holdfast.runtimes.manager.state",
-    "Executor": "holdfast.runtimes.workflow.executors",
-    "FailureContext": "holdfast.records.failure",
-    "FailurePolicy": "holdfast.runtimes.agent.policy",
-    "FailureType": "holdfast.records.failure",
-    "FileStore": "holdfast.runs.kinds",
-    "KeyRing": "holdfast.codec.keys",
-    "Limits": "holdfast.codec.limits",
-    "Loop": "holdfast.runtimes.loop.loop",
-    "LoopState": "holdfast.records.loop",
-    "MemoryStore": "holdfast.runs.kinds",
-    "NotDone": "holdfast.runs.options",
-    "Orchestrator": "holdfast.runtimes.session.orchestrator",
-    "PendingToolCall": "holdfast.runtimes.manager.state",
-    "PostgresStore": "holdfast.runs.kinds",
-    "Receipt": "holdfast.runs.run",
-    "RecoveryAction": "holdfast.runtimes.agent.actions",
-    "RecoveryConfig": "holdfast.runtimes.manager.config",
-    "RecoveryContext": "holdfast.records.failure",
-    "RecoveryReport": "holdfast.runtimes.manager.state",
-    "RedisStore": "holdfast.runs.kinds",
-    "RulesClassifier": "holdfast.runtimes.agent.classifier",
-    "Run": "holdfast.runs.run",
-    "S3Store": "holdfast.runs.kinds",
-    "SQLiteStore": "holdfast.runs.kinds",
-    "Session": "holdfast.runtimes.session.session",
-    "Snapshot": "holdfast.records.loop",
-    "SnapshotStore": "holdfast.runtimes.loop.loop",
-    "StepHandle": "holdfast.runs.steps",
-    "Store": "holdfast.runs.store",
-    "ToolCallSnapshot": "holdfast.runtimes.manager.state",
-    "Workflow": "holdfast.runtimes.workflow.workflow",
-    "WorkflowBuilder": "holdfast.runtimes.workflow.workflow",
-    "WorkflowCheckpoint": "holdfast.runtimes.workflow.checkpoints",
-    "WorkflowContext": "holdfast.runtimes.workflow.context",
-    "WorkflowEvent": "holdfast.runtimes.workflow.events",
-    "WorkflowExecutor": "holdfast.runtimes.workflow.executors",
-    "WorkflowResult": "holdfast.runtimes.workflow.events",
-    "WorkflowStream": "holdfast.runtimes.workflow.workflow",
-    "agent": "holdfast.runtimes.agent.agent",
-    "append": "holdfast.runs.api",
-    "ask": "holdfast.runs.api",
-    "backoff_and_retry": "holdfast.runtimes.agent.strategies",
-    "checkpoint": "holdfast.runs.api",
-    "circuit_breaker": "holdfast.runtimes.agent.strategies",
-    "codec": "holdfast",
-    "compensating_rollback": "holdfast.runtimes.agent.strategies",
-    "confirm": "holdfast.runs.api",
-    "current": "holdfast.runs.api",
-    "durable": "holdfast.runs.api",
-    "executor": "holdfast.runtimes.workflow.executors",
-    "find_agent_to_run": "holdfast.runtimes.manager.events",
-    "handler": "holdfast.runtimes.workflow.executors",
-    "idempotency_key": "holdfast.runs.api",
-    "latest_workflow_checkpoint": "holdfast.runtimes.workflow.checkpoints",
-    "migration": "holdfast.codec.registry",
-    "open": "holdfast.runs.kinds",
-    "parallel": "holdfast.runtimes.manager.composition",
-    "pool": "holdfast.ports.pool",
-    "record": "holdfast.runs.api",
-    "record_compensator": "holdfast.runtimes.agent.context",
-    "record_step": "holdfast.runtimes.agent.context",
-    "record_usage": "holdfast.runtimes.agent.context",
-    "register": "holdfast.codec.registry",
-    "repeat": "holdfast.runtimes.manager.composition",
-    "replace_state": "holdfast.runtimes.agent.context",
-    "replan": "holdfast.runtimes.agent.strategies",
-    "response_handler": "holdfast.runtimes.workflow.executors",
-    "resume_from_subgoal": "holdfast.runtimes.agent.strategies",
-    "retry_with_hint": "holdfast.runtimes.agent.strategies",
-    "rollback_to_checkpoint": "holdfast.runtimes.agent.strategies",
-    "sequential": "holdfast.runtimes.manager.composition",
-    "sleep": "holdfast.runs.api",
-    "step": "holdfast.runs.decorators",
-    "storable": "holdfast.codec.registry",
-    "tool": "holdfast.runtimes.loop.tools",
-    "update_state": "holdfast.runtimes.agent.context",
-    "workflow_checkpoints": "holdfast.runtimes.workflow.checkpoints",
+_MODULES = {
+    "holdfast": "codec",
+    "holdfast.codec.keys": "KeyRing",
+    "holdfast.codec.limits": "Limits",
+    "holdfast.codec.registry": "migration register storable",
+    "holdfast.ports.pool": "pool",
+    "holdfast.records.failure": "AgentSummary FailureContext FailureType RecoveryContext",
+    "holdfast.records.loop": "Deferred LoopState Snapshot",
+    "holdfast.runs.api": "append ask checkpoint confirm current durable idempotency_key record sleep",
+    "holdfast.runs.decorators": "step",
+    "holdfast.runs.kinds": "FileStore MemoryStore PostgresStore RedisStore S3Store SQLiteStore open",
+    "holdfast.runs.options": "Done NotDone",
+    "holdfast.runs.run": "Receipt Run",
+    "holdfast.runs.steps": "StepHandle",
+    "holdfast.runs.store": "Store",
+    "holdfast.runtimes.agent.actions": "RecoveryAction",
+    "holdfast.runtimes.agent.agent": "Agent agent",
+    "holdfast.runtimes.agent.classifier": "RulesClassifier",
+    "holdfast.runtimes.agent.context": "record_compensator record_step record_usage replace_state update_state",
+    "holdfast.runtimes.agent.policy": "FailurePolicy",
+    "holdfast.runtimes.agent.strategies": (
+        "backoff_and_retry circuit_breaker compensating_rollback replan resume_from_subgoal retry_with_hint "
+        "rollback_to_checkpoint"
+    ),
+    "holdfast.runtimes.loop.loop": "Loop SnapshotStore",
+    "holdfast.runtimes.loop.tools": "tool",
+    "holdfast.runtimes.manager.composition": "AgentContext Composite parallel repeat sequential",
+    "holdfast.runtimes.manager.config": "CheckpointConfig RecoveryConfig",
+    "holdfast.runtimes.manager.events": "Event find_agent_to_run",
+    "holdfast.runtimes.manager.hooks": "CheckpointHooks",
+    "holdfast.runtimes.manager.manager": "CheckpointManager",
+    "holdfast.runtimes.manager.state": (
+        "AgentState CheckpointStats Checkpointable ExecutionState PendingToolCall RecoveryReport ToolCallSnapshot"
+    ),
+    "holdfast.runtimes.session.orchestrator": "Orchestrator",
+    "holdfast.runtimes.session.session": "Session",
+    "holdfast.runtimes.workflow.checkpoints": "WorkflowCheckpoint latest_workflow_checkpoint workflow_checkpoints",
+    "holdfast.runtimes.workflow.context": "WorkflowContext",
+    "holdfast.runtimes.workflow.events": "WorkflowEvent WorkflowResult",
+    "holdfast.runtimes.workflow.executors": "Executor WorkflowExecutor executor handler response_handler",
+    "holdfast.runtimes.workflow.workflow": "Workflow WorkflowBuilder WorkflowStream",
 }
+"""The modules that are loaded when one of these names is first used."""
+_LATER = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    """Load stores and runs at their first use: a program that only names errors or types starts without them."""
+    """Load stores, runs and runtimes at their first use: a program that only needs errors or types starts faster."""
     if name not in _LATER:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     where = _LATER[name]
@@ -233,7 +184,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is to use, also what is not loaded yet."""
+    """Return the public names, including those that are not loaded yet."""
     return __all__
 
 

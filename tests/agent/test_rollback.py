@@ -12,7 +12,7 @@ from agent.agents import agent, doomed_store, stored
 from holdfast import FailurePolicy, RecoveryAction, Step, sync
 from holdfast.history.entries import RolledBack
 from holdfast.ports import run_blocking
-from holdfast.runs import past
+from holdfast.runs import threads
 from holdfast.runs.driver import read
 from holdfast.runtimes.agent import rollback
 from holdfast.runtimes.agent.memory import Failure, Memory
@@ -103,11 +103,11 @@ async def test_a_poisoned_checkpoint_is_left_behind_by_the_second_rollback(world
     assert restored == [None, {"n": 3, "poison": True}, {"n": 2}]
 
 
-@pytest.mark.parametrize("page", [2, past.PAGE])
+@pytest.mark.parametrize("page", [2, threads.PAGE])
 async def test_each_rollback_without_progress_goes_one_further_back_until_the_beginning(
     world: World, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past, "PAGE", page)
+    monkeypatch.setattr(threads, "PAGE", page)
     restored: list[Any] = []
 
     async def worker(_task: str, *, record_step: Any, update_state: Any, restored_state: Any = None) -> str:

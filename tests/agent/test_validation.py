@@ -466,7 +466,7 @@ def test_what_a_step_leaves_at_its_default_is_read_back_as_that() -> None:
 
 
 def test_what_is_no_step_is_refused_in_words_that_fit_every_caller() -> None:
-    said = r"^what is recorded is a holdfast\.Step, not str"
+    said = r"^a record must be a holdfast\.Step, not str"
 
     def careless(_task: str, *, record_step: Any) -> None:
         with pytest.raises(ConfigurationError, match=said):

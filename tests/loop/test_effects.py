@@ -61,7 +61,7 @@ async def test_an_effect_in_doubt_that_takes_no_key_is_not_repeated(world: World
     outside = Mortal(world)
     tools = [holdfast.tool(outside.post, name="send", effect=True)]
     await die(world, tools=tools)
-    with pytest.raises(StepInDoubt, match="was begun and its end is not known"):
+    with pytest.raises(StepInDoubt, match="was begun and its outcome is unknown"):
         await resumed(world, execute=send_step, tools=tools)
     assert outside.calls == ["a"]
 

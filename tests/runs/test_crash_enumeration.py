@@ -27,7 +27,7 @@ from holdfast.history.entries import (
 )
 from holdfast.ports import Ports
 from holdfast.records.rows import Swap
-from holdfast.runs import asking, steps
+from holdfast.runs import asking, scope, steps
 from holdfast.runs.block import RunBlock
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.run import Run
@@ -211,7 +211,8 @@ def test_an_acknowledgement_before_the_commit_is_caught(monkeypatch: pytest.Monk
 def test_a_key_that_changes_with_each_life_is_caught(
     agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "idempotency_key_of", lambda run, key: f"{run._ledger.claim.token}-{key}")
+    for module in (steps, scope):
+        monkeypatch.setattr(module, "idempotency_key_of", lambda run, key: f"{run._ledger.claim.token}-{key}")
     is_caught(agent, "ran with 2 different idempotency keys")
 
 

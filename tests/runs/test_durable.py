@@ -194,7 +194,7 @@ async def test_what_was_never_started_cannot_be_resumed(world: World) -> None:
         await agent.resume("nobody")
     assert not await world.store.threads()
     await world.store.save("t", {"plain": True})
-    await refused(world, agent.resume("t"), holdfast.NotFound, "give its arguments to run")
+    await refused(world, agent.resume("t"), holdfast.NotFound, "pass its arguments to run")
 
 
 async def test_without_a_thread_the_function_is_just_called(world: World) -> None:

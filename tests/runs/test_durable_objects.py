@@ -46,7 +46,7 @@ async def test_what_was_started_by_another_version_of_the_code_is_refused_too(
     async def newer(number: int, more: int) -> int:
         return number + more
 
-    with pytest.raises(holdfast.KeyReused, match="its parameters were others"):
+    with pytest.raises(holdfast.KeyReused, match="its parameters were different"):
         await newer.run("t", 1, 2)
 
 

@@ -190,7 +190,7 @@ async def test_in_doubt_a_person_can_have_it_sent_again(world: World) -> None:
 
 async def test_in_doubt_a_person_can_let_it_fail(world: World) -> None:
     payments = await in_doubt(world)
-    with pytest.raises(holdfast.StepInDoubt, match="ana let it fail"):
+    with pytest.raises(holdfast.StepInDoubt, match="ana chose to let it fail"):
         await ask_in_doubt(world, payments, "fail")
     assert len(payments.sent) == 1
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast import sync
-from holdfast.runs.inputs import LONGEST_BYTES, preview
+from holdfast.runs.arguments import LONGEST_BYTES, preview
 from runs.worlds import World
 
 values = st.recursive(

@@ -9,7 +9,7 @@ from holdfast import sync
 from holdfast.codec import encode
 from holdfast.history.entries import StepError
 from holdfast.records.naming import name_of
-from holdfast.runs.raising import rebuilt
+from holdfast.runs.failures import rebuilt
 from runs.worlds import World
 
 
@@ -184,7 +184,7 @@ async def test_errors_of_python_keep_the_fields_that_are_no_attributes(world: Wo
 
 @pytest.mark.parametrize("raises", ["ValueError", (ValueError, 3), ValueError("x")])
 def test_raises_takes_exception_classes(raises: Any) -> None:
-    with pytest.raises(holdfast.ConfigurationError, match="raises="):
+    with pytest.raises(holdfast.ConfigurationError, match="`raises`"):
         holdfast.step(raises=raises)
 
 

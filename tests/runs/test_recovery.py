@@ -145,7 +145,7 @@ async def test_a_thread_that_kills_its_process_each_time_ends_as_failed(world: W
     assert (report.failed, handler.seen) == (("t",), [])
     info = await world.store.thread("t")
     assert info.status == "failed"
-    assert "gone after each of 2 attempts" in str(info.error)
+    assert "died in each of 2 attempts" in str(info.error)
     assert not (await handle(handler, world)).resumed
 
 
@@ -210,7 +210,7 @@ async def test_who_comes_second_leaves_the_thread_as_the_first_left_it(world: Wo
     found = recoverer._candidates({})
     assert (await world.store.recover(first)).suspended == ("t",)
     before = await world.store.thread("t")
-    assert await recoverer._go_on(found[0]) == "skipped"
+    assert await recoverer._resume(found[0]) == "skipped"
     after = await world.store.thread("t")
     assert (after.status, after.owner, after.wake_at) == (before.status, before.owner, before.wake_at)
     assert handler.seen == ["first"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from threading import Event, Thread, current_thread
+from threading import Event, Thread
 from time import sleep
 from typing import Any
 
@@ -10,8 +10,6 @@ import pytest
 
 import holdfast
 from holdfast.records.rows import Swap
-from holdfast.runs import steps
-from holdfast.runs.steps import known_memo
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.handles import blocking_store
 from patience import GIVE_UP_SECONDS
@@ -215,16 +213,8 @@ class Gated(MemoryBackend):
         return super().swap(swaps, wait=wait)
 
 
-def test_a_result_that_is_not_stored_yet_is_not_returned_to_another_branch(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend, looks, goes_on = Gated(), Event(), Event()
-
-    def slowly(run: Any, key: str, fingerprint: bytes) -> Any:
-        if current_thread().name == "second" and not looks.is_set():
-            looks.set()
-            goes_on.wait(GIVE_UP_SECONDS)
-        return known_memo(run, key, fingerprint)
-
-    monkeypatch.setattr(steps, "known_memo", slowly)
+def test_a_result_that_is_not_stored_yet_is_not_returned_to_another_branch() -> None:
+    backend = Gated()
     returned: dict[str, int] = {}
     with blocking_store(backend).run("t") as run:
 
@@ -236,13 +226,11 @@ def test_a_result_that_is_not_stored_yet_is_not_returned_to_another_branch(monke
             thread.start()
             return thread
 
-        second = branch("second", 2)
-        assert looks.wait(GIVE_UP_SECONDS)
         backend.gate = Event()
         first = branch("first", 1)
         while not run._run._ledger.journal.memos:
             sleep(0.001)
-        goes_on.set()
+        second = branch("second", 2)
         second.join(0.2)
         assert second.is_alive(), "it waits for the record of the first"
         backend.gate.set()

@@ -78,6 +78,6 @@ def recover_agent(session: "Session", agent: AnyAgent, skipped: tuple[str, ...],
         return await core.resume(run, {})
 
     async def act(store: "Store") -> Recovery:
-        return await Recoverer(store, wait_for if blocking else go_on, Terms(wait=0), max_attempts).go_on_with(found)
+        return await Recoverer(store, wait_for if blocking else go_on, Terms(wait=0), max_attempts).resume_all(found)
 
     return in_world_of(session, act, blocking=blocking)

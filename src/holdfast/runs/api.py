@@ -1,4 +1,4 @@
-"""The names of `holdfast` that belong to runs: `durable`, `step`, `current`, and what acts on the current run."""
+"""The functions of `holdfast` that belong to runs: `durable`, `current`, and those that act on the current run."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -22,10 +22,7 @@ T = TypeVar("T")
 
 
 def default_store() -> Store:
-    """Return the store of functions that name none: HOLDFAST_STORE, else holdfast.db, as `holdfast.open` finds it now.
-
-    Each place is opened once.
-    """
+    """Return the default store: HOLDFAST_STORE, else holdfast.db, as `holdfast.open` finds it now. Opened once each."""
     from holdfast.stores.locations import absolute_url
 
     return _opened(absolute_url(None))
@@ -38,8 +35,11 @@ def _opened(url: str) -> Store:
     return open_store(url)
 
 
-def frame_run() -> Run:
-    """The run that this code belongs to."""
+def current() -> Run:
+    """Return the run that this code belongs to: in a durable function, a step or a `store.run` block.
+
+    Raises `ConfigurationError` elsewhere.
+    """
     frame = current_frame.get()
     if frame is None:
         raise ConfigurationError(
@@ -49,13 +49,11 @@ def frame_run() -> Run:
     return frame.run
 
 
-def current() -> Run:
-    """The run that this code belongs to: in a durable function, in a step, in a `store.run` block."""
-    return frame_run()
-
-
 def idempotency_key() -> str:
-    """The key of the step this code belongs to: the same for every attempt at it, in every process."""
+    """Return the idempotency key of the current step: the same for every attempt, in every process.
+
+    Raises `ConfigurationError` outside of a step.
+    """
     frame = current_frame.get()
     if frame is None or not frame.idempotency_key:
         raise ConfigurationError("idempotency_key() is for code within a step")
@@ -70,7 +68,7 @@ async def ask(
     deadline: datetime | timedelta | float | None = None,
     default: Any = None,
 ) -> Answer:
-    """See `Run.ask`."""
+    """Ask a question in the current run; see `Run.ask`."""
     return await current().ask(name, payload, choices=choices, deadline=deadline, default=default)
 
 
@@ -81,17 +79,17 @@ async def confirm(
     deadline: datetime | timedelta | float | None = None,
     default: bool | None = None,
 ) -> bool:
-    """See `Run.confirm`."""
+    """Ask for a yes or no in the current run; see `Run.confirm`."""
     return await current().confirm(name, payload, deadline=deadline, default=default)
 
 
 def record(step: Step, key: str | None = None) -> Receipt:
-    """See `Run.record`."""
+    """Record a step in the current run; see `Run.record`."""
     return current().record(step, key)
 
 
 async def append(path: str | Sequence[str], item: Any, key: str | None = None) -> None:
-    """See `Run.append`."""
+    """Append an item to a list in the state of the current run; see `Run.append`."""
     await current().append(path, item, key)
 
 
@@ -103,12 +101,12 @@ async def checkpoint(
     metadata: Mapping[str, Any] | None = None,
     key: str | None = None,
 ) -> None:
-    """See `Run.checkpoint`."""
+    """Save the state of the current run; see `Run.checkpoint`."""
     await current().checkpoint(state, phase=phase, cause=cause, metadata=metadata, key=key)
 
 
 async def sleep(duration: timedelta | float) -> None:
-    """See `Run.sleep`."""
+    """Sleep durably in the current run; see `Run.sleep`."""
     await current().sleep(duration)
 
 
@@ -135,20 +133,23 @@ def durable(
     labels: Mapping[str, str] | None = None,
     on_divergence: OnDivergence = "raise",
 ) -> Any:
-    """Make an `async def` survive: `await it.run("thread-id", ...)`, and again after a crash, and it continues.
+    """Make an `async def` durable: `await function.run("thread-id", ...)` resumes it after a crash.
 
-    The body is resumed by replay: its finished steps return at once. So between steps it should depend on nothing but
-    their results and its arguments. Its threads record its `name`, by default `module:function`: give one of your own,
-    or the old one, if the function moves. Called as a plain function it records nothing.
+    The body is resumed by replay: its finished steps return their recorded results at once. So between steps it should
+    depend only on these and on its arguments. Called as a plain function it records nothing.
 
-    `on_divergence`: what to do when a resumed run calls an effect, or asks a question, with other arguments than were
-    recorded there: `raise` `Diverged`, `warn` with the event `diverged`, or `ignore` it.
+    - `name` is what its threads record, by default `module:function`. Keep the old name if the function moves.
+    - `store` is where its threads are kept; by default the one that `holdfast.open()` would open.
+    - `lease` is how many seconds the claim of a dead process lasts; `wait` is how long to wait for another run's.
+    - `labels` are set on its threads.
+    - `on_divergence` is what to do when a resumed run calls an effect, or asks a question, with other arguments than an
+      earlier run recorded there: `raise` `Diverged`, `warn` with the event `diverged`, or `ignore` it.
     """
     terms = Terms(lease, wait)
     terms.check()
     check_policy(on_divergence)
     if store is not None and not isinstance(store, Store):
-        raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
+        raise ConfigurationError(f"store must be a store of holdfast, as holdfast.open returns it, got {store!r}")
 
     def decorate(decorated: Callable[..., Any]) -> AwaitableDurable[Any, Any]:
         if not is_async(decorated):

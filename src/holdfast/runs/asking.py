@@ -1,8 +1,8 @@
 """Questions to the outside: asked once, answered once, and the answer consumed once.
 
-An answer is a message left in the thread's inbox, so giving one needs no claim on the thread. The run that finds
-it writes it into the journal and takes the message away, in one step. At the deadline the run leaves the default there
-itself: whichever answer was left first is the one.
+An answer is a message in the thread's inbox, so answering needs no claim on the thread. The run that finds it writes it
+into the journal and removes the message in one write. At the deadline the run posts the default itself: the first
+message wins.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ from holdfast.records.head import Head
 from holdfast.records.identity import RequestId
 from holdfast.records.request import Answer, Request
 from holdfast.records.shown import quoted
+from holdfast.runs.arguments import fingerprint_of
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import seconds
-from holdfast.runs.scope import fingerprint_of
 from holdfast.stores.claim import FINISHED
 from holdfast.stores.reader import Reader
 from holdfast.stores.writer import Intent
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from holdfast.runs.run import Run
 
 YES_OR_NO = ("approve", "reject")
-"""The choices of a request that a bool answers."""
+"""The choices of a yes-or-no request: a bool can answer it."""
 DEADLINE = "deadline"
-"""Who gives the default."""
+"""The author of default answers."""
 
 
 def take_in_answers(journal: Journal, binding: Binding, inbox: Mapping[str, bytes]) -> None:
-    """Add the answers that wait to be consumed to a journal: their requests are not open any more."""
+    """Add the answers in the inbox to a journal: their requests are no longer open."""
     for number in journal.open_numbers():
         message = inbox.get(message_key(number))
         if message is not None:
@@ -53,18 +53,18 @@ def take_in_answers(journal: Journal, binding: Binding, inbox: Mapping[str, byte
 
 
 def due_at(deadline: datetime | timedelta | float | None, now: int) -> int:
-    """A deadline, given as a moment or a duration from now, in microseconds since 1970; 0 for none."""
+    """Return a deadline, given as a time or as a duration from now, in microseconds since 1970; 0 for none."""
     if deadline is None:
         return 0
     if isinstance(deadline, datetime):
         if deadline.tzinfo is None:
-            raise ConfigurationError(f"deadline {deadline!r} has no time zone; give an aware datetime or a duration")
+            raise ConfigurationError(f"`deadline` must have a time zone, got {deadline!r}; or give a duration")
         return round((deadline.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
     return now + round(seconds(deadline, "deadline") * 1e6)
 
 
 def check_choice(choices: Sequence[str], choice: str | None, name: str) -> None:
-    """`InvalidAnswer` unless the choice is one of them; without choices there is none to make."""
+    """Raise `InvalidAnswer` unless the choice is one of the choices; without choices it must be None."""
     if choices and choice not in choices:
         raise InvalidAnswer(f"request {name!r} takes one of {', '.join(map(repr, choices))}, not {choice!r}")
     if not choices and choice is not None:
@@ -72,16 +72,16 @@ def check_choice(choices: Sequence[str], choice: str | None, name: str) -> None:
 
 
 def answer_types(*hints: Any) -> bytes:
-    """What the value of an answer must be, all of these, as it is stored with its request."""
+    """Encode the types that the value of an answer must have, all of them, for its request."""
     from holdfast.codec.value_types import described, signature
 
     return encode([[signature(hint), described(hint)] for hint in hints])
 
 
 def checked_value(asked: Asked, value: Any, request_id: object) -> Any:
-    """The value of an answer as the request takes it; `InvalidAnswer` if it is of another type.
+    """Return the value of an answer as its request takes it; raise `InvalidAnswer` if it is of another type.
 
-    An object is left to the run to check if a class that the request names is unknown here: it may have moved.
+    If a class that the request names is unknown here, the run checks an object later: the class may have moved.
     """
     if not asked.takes:
         return value
@@ -111,15 +111,15 @@ async def ask(
     key: str = "",
     replayed: bool = True,
 ) -> Answer:
-    """The answer to a question; the run is suspended until there is one.
+    """Return the answer to a question; suspend the run until there is one.
 
-    `key`: what it is found again by, instead of its name and payload. `replayed`: False for a question that is asked
-    only when it is needed, and so need not be asked by each run.
+    `key` identifies the question, instead of its name and payload. `replayed` is False for a question that not every
+    run asks.
     """
     ledger = run._ledger
     await ledger.ready(run._ports)
     if isinstance(choices, str) or not all(isinstance(choice, str) for choice in choices):
-        raise ConfigurationError(f"request {name!r}: choices={choices!r}: give the words in a list, ['approve', …]")
+        raise ConfigurationError(f"`choices` of request {name!r} must be a list of words, got {choices!r}")
     fingerprint = fingerprint_of([payload, list(choices)], f"request {name!r}", "give a payload that can be stored")
     key = key or run._scope.key(f"ask:{name}", fingerprint)
     replay = ledger.replay if replayed else None
@@ -145,9 +145,9 @@ async def ask(
 
 
 def _why_closed(answered: Answered | None) -> str:
-    """Why a request takes no answer, in words that follow its id."""
+    """Say why a request takes no answer, in words that follow its id."""
     if answered is None:
-        return "is not open any more: its thread was rolled back"
+        return "is no longer open: its thread was rolled back"
     if not answered.expired:
         return "was answered already"
     return "got no answer before its deadline" if answered.by == DEADLINE else f"was withdrawn: {answered.comment}"
@@ -166,7 +166,7 @@ async def _put(
     ledger, now = run._ledger, run._ports.now()
     packed = _packed_default(choices, default, name)
     if default is not None and deadline is None:
-        raise ConfigurationError(f"request {name!r}: default= is what happens at the deadline=; give both")
+        raise ConfigurationError(f"request {name!r} has a `default`, which is taken at the `deadline`: give both")
     asked = Asked(key, fingerprint, name, encode(payload, path="payload"), choices, due_at(deadline, now), packed, now)
     ledger.journal.check_may_ask(ledger.claim.log.binding, asked)
     await ledger.note(run._ports, asked)
@@ -176,7 +176,7 @@ async def _put(
 
 
 def _packed_default(choices: tuple[str, ...], default: Any, name: str) -> bytes:
-    """The default answer, encoded: a choice where there are choices, else a value."""
+    """Encode the default answer: a choice where there are choices, else a value."""
     if default is None:
         return b""
     if choices:
@@ -185,7 +185,7 @@ def _packed_default(choices: tuple[str, ...], default: Any, name: str) -> bytes:
 
 
 async def collect(run: "Run", number: int) -> Answered | None:
-    """The answer to a request: the one consumed before, or that was left for it, or its default past the deadline."""
+    """Return the answer to a request: the consumed one, or the one in the inbox, or its default after the deadline."""
     ledger, backend = run._ledger, run._reader.backend
     if number in ledger.journal.answers:
         return ledger.journal.answers[number]
@@ -195,8 +195,8 @@ async def collect(run: "Run", number: int) -> Answered | None:
     if message_key(number) not in inbox:
         if not asked.deadline or run._ports.now() < asked.deadline:
             return None
-        last_word = pack_answer(binding, _at_deadline(asked, number, run._ports.now()))
-        await run._ports.perform(backend.post, thread, message_key(number), last_word)
+        default = pack_answer(binding, _at_deadline(asked, number, run._ports.now()))
+        await run._ports.perform(backend.post, thread, message_key(number), default)
         inbox = await run._ports.perform(backend.inbox, thread)
     answered = unpack_answer(binding, number, inbox[message_key(number)])
     metadata = packed_metadata(row_details(answered))
@@ -208,7 +208,7 @@ async def collect(run: "Run", number: int) -> Answered | None:
 
 
 def request_id_of(run: "Run", number: int) -> str:
-    """The id of a request, as the outside answers it."""
+    """Return the id of a request, which `store.answer` takes."""
     return str(RequestId(run.thread_id, number, run._ledger.claim.log.binding.life))
 
 
@@ -224,23 +224,23 @@ def _at_deadline(asked: Asked, number: int, now: int) -> Answered:
 def leave_answer(
     reader: Reader, request_id: RequestId, choice: str | None, value: Any, by: str, comment: str, now: int
 ) -> Request:
-    """Leave the answer to a request for its thread, and return it answered. Blocking. `Conflict` if it has one."""
+    """Post the answer to a request, and return the answered request. Blocking. Raises `Conflict` if it has one."""
     thread, number = reader.key(request_id.thread_id), request_id.number
     binding, request, value = _checked(reader, request_id, choice, value, now)
     entry = Answered(number, choice, encode(value, path="value"), by, comment, now)
-    left = reader.backend.post(thread, message_key(number), pack_answer(binding, entry))
-    # Its run may have taken the default at this very moment, and with it the message away: then ours came too late.
+    was_posted = reader.backend.post(thread, message_key(number), pack_answer(binding, entry))
+    # Its run may have consumed the default at this moment, and removed its message: then ours came too late.
     consumed = Journal.of(reader.load_head(thread).log.document).answers.get(number)
-    if not left or consumed not in {None, entry}:
+    if not was_posted or consumed not in {None, entry}:
         raise Conflict(f"request {request_id} was answered already")
     return replace(request, status="answered", answer=answer_of(entry))
 
 
 def leave_answers(reader: Reader, values: Mapping[RequestId, Any], now: int) -> list[Request]:
-    """Leave answers for a thread that the caller holds, none of them before all are checked and encoded. Blocking.
+    """Post answers for a thread that the caller holds, after all of them were checked and encoded. Blocking.
 
-    The value for a request with choices is its choice, or a bool if they are approve and reject. An equal answer that
-    is there already counts as this one, so that a call that was cut short may be repeated. Returns what was answered.
+    The value for a request with choices is its choice, or a bool if these are approve and reject. An equal answer that
+    exists already counts as this one, so that an interrupted call can be repeated. Returns the answered requests.
     """
     checked = [_answer_to_leave(reader, request_id, given, now) for request_id, given in values.items()]
     left = [each for each in checked if each is not None]
@@ -254,7 +254,7 @@ def leave_answers(reader: Reader, values: Mapping[RequestId, Any], now: int) -> 
 def _answer_to_leave(
     reader: Reader, request_id: RequestId, given: Any, now: int
 ) -> tuple[Binding, Request, Answered] | None:
-    """An answer that its request takes; None if an equal one is there. `Conflict` if the thread is finished."""
+    """Return an answer that its request takes; None if an equal one exists. `Conflict` if the thread is finished."""
     thread, number = reader.key(request_id.thread_id), request_id.number
     loaded = reader.load_head(thread)
     journal = _journal_with(loaded.log, request_id)
@@ -274,7 +274,7 @@ def _choice(choices: Sequence[str], given: Any) -> Any:
 
 
 def _refuse_another(there: Answered, entry: Answered, request_id: object) -> None:
-    """`Conflict` if the answer that is there is not equal to this one."""
+    """Raise `Conflict` if the existing answer is not equal to this one."""
     if there.expired or (there.choice, there.value) != (entry.choice, entry.value):
         raise Conflict(f"request {request_id} {_why_closed(there)}")
 
@@ -282,7 +282,7 @@ def _refuse_another(there: Answered, entry: Answered, request_id: object) -> Non
 def _checked(
     reader: Reader, request_id: RequestId, choice: str | None, value: Any, now: int
 ) -> tuple[Binding, Request, Any]:
-    """An open request that takes this answer, with the value as it takes it; raises if it does not."""
+    """Return an open request that takes this answer, and the value as it takes it; raise if it does not."""
     loaded = reader.load_head(reader.key(request_id.thread_id))
     request = _open_request(loaded.log, loaded.seen.head, request_id)
     check_choice(request.choices, choice, request.name)
@@ -302,7 +302,7 @@ def _open_request(log: Log, head: Head, request_id: RequestId) -> Request:
 
 
 def _journal_with(log: Log, request_id: RequestId) -> Journal:
-    """The journal of a thread that has this request; `NotFound` if it has not."""
+    """Return the journal of the thread; raise `NotFound` if it does not have this request."""
     journal = Journal.of(log.document)
     if log.binding.life != request_id.life or not 1 <= request_id.number <= len(journal.requests):
         raise NotFound(f"there is no request {request_id}")

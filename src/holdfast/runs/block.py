@@ -1,4 +1,4 @@
-"""`async with store.run(...)`: from the claim to the release, and what the thread becomes by how the block is left."""
+"""`async with store.run(...)`: from the claim to the release, and the status that the thread gets."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
@@ -27,7 +27,7 @@ from holdfast.records.identity import thread_id_of
 from holdfast.records.request import Request
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
-from holdfast.runs.failures import explain, failed_steps, text_of
+from holdfast.runs.failures import explain
 from holdfast.runs.ledger import Ledger
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
@@ -43,11 +43,11 @@ from holdfast.stores.writer import Intent
 SHORTEST_LEASE = 0.5
 POLL_SECONDS = 0.1
 ENDS_OF_PROGRAMS = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What no suspension may replace, when it leaves a block."""
+"""Errors that a suspension must not replace when they leave a block."""
 
 
 class Tools(msgspec.Struct, frozen=True):
-    """What a run needs of its store."""
+    """The parts of a store that a run needs."""
 
     ports: Ports
     reader: Reader
@@ -59,26 +59,26 @@ class Tools(msgspec.Struct, frozen=True):
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """How a thread is claimed."""
+    """The terms of a claim: how long the lease is, how long to wait for another's."""
 
     lease: timedelta | float = 30
     wait: timedelta | float | None = None
     reopen: bool = False
     keyed: bool = False
-    """True for durable functions: what is recorded without a key gets one by its place."""
+    """True for durable functions: records without a key get one by their place in the program."""
     silent: bool = False
-    """True for a claim that runs none of the user's code: then there is nothing to say on the terminal."""
+    """True for a claim that runs none of the user's code: it prints nothing on the terminal."""
 
     def check(self) -> None:
-        """`ConfigurationError` for terms that make no sense."""
+        """Raise `ConfigurationError` for invalid terms."""
         if seconds(self.lease, "lease") < SHORTEST_LEASE:
-            raise ConfigurationError(f"lease={self.lease}: the shortest is {SHORTEST_LEASE} s")
+            raise ConfigurationError(f"`lease` must be at least {SHORTEST_LEASE} s, got {self.lease}")
         if self.wait is not None:
             seconds(self.wait, "wait")
 
 
 class RunBlock:
-    """The block of one run."""
+    """The `async with` block of one run."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class RunBlock:
         terms: Terms,
         check_held: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`check_held`: raises why there is no use in waiting for a thread that another run holds."""
+        """`check_held` raises an error if waiting for a thread that another run holds would be useless."""
         terms.check()
         self._tools = tools
         self._thread = tools.reader.key(thread_id)
@@ -103,7 +103,7 @@ class RunBlock:
         raise TypeError("this store is awaitable: use `async with store.run(...)`, or holdfast.sync for a plain `with`")
 
     def __exit__(self, *_: object) -> None:
-        """Only so that Python asks `__enter__`, which says what to do."""
+        """Do nothing: Python looks for this method before it calls `__enter__`, which explains what to do."""
 
     async def __aenter__(self) -> Run:
         return await self.enter()
@@ -119,9 +119,9 @@ class RunBlock:
         return self._run is not None
 
     async def enter(self) -> Run:
-        """Claim the thread."""
+        """Claim the thread and return its run."""
         if self._run is not None:
-            raise ConfigurationError("this run was entered before; call store.run again")
+            raise ConfigurationError("this block was entered before; call store.run again")
         await self._tools.open()
         claim = await self._claim()
         try:
@@ -136,7 +136,7 @@ class RunBlock:
         return run
 
     async def _begun(self, claim: Claim) -> Run:
-        """The run under a claim that was taken, announced."""
+        """Announce the claim, and return the run under it."""
         tools, ports = self._tools, self._tools.ports
         self._entered_at = ports.now()
         ledger = Ledger(claim, tools.events, reopen=self._terms.reopen, keep_inputs=tools.keep_inputs)
@@ -149,23 +149,23 @@ class RunBlock:
     async def _claim(self) -> Claim:
         ports = self._tools.ports
         wait = self._terms.lease if self._terms.wait is None else self._terms.wait
-        give_up_at, told = ports.now() + microseconds(wait), False
+        give_up_at, has_waited = ports.now() + microseconds(wait), False
         while True:
             try:
                 return await self._taken()
             except LeaseHeld as held:
-                if self._check_held is not None and not told:
+                if self._check_held is not None and not has_waited:
                     await self._check_held()
                 left = (give_up_at - ports.now()) / 1e6
                 if left <= 0:
                     raise
-                if not told:
-                    self._tell_waiting(held, left)
-                    told = True
+                if not has_waited:
+                    self._report_waiting(held, left)
+                    has_waited = True
                 await ports.sleep(min(left, max(held.remaining, 0.001), POLL_SECONDS))
 
-    def _tell_waiting(self, held: LeaseHeld, left: float) -> None:
-        """Say on the terminal and in the log whom this run waits for: the program seems to hang otherwise."""
+    def _report_waiting(self, held: LeaseHeld, left: float) -> None:
+        """Report on the terminal and in the log whose lease this run waits for: the program seems to hang otherwise."""
         text = (
             f"waiting up to {left:.0f} s for the lease of {named(held.owner)} on thread {thread_id_of(self._thread)!r},"
             f" which expires in {held.remaining:.0f} s unless it is renewed"
@@ -175,7 +175,7 @@ class RunBlock:
             logger().info("%s", text)
 
     async def _taken(self) -> Claim:
-        """A claim made now. If the run is cancelled meanwhile, the claim is released before that is raised."""
+        """Make one attempt to claim the thread. If the run is cancelled meanwhile, release the claim first."""
         tools, ports, taking = self._tools, self._tools.ports, Claiming()
         lease, reopen = microseconds(self._terms.lease), self._terms.reopen
         try:
@@ -203,7 +203,7 @@ class RunBlock:
     async def leave(self, error: BaseException | None) -> None:
         """Release the lease, with the status that follows from how the block's code ended.
 
-        A cancellation that arrives meanwhile waits: all that leaving decides is stored and announced first.
+        A cancellation that arrives meanwhile is raised after the end was stored and announced.
         """
         assert self._run is not None  # noqa: S101  entered
         ledger, ports = self._run._ledger, self._tools.ports
@@ -213,15 +213,15 @@ class RunBlock:
             stops = isinstance(error, ENDS_OF_PROGRAMS) or ports.is_cancelled_by(error)
             cut = await self._wait_for_steps(ledger)
             await ports.shielded(self._end(ledger, cut or error, stops=stops or cut is not None))
-        except (KeyboardInterrupt, SystemExit):  # it may have struck before the end began
+        except (KeyboardInterrupt, SystemExit):  # it may strike before the end begins
             self._tools.heartbeat.remove(ledger.claim)
-            await self._let_go(ledger.claim)
+            await self._release_lease(ledger.claim)
             raise
         if cut is not None:
             raise cut
 
     async def _wait_for_steps(self, ledger: Ledger) -> BaseException | None:
-        """Let the other branches of a suspended run record what they are at. Return what cut the wait short, if any."""
+        """Let other branches of a suspended run record their steps. Return the error that ended the wait, if any."""
         try:
             if ledger.suspension is not None and not ledger.untouched:
                 await ledger.wait_for_steps(self._tools.ports)
@@ -230,10 +230,10 @@ class RunBlock:
         return None
 
     async def _end(self, ledger: Ledger, error: BaseException | None, *, stops: bool) -> None:
-        """`stops`: the program or the task ends with this error, which no suspension may replace."""
+        """End the run. With `stops` the program or task ends with this error, which a suspension must not replace."""
         try:
             if ledger.untouched:
-                await self._give_back(ledger)
+                await self._release(ledger, *as_found(ledger.claim.found))
             elif ledger.suspension is not None:
                 requests = await self._suspend(ledger)
                 if not stops:
@@ -245,64 +245,59 @@ class RunBlock:
             else:
                 await self._end_badly(ledger, error)
         except (StoreError, CodecError, KeyboardInterrupt, SystemExit):
-            await self._let_go(ledger.claim)
+            await self._release_lease(ledger.claim)
             raise
         finally:
             self._tools.heartbeat.remove(ledger.claim)
-            await self._tell_released(ledger)
+            await self._announce_release(ledger)
             ledger.claim.failure = ledger.claim.failure or Fenced(
-                f"the run of {ledger.claim.thread_id!r} is over: its block was left; open it again"
+                f"the run of {ledger.claim.thread_id!r} is over: its block was left; call store.run again"
             )
 
     def _restore_frame(self, ledger: Ledger) -> None:
-        """What runs on here is part of the outer run again, unless blocks overlap: then of the one that is not over."""
+        """Make the code after the block part of the outer run again, unless that is over: blocks may overlap."""
         ledger.over = True
         frame = current_frame.get()
         if frame is not None and frame.run._ledger is ledger:
             outer = self._outer
             current_frame.set(None if outer is None or outer.run._ledger.over else outer)
 
-    async def _tell_released(self, ledger: Ledger) -> None:
+    async def _announce_release(self, ledger: Ledger) -> None:
         status = ledger.status if ledger.claim.failure is None else "lost"
         seconds_held = (self._tools.ports.now() - self._entered_at) / 1e6
         await ledger.emit("released", status=status, token=ledger.claim.token, seconds=seconds_held)
 
     async def _end_well(self, ledger: Ledger) -> None:
-        if not ledger.finished and await self._tools.ports.perform(ledger.claim.was_cancelled):
-            await self._cancel(ledger)
-            raise RunCancelled(f"the run of {ledger.claim.thread_id!r} was cancelled")
+        if not ledger.finished:
+            await self._end_if_cancelled(ledger)
         is_open = ledger.status == Status.WORKING.value and not ledger.resumable
         await self._release(ledger, Status.IDLE.value if is_open else ledger.status)
 
-    async def _give_back(self, ledger: Ledger) -> None:
-        """Release it as it was found; one that was at work and has no owner can be resumed at once."""
-        await self._release(ledger, *as_found(ledger.claim.found))
-
     async def _end_badly(self, ledger: Ledger, error: BaseException) -> None:
-        """Keep an error as data; anything else that ends a program leaves the thread at work.
+        """Record an error; anything else that ends a program leaves the thread `working`.
 
-        What keeps it from being kept is not allowed to hide it.
+        A failure to record the error must not hide it.
         """
         try:
             if isinstance(error, RunCancelled) and not ledger.finished:
                 await self._cancel(ledger)
                 return
             if isinstance(error, Exception) and not ledger.finished:
-                await self._fail(ledger, error)
+                await ledger.fail(self._tools.ports, error)
             await self._release(ledger, ledger.status)
         except HoldfastError as failure:
             if failure is not error:
                 error.add_note(f"holdfast could not record this: {failure}")
-            await self._let_go(ledger.claim)
+            await self._release_lease(ledger.claim)
         except ENDS_OF_PROGRAMS as failure:
             if failure is not error:
                 raise
-            await self._let_go(ledger.claim)  # it struck in the middle of a write, which ended the claim
+            await self._release_lease(ledger.claim)  # it struck during a write, which ended the claim
 
-    async def _fail(self, ledger: Ledger, error: Exception) -> None:
-        ports, kind = self._tools.ports, type(error).__name__
-        entry = Ended(Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), ports.now())
-        await ledger.end(ports, entry)
+    async def _end_if_cancelled(self, ledger: Ledger) -> None:
+        if await self._tools.ports.perform(ledger.claim.was_cancelled):
+            await self._cancel(ledger)
+            raise RunCancelled(f"the run of {ledger.claim.thread_id!r} was cancelled")
 
     async def _cancel(self, ledger: Ledger) -> None:
         now = self._tools.ports.now()
@@ -311,15 +306,13 @@ class RunBlock:
         await self._release(ledger, ledger.status)
 
     async def _suspend(self, ledger: Ledger) -> tuple[Request, ...]:
-        """Release the thread until the outside answers or its timer is due. Return the requests it waits for.
+        """Release the thread until it is answered or its timer is due. Return the requests it waits for.
 
-        A request whose answer was posted and not consumed yet is not among them: with no other the thread can go on.
+        A request whose answer was posted and not consumed yet is not among them: without others the thread can resume.
         """
         ports, claim, journal = self._tools.ports, ledger.claim, ledger.journal
         claim.check()
-        if await ports.perform(claim.was_cancelled):
-            await self._cancel(ledger)
-            raise RunCancelled(f"the run of {claim.thread_id!r} was cancelled")
+        await self._end_if_cancelled(ledger)
         inbox = await ports.perform(self._tools.reader.backend.inbox, claim.thread)
         unanswered = [number for number in journal.open_numbers() if message_key(number) not in inbox]
         requests = tuple(journal.list_requests(claim.log.binding, unanswered))
@@ -331,7 +324,7 @@ class RunBlock:
         return requests
 
     async def _wait_for_another(self, ledger: Ledger) -> None:
-        """Its code ran another thread, which waits. When that goes on nobody tells this one: so look again in time."""
+        """Release a thread whose code ran another thread, which waits: it looks again after one lease."""
         wake_at = self._tools.ports.now() + microseconds(self._terms.lease)
         await self._release(ledger, Status.WORKING.value, wake_at)
         await ledger.emit("suspended", requests=[], wake_at=wake_at)
@@ -339,15 +332,15 @@ class RunBlock:
     def _suspended(self, ledger: Ledger, requests: tuple[Request, ...]) -> Suspended:
         thread_id = ledger.claim.thread_id
         names = ", ".join(request.id for request in requests)
-        what = f"waits for store.answer to {names}; then run it again" if requests else "sleeps; run it again in time"
+        what = f"waits for store.answer to {names}; then run it again" if requests else "sleeps; run it again later"
         return Suspended(
             f"thread {thread_id!r} {what}, or let store.recover resume it", thread_id=thread_id, requests=requests
         )
 
     def _wake_at(self, journal: Journal, unanswered: Sequence[int]) -> int:
-        """When to go on without an answer: at the earliest sleep's end or deadline; 0 for never.
+        """Return when to resume without an answer: at the earliest end of a sleep, or deadline; 0 for never.
 
-        A sleep that ended before this run began cannot be one of those it waits for.
+        A sleep that ended before this run began is not one that it waits for.
         """
         sleeps = [due for due in journal.timers.values() if due > self._entered_at]
         deadlines = [journal.requests[number - 1].deadline for number in unanswered]
@@ -358,7 +351,7 @@ class RunBlock:
         await self._tools.ports.settle(pending, ledger.claim.committer)
         ledger.status = status
 
-    async def _let_go(self, claim: Claim) -> None:
+    async def _release_lease(self, claim: Claim) -> None:
         try:
             await self._tools.ports.perform(claim.release_after_failure)
         except HoldfastError:

@@ -1,20 +1,21 @@
-"""`@step`: a function that is executed once per call and arguments in a run, and just called outside of one."""
+"""`@step`: in a run, each call of the function is a step; outside of one, it is just called."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 from warnings import warn
 
-from holdfast.codec import decode
+from holdfast.codec.discovery import return_annotation
+from holdfast.codec.registry import adopt_named
 from holdfast.ports import run_blocking
 from holdfast.records.errors import ConfigurationError, HoldfastWarning, UnstorableValue
 from holdfast.records.signatures import bound, is_async, parameters_of
-from holdfast.runs.annotations import register_result
+from holdfast.runs.arguments import fingerprint_of
 from holdfast.runs.ledger import live_thread
 from holdfast.runs.options import StepOptions, StepPolicy
 from holdfast.runs.run import for_plain_code
-from holdfast.runs.scope import Frame, current_frame, digest_of, fingerprint_of
-from holdfast.runs.steps import KEY_NAME, StepCall, perform_step, recalled
+from holdfast.runs.scope import Frame, current_frame
+from holdfast.runs.steps import KEY_NAME, StepCall, perform_step
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,16 +38,18 @@ def step(
     ignore: Collection[str] = (),
     **policy: Unpack[StepPolicy],
 ) -> Any:
-    """Make each call of a function a step of the run it is made in; its policy is that of `run.step`.
+    """Make each call of a function a step of the current run: it is executed once, and replayed after that.
 
-    The key is the function's name, a fingerprint of the arguments but those in `ignore`, and an ordinal among equals.
+    Takes the same options as `Run.step`. The key is made of the function's `name`, a fingerprint of the arguments
+    except those in `ignore`, and a number among equal calls. Outside of a run the function is just called. Works on
+    plain and async functions.
     """
     options = StepOptions.of(policy, "name", "ignore")
     if isinstance(function, classmethod | staticmethod):
         kind = type(function).__name__
         raise ConfigurationError(f"put @step below @{kind}: @{kind}, then @step, then def {function.__name__}")
     if function is not None and not callable(function):
-        raise ConfigurationError(f"step({function!r}) takes a function; a name is given as @step(name=...)")
+        raise ConfigurationError(f"step takes a function, got {function!r}; pass a name as @step(name=...)")
 
     def decorate(decorated: Callable[..., Any]) -> Callable[..., Any]:
         return _StepFunction(decorated, name or decorated.__name__, ignore, options).wrapper()
@@ -59,7 +62,7 @@ class _StepFunction:
 
     def __init__(self, function: Callable[..., Any], name: str, ignore: Collection[str], options: StepOptions) -> None:
         if isinstance(ignore, str):
-            raise ConfigurationError(f"ignore={ignore!r}: give the names in a tuple, ({ignore!r},)")
+            raise ConfigurationError(f"`ignore` must be a tuple of names, got {ignore!r}; write ({ignore!r},)")
         self._function = function
         self._name = name
         self._ignore = {*ignore, KEY_NAME, *_receiver(function)}
@@ -68,11 +71,11 @@ class _StepFunction:
         self._taken = parameters_of(function)
         self._handed = {KEY_NAME: ""} if options.effect and KEY_NAME in self._taken.names else {}
         if unknown := set(ignore).difference(self._taken.names):
-            raise ConfigurationError(f"ignore= names {min(unknown)!r}, which {name} does not take")
-        register_result(function)
+            raise ConfigurationError(f"`ignore` names {min(unknown)!r}, which {name} does not take")
+        adopt_named(return_annotation(function), evaluate=True)
 
     def wrapper(self) -> Callable[..., Any]:
-        """The function to call instead: of the same colour."""
+        """Return the function to call instead: async if the decorated one is."""
 
         @wraps(self._function)
         async def awaitable(*args: Any, **named: Any) -> Any:
@@ -88,17 +91,14 @@ class _StepFunction:
             if frame is None:
                 self._warn_if_unrecorded()
                 return self._function(*args, **named)
-            call = self._call(frame, args, named)
             if not frame.run._ports.blocking:
                 frame.run._ledger.plain_step = self._name
-            if (memo := recalled(frame.run, call)) is not None:
-                return decode(memo.value)
-            return run_blocking(perform_step(for_plain_code(frame.run), call))
+            return run_blocking(perform_step(for_plain_code(frame.run), self._call(frame, args, named)))
 
         return awaitable if is_async(self._function) else blocking
 
     def _warn_if_unrecorded(self) -> None:
-        """Warn, once, if this call was probably meant to be part of a run: one is under way, on another thread say."""
+        """Warn, once, if this call was probably meant to be part of a run, which another thread runs now."""
         if not self._has_warned and (thread_id := live_thread()):
             self._has_warned = True
             warn(
@@ -124,10 +124,7 @@ class _StepFunction:
         )
 
     def _bound(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-        """The arguments by their names; the key that an effect is handed need not be among them.
-
-        Nothing has to be bound where each parameter is given by its place.
-        """
+        """Return the arguments by name, with defaults; the idempotency key of an effect may be missing."""
         taken = self._taken
         if taken.by_place and not named and len(args) == len(taken.names):
             return zip(taken.names, args, strict=True)
@@ -137,16 +134,16 @@ class _StepFunction:
 
     def _fingerprint(self, compared: Mapping[str, Any]) -> bytes:
         try:
-            return digest_of(compared)
-        except UnstorableValue as error:
+            return fingerprint_of(compared, f"step {self._name!r}")
+        except UnstorableValue:
             for each, value in compared.items():
                 advice = f"if it does not matter, leave it out: @holdfast.step(ignore=({each!r},))"
                 fingerprint_of(value, f"argument {each!r} of step {self._name!r}", advice)
-            raise UnstorableValue(f"step {self._name!r}: {error}", path=error.path) from error
+            raise
 
 
 def _receiver(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The parameter of a method that is the object or class it is called on: no argument of the step."""
+    """Return the name of a method's `self` or `cls`, which is not an argument of the step."""
     owner = getattr(function, "__qualname__", "").rpartition(".")[0]
     first = parameters_of(function).names[:1]
     return first if owner and not owner.endswith("<locals>") and first in {("self",), ("cls",)} else ()

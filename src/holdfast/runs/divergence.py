@@ -1,11 +1,11 @@
-"""Whether a resumed durable function asks for the same steps and questions as before.
+"""Checks that a resumed durable function asks for the same steps and questions as earlier runs.
 
-A step is found again by its name and arguments. A function that calls an effect with the time of day would never find
-it again, and pay at each resume. So a new effect or question is refused while another of its name, recorded at the same
-place by an earlier run, was not asked for. A doubt is no divergence: where parallel branches may still ask for the
-recorded one, or a retried step makes its calls again, nothing is said. Where a runtime names the work of each branch
-(`Replay.place`), only branches of the same work may. What follows on branches may depend on which of them ended first:
-then the event says so, and nothing is raised.
+A recorded step is found by its name and arguments. A function that calls an effect with the time of day would never
+find it, and pay at each resume. So a new effect or question is refused while one of the same name, recorded at the same
+place by an earlier run, was not asked for. Nothing is reported where the case is unclear: parallel branches may still
+ask for the recorded one, or a retried step repeats its calls. Where a runtime names the work of each branch
+(`Replay.place`), only branches of the same work count. What follows on branches may depend on which of them ended
+first: then only the event is emitted.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from holdfast.history.entries import Asked, Attempted, Begun, Memo, StepDone
 from holdfast.history.journal import Journal
 from holdfast.ports import Ports
 from holdfast.records.errors import CodecError, ConfigurationError, Diverged
-from holdfast.runs.inputs import preview
+from holdfast.runs.arguments import preview
 from holdfast.runs.keys import Key, place_of, prefix_of, scope_of
 from holdfast.runs.scope import Frame, current_frame
 
@@ -31,36 +31,36 @@ T = TypeVar("T")
 OnDivergence: TypeAlias = Literal["raise", "warn", "ignore"]
 MOST_NAMED = 5
 BODY = ""
-"""The place of what is called at no place that a runtime named."""
+"""The place of calls outside of all places that a runtime named."""
 
 
 def check_policy(policy: object) -> None:
-    """`ConfigurationError` unless it is one of the words."""
+    """Raise `ConfigurationError` unless it is a valid policy."""
     if policy not in get_args(OnDivergence):
         words = ", ".join(map(repr, get_args(OnDivergence)))
         raise ConfigurationError(f"on_divergence must be one of {words}, got {policy!r}")
 
 
 class Replay:
-    """What the code of one run of a durable function has asked for so far, and what was recorded before it."""
+    """What the code of one run of a durable function has asked for, and what earlier runs recorded."""
 
     def __init__(self, ledger: "Ledger", ports: Ports, policy: OnDivergence, home: int) -> None:
-        """`home`: the branch that runs the function's body; 0 if it is the one that asks first."""
+        """`home` is the branch that runs the function's body; 0 if that is the first one to ask."""
         self._ledger = ledger
         self._policy = policy
         self._asked: set[str] = set()
         self._homes: dict[str, int] = {"": home} if home else {}
         """The branch that runs the code of each scope, by the scope's prefix."""
         self._parallel: set[str] = set()
-        """The scopes, by prefix, in which more than one branch has asked: their order may be another in each run."""
-        self._told: set[str] = set()
+        """The scopes, by prefix, in which more than one branch asked: their order may differ in each run."""
+        self._reported: set[str] = set()
         self._by_place: dict[str, list[str]] | None = None
         self._bystanders: dict[str, WeakSet[object]] = {BODY: WeakSet(ports.others(self._belongs))}
-        """Tasks or threads from before the run, or from before the work at a place: they are no branches of it."""
+        """Tasks or threads that are older than the run, or than the work at a place: they are not branches of it."""
 
     @contextmanager
     def place(self, key: str, ports: Ports) -> Iterator[None]:
-        """While work is done under a key that is the same in every run: only its own branches ask for its steps."""
+        """Mark the work under a key that is the same in every run: only its own branches ask for its steps."""
         prefix = prefix_of(Key(key))
         outer, outer_home = self._bystanders.get(key), self._homes.get(prefix, 0)
         self._bystanders[key], self._homes[prefix] = WeakSet(ports.others(self._belongs)), ports.branch()
@@ -73,7 +73,7 @@ class Replay:
                 self._bystanders[key], self._homes[prefix] = outer, outer_home
 
     def on_its_thread(self, key: str, function: Callable[..., T], ports: Ports) -> Callable[..., T]:
-        """A plain function that works at a place: the task that waits for its thread is no branch of it."""
+        """Return a plain function that works at a place: the task that waits for its thread is not a branch of it."""
 
         def called() -> T:
             with self.place(key, ports):
@@ -82,14 +82,14 @@ class Replay:
         return called
 
     def asks_for(self, run: "Run", key: str) -> None:
-        """The code asks for the step or question of this key."""
+        """Note that the code asks for the step or question of this key."""
         self._asked.add(key)
         prefix = run._scope.prefix
         if self._homes.setdefault(prefix, _branch_of(run)) != _branch_of(run):
             self._parallel.add(prefix)
 
     async def check_step(self, run: "Run", key: str, name: str, given: object, *, effect: bool) -> None:
-        """`Diverged` if a new effect stands where another was recorded; a plain step emits the event `diverged`."""
+        """Raise `Diverged` for a new effect where another was recorded; for a plain step emit the event `diverged`."""
         other = self._other(run, key)
         if other is not None:
             memo = self._ledger.journal.memos[other]
@@ -98,7 +98,7 @@ class Replay:
             await self._diverges(run, key, other, name, texts, raises=effect)
 
     async def check_question(self, run: "Run", key: str, name: str, payload: object, choices: object) -> None:
-        """`Diverged` if a new question stands where another was recorded: its answer is for that one alone."""
+        """Raise `Diverged` for a new question where another was recorded: the answer is only for that one."""
         other = self._other(run, key)
         if other is not None:
             journal = self._ledger.journal
@@ -106,7 +106,7 @@ class Replay:
             await self._diverges(run, key, other, name, (_question(payload, choices), _recorded(asked)), raises=True)
 
     async def report_unasked(self) -> None:
-        """The function has ended: say once which recorded steps it did not ask for."""
+        """Emit which recorded steps the function, which has ended, did not ask for."""
         if self._policy == "ignore" or self._parallel:
             return
         journal = self._ledger.journal
@@ -119,7 +119,7 @@ class Replay:
             await self._ledger.emit("diverged", step="", name="", recorded=names)
 
     def _other(self, run: "Run", key: str) -> str | None:
-        """The key of what was recorded at the same place by an earlier run, and not asked for; None if in doubt."""
+        """Return the key that an earlier run recorded at the same place, if it was not asked for; None if unclear."""
         if self._policy == "ignore":
             return None
         unasked = [each for each in self._recorded_at(place_of(key)) if each not in self._asked]
@@ -137,13 +137,13 @@ class Replay:
         return self._by_place.get(place, []) if place else []
 
     def _is_retried(self) -> bool:
-        """True within a step that failed before: each attempt may make calls of its own."""
+        """True within a step that failed before: each attempt may make other calls."""
         frame, memos = current_frame.get(), self._ledger.journal.memos
         enclosing = [memos.get(key) for key in frame.within] if frame is not None else []
         return any(isinstance(memo, Attempted | Begun) and _attempts_failed(memo) for memo in enclosing)
 
     def _has_branches(self, run: "Run") -> bool:
-        """True if this is a parallel branch, or there may be others, which may still ask for what was recorded."""
+        """True if this is a parallel branch, or others may exist, which may still ask for the recorded step."""
         if _branch_of(run) != self._homes.get(run._scope.prefix):
             return True
         place = self._place_of(current_frame.get())
@@ -151,7 +151,7 @@ class Replay:
         return not self._bystanders.get(place, WeakSet()).issuperset(others)
 
     def _place_of(self, frame: Frame | None) -> str:
-        """The key of the innermost place that code with this frame works at."""
+        """Return the key of the innermost place that code with this frame works at."""
         within = frame.within if frame is not None else ()
         return next((key for key in reversed(within) if key in self._bystanders), BODY)
 
@@ -169,21 +169,21 @@ class Replay:
                 f"thread {self._ledger.claim.thread_id!r} calls {name!r} with {given}, but an earlier run recorded it"
                 f" with {recorded}, and this run has not asked for that: doing both would repeat it. If the arguments"
                 " depend on the clock, on chance or on live data, put the clock into a step: a resumed run then gets"
-                " the recorded value. That cures new threads; for this one, and if you changed the code on purpose, see"
+                " the recorded value. That fixes new threads; for this one, and if you changed the code on purpose, see"
                 " docs/steps-and-effects.md#changed-code",
                 name=name,
                 given=given,
                 recorded=recorded,
             )
         place = place_of(key)
-        if place not in self._told:
-            self._told.add(place)
+        if place not in self._reported:
+            self._reported.add(place)
             content = {"given": given, "recorded": recorded}
             await self._ledger.emit("diverged", content, step=key, name=name, recorded=other)
 
 
 def _ports_of(run: "Run") -> Ports:
-    """Those of the world that the run belongs to: a plain step in an awaitable run has blocking ones."""
+    """Return the ports of the run's own world: a plain step in an awaitable run has blocking ones."""
     frame = current_frame.get()
     return run._ports if frame is None else frame.run._ports
 
@@ -197,7 +197,7 @@ def _attempts_failed(memo: Attempted | Begun) -> bool:
 
 
 def _is_nested(memo: Memo, journal: Journal) -> bool:
-    """True for what was, or may have been, called within another step: that one was not executed again."""
+    """True for a step that was, or may have been, called within another step, which is not executed again."""
     if place_of(memo.key):
         return bool(scope_of(memo.key))
     others = [other for other in journal.memos.values() if isinstance(other, StepDone) and other is not memo]

@@ -1,4 +1,4 @@
-"""Durable functions: started on a thread, and resumed there by replay, with the function and arguments recorded."""
+"""Durable functions: run on a thread, which records the function and its arguments, and resumed by replay."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -9,6 +9,8 @@ from warnings import warn
 from msgspec.structs import replace
 
 from holdfast.codec import decode
+from holdfast.codec.discovery import return_annotation
+from holdfast.codec.registry import adopt_named
 from holdfast.history.entries import Started
 from holdfast.history.journal import Journal
 from holdfast.ports import Ports, run_blocking
@@ -28,12 +30,11 @@ from holdfast.records.outcome import Outcome
 from holdfast.records.signatures import is_async, parameters_of
 from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
-from holdfast.runs.annotations import register_result
+from holdfast.runs.arguments import differences, fingerprint_of, packed_call
 from holdfast.runs.block import Terms
-from holdfast.runs.calls import differences, packed_call
 from holdfast.runs.divergence import OnDivergence, Replay, check_policy
 from holdfast.runs.run import Run
-from holdfast.runs.scope import current_frame, fingerprint_of
+from holdfast.runs.scope import current_frame
 
 if TYPE_CHECKING:
     from holdfast.runs.store import Store
@@ -43,11 +44,11 @@ T = TypeVar("T")
 FRESH = "fresh"
 
 registry: "dict[str, Durable[Any, Any]]" = {}
-"""Every durable function of this program, by its name: how a recovery finds the code of a thread."""
+"""Every durable function of this program by name: a recovery finds the code of a thread here."""
 
 
 class Durable(Generic[P, T]):
-    """A function whose run on a thread continues where it died. Its world is that of its store."""
+    """A function that resumes on its thread after a crash. Whether it blocks depends on its store."""
 
     __wrapped__: Callable[P, Any]
 
@@ -63,9 +64,9 @@ class Durable(Generic[P, T]):
         check_policy(on_divergence)
         self._function = function
         self._place = f"{importable_module(function)}:{function.__qualname__}"
-        """Where it is now; its name is what its threads record."""
+        """Where the function is defined now; its threads record `name`."""
         self.name = text_or_none(name, "name") or self._place
-        self._check_alone()
+        self._check_name_is_unique()
         self._taken = parameters_of(function)
         self._store = store
         self._terms = replace(terms, keyed=True)
@@ -73,17 +74,17 @@ class Durable(Generic[P, T]):
         self._has_warned = False
         self._on_divergence = on_divergence
         self._owner = ""
-        """The class in whose body it was defined."""
+        """The class in whose body the function is defined."""
         update_wrapper(cast("Callable[..., Any]", self), function)
-        register_result(function)
+        adopt_named(return_annotation(function), evaluate=True)
         registry[self.name] = self
 
-    def _check_alone(self) -> None:
-        """Two functions of one name would resume each other's threads."""
+    def _check_name_is_unique(self) -> None:
+        """Raise `ConfigurationError` for a second function of this name: they would resume each other's threads."""
         other = registry.get(self.name)
         if other is not None and other._place != self._place:
             raise ConfigurationError(
-                f"both {other._place} and {self._place} are called {self.name!r}; rename one of them"
+                f"both {other._place} and {self._place} are named {self.name!r}; rename one of them"
             )
 
     # In classes
@@ -93,7 +94,7 @@ class Durable(Generic[P, T]):
             self._owner = owner.__qualname__
 
     def __get__(self, instance: object, _owner: type | None = None) -> Self:
-        """Refuse to be a method: a process that resumes a thread has no `self` to call it with."""
+        """Raise `ConfigurationError` for a method: a process that resumes a thread has no `self` to pass."""
         if instance is not None and self._owner:
             name = self._function.__name__
             raise ConfigurationError(
@@ -117,29 +118,29 @@ class Durable(Generic[P, T]):
         return await self._enter(store, thread_id, packed)
 
     def _split(self, named: Mapping[str, Any]) -> tuple[bool, Mapping[str, Any]]:
-        """Whether to start over, and the function's own keywords. A parameter of its own named `fresh` comes first."""
+        """Return whether to start over, and the function's keywords; its own parameter `fresh` has priority."""
         if FRESH not in named or FRESH in self._taken.names:
             return False, named
         fresh, taken = named[FRESH], self._taken
         if taken.any_keyword or not isinstance(fresh, bool):
             why = f"{self.name} takes keywords of any name" if taken.any_keyword else f"got {fresh!r}, not a bool"
             raise ConfigurationError(
-                f"fresh={fresh!r} is not clear: {why}. To start over, call store.delete and store.revive, then run"
+                f"fresh={fresh!r} is ambiguous: {why}. To start over, call store.delete and store.revive, then run"
             )
         return fresh, {name: value for name, value in named.items() if name != FRESH}
 
-    async def _go_on(self, thread_id: str, store: "Store | None" = None) -> Any:
+    async def _resume(self, thread_id: str, store: "Store | None" = None) -> Any:
         """Resume a thread whose function and arguments are recorded."""
         store = store or self._store()
         await store.thread(thread_id)
         return await self._enter(store, thread_id, None)
 
     def _use(self, store: "Store") -> None:
-        """Keep its threads in this store from now on: for tools that run a program on a store of their own."""
+        """Use this store from now on: for tools that run a program on another store."""
         self._store = lambda: store
 
     def _warn_if_unrecorded(self) -> None:
-        """Warn, once, that a plain call is not recorded; within a run its steps are those of that run."""
+        """Warn, once, that a plain call is not recorded; within a run its steps belong to that run."""
         if not self._has_warned and current_frame.get() is None:
             self._has_warned = True
             name = self._function.__name__
@@ -151,7 +152,7 @@ class Durable(Generic[P, T]):
             )
 
     def _fits(self, ports: Ports) -> bool:
-        """True if the function can be called in that world."""
+        """True if the function can be called there: an async function needs awaitable ports."""
         return not (ports.blocking and is_async(self._function))
 
     async def _enter(self, store: "Store", thread_id: str, packed: bytes | None) -> Any:
@@ -167,7 +168,7 @@ class Durable(Generic[P, T]):
             raise
 
     def _check_recorded(self, store: "Store", thread_id: str, packed: bytes | None) -> None:
-        """Raise why the function cannot run on a thread that another run holds, from what is stored. Blocking."""
+        """Raise why the function cannot run on a thread that another run holds. Blocking."""
         reader = store._tools.reader
         try:
             known = Journal.of(reader.load_head(reader.key(thread_id)).log.document).started
@@ -178,7 +179,7 @@ class Durable(Generic[P, T]):
             raise refusal
 
     async def _execute(self, run: Run, packed: bytes | None) -> Any:
-        """The function's result within a run: recorded, or made by replay of what is recorded."""
+        """Return the function's result in a run: the recorded one, or call it, with recorded steps replayed."""
         refusal = self._refusal(run, packed)
         if refusal is not None:
             run._ledger.untouched = True
@@ -201,16 +202,16 @@ class Durable(Generic[P, T]):
         known = run._ledger.journal.started
         if known is not None:
             return known
-        entry = Started(self.name, packed, fingerprint_of(packed, self.name, ""), run._ports.now())
-        run._ledger.check_new(f"{self.name}")
+        entry = Started(self.name, packed, fingerprint_of(packed, self.name), run._ports.now())
+        run._ledger.check_new(self.name)
         await run._ledger.note(run._ports, entry)
         return entry
 
     def _refusal(self, run: Run, packed: bytes | None) -> HoldfastError | None:
-        """Why the function cannot be run on this thread."""
+        """Return why the function cannot run on this thread."""
         known, name = run._ledger.journal.started, run.thread_id
         if known is None:
-            text = f"thread {name!r} was not started by a durable function; give its arguments to run"
+            text = f"thread {name!r} was not started by a durable function; pass its arguments to run"
             return NotFound(text) if packed is None else None
         conflict = self._conflict(known, name, packed)
         if conflict is None and run.status is Status.CANCELLED:
@@ -218,13 +219,13 @@ class Durable(Generic[P, T]):
         return conflict
 
     def _conflict(self, known: Started, thread_id: str, packed: bytes | None) -> KeyReused | None:
-        """What speaks against this call, if the thread was started by another."""
+        """Return an error if the thread was started by another function or with other arguments."""
         if known.function != self.name:
             return KeyReused(
                 f"thread {thread_id!r} runs {known.function}, not {self.name}; if that is this function, moved or"
-                f" renamed, call it @durable(name={known.function!r}), else give another thread id"
+                f" renamed, use @durable(name={known.function!r}), else give another thread id"
             )
-        if packed is None or fingerprint_of(packed, self.name, "") == known.fingerprint:
+        if packed is None or fingerprint_of(packed, self.name) == known.fingerprint:
             return None
         return KeyReused(
             f"thread {thread_id!r} was started with other arguments:"
@@ -233,7 +234,7 @@ class Durable(Generic[P, T]):
         )
 
     async def _outcome(self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Outcome:
-        """Run the function on a thread and return how it stands, also if it waits."""
+        """Run the function on a thread and return its outcome, also if it waits."""
         try:
             result = await self._begin(thread_id, arguments, named)
         except Suspended as suspended:
@@ -243,8 +244,8 @@ class Durable(Generic[P, T]):
 
 
 async def _free(store: "Store", thread_id: str) -> None:
-    """Delete a thread and make its id usable again. `LeaseHeld` while a live run holds it."""
-    with suppress(Deleted):  # by the delete itself, as the block is left, or before
+    """Delete a thread and make its id usable again. Raises `LeaseHeld` while a live run holds it."""
+    with suppress(Deleted):  # raised as the block is left, or if it was deleted before
         async with store._run_block(thread_id, None, Terms(wait=0)) as run:
             run._ledger.untouched = True
             await store.delete(thread_id)
@@ -255,7 +256,7 @@ class AwaitableDurable(Durable[P, T]):
     """A durable `async def`."""
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the function as it is, without a thread: nothing is recorded, unless this is part of a run."""
+        """Call the function itself, without a thread: nothing is recorded, unless this is part of a run."""
         self._warn_if_unrecorded()
         result: T = await self._function(*args, **kwargs)
         return result
@@ -265,17 +266,21 @@ class AwaitableDurable(Durable[P, T]):
     @overload
     async def run(self, thread_id: str, /, *args: Any, fresh: bool, **kwargs: Any) -> T: ...
     async def run(self, thread_id: str, /, *args: Any, **kwargs: Any) -> T:
-        """Run it on a thread. The same thread again continues, and does not repeat; a complete one has its result.
+        """Run the function on a thread, or resume it there, and return its result.
 
-        `fresh=True` deletes what the thread has and starts over, for development; `LeaseHeld` while it runs. If the
-        function has a parameter `fresh` of its own, that gets the value.
+        Finished steps are not repeated; a complete thread returns its recorded result. Raises `KeyReused` if the thread
+        was started by another function or with other arguments, `Suspended` if it waits, and `LeaseHeld` if another run
+        holds it longer than `wait`.
+
+        `fresh=True` deletes the thread and starts over, for development; `LeaseHeld` while it runs. If the function has
+        a parameter named `fresh`, it gets the value.
         """
         result: T = await self._begin(thread_id, args, kwargs)
         return result
 
     async def resume(self, thread_id: str) -> T:
-        """Resume a thread: its arguments are recorded. `NotFound` if it was never started."""
-        result: T = await self._go_on(thread_id)
+        """Resume a thread with its recorded arguments and return its result. `NotFound` if it was never started."""
+        result: T = await self._resume(thread_id)
         return result
 
     @overload
@@ -283,7 +288,7 @@ class AwaitableDurable(Durable[P, T]):
     @overload
     async def start(self, thread_id: str, /, *args: Any, fresh: bool, **kwargs: Any) -> Outcome: ...
     async def start(self, thread_id: str, /, *args: Any, **kwargs: Any) -> Outcome:
-        """As `run`, but returns how the thread stands instead of raising `Suspended`."""
+        """Do what `run` does, and return an `Outcome`; a thread that waits does not raise `Suspended`."""
         return await self._outcome(thread_id, args, kwargs)
 
 
@@ -291,7 +296,7 @@ class BlockingDurable(Durable[P, T]):
     """A durable `def`, for `holdfast.sync`."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call the function as it is, without a thread: nothing is recorded, unless this is part of a run."""
+        """Call the function itself, without a thread: nothing is recorded, unless this is part of a run."""
         self._warn_if_unrecorded()
         result: T = self._function(*args, **kwargs)
         return result
@@ -307,7 +312,7 @@ class BlockingDurable(Durable[P, T]):
 
     def resume(self, thread_id: str) -> T:
         """See `AwaitableDurable.resume`."""
-        result: T = run_blocking(self._go_on(thread_id))
+        result: T = run_blocking(self._resume(thread_id))
         return result
 
     @overload

@@ -1,4 +1,4 @@
-"""Stores by kind: the same store, named by where it keeps its threads."""
+"""The store classes by kind, and `open`, which picks one by URL."""
 
 import os
 from datetime import timedelta
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OpenedStore(Store):
-    """A store over a backend that may be shared with other handles, with a sweeper if one was asked for."""
+    """A store over a backend that other stores may share, with a sweeper if `sweep` was given."""
 
     def __init__(self, shared: Shared, options: HandleOptions, ports: Ports | None = None) -> None:
         self._sweeper: Sweeper | None = None
@@ -50,7 +50,7 @@ class OpenedStore(Store):
 
 
 class MemoryStore(OpenedStore):
-    """A store in this process's memory: gone when it ends. Each is its own."""
+    """A store in the memory of this process, lost when it ends. Each object is a separate store."""
 
     def __init__(self, **options: Unpack[LocalOptions]) -> None:
         super().__init__(*locations.memory_parts(options))
@@ -71,12 +71,12 @@ class FileStore(OpenedStore):
 
 
 class PostgresStore(OpenedStore):
-    """A store in a schema of a PostgreSQL database, which is made if it is not there.
+    """A store in a schema of a PostgreSQL database, which is created if it does not exist.
 
     `source`: a URL, a pool of psycopg_pool (used itself if it blocks; else its settings are), or a psycopg connection
-    (its settings). Statements are prepared after `prepare_threshold` uses, never if it is None, nor through a pooler or
-    on a pool that was given. `connections` is the most that are opened to a URL; a call is retried for up to
-    `patience` seconds.
+    (its settings). Statements are prepared after `prepare_threshold` uses; never if it is None, through a pooler or on
+    a pool that was given. Up to `connections` are opened to a URL. A failed call is retried for up to `patience`
+    seconds.
     """
 
     def __init__(self, source: "PostgresSource", schema: str | None = None, **options: Unpack[PostgresOptions]) -> None:
@@ -89,10 +89,10 @@ class RedisStore(OpenedStore):
     `source`: a URL (`redis://user:password@host/0`, `rediss://`, `unix:///run/redis.sock?db=0`,
     `redis+sentinel://host,host/service/0`, `redis+cluster://host,host`), or a client of redis-py, whose settings are
     copied. `prefix` begins every key.
-    `assume` states the durability of a server that does not let its settings be read. With `replicas` a save is
-    acknowledged when so many have it. With `expire=True` the server itself removes a thread that was not written to for
-    `retention.ttl`; else `prune` does. At most so many `connections` are made to each server; a call is retried for up
-    to `patience` seconds before `StoreUnavailable` is raised.
+    `assume` states the durability of a server whose settings cannot be read. With `replicas=n` a save is acknowledged
+    when n replicas have it. With `expire=True` the server itself deletes a thread that was not written to for
+    `retention.ttl`; else `prune` does. Up to `connections` are made to each server. A failed call is retried for up to
+    `patience` seconds before `StoreUnavailable` is raised.
     """
 
     def __init__(self, source: "RedisSource", **options: Unpack[RedisOptions]) -> None:
@@ -100,12 +100,12 @@ class RedisStore(OpenedStore):
 
 
 class S3Store(OpenedStore):
-    """A store in a bucket: of S3 or what speaks like it, Google Cloud Storage (`gs://`) or Azure (`az://`).
+    """A store in a bucket of S3 or a compatible service, Google Cloud Storage (`gs://`) or Azure (`az://`).
 
-    `source`: `s3://bucket/prefix`, perhaps with `?endpoint=…&region=…`, or a store of obstore. Credentials come from
+    `source`: `s3://bucket/prefix`, optionally with `?endpoint=…&region=…`, or a store of obstore. Credentials come from
     the environment (AWS_ACCESS_KEY_ID …). `allow_http` permits an unencrypted endpoint that is not on this machine.
-    `parallel` is how many requests run side by side; a call is retried for up to `patience` seconds, and a reply
-    waited for `timeout` seconds.
+    Up to `parallel` requests run at once. A failed call is retried for up to `patience` seconds; a reply may take
+    `timeout` seconds.
     """
 
     def __init__(self, source: "BucketSource", **options: Unpack[BucketOptions]) -> None:
@@ -115,13 +115,17 @@ class S3Store(OpenedStore):
 def open(  # noqa: A001  the public name: holdfast.open
     url: str | os.PathLike[str] | None = None, **options: Unpack[LocalOptions]
 ) -> Store:
-    """Open a store: a path (SQLite), or a URL: `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql:`, `redis:`, `s3:`.
+    """Open a store and return it: a path (SQLite), or a URL.
 
-    Without a URL the environment's HOLDFAST_STORE is taken, else `holdfast.db`. It connects at the first use.
-    `durability`: `durable` (the default; survives power loss) or `process` (survives a killed process). `keys` encrypt
-    everything but ids. `retention` is what `prune()` applies, every `sweep` seconds in the background if given.
-    Two namespaces share nothing. `inline=False` never commits on the event loop's own thread. `inputs` says how much of
-    a step's arguments its row keeps: a text of at most 200 bytes (`preview`), all of them (`full`), or `none`.
-    `limits` bounds how large a state may be.
+    URLs begin with `memory:`, `file:DIR`, `sqlite:PATH`, `postgresql:`, `redis:` or `s3:`. Without one the environment
+    variable HOLDFAST_STORE is used, else `holdfast.db`. The store connects at its first use.
+
+    - `durability`: `durable` (the default) survives power loss, `process` survives a killed process.
+    - `keys` encrypts everything except ids.
+    - `retention` is what `prune()` applies, in the background every `sweep` seconds if given.
+    - `namespace`: two namespaces share nothing.
+    - `inline=False` never commits on the thread of the event loop.
+    - `inputs`: how much of a step's arguments its row keeps: up to 200 bytes of text (`preview`), `full`, or `none`.
+    - `limits` bounds how large a state may be.
     """
     return OpenedStore(*locations.url_parts(url, options))

@@ -1,4 +1,4 @@
-"""How a step is executed: its policy, checked when it is given."""
+"""The policy of a step: retries, timeout, effects. Checked when it is passed."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -19,7 +19,7 @@ LONGEST_WAIT = 60.0
 
 
 class Done(msgspec.Struct, Generic[T], frozen=True):
-    """What a `verify` function returns if the effect did happen: its result."""
+    """Returned by a `verify` function if the effect happened: holds its result."""
 
     value: T
 
@@ -30,11 +30,11 @@ class _NotDone:
 
 
 NotDone = _NotDone()
-"""What a `verify` function returns if the effect did not happen: then it is executed."""
+"""Returned by a `verify` function if the effect did not happen: the step is executed."""
 
 
 class StepPolicy(TypedDict, total=False):
-    """The keywords of a step, for `run.step`, `session.step` and `@step` alike. See `Run.step`."""
+    """The keywords of a step for `run.step`, `session.step` and `@step`. See `Run.step`."""
 
     effect: bool
     on_doubt: OnDoubt | None
@@ -66,24 +66,24 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, policy: Mapping[str, Any], *more: str) -> "StepOptions":
-        """The options in a policy; `ConfigurationError` for a keyword that is neither one of them nor among `more`."""
+        """Return the options in a policy; raise `ConfigurationError` for a keyword that is not one nor in `more`."""
         names = cls.__struct_fields__
         check_options(policy, (*names, *more))
         return cls(**{name: value for name, value in policy.items() if name in names})
 
     def __post_init__(self) -> None:
         if self.on_doubt not in {None, "retry", "verify", "ask", "fail"}:
-            raise ConfigurationError(f"on_doubt={self.on_doubt!r}: one of 'retry', 'verify', 'ask', 'fail', or None")
+            raise ConfigurationError(f"`on_doubt` must be 'retry', 'verify', 'ask' or 'fail', got {self.on_doubt!r}")
         if (self.on_doubt == "verify") != (self.verify is not None):
-            raise ConfigurationError("on_doubt='verify' and verify=function belong together")
+            raise ConfigurationError("on_doubt='verify' and verify=function need each other")
         if (self.on_doubt or self.verify) and not self.effect:
-            raise ConfigurationError("on_doubt is for steps with effect=True; others are executed again")
+            raise ConfigurationError("`on_doubt` needs effect=True; other steps are executed again")
         if type(self.retries) is not int or self.retries < 0:
-            raise ConfigurationError(f"retries={self.retries!r}: how many further attempts, 0 or more")
+            raise ConfigurationError(f"`retries` must be an int of at least 0, got {self.retries!r}")
         if self.retry_on is not Exception and not _are_errors(self.retry_on):
-            raise ConfigurationError(f"retry_on={self.retry_on!r}: an exception class, or a tuple of them")
+            raise ConfigurationError(f"`retry_on` must be an exception class or a tuple of them, got {self.retry_on!r}")
         if self.raises != () and not _are_errors(self.raises):
-            raise ConfigurationError(f"raises={self.raises!r}: an exception class, or a tuple of them")
+            raise ConfigurationError(f"`raises` must be an exception class or a tuple of them, got {self.raises!r}")
         if self.timeout is not None:
             seconds(self.timeout, "timeout")
         if self.backoff is not None and not callable(self.backoff):
@@ -94,13 +94,8 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
         """The classes of errors that are raised as themselves."""
         return self.raises if isinstance(self.raises, tuple) else (self.raises,)
 
-    @property
-    def timeout_seconds(self) -> float | None:
-        """The time limit of one attempt."""
-        return None if self.timeout is None else seconds(self.timeout, "timeout")
-
     def wait_after(self, attempt: int) -> float:
-        """Seconds to wait after that many failed attempts."""
+        """Return how many seconds to wait after this many failed attempts."""
         if self.backoff is None:
             return float(min(FIRST_WAIT * 2 ** min(attempt - 1, 32), LONGEST_WAIT))
         return seconds(self.backoff(attempt) if callable(self.backoff) else self.backoff, "backoff")
@@ -112,5 +107,5 @@ def _are_errors(given: object) -> bool:
 
 
 def seconds(duration: timedelta | float, name: str = "duration") -> float:
-    """A duration as seconds, or a clear refusal that names it."""
+    """Return a duration in seconds; raise `ConfigurationError`, which names it, if it is not one."""
     return duration_us(duration, name) / 1e6

@@ -1,4 +1,4 @@
-"""Going on with threads whose process is gone, whose question was answered, or whose time has come."""
+"""Resuming threads whose process died, whose question was answered, or whose timer is due."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ STATUSES = (Status.WORKING.value, Status.INPUT_REQUIRED.value)
 
 
 class Recoverer:
-    """One recovery: finds the threads that can be resumed, and resumes each that this process gets."""
+    """One recovery: finds the threads that can be resumed, and resumes each that this process can claim."""
 
     def __init__(self, store: "Store", handler: Callable[[Run], Any] | None, terms: Terms, max_attempts: int) -> None:
         self._store = store
@@ -46,22 +46,22 @@ class Recoverer:
         self._damaged: list[str] = []
 
     async def recover(self, labels: Mapping[str, str]) -> Recovery:
-        """Resume all of them."""
+        """Resume every resumable thread with these labels, and report how each ended."""
         tools = self._store._tools
-        report = await self.go_on_with(await tools.ports.perform(self._candidates, labels))
+        report = await self.resume_all(await tools.ports.perform(self._candidates, labels))
         return replace(report, damaged=tuple(self._damaged))
 
-    async def go_on_with(self, found: list[str]) -> Recovery:
-        """Resume those of these threads that still can be, several at once where the world allows it."""
+    async def resume_all(self, found: list[str]) -> Recovery:
+        """Resume those of these threads that still can be, several at once if the ports allow it."""
         tools = self._store._tools
-        ends = await tools.ports.gather([self._go_on(thread_id) for thread_id in found])
+        ends = await tools.ports.gather([self._resume(thread_id) for thread_id in found])
         by_end: dict[str, list[str]] = {}
         for thread_id, end in zip(found, ends, strict=True):
             by_end.setdefault(end, []).append(thread_id)
         return Recovery(**{end: tuple(ids) for end, ids in by_end.items()})
 
     def _candidates(self, labels: Mapping[str, str]) -> list[str]:
-        """The threads that can be resumed. Those whose head cannot be read, or whose key is missing, are noted."""
+        """Return the threads that can be resumed, and note those that cannot be read."""
         reader, ports = self._store._tools.reader, self._store._tools.ports
         choices, found, cursor = reader.bindings.label_choices(labels), list[str](), None
         while True:
@@ -69,7 +69,7 @@ class Recoverer:
             for thread, encoded in listing.heads:
                 try:
                     head = decode_head(thread, encoded)
-                    if self._can_go_on(thread, head, ports.now()):
+                    if self._can_resume(thread, head, ports.now()):
                         reader.binding(thread, head)
                         found.append(thread_id_of(thread))
                 except (Corrupt, IncompatibleCheckpoint, KeyUnavailable):
@@ -78,7 +78,7 @@ class Recoverer:
             if cursor is None:
                 return found
 
-    def _can_go_on(self, thread: bytes, head: Head, now: int) -> bool:
+    def _can_resume(self, thread: bytes, head: Head, now: int) -> bool:
         reader, ports = self._store._tools.reader, self._store._tools.ports
         if head.deleted or head.status not in STATUSES:
             return False
@@ -92,11 +92,11 @@ class Recoverer:
         inbox = reader.backend.inbox(thread)
         return any(message_key(int(number)) in inbox for number in requests)
 
-    async def _go_on(self, thread_id: str) -> str:
-        """How a thread ended: `completed`, `open`, `suspended`, `failed` or `skipped`."""
+    async def _resume(self, thread_id: str) -> str:
+        """Resume a thread, and return how it ended: `completed`, `open`, `suspended`, `failed` or `skipped`."""
         try:
             end, error = await self._end_of(thread_id), ""
-        except Exception as failure:  # noqa: BLE001  it is the thread's, and kept with it
+        except Exception as failure:  # noqa: BLE001  recorded with the thread
             end, error = "failed", type(failure).__name__
         if end != "skipped":
             await self._store._tools.events.emit("recovered", thread_id, end=end, error=error)
@@ -118,7 +118,7 @@ class Recoverer:
             return "skipped"
 
     def _is_ours(self, thread_id: str) -> bool:
-        """True if the thread's function is one of this program's. What is not ours is not even claimed."""
+        """True if this program has the thread's function; other threads are not claimed."""
         reader = self._store._tools.reader
         try:
             loaded = reader.load_head(reader.key(thread_id))
@@ -132,8 +132,8 @@ class Recoverer:
 
     async def _execute(self, run: Run) -> str:
         claim, function = run._ledger.claim, self._function(run._ledger.journal)
-        if not await run._ports.perform(self._can_go_on, claim.thread, claim.found, run._ports.now()):
-            run._ledger.untouched = True  # another was faster
+        if not await run._ports.perform(self._can_resume, claim.thread, claim.found, run._ports.now()):
+            run._ledger.untouched = True  # another process resumed it first
             return "skipped"
         if run._ledger.claim.found.owner:
             if run._ledger.journal.attempts >= self._max_attempts:
@@ -147,6 +147,6 @@ class Recoverer:
 
     async def _give_up(self, run: Run) -> str:
         now, attempts = run._ports.now(), run._ledger.journal.attempts
-        text = f"gave up: the process running it was gone after each of {attempts} attempts, with no step done"
+        text = f"gave up: the process running it died in each of {attempts} attempts, with no step done"
         await run._ledger.end(run._ports, Ended(Status.FAILED.value, encode(None), "Poisoned", text, (), now))
         return "failed"

@@ -21,34 +21,25 @@ from holdfast.records.identity import CheckpointId
 from holdfast.records.request import Answer
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, Cause, Phase, Status
 from holdfast.runs import asking
-from holdfast.runs.branches import mark_step
-from holdfast.runs.failures import failed_steps, text_of
-from holdfast.runs.inputs import Inputs, kept_inputs
+from holdfast.runs.arguments import Inputs, fingerprint_of, kept_inputs
+from holdfast.runs.failures import failure_of
 from holdfast.runs.keys import Key, kept, kind_at, part
 from holdfast.runs.ledger import Ledger, packed_metadata
 from holdfast.runs.options import StepCallPolicy, StepOptions, seconds
-from holdfast.runs.scope import Scope, current_frame, fingerprint_of
-from holdfast.runs.steps import (
-    StepCall,
-    StepHandle,
-    failure_of,
-    idempotency_key_of,
-    known_memo,
-    perform_step,
-    row_metadata,
-)
-from holdfast.stores.claim import Pending
+from holdfast.runs.scope import Scope, current_frame, idempotency_key_of, mark_step
+from holdfast.runs.steps import StepCall, StepHandle, known_memo, perform_step
+from holdfast.stores.claim import FINISHED, Pending
 from holdfast.stores.reader import Reader
 from holdfast.stores.writer import Intent
 
 T = TypeVar("T")
 
-ADVICE = "bind it with functools.partial or a lambda, so that it is no argument of the step"
-LARGE_BYTES = 1 << 20
+ADVICE = "bind it with functools.partial or a lambda, so that it is not an argument of the step"
+DEFAULT_OPTIONS = StepOptions()
 
 
 class Receipt(msgspec.Struct, eq=False):
-    """A record on its way: `await` it to know that it is stored."""
+    """A record that is being stored: `await` it to be sure that it is."""
 
     _ledger: Ledger
     _ports: Ports
@@ -56,20 +47,20 @@ class Receipt(msgspec.Struct, eq=False):
 
     @property
     def done(self) -> bool:
-        """True if it is stored, or has failed."""
+        """True if the record is stored, or could not be."""
         return self._pending is None or self._pending.settled
 
     def __await__(self) -> Generator[Any, None, None]:
         return self.wait().__await__()
 
     async def wait(self) -> None:
-        """Wait until it is stored; raise why it could not be."""
+        """Wait until the record is stored; raise the error if it could not be."""
         if self._pending is not None and self._pending.outcome is not True:
             await self._ports.settle(self._pending, self._ledger.claim.committer)
 
 
 class Run:
-    """A live claim on a thread. Made by `store.run`; its methods are for the code within that block."""
+    """A live claim on a thread, made by `store.run`. Use its methods within that block."""
 
     def __init__(self, ledger: Ledger, ports: Ports, reader: Reader, scope: Scope, *, keyed: bool = False) -> None:
         self._ledger = ledger
@@ -85,7 +76,7 @@ class Run:
 
     @property
     def thread_id(self) -> str:
-        """The thread this run holds."""
+        """The id of the thread that this run holds."""
         return self._ledger.claim.thread_id
 
     @property
@@ -95,8 +86,8 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """True if the thread is complete or cancelled: recorded steps return, and nothing new is done."""
-        return self._ledger.finished
+        """True if the thread is complete or cancelled: recorded steps are replayed, new ones raise `Finished`."""
+        return self._ledger.status in FINISHED
 
     @property
     def status(self) -> Status:
@@ -121,20 +112,20 @@ class Run:
 
     @property
     def steps(self) -> list[Step]:
-        """What was recorded so far, by this run and those before it.
+        """The steps recorded so far, by this run and earlier ones.
 
-        `LimitExceeded` if all of it would take too much memory.
+        Raises `LimitExceeded` if they would take too much memory together.
         """
         return self._ledger.lazy_steps.all()
 
     @property
     def result(self) -> Any:
-        """What the thread was completed with; None if it is not complete."""
+        """The result that the thread was completed with; None if it is not complete."""
         return self._ledger.journal.result
 
     @property
     def _scope(self) -> Scope:
-        """Where keys are counted: in the step whose function asks, or in the run's body."""
+        """The scope that counts keys: of the step whose function calls, or of the run's body."""
         frame = current_frame.get()
         return frame.scope if frame is not None and frame.run._ledger is self._ledger else self._own_scope
 
@@ -149,24 +140,28 @@ class Run:
     async def step(self, key: str, function: Callable[..., T], *args: Any, **policy: Unpack[StepCallPolicy]) -> T: ...
 
     async def step(self, key: str, function: Callable[..., Any], *args: Any, **policy: Unpack[StepCallPolicy]) -> Any:
-        """The result of `function(*args)`, executed once: when the key has a recorded result, that is returned.
+        """Execute `function(*args)` once under this key, record its result and return it.
 
-        `effect=True` notes the intent first and hands over `idempotency_key=` if the function takes it; a step that was
-        begun and never ended is then resolved by `on_doubt`: `retry` (with the same key), `verify`, `ask` or `fail`.
-        After `retries` further attempts, for errors in `retry_on`, with `backoff` seconds between them and `timeout`
-        for each, it raises the error itself if that is one of `raises`, else `StepFailed`. The same key with other
-        arguments is `KeyReused`.
+        If the key has a recorded result, return that and do not call the function. Raises `KeyReused` if it was
+        recorded with other arguments, and `Finished` if the thread is finished and the step is new.
 
-        `connection`, on a PostgreSQL store: one of psycopg's to the same database, in no transaction. The step begins
-        one, in which the function writes (it is handed `connection=` if it takes it) and its result is recorded, and
-        commits it: both are there, or neither.
+        A failed attempt is retried up to `retries` times for errors in `retry_on`, after `backoff` seconds; `timeout`
+        limits each attempt. After the last one the step raises the error itself if it is one of `raises`, else
+        `StepFailed`.
+
+        `effect=True` is for functions with effects outside, such as a payment: the intent is recorded first, and
+        `idempotency_key=` is passed if the function takes it. A step that was begun and never ended has an unknown
+        outcome, which `on_doubt` resolves: `retry` (with the same key), `verify`, `ask` or `fail`.
+
+        `connection`, on a PostgreSQL store, is a psycopg connection to the same database, in no transaction. The step
+        begins one, in which the function writes (`connection=` is passed if it takes it) and its result is recorded:
+        both are committed, or neither.
         """
-        options, connection = StepOptions.of(policy, "connection"), policy.get("connection")
+        options = StepOptions.of(policy, "connection") if policy else DEFAULT_OPTIONS
+        connection = policy.get("connection")
         if connection is not None and options.effect:
             raise ConfigurationError("a step with connection= needs no effect=True: its effect and its record are one")
-        name = check_key(key)
-        check_function(function, name)
-        fingerprint = fingerprint_of(list(args), f"step {name!r}", ADVICE)
+        name, fingerprint = checked_step(key, function, args)
         call = StepCall(
             key=str(part(key)),
             name=name,
@@ -180,9 +175,10 @@ class Run:
         return await perform_step(self, call)
 
     async def begin_step(self, key: str, *args: Any, effect: bool = True) -> StepHandle:
-        """Begin a step by hand: its handle says whether it is done already, and has its idempotency key.
+        """Begin a step whose work you do yourself, and return its handle for `complete_step`.
 
-        With `effect` the intent is noted; `StepInDoubt` if that was done before and the step never ended.
+        The handle has the idempotency key; `handle.done` is True if the step has a result already. With `effect` the
+        intent is recorded. Raises `StepInDoubt` if the step was begun before and never ended.
         """
         ledger, name = self._ledger, check_key(key)
         step = str(part(key))
@@ -193,7 +189,7 @@ class Run:
         memo = known_memo(self, step, fingerprint)
         now, token = self._ports.now(), idempotency_key_of(self, step)
         if isinstance(memo, StepDone | StepError):
-            mark_step(ledger, self._ports, step)
+            mark_step(self, step)
         if isinstance(memo, StepDone):
             return StepHandle(step, name, fingerprint, token, now, done=True, value=decode(memo.value))
         if isinstance(memo, StepError):
@@ -201,8 +197,8 @@ class Run:
         ledger.check_new(f"step {name!r}")
         if isinstance(memo, Begun):
             raise StepInDoubt(
-                f"step {name!r} of thread {self.thread_id!r} was begun and its end is not known; find out, and give"
-                " its result to complete_step(run.in_doubt(key), value)"
+                f"step {name!r} of thread {self.thread_id!r} was begun and its outcome is unknown; find out, then call"
+                " complete_step(run.in_doubt(key), value)"
             )
         inputs = kept_inputs(ledger.keep_inputs, args)
         if effect:
@@ -211,7 +207,10 @@ class Run:
         return StepHandle(step, name, fingerprint, token, now, inputs=inputs)
 
     def in_doubt(self, key: str) -> StepHandle:
-        """The handle of a step that was begun and never ended, to complete it with what was found out."""
+        """Return the handle of a step that was begun and never ended, to complete it with the result you found.
+
+        Raises `ConfigurationError` if the step is not in doubt.
+        """
         step = str(part(check_key(key)))
         memo = self._ledger.journal.memos.get(step)
         if not isinstance(memo, Begun):
@@ -220,36 +219,39 @@ class Run:
         return StepHandle(step, key, memo.fingerprint, token, memo.at, inputs=inputs)
 
     async def complete_step(self, handle: StepHandle, value: Any) -> None:
-        """Record the result of a step begun by hand."""
+        """Record the result of a step that was begun by `begin_step`."""
         if handle.done:
-            mark_step(self._ledger, self._ports, handle.key)
+            mark_step(self, handle.key)
             return
         self._ledger.claim.check()
         now = self._ports.now()
         encoded = encode(value, path=f"result of step {handle.name!r}")
         took = max(now - handle.started_at, 0)
         memo = StepDone(handle.key, handle.fingerprint, handle.name, encoded, now, took, *handle.inputs)
-        intent = Intent(cause="event", metadata=row_metadata(handle.key, took))
+        intent = Intent(cause="event", metadata=packed_metadata({"step": handle.key, "ms": took // 1000}))
         await self._ledger.commit(self._ports, intent, memo)
-        mark_step(self._ledger, self._ports, handle.key)
+        mark_step(self, handle.key)
         details = {"step": handle.key, "name": handle.name, "attempt": 1, "seconds": took / 1e6}
         await self._ledger.emit("step_done", {"result": value}, **details)
 
     # Records
 
     def record(self, step: Step, key: str | None = None) -> Receipt:
-        """Record a step that was done elsewhere. Queued at once; `await` the receipt to know that it is stored."""
+        """Record a step that was done elsewhere, and return a receipt: `await` it to be sure that the step is stored.
+
+        With a `key` it is recorded once, however often it is called.
+        """
         self._ledger.check()
         fields = encode(fields_of(step), path="step")
         name = self._key_for("record", key, fields)
         if name in self._ledger.journal.marks:
-            mark_step(self._ledger, self._ports, name)
+            mark_step(self, name)
             return Receipt(self._ledger, self._ports, None)
         self._ledger.check_new("a record")
         entry = Recorded(name, fields, self._ports.now())
         intent = Intent(cause="event", metadata=packed_metadata({"step": step.action} if step.action else None))
         pending = self._ledger.queue(self._ports, intent, (entry,))
-        mark_step(self._ledger, self._ports, name or entry)
+        mark_step(self, name or entry)
         return Receipt(self._ledger, self._ports, pending)
 
     async def checkpoint(
@@ -261,7 +263,7 @@ class Run:
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> None:
-        """Save the state as the thread's next checkpoint."""
+        """Save the state as the thread's next checkpoint. With a `key` it is saved once, however often it is called."""
         await self._ledger.ready(self._ports)
         draft, leaves = self._draft(state, self._ledger.claim.log.document)
         name = self._key_for("checkpoint", key, draft_fingerprint(draft) if self._keyed else b"")
@@ -279,12 +281,15 @@ class Run:
         await self._mark(intent, name)
 
     async def append(self, path: str | Sequence[str], item: Any, key: str | None = None) -> None:
-        """Append one item to the list at `path` of the state, at the same cost however long the list is."""
+        """Append one item to the list at `path` of the state: the cost does not depend on the length of the list.
+
+        `path` is a top-level key, or several keys. With a `key` the item is appended once.
+        """
         await self._ledger.ready(self._ports)
         where = (*STATE, *path_of_keys(path))
         if len(where) < 2 or not all(map(is_key, where)):
             raise UnstorableValue(
-                f"append to {path!r}: a path is one str, or several, such as 'messages'", path="state"
+                f"cannot append to {path!r}: the path must be one str, or several, such as 'messages'", path="state"
             )
         encoded = encode(item, path="item", limits=self._ledger.claim.log.binding.limits)
         name = self._key_for(kind_at("append", where[1:]), key, encoded)
@@ -304,13 +309,12 @@ class Run:
         return draft_state(state, against, self._ledger.claim.log.binding.limits)
 
     def _key_for(self, kind: str, key: str | None, content: bytes) -> str:
-        """The key under which something is recorded; empty if it is to be done each time."""
+        """Return the key under which something is recorded; empty if it is done each time."""
         if key is not None:
             return str(kept(kind, check_key(key)))
         if not self._keyed:
             return ""
-        fingerprint = fingerprint_of(content, kind, "")
-        return self._scope.ordinal(kind, fingerprint, self._ports.branch())
+        return self._scope.ordinal(kind, fingerprint_of(content, kind), self._ports.branch())
 
     async def _mark(self, intent: Intent, key: str) -> None:
         pending = await self._ledger.commit(self._ports, intent, *([Marked(key)] if key else []))
@@ -327,10 +331,11 @@ class Run:
         deadline: datetime | timedelta | float | None = None,
         default: Any = None,
     ) -> Answer:
-        """Ask the outside a question, and suspend the run until it is answered.
+        """Ask a person or another program a question, and return the answer.
 
-        At the deadline the default is taken (one of the choices, or without choices a value); `RequestExpired` if there
-        is none.
+        Until `store.answer` answers it, the run is suspended: leaving its block raises `Suspended`. At the `deadline`
+        the `default` is the answer (one of the choices, or without choices a value); without a default
+        `RequestExpired` is raised.
         """
         return await asking.ask(self, check_key(name), payload, choices, deadline, default)
 
@@ -342,16 +347,16 @@ class Run:
         deadline: datetime | timedelta | float | None = None,
         default: bool | None = None,
     ) -> bool:
-        """Ask for a yes or no: True if it was approved."""
+        """Ask for a yes or no, as `ask` does. Return True if the answer is `approve`, False if it is `reject`."""
         choice = None if default is None else "approve" if default else "reject"
-        answer = await self.ask(name, payload, choices=("approve", "reject"), deadline=deadline, default=choice)
+        answer = await self.ask(name, payload, choices=asking.YES_OR_NO, deadline=deadline, default=choice)
         return answer.choice == "approve"
 
     async def sleep(self, duration: timedelta | float) -> None:
-        """Sleep, durably: what was slept before a crash counts. Longer than the lease, the run is suspended."""
+        """Sleep, durably: time before a crash counts. Suspends the run if the rest is longer than its lease."""
         ledger = self._ledger
         await ledger.ready(self._ports)
-        key = self._scope.ordinal("sleep", fingerprint_of(seconds(duration), "sleep", ""), self._ports.branch())
+        key = self._scope.ordinal("sleep", fingerprint_of(seconds(duration), "sleep"), self._ports.branch())
         due = ledger.journal.timers.get(key)
         if due is None:
             ledger.check_new("a sleep")
@@ -367,9 +372,9 @@ class Run:
     # The end
 
     async def complete(self, result: Any = None) -> None:
-        """The thread is complete, with this result. Nothing new can be done in it afterwards.
+        """Complete the thread with this result. Afterwards anything new in it raises `Finished`.
 
-        Saying it again with the same result changes nothing: a program that died right after it is run again.
+        Calling it again with the same result changes nothing: a program that crashed right after it may run again.
         """
         value, now = encode(result, path="result"), self._ports.now()
         ended = self._ledger.journal.ended
@@ -380,32 +385,32 @@ class Run:
         await self._ledger.end(self._ports, Ended(Status.COMPLETE.value, value, "", "", (), now))
 
     async def fail(self, error: BaseException | str) -> None:
-        """The thread has failed, for this reason. Running it again continues from its finished steps."""
+        """Mark the thread as failed, for this reason. Running it again resumes after its finished steps."""
         self._ledger.check_new("an end")
-        kind = type(error).__name__ if isinstance(error, BaseException) else ""
-        entry = Ended(Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), self._ports.now())
-        await self._ledger.end(self._ports, entry)
+        await self._ledger.fail(self._ports, error)
 
 
 def for_plain_code(run: Run) -> Run:
-    """The same run for code that cannot await."""
+    """Return the same run for code that cannot await."""
     ports = run._ports.for_plain_code()
     return Run(run._ledger, ports, run._reader, run._own_scope, keyed=run._keyed)
 
 
 def check_key(key: object) -> str:
-    """A key: a str that is not empty."""
+    """Return a key as text; raise `ConfigurationError` unless it is a str that is not empty."""
     text = str(key) if isinstance(key, Key) else key
     if not isinstance(text, str) or not is_key(text) or not text:
-        raise ConfigurationError(f"{key!r} is not a key; give a str that is not empty")
+        raise ConfigurationError(f"a key must be a str that is not empty, got {key!r}")
     return text
 
 
-def check_function(function: object, key: str) -> None:
-    """A step is given a function, and not what that returned."""
+def checked_step(key: str, function: object, args: tuple[Any, ...]) -> tuple[str, bytes]:
+    """Return the name of a step and the fingerprint of its arguments; raise if it cannot be called so."""
+    name = check_key(key)
     if not callable(function):
         kind = type(function).__name__
-        raise ConfigurationError(f"step {key!r} takes a function to call, not {kind}: run.step(key, function, *args)")
+        raise ConfigurationError(f"step {name!r} takes a function to call, not {kind}: run.step(key, function, *args)")
+    return name, fingerprint_of(list(args), f"step {name!r}", ADVICE)
 
 
 _STEP_KINDS: dict[str, tuple[type, ...]] = {
@@ -415,22 +420,22 @@ _STEP_KINDS: dict[str, tuple[type, ...]] = {
     "metadata": (dict,),
     "idempotent": (bool,),
 }
-"""What tools rely on when they show a step; the other fields may be anything."""
+"""The types that tools rely on when they show a step; other fields may be anything."""
 _STEP_DEFAULTS = {name: getattr(Step(), name) for name in Step.__struct_fields__ if name != "index"}
 
 
 def fields_of(step: Step) -> dict[str, Any]:
-    """What a step says, without what it leaves at its default; its index is its place among the others."""
+    """Return the fields of a step that differ from their defaults, without its index."""
     if not isinstance(step, Step):
-        raise ConfigurationError(f"what is recorded is a holdfast.Step, not {type(step).__name__}")
+        raise ConfigurationError(f"a record must be a holdfast.Step, not {type(step).__name__}")
     for name, kinds in _STEP_KINDS.items():
         if not isinstance(getattr(step, name), kinds):
             words = " or ".join("None" if kind is NoneType else kind.__name__ for kind in kinds)
-            raise ConfigurationError(f"Step({name}={getattr(step, name)!r}): {words}")
-    names = [name for name, default in _STEP_DEFAULTS.items() if not _is_default(getattr(step, name), default)]
-    return {name: getattr(step, name) for name in names}
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    """A field that may be anything is None by default, and is not compared: some values, of numpy say, refuse that."""
-    return value is None if default is None else bool(value == default)
+            raise ConfigurationError(f"`{name}` of a Step must be {words}, got {getattr(step, name)!r}")
+    fields = {name: getattr(step, name) for name in _STEP_DEFAULTS}
+    # Where the default is None, values are not compared: arrays of numpy refuse that.
+    return {
+        name: value
+        for name, value in fields.items()
+        if (value is not None if _STEP_DEFAULTS[name] is None else value != _STEP_DEFAULTS[name])
+    }

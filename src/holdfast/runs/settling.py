@@ -1,6 +1,6 @@
-"""What a person decides about a thread from outside: to try it again, and how a step in doubt ended.
+"""What a person decides about a thread: to retry it, or how a step in doubt ended.
 
-Both leave the thread at work and held by no run, so that the next recovery resumes it.
+Both leave the thread `working` without an owner, so that the next recovery resumes it.
 """
 
 from typing import Any
@@ -17,20 +17,20 @@ from holdfast.runs.steps import DOUBT_CHOICES
 from holdfast.stores.writer import Intent
 
 RETRIED = "retried"
-"""The kind of note that says so. Like every note it makes a recovery count its attempts from zero again."""
+"""The kind of note that records a retry. Like every note it resets the attempts that a recovery counts."""
 
 
 def check_failed(thread_id: str, status: str | None) -> None:
-    """`Conflict` unless the thread has failed. Checked before the claim too, so that a refusal writes nothing."""
+    """Raise `Conflict` unless the thread has failed. Also called before the claim, so that an error writes nothing."""
     if status != Status.FAILED.value:
         raise Conflict(f"thread {thread_id!r} is {status}, and only a failed one can be retried")
 
 
 async def put_back(run: Run) -> None:
-    """Make a failed thread one that a recovery resumes."""
+    """Make a recovery resume a failed thread."""
     try:
         check_failed(run.thread_id, run._ledger.claim.found.status)
-    except Conflict as error:  # another process was faster
+    except Conflict as error:  # another process changed it meanwhile
         raise _refused(run, error) from None
     note = Noted(RETRIED, encode(None), run._ports.now())
     await run._ledger.commit(run._ports, Intent(journal=True, metadata=packed_metadata({RETRIED: True})), note)
@@ -40,7 +40,7 @@ async def put_back(run: Run) -> None:
 async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> None:
     """Record how a step in doubt ended; or that it did not happen, so that it is executed again with the same key.
 
-    `key`: as the thread has it, as it was given to `run.step`, or the name of the only step of that name in doubt.
+    `key` is the key in the thread, the one given to `run.step`, or the name of the only step of that name in doubt.
     """
     key = _key_of(run._ledger.journal, key)
     refusal = _refusal(run, key, choice)
@@ -56,7 +56,7 @@ async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> N
 
 
 def _verdict(begun: Begun, choice: str, value: Any, by: str, now: int) -> tuple[StepDone | StepError | Attempted, str]:
-    """The entry that ends the doubt, and the cause of its row. One that is retried has one attempt less behind it."""
+    """Return the entry that ends the doubt, and the cause of its row. A retry does not count the doubtful attempt."""
     key, fingerprint, kind = begun.key, begun.fingerprint, StepInDoubt.__name__
     text, name, inputs = f"settled as {choice} by {by or 'a person'}", name_of(key), (begun.arguments, begun.inputs)
     if choice == "done":
@@ -68,7 +68,7 @@ def _verdict(begun: Begun, choice: str, value: Any, by: str, now: int) -> tuple[
 
 
 def _key_of(journal: Journal, given: str) -> str:
-    """The key of a step that was named: by its key, or by its name if only one step of that name is in doubt."""
+    """Return the key of a step, given by its key, or by its name if only one step of that name is in doubt."""
     for key in (given, str(part(given))):
         if key in journal.memos:
             return key
@@ -78,7 +78,7 @@ def _key_of(journal: Journal, given: str) -> str:
 
 
 def _refusal(run: Run, key: str, choice: str) -> HoldfastError | None:
-    """Why the step cannot be settled."""
+    """Return why the step cannot be settled."""
     journal, name = run._ledger.journal, run.thread_id
     if choice not in DOUBT_CHOICES:
         return InvalidAnswer(f"a step is settled as one of {', '.join(DOUBT_CHOICES)}, not {choice!r}")
@@ -100,6 +100,6 @@ def _in_doubt(journal: Journal) -> str:
 
 
 def _refused(run: Run, error: HoldfastError) -> HoldfastError:
-    """The error, with the thread left as it was found."""
+    """Return the error, and leave the thread as it was found."""
     run._ledger.untouched = True
     return error

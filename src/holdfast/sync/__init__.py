@@ -1,6 +1,6 @@
-"""The same names, blocking: `import holdfast.sync as holdfast`. No event loop, no portal, no thread but the heartbeat.
+"""The same names, blocking: `import holdfast.sync as holdfast`. No event loop, and no thread except the heartbeat.
 
-Every method is one line: the awaitable one, stepped to its end over `BlockingPorts`. Names without I/O are the same
+Every method is one line: it steps the awaitable one to its end over `BlockingPorts`. Names without I/O are the same
 objects as in `holdfast`.
 """
 
@@ -133,90 +133,49 @@ if TYPE_CHECKING:
         workflow_checkpoints,
     )
 
-_LATER = {
-    "Agent": "holdfast.sync.agents",
-    "AgentContext": "holdfast.runtimes.manager.composition",
-    "AgentState": "holdfast.runtimes.manager.state",
-    "AgentSummary": "holdfast.records.failure",
-    "CheckpointConfig": "holdfast.runtimes.manager.config",
-    "CheckpointHooks": "holdfast.sync.manager",
-    "CheckpointManager": "holdfast.sync.manager",
-    "CheckpointStats": "holdfast.runtimes.manager.state",
-    "Checkpointable": "holdfast.runtimes.manager.state",
-    "Composite": "holdfast.sync.composition",
-    "Deferred": "holdfast.records.loop",
-    "Done": "holdfast.runs.options",
-    "Event": "holdfast.runtimes.manager.events",
-    "ExecutionState": "holdfast.runtimes.manager.state",
-    "Executor": "holdfast.runtimes.workflow.executors",
-    "FailureContext": "holdfast.records.failure",
-    "FailurePolicy": "holdfast.runtimes.agent.policy",
-    "FailureType": "holdfast.records.failure",
-    "Loop": "holdfast.sync.loops",
-    "LoopState": "holdfast.records.loop",
-    "NotDone": "holdfast.runs.options",
-    "Orchestrator": "holdfast.sync.session",
-    "PendingToolCall": "holdfast.runtimes.manager.state",
-    "RecoveryAction": "holdfast.runtimes.agent.actions",
-    "RecoveryConfig": "holdfast.runtimes.manager.config",
-    "RecoveryContext": "holdfast.records.failure",
-    "RecoveryReport": "holdfast.runtimes.manager.state",
-    "RulesClassifier": "holdfast.runtimes.agent.classifier",
-    "Session": "holdfast.sync.session",
-    "Snapshot": "holdfast.records.loop",
-    "SnapshotStore": "holdfast.sync.loops",
-    "StepHandle": "holdfast.runs.steps",
-    "ToolCallSnapshot": "holdfast.runtimes.manager.state",
-    "Workflow": "holdfast.sync.workflows",
-    "WorkflowBuilder": "holdfast.sync.workflows",
-    "WorkflowCheckpoint": "holdfast.runtimes.workflow.checkpoints",
-    "WorkflowContext": "holdfast.sync.workflows",
-    "WorkflowEvent": "holdfast.runtimes.workflow.events",
-    "WorkflowExecutor": "holdfast.runtimes.workflow.executors",
-    "WorkflowResult": "holdfast.runtimes.workflow.events",
-    "WorkflowStream": "holdfast.sync.workflows",
-    "agent": "holdfast.sync.agents",
-    "append": "holdfast.sync.functions",
-    "ask": "holdfast.sync.functions",
-    "backoff_and_retry": "holdfast.runtimes.agent.strategies",
-    "checkpoint": "holdfast.sync.functions",
-    "circuit_breaker": "holdfast.runtimes.agent.strategies",
-    "compensating_rollback": "holdfast.runtimes.agent.strategies",
-    "confirm": "holdfast.sync.functions",
-    "current": "holdfast.sync.functions",
-    "durable": "holdfast.sync.functions",
-    "executor": "holdfast.runtimes.workflow.executors",
-    "find_agent_to_run": "holdfast.runtimes.manager.events",
-    "handler": "holdfast.runtimes.workflow.executors",
-    "idempotency_key": "holdfast.runs.api",
-    "latest_workflow_checkpoint": "holdfast.sync.workflows",
-    "migration": "holdfast.codec.registry",
-    "parallel": "holdfast.sync.composition",
-    "pool": "holdfast.ports.pool",
-    "record": "holdfast.sync.functions",
-    "record_compensator": "holdfast.runtimes.agent.context",
-    "record_step": "holdfast.runtimes.agent.context",
-    "record_usage": "holdfast.runtimes.agent.context",
-    "register": "holdfast.codec.registry",
-    "repeat": "holdfast.sync.composition",
-    "replace_state": "holdfast.runtimes.agent.context",
-    "replan": "holdfast.runtimes.agent.strategies",
-    "response_handler": "holdfast.runtimes.workflow.executors",
-    "resume_from_subgoal": "holdfast.runtimes.agent.strategies",
-    "retry_with_hint": "holdfast.runtimes.agent.strategies",
-    "rollback_to_checkpoint": "holdfast.runtimes.agent.strategies",
-    "sequential": "holdfast.sync.composition",
-    "sleep": "holdfast.sync.functions",
-    "step": "holdfast.runs.decorators",
-    "storable": "holdfast.codec.registry",
-    "tool": "holdfast.runtimes.loop.tools",
-    "update_state": "holdfast.runtimes.agent.context",
-    "workflow_checkpoints": "holdfast.sync.workflows",
+_MODULES = {
+    "holdfast.codec.registry": "migration register storable",
+    "holdfast.ports.pool": "pool",
+    "holdfast.records.failure": "AgentSummary FailureContext FailureType RecoveryContext",
+    "holdfast.records.loop": "Deferred LoopState Snapshot",
+    "holdfast.runs.api": "idempotency_key",
+    "holdfast.runs.decorators": "step",
+    "holdfast.runs.options": "Done NotDone",
+    "holdfast.runs.steps": "StepHandle",
+    "holdfast.runtimes.agent.actions": "RecoveryAction",
+    "holdfast.runtimes.agent.classifier": "RulesClassifier",
+    "holdfast.runtimes.agent.context": "record_compensator record_step record_usage replace_state update_state",
+    "holdfast.runtimes.agent.policy": "FailurePolicy",
+    "holdfast.runtimes.agent.strategies": (
+        "backoff_and_retry circuit_breaker compensating_rollback replan resume_from_subgoal retry_with_hint "
+        "rollback_to_checkpoint"
+    ),
+    "holdfast.runtimes.loop.tools": "tool",
+    "holdfast.runtimes.manager.composition": "AgentContext",
+    "holdfast.runtimes.manager.config": "CheckpointConfig RecoveryConfig",
+    "holdfast.runtimes.manager.events": "Event find_agent_to_run",
+    "holdfast.runtimes.manager.state": (
+        "AgentState CheckpointStats Checkpointable ExecutionState PendingToolCall RecoveryReport ToolCallSnapshot"
+    ),
+    "holdfast.runtimes.workflow.checkpoints": "WorkflowCheckpoint",
+    "holdfast.runtimes.workflow.events": "WorkflowEvent WorkflowResult",
+    "holdfast.runtimes.workflow.executors": "Executor WorkflowExecutor executor handler response_handler",
+    "holdfast.sync.agents": "Agent agent",
+    "holdfast.sync.composition": "Composite parallel repeat sequential",
+    "holdfast.sync.functions": "append ask checkpoint confirm current durable record sleep",
+    "holdfast.sync.loops": "Loop SnapshotStore",
+    "holdfast.sync.manager": "CheckpointHooks CheckpointManager",
+    "holdfast.sync.session": "Orchestrator Session",
+    "holdfast.sync.workflows": (
+        "Workflow WorkflowBuilder WorkflowContext WorkflowStream latest_workflow_checkpoint workflow_checkpoints"
+    ),
 }
+"""The modules that are loaded when one of these names is first used."""
+_LATER = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    """Load what a program may do without at its first use: it starts sooner."""
+    """Load runtimes and functions at their first use: the program starts faster."""
     if name not in _LATER:
         raise AttributeError(f"module 'holdfast.sync' has no attribute {name!r}")
     value = getattr(import_module(_LATER[name]), name)
@@ -225,7 +184,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What there is to use, also what is not loaded yet."""
+    """Return the public names, including those that are not loaded yet."""
     return __all__
 
 

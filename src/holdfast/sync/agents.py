@@ -1,10 +1,10 @@
 """The blocking agent: the same runtime over blocking ports, its methods one line each."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Unpack, overload
 
-from holdfast.ports import run_blocking
+from holdfast.ports import iterate_blocking, run_blocking
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.failure import AgentSummary
 from holdfast.records.outcome import Outcome
@@ -24,8 +24,6 @@ class Agent:
     def __init__(
         self, function: Callable[..., Any], *, store: Store | None = None, **options: Unpack[AgentOptions]
     ) -> None:
-        if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
         terms = agent_terms(function, **options)
         _check_plain("function", function)
         _check_plain("policy", *functions_of(terms.policy))
@@ -57,15 +55,7 @@ class Agent:
 
     def stream(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Iterator[Any]:
         """See `holdfast.Agent.stream`; for a plain generator."""
-        items = self._core.items(task, self._core.thread_id(thread_id), kwargs)
-        try:
-            while True:
-                try:
-                    yield run_blocking(_next(items))
-                except StopAsyncIteration:
-                    return
-        finally:
-            run_blocking(items.aclose())
+        return iterate_blocking(self._core.items(task, self._core.thread_id(thread_id), kwargs))
 
 
 def _check_plain(name: str, *functions: Callable[..., Any] | None) -> None:
@@ -75,10 +65,6 @@ def _check_plain(name: str, *functions: Callable[..., Any] | None) -> None:
             raise ConfigurationError(
                 f"{name}: {shown} is async; holdfast.sync.Agent takes plain functions (use holdfast for async ones)"
             )
-
-
-async def _next(items: AsyncGenerator[Any, None]) -> Any:
-    return await anext(items)
 
 
 @overload
@@ -91,5 +77,5 @@ def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def read_summary(store: Store, thread_id: str) -> AgentSummary:
-    """What the attempts of a thread amount to; of one that is none of an agent's, nothing."""
+    """Return the sums over the attempts of an agent's thread; empty for another thread."""
     return run_blocking(awaitable_summary(store._store, thread_id))  # noqa: SLF001  one room

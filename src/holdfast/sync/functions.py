@@ -10,7 +10,7 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.records.request import Answer
 from holdfast.records.signatures import is_async
 from holdfast.records.words import Cause, Phase
-from holdfast.runs.api import frame_run
+from holdfast.runs.api import current as current_run
 from holdfast.runs.block import Terms
 from holdfast.runs.divergence import OnDivergence, check_policy
 from holdfast.runs.durable import BlockingDurable
@@ -35,12 +35,12 @@ def _opened(url: str) -> Store:
 
 
 def inner_default_store() -> AwaitableStore:
-    """What the default store is made of."""
+    """Return the awaitable store inside the default store."""
     return default_store()._store  # noqa: SLF001  one room
 
 
 def inner_store(store: Store | None) -> Callable[[], AwaitableStore]:
-    """What finds the store to run on: the given one, or the default one as it is when it is asked for."""
+    """Return a function that returns the given store, or for None the default store at the time of the call."""
     if store is None:
         return inner_default_store
     found = checked_store(store)
@@ -48,7 +48,7 @@ def inner_store(store: Store | None) -> Callable[[], AwaitableStore]:
 
 
 def checked_store(store: Any) -> AwaitableStore:
-    """Return what a store that a user gave is made of; `ConfigurationError` if it is none."""
+    """Return the awaitable store inside a store that a user gave; raise `ConfigurationError` if it is not one."""
     if not isinstance(store, Store):
         raise ConfigurationError(
             f"store must be a store of holdfast.sync, as holdfast.sync.open returns it, got {store!r}"
@@ -58,7 +58,7 @@ def checked_store(store: Any) -> AwaitableStore:
 
 def current() -> Run:
     """See `holdfast.current`."""
-    return Run(frame_run())
+    return Run(current_run())
 
 
 def ask(
@@ -138,20 +138,12 @@ def durable(
     terms = Terms(lease, wait)
     terms.check()
     check_policy(on_divergence)
-    if store is not None and not isinstance(store, Store):
-        raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
+    find_store = inner_store(store)
 
     def decorate(decorated: Callable[..., Any]) -> BlockingDurable[Any, Any]:
         if is_async(decorated):
             shown = getattr(decorated, "__qualname__", repr(decorated))
             raise ConfigurationError(f"{shown} is async; use @holdfast.durable, or make it a plain def")
-        return BlockingDurable(
-            decorated,
-            inner_store(store),
-            terms,
-            labels,
-            name,
-            on_divergence,
-        )
+        return BlockingDurable(decorated, find_store, terms, labels, name, on_divergence)
 
     return decorate if function is None else decorate(function)

@@ -6,7 +6,6 @@ from types import TracebackType
 from typing import Any, TypeVar, Unpack
 
 from holdfast.ports import iterate_blocking, run_blocking
-from holdfast.records.errors import ConfigurationError
 from holdfast.records.request import Answer
 from holdfast.records.turn import SessionSummary, Turn, TurnResult
 from holdfast.records.usage import UsageSnapshot
@@ -131,8 +130,6 @@ class Orchestrator:
     def __init__(
         self, role: str, phase: str, store: Store | None = None, **options: Unpack[OrchestratorOptions]
     ) -> None:
-        if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"store={store!r}: a store of holdfast.sync, as holdfast.sync.open returns it")
         self._core = OrchestratorCore(session_options(role, phase, options), inner_store(store))
 
     def __repr__(self) -> str:
@@ -148,5 +145,5 @@ class Orchestrator:
 
 
 def read_summary(store: Store, thread_id: str) -> SessionSummary:
-    """What the turns of a thread amount to; of one that had none, nothing."""
+    """Return the sums over the turns of a thread; empty if it has none."""
     return run_blocking(awaitable_summary(store._store, thread_id))  # noqa: SLF001  one room

@@ -46,7 +46,7 @@ class WorkflowStream:
         self._call = call
 
     def __iter__(self) -> Generator[WorkflowEvent, None, None]:
-        """The events to come; a loop over them that is left leaves the stream, also if that is still referred to."""
+        """Iterate over the events. Leaving the loop closes the stream."""
         with closing(self):
             yield from self._events
 

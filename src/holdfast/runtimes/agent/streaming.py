@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdfast.ports import Ports
-from holdfast.runs.driver import Run, RunBlock, stand, standing
+from holdfast.runs.driver import Run, RunBlock, run_context, set_run_context
 from holdfast.runtimes.agent.hands import current_hands
 
 _END = object()
@@ -48,11 +48,11 @@ class Items:
 
 
 def _where() -> Any:
-    return standing(), current_hands.get()
+    return run_context(), current_hands.get()
 
 
 def _go_to(where: Any) -> None:
-    stand(where[0])
+    set_run_context(where[0])
     current_hands.set(where[1])
 
 

@@ -18,7 +18,7 @@ from holdfast.records.errors import (
 from holdfast.records.identity import CheckpointId
 from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
-from holdfast.runs.driver import Run, Store, claim, fresh_id, read, stand, standing, store_finder
+from holdfast.runs.driver import Run, Store, claim, fresh_id, read, run_context, set_run_context, store_finder
 from holdfast.runtimes.workflow import checkpoints
 from holdfast.runtimes.workflow.builder import BuilderBase, WorkflowOptions, WorkflowTerms
 from holdfast.runtimes.workflow.checkpoints import WorkflowCheckpoint, supersteps
@@ -89,9 +89,9 @@ class WorkflowBase:
 
     async def _claimed(self, store: Store, thread_id: str, call: Call) -> AsyncGenerator[WorkflowEvent, None]:
         """The events of a run under a claim of its own. The consumer is in no run while it has an event."""
-        block, outer = claim(store, thread_id, self._terms.run), standing()
+        block, outer = claim(store, thread_id, self._terms.run), run_context()
         run = await block.enter()
-        stand(outer)
+        set_run_context(outer)
         try:
             async with nested(Execution(self._terms, self._context, run, call).events()) as events:
                 async for event in events:
