@@ -147,7 +147,7 @@ def _problem_of_row(before: RowFrame | None, row: RowFrame | None) -> str:
         return ""
     follows = before is not None and (before.seq, before.base) == (row.seq - 1, row.base)
     if not follows and row.base != row.seq:
-        return f"row {row.seq} is built on row {row.base}, and a row between them is missing"
+        return f"row {row.seq} is built on row {row.base}, and not all rows from there are in it"
     if row.checkpoint > row.seq:
         return f"row {row.seq} names checkpoint {row.checkpoint}, which is newer"
     return ""
