@@ -115,7 +115,7 @@ def test_a_name_may_be_any_str_and_nothing_else() -> None:
     assert type(registry.name_of(Named)) is str
     assert decode(encode(Named())) == Named()
     for name in (5, "", b"x", "\ud800"):
-        with pytest.raises(ConfigurationError, match="name="):
+        with pytest.raises(ConfigurationError, match="`name` must be"):
             register(samples.Note, name=name)  # type: ignore[arg-type]
 
 
