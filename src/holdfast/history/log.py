@@ -6,7 +6,19 @@ import msgspec
 
 from holdfast.codec.pieces import container
 from holdfast.history.binding import BODY, Binding, place_of
-from holdfast.history.cells import Cell, Document, Operation, Path, Piece, Ref, Rope, empty_list, refuse_heavy, splice
+from holdfast.history.cells import (
+    Cell,
+    Chunk,
+    Document,
+    Operation,
+    Path,
+    Piece,
+    Ref,
+    Rope,
+    empty_list,
+    refuse_heavy,
+    splice,
+)
 from holdfast.history.edits import edit
 from holdfast.history.format import (
     APPEND_FLAGS,
@@ -128,10 +140,8 @@ class Revision:
             self._place(each) if isinstance(each, bytes) else each for each in operations if each != b""
         ]
         whole = operations[0] if len(operations) == 1 else None
-        if old is None or isinstance(whole, bytes):
-            body, pieces = operations[0], Rope(placed, len(placed))
-        else:
-            body, pieces = memoryview(encoded)[header:], splice(old.pieces, placed)
+        body: Chunk = whole if isinstance(whole, bytes) else memoryview(encoded)[header:]
+        pieces = Rope(placed, len(placed)) if old is None or body is whole else splice(old.pieces, placed)
         cell = Cell(kind, count, len(body), pieces, Rope([body], 1), leaf)
         self._scripts.append((path, cell, placed))
         return cell
