@@ -201,11 +201,12 @@ class Revision:
 
     def _appended(self, index: dict[Path, int]) -> bytes | None:
         """Return the short form of a row that only appends one inline item to a list, as most rows do; else None."""
+        if len(self._scripts) != 1:
+            return None
         path, _, operations = self._scripts[0]
         item, at = operations[-1], index[path]
-        if len(self._scripts) == 1 and operations[0] is None and isinstance(item, bytes) and at <= MAX_APPEND_INDEX:
-            return encode_append(at, item)
-        return None
+        is_short = operations[0] is None and at <= MAX_APPEND_INDEX
+        return encode_append(at, item) if is_short and isinstance(item, bytes) else None
 
     def _row(self, flags: int, content: bytes, refs: dict[bytes, Ref], meta: bytes, newest: int) -> Written:
         log, seq, binding = self._log, self._log.seq + 1, self._log.binding
