@@ -167,7 +167,7 @@ def test_an_item_of_full_depth_can_be_appended_to_a_list_in_a_list() -> None:
 def test_more_than_msgpack_can_count_is_told_with_its_path(wrapped: bool) -> None:
     """Its pages are never touched, so it takes no memory."""
     value = bytes(2**32)
-    with pytest.raises(LimitExceeded, match=r"^value(\[1\])? is 4294967296 long") as caught:
+    with pytest.raises(LimitExceeded, match=r"^value(\[1\])? has length 4294967296") as caught:
         encode([1, value] if wrapped else value)
     assert ("[1]" in str(caught.value)) is wrapped
 

@@ -135,3 +135,10 @@ def test_a_list_that_grows_is_not_copied_at_each_append(log: Log) -> None:
     second = grown(first, OTHER, 3)
     assert first.document[OTHER].chunks.items is second.document[OTHER].chunks.items
     assert second.document[OTHER].count == 4
+
+
+def test_a_row_may_change_nothing(log: Log) -> None:
+    written = next_row(log, Change(checkpoint=log.checkpoint), META)
+    assert not is_short(written)
+    assert (written.log.seq, written.log.checkpoint) == (log.seq + 1, log.checkpoint)
+    assert state(written.log) == state(log)

@@ -223,7 +223,7 @@ async def test_what_is_no_agent_is_a_clear_error(world: World) -> None:
             kit.make("sequential", wrong)
     with pytest.raises(ConfigurationError, match="7 is not an agent: a function"):
         kit.make("parallel", [7])
-    with pytest.raises(ConfigurationError, match="max_iterations=0"):
+    with pytest.raises(ConfigurationError, match="`max_iterations` must be"):
         kit.make("repeat", kit.agent("a"), max_iterations=0)
 
 

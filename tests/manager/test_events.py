@@ -34,7 +34,7 @@ async def test_an_event_is_added_once_under_its_key(world: World) -> None:
     assert await made.events(*SESSION) == [event] * 3
     with pytest.raises(KeyReused, match="idempotency key 'message-1' of thread 'shop/ana/chat-1' was used for other"):
         await made.add_event(*SESSION, Event("user", "other words"), key="message-1")
-    with pytest.raises(ConfigurationError, match="idempotency_key=''"):
+    with pytest.raises(ConfigurationError, match="`idempotency_key` must be"):
         await made.add_event(*SESSION, event, key="")
 
 

@@ -287,5 +287,5 @@ async def test_a_hook_refuses_what_is_no_state_or_no_iteration(world: World) -> 
     with pytest.raises(ConfigurationError, match=r"state must be a holdfast\.ExecutionState"):
         await hooks.tool_approval_required(wrong, APPROVAL)
     for number in ("1", 1.5, True, None):
-        with pytest.raises(ConfigurationError, match="iteration="):
+        with pytest.raises(ConfigurationError, match="`iteration` must be"):
             await hooks.iteration_end(state_of(), number)

@@ -365,5 +365,5 @@ async def test_two_functions_of_one_name_are_refused(world: World) -> None:
 def test_a_name_is_a_text(name: Any) -> None:
     async def agent() -> None: ...
 
-    with pytest.raises(holdfast.ConfigurationError, match="name="):
+    with pytest.raises(holdfast.ConfigurationError, match="`name` must be"):
         holdfast.durable(name=name)(agent)

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 import holdfast
 from holdfast import processes, sync
 from holdfast.ports import BlockingPorts
-from holdfast.ports.system import SystemPorts
 from holdfast.stores.backend import Backend
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.broken import NoFencing
@@ -251,7 +250,7 @@ def test_a_run_that_waits_for_a_lease_says_so_on_the_terminal_and_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, host: str
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(SystemPorts, "tell", staticmethod(told.append))
+    monkeypatch.setattr(BlockingPorts, "tell", staticmethod(told.append))
     caplog.set_level("INFO", "holdfast")
     backend, holder = new_place("sqlite", tmp_path).open(), someone(host=host) if host else someone()
     backend.open()

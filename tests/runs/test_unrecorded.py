@@ -158,5 +158,5 @@ def test_the_pool_of_an_event_loop_carries_the_run_too() -> None:
 
 @pytest.mark.parametrize("workers", [0, -1, "4", True])
 def test_a_pool_takes_a_number_of_threads(workers: Any) -> None:
-    with pytest.raises(holdfast.ConfigurationError, match="workers="):
+    with pytest.raises(holdfast.ConfigurationError, match="`workers` must be"):
         sync.pool(workers)

@@ -39,9 +39,9 @@ async def test_a_wrong_policy_is_refused_before_the_step_is_begun(world: World, 
 @pytest.mark.parametrize("choices", ["approve", [1, 2], [None]])
 async def test_choices_that_are_no_words_are_refused(world: World, choices: Any) -> None:
     async with world.store.run("t") as run:
-        with pytest.raises(holdfast.ConfigurationError, match="`choices`"):
+        with pytest.raises(holdfast.ConfigurationError, match="choices"):
             await run.ask("sure?", choices=choices)
-        with pytest.raises(holdfast.ConfigurationError, match="deadline"):
+        with pytest.raises(holdfast.ConfigurationError, match="`deadline` must be"):
             await run.ask("sure?", deadline="tomorrow")  # type: ignore[arg-type]
     assert not await world.store.requests()
 

@@ -155,7 +155,7 @@ async def test_a_stream_that_was_left_has_no_result(world: World) -> None:
         ({}, "run needs a message to start with"),
         ({"checkpoint_id": "t@1.aa", "message": 1}, "run takes a message, which starts a workflow, or a checkpoint_id"),
         ({"message": 1, "responses": {"a": 1}}, "responses are for a thread that waits"),
-        ({"message": 1, "retry": -1}, "retry=-1"),
+        ({"message": 1, "retry": -1}, "`retry` must be an int of at least 0"),
         ({"message": 1, "thread": "t"}, "unknown option 'thread'; did you mean 'thread_id'?"),
     ],
     ids=["nothing", "both", "no thread", "retry", "typo"],

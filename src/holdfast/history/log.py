@@ -1,10 +1,24 @@
 """The end of a thread's log, and how a change becomes its next row (`next_row`)."""
 
+from typing import Any
+
 import msgspec
 
 from holdfast.codec.pieces import container
 from holdfast.history.binding import BODY, Binding, place_of
-from holdfast.history.cells import Cell, Document, Operation, Path, Piece, Ref, empty_list, refuse_heavy, rope, splice
+from holdfast.history.cells import (
+    Cell,
+    Chunk,
+    Document,
+    Operation,
+    Path,
+    Piece,
+    Ref,
+    Rope,
+    empty_list,
+    refuse_heavy,
+    splice,
+)
 from holdfast.history.edits import edit
 from holdfast.history.format import (
     APPEND_FLAGS,
@@ -122,11 +136,13 @@ class Revision:
                 same = old.leaf is leaf
                 return old if same else Cell(kind, count, old.size, old.pieces, old.chunks, leaf, old.memory)
             operations = edited
+        placed: list[Any] = [
+            self._place(each) if isinstance(each, bytes) else each for each in operations if each != b""
+        ]
         whole = operations[0] if len(operations) == 1 else None
-        body = whole if isinstance(whole, bytes) else memoryview(encoded)[header:]
-        placed = [self._place(each) if isinstance(each, bytes) else each for each in operations if each != b""]
-        pieces = splice(old.pieces if old else rope([]), placed)
-        cell = Cell(kind, count, len(body), pieces, rope([body]), leaf)
+        body: Chunk = whole if isinstance(whole, bytes) else memoryview(encoded)[header:]
+        pieces = Rope(placed, len(placed)) if old is None or body is whole else splice(old.pieces, placed)
+        cell = Cell(kind, count, len(body), pieces, Rope([body], 1), leaf)
         self._scripts.append((path, cell, placed))
         return cell
 
@@ -171,27 +187,26 @@ class Revision:
         return self._row(KEYFRAME_FLAGS, content, refs, meta, newest)
 
     def _delta(self, meta: bytes, newest: int) -> Written:
-        if (appended := self._appended()) is not None:
-            return self._row(APPEND_FLAGS, appended, {}, meta, newest)
         paths = None
         if self._index is None:
             is_same = list(self.document) == list(self._log.index)
             paths = None if is_same else list(self.document)
             self._index = self._log.index if is_same else positions(self.document)
+        elif (appended := self._appended(self._index)) is not None:
+            return self._row(APPEND_FLAGS, appended, {}, meta, newest)
         index = self._index
         cells: list[CellScript] = [(index[path], cell.kind, cell.count, done) for path, cell, done in self._scripts]
         content, refs = encode_script(Script(paths, cells))
         return self._row(DELTA_FLAGS, content, refs, meta, newest)
 
-    def _appended(self) -> bytes | None:
+    def _appended(self, index: dict[Path, int]) -> bytes | None:
         """Return the short form of a row that only appends one inline item to a list, as most rows do; else None."""
-        if self._index is None or len(self._scripts) != 1:
+        if len(self._scripts) != 1:
             return None
         path, _, operations = self._scripts[0]
-        item, at = operations[-1], self._index[path]
-        if operations[0] is None and isinstance(item, bytes) and at <= MAX_APPEND_INDEX:
-            return encode_append(at, item)
-        return None
+        item, at = operations[-1], index[path]
+        is_short = operations[0] is None and at <= MAX_APPEND_INDEX
+        return encode_append(at, item) if is_short and isinstance(item, bytes) else None
 
     def _row(self, flags: int, content: bytes, refs: dict[bytes, Ref], meta: bytes, newest: int) -> Written:
         log, seq, binding = self._log, self._log.seq + 1, self._log.binding

@@ -10,7 +10,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from holdfast.ports.carried import other_work
 from holdfast.ports.contract import Ports
-from holdfast.ports.system import SystemPorts
 from holdfast.ports.tickets import Driver, Helper, Ticket, late
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.tracebacks import hide_our_frames
@@ -22,7 +21,7 @@ OUR_THREADS = "holdfast"
 """The prefix of the names of our threads."""
 
 
-class BlockingPorts(SystemPorts):
+class BlockingPorts(Ports):
     """Runs everything inline: no event loop, and no threads except for branches."""
 
     blocking = True

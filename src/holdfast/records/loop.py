@@ -75,10 +75,10 @@ def checked(snapshot: Snapshot) -> Snapshot:
     if snapshot.state not in words:
         raise ValueError(f"state {snapshot.state!r} is unknown; states are {', '.join(words)}")
     if snapshot.decision not in {"", LoopState.COMPLETE.value}:
-        raise ValueError(f"decision must be COMPLETE or empty, got {snapshot.decision!r}")
+        raise ValueError(f"decision {snapshot.decision!r} is unknown; it must be COMPLETE or empty")
     last = count - 1 if snapshot.state in WITH_A_STEP else count
     if not 0 <= snapshot.cursor <= last:
-        raise ValueError(f"cursor {snapshot.cursor} is outside of the plan of {count} steps in state {snapshot.state}")
+        raise ValueError(f"cursor {snapshot.cursor} is beyond the plan of {count} steps in state {snapshot.state}")
     if snapshot.transitions < 0:
         raise ValueError(f"transitions must not be negative, got {snapshot.transitions}")
     return snapshot
