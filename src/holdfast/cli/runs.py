@@ -88,7 +88,13 @@ def resume(session: Session, thread: str, app: str) -> Answer:
     thread_id = _find_noted(session, thread, note)
     if advice := program_advice(session.store, thread_id):
         raise ConfigurationError(f"thread {thread_id!r} is {advice}; `holdfast resume` is for functions and agents")
-    document = {"thread_id": thread_id, "status": Status.COMPLETE, "result": None, "requests": (), "note": note}
+    document: dict[str, Any] = {
+        "thread_id": thread_id,
+        "status": Status.COMPLETE,
+        "result": None,
+        "requests": (),
+        "note": note,
+    }
     code = EXIT_OK
     try:
         document["result"] = _resume(session, found, thread_id)
