@@ -126,7 +126,7 @@ def test_the_doctor_says_what_a_broken_store_has(document: Document, place: Path
 
 def test_the_doctor_sees_clocks_that_disagree(place: Path) -> None:
     session = Session()
-    patient = Patient(session, probe=False)
+    patient = Patient(session)
     assert [verdict for verdict, _, _ in clock(patient)] == [Verdict.OK]
     patient.now -= timedelta(days=1)
     assert [verdict for verdict, _, _ in clock(patient)] == [Verdict.WARN]

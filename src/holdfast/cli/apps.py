@@ -40,9 +40,6 @@ APPS: Final = (Agent, BlockingAgent, Durable)
 T = TypeVar("T")
 
 
-# Importing
-
-
 def load(app: str) -> Any:
     """Import `module:name`, or a module, from the working directory first."""
     if os.getcwd() not in sys.path:  # noqa: PTH109  sys.path holds str
@@ -104,9 +101,6 @@ def is_blocking(app: App) -> bool:
     return not is_async(app.__wrapped__) if isinstance(app, Durable) else isinstance(app, BlockingAgent)
 
 
-# Its store
-
-
 def call_with_store(session: Session, act: Callable[[Store], Coroutine[Any, Any, T]], *, blocking: bool) -> T:
     """Call a coroutine function with the session's store, in an event loop unless it is blocking."""
     app_store = session.app_store
@@ -141,9 +135,6 @@ def _is_same(store: Store, session: Session) -> bool:
     readers = [tools_of(each).reader for each in (store, session.store._store)]  # noqa: SLF001  the inner store
     places = [(id(reader.backend), reader.sealing.prefix) for reader in readers]
     return places[0] == places[1]
-
-
-# The command that resumes a thread
 
 
 class Program(NamedTuple):

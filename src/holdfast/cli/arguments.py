@@ -9,15 +9,14 @@ from binascii import a2b_hex
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
+from holdfast.codec.keys import KeyRing
+from holdfast.codec.limits import Limits
 from holdfast.records.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from holdfast.codec.keys import KeyRing
-    from holdfast.codec.limits import Limits
+from holdfast.stores.private_files import open_to_read
 
 UNITS: Final = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 DURATION: Final = re.compile(r"(\d+(?:\.\d+)?) ?(s|m|min|h|d|w|)")
@@ -74,16 +73,12 @@ def named_json(text: str) -> tuple[str, Any]:
     return name, json_value(value)
 
 
-def parse_limits(text: str | None) -> "Limits | None":
+def parse_limits(text: str | None) -> Limits | None:
     """Parse limits such as `memory=1GiB,depth=100`; the others have their defaults."""
-    from holdfast.codec.limits import Limits
-
     return None if text is None else Limits(**dict(_parse_limit(part.strip()) for part in text.split(",")))
 
 
 def _parse_limit(part: str) -> tuple[str, int]:
-    from holdfast.codec.limits import Limits
-
     found = LIMIT.fullmatch(part)
     if found is None or found[1] not in Limits.__struct_fields__:
         names = ", ".join(Limits.__struct_fields__)
@@ -94,10 +89,8 @@ def _parse_limit(part: str) -> tuple[str, int]:
     return found[1], int(found[2]) * SIZES[found[3]]
 
 
-def find_keys(path: str | None) -> "KeyRing | None":
+def find_keys(path: str | None) -> KeyRing | None:
     """Return the keys in the file at `path`, or in HOLDFAST_KEY; None if neither is given."""
-    from holdfast.stores.private_files import open_to_read
-
     if path is None:
         text = os.environ.get(KEY_VARIABLE)
         return parse_keys(text.encode(), f"${KEY_VARIABLE}") if text else None
@@ -108,13 +101,11 @@ def find_keys(path: str | None) -> "KeyRing | None":
         raise ConfigurationError(f"cannot read the key file {path}: {error.strerror}") from error
 
 
-def parse_keys(data: bytes, origin: str) -> "KeyRing":
+def parse_keys(data: bytes, origin: str) -> KeyRing:
     """Parse one key, which decrypts all that it encrypted under any id, or a ring: the first key writes, all read.
 
     Errors name a line, and never show it.
     """
-    from holdfast.codec.keys import KeyRing
-
     key = data if len(data) == KEY_BYTES else parse_key(data)
     if key is not None:
         return KeyRing.of(key)

@@ -21,8 +21,8 @@ from holdfast.cli.lookup import (
 from holdfast.cli.output import (
     COLOURS,
     Answer,
-    Column,
     Screen,
+    columns,
     counted,
     inline,
     laid_out,
@@ -34,12 +34,8 @@ from holdfast.cli.session import Session
 from holdfast.records.checkpoint import Change, Checkpoint, Step
 from holdfast.records.errors import Conflict
 
-STEPS = (
-    Column("#", number=True),
-    Column("STEP", shrinks=True),
-    Column("ARGUMENTS", shrinks=True),
-    Column("TOOK", number=True),
-    Column("OUTCOME", shrinks=True),
+STEPS = columns(
+    "#", "STEP", "ARGUMENTS", "TOOK", "OUTCOME", shrinks=("STEP", "ARGUMENTS", "OUTCOME"), numbers=("#", "TOOK")
 )
 AGAIN = "effects after this checkpoint are executed again when the fork is resumed, with new idempotency keys"
 STATE_ONLY = "--state changed only the stored state; its durable function is replayed from step results (--result)"
@@ -47,7 +43,7 @@ SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
 @command()
-@checkpoint_argument()
+@checkpoint_argument("checkpoint")
 def steps(session: Session, checkpoint: str) -> Answer:
     """List the recorded steps of a thread, up to now or up to a checkpoint; then the steps in doubt."""
     store = session.store
@@ -92,7 +88,7 @@ def arguments_of(step: Step) -> str:
 
 
 @command()
-@checkpoint_argument()
+@checkpoint_argument("checkpoint")
 def state(session: Session, checkpoint: str) -> Answer:
     """Print the state of a checkpoint, or the newest state of a thread."""
     found = find_checkpoint(session.store, checkpoint)
@@ -100,8 +96,8 @@ def state(session: Session, checkpoint: str) -> Answer:
 
 
 @command()
-@checkpoint_argument("old", "ID@SEQ")
-@checkpoint_argument("new", "ID@SEQ")
+@checkpoint_argument("old", metavar="ID@SEQ")
+@checkpoint_argument("new", metavar="ID@SEQ")
 def diff(session: Session, old: str, new: str) -> Answer:
     """Compare the states of two checkpoints, path by path."""
     before, after = (find_checkpoint(session.store, text) for text in (old, new))
@@ -141,7 +137,7 @@ def _path_text(path: Iterable[Any]) -> str:
 
 
 @command()
-@checkpoint_argument()
+@checkpoint_argument("checkpoint")
 @click.option("--to", metavar="NEW_ID", help="Give the new thread this id. Default: a generated one.")
 @click.option(
     "--state",

@@ -23,27 +23,29 @@ EXIT_CONFLICT: Final = 4
 EXIT_WAITS: Final = 5
 EXIT_INTERRUPTED: Final = 130
 
-EXIT_CODES: Final[tuple[tuple[type[HoldfastError], int], ...]] = (
-    (errors.Suspended, EXIT_WAITS),
-    (errors.NotFound, EXIT_NOT_FOUND),
-    (errors.Deleted, EXIT_NOT_FOUND),
-    (errors.Conflict, EXIT_CONFLICT),
-    (errors.LeaseHeld, EXIT_CONFLICT),
-    (errors.Fenced, EXIT_CONFLICT),
-    (errors.KeyReused, EXIT_CONFLICT),
-    (errors.Finished, EXIT_CONFLICT),
-    (errors.RequestExpired, EXIT_CONFLICT),
-    (errors.ConfigurationError, EXIT_USAGE),
-    (errors.InvalidAnswer, EXIT_USAGE),
-    (errors.InvalidId, EXIT_USAGE),
-)
-ADVICE: Final[tuple[tuple[type[HoldfastError], str], ...]] = (
-    (errors.KeyUnavailable, "--key-file FILE, or HOLDFAST_KEY"),
-    (errors.StepInDoubt, "holdfast settle ID STEP with --done JSON, --retry or --fail"),
-    (errors.LimitExceeded, "--limits, as in --limits memory=1GiB"),
-    (errors.UnknownType, "--app MODULE names the module"),
-)
+EXIT_CODES: Final[dict[int, tuple[type[HoldfastError], ...]]] = {
+    EXIT_WAITS: (errors.Suspended,),
+    EXIT_NOT_FOUND: (errors.NotFound, errors.Deleted),
+    EXIT_CONFLICT: (
+        errors.Conflict,
+        errors.LeaseHeld,
+        errors.Fenced,
+        errors.KeyReused,
+        errors.Finished,
+        errors.RequestExpired,
+    ),
+    EXIT_USAGE: (errors.ConfigurationError, errors.InvalidAnswer, errors.InvalidId),
+}
+ADVICE: Final[dict[type[HoldfastError], str]] = {
+    errors.KeyUnavailable: "--key-file FILE, or HOLDFAST_KEY",
+    errors.StepInDoubt: "holdfast settle ID STEP with --done JSON, --retry or --fail",
+    errors.LimitExceeded: "--limits, as in --limits memory=1GiB",
+    errors.UnknownType: "--app MODULE names the module",
+}
 """What to do on the command line, for errors whose message speaks to programs."""
+
+
+yes_option = click.option("--yes", is_flag=True, help="Do it. Without this, only say what would be done.")
 
 
 def offer_files(_ctx: click.Context, _param: click.Parameter, start: str) -> list[Any]:
@@ -53,51 +55,58 @@ def offer_files(_ctx: click.Context, _param: click.Parameter, start: str) -> lis
     return [CompletionItem(start, type="file")]
 
 
-COMMON: Final[dict[str, dict[str, Any]]] = {
-    "--store": {
+COMMON: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "param_decls": ["--store", "url"],
         "metavar": "URL",
         "help": "Use this store: a path or a URL. Default: $HOLDFAST_STORE, else holdfast.db.",
         "shell_complete": offer_files,
     },
-    "--namespace": {"metavar": "NAME", "help": "Use this namespace of the store."},
-    "--key-file": {
+    {"param_decls": ["--namespace"], "metavar": "NAME", "help": "Use this namespace of the store."},
+    {
+        "param_decls": ["--key-file"],
         "metavar": "FILE",
         "help": "Read the key of an encrypted store, or a ring of keys, from a file. Default: $HOLDFAST_KEY.",
         "shell_complete": offer_files,
     },
-    "--limits": {"metavar": "NAME=N,…", "help": "Set limits of the store, as in memory=1GiB: see docs/limits.md."},
-    "--json": {"is_flag": True, "default": None, "help": "Print one JSON document."},
-    "--utc": {"is_flag": True, "default": None, "help": "Print full times in UTC instead of relative ones."},
-    "--debug": {"is_flag": True, "default": None, "help": "Show the log, and the traceback of an error."},
-}
-"""The options of every command. They come before or after its name; the last one counts."""
+    {
+        "param_decls": ["--limits"],
+        "metavar": "NAME=N,…",
+        "help": "Set limits of the store, as in memory=1GiB: see docs/limits.md.",
+    },
+    {"param_decls": ["--json", "as_json"], "is_flag": True, "default": None, "help": "Print one JSON document."},
+    {"param_decls": ["--utc"], "is_flag": True, "default": None, "help": "Print full times in UTC."},
+    {"param_decls": ["--debug"], "is_flag": True, "default": None, "help": "Show the log, and tracebacks of errors."},
+)
+"""The options of every command: attributes of `Session`. They come before or after its name; the last one counts."""
 
 
 def add_common_options(command: click.Command, store_help: str = "") -> None:
     """Add the options that all commands have; `store_help` is for commands with another default store."""
-    for name, settings in COMMON.items():
-        own_help = {"help": store_help} if store_help and name == "--store" else {}
-        command.params.append(click.Option([name], expose_value=False, callback=_keep, **{**settings, **own_help}))
+    for settings in COMMON:
+        option = click.Option(expose_value=False, callback=_keep, **settings)
+        if store_help and option.name == "url":
+            option.help = store_help
+        command.params.append(option)
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    session = ctx.ensure_object(Session)
     if value is not None:
-        session.settings[str(param.name)] = value
+        setattr(ctx.ensure_object(Session), str(param.name), value)
 
 
 def exit_code(error: HoldfastError) -> int:
     """Return the exit code of an error."""
-    return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), EXIT_ERROR)
+    return next((code for code, kinds in EXIT_CODES.items() if isinstance(error, kinds)), EXIT_ERROR)
 
 
 class Failure(click.ClickException):
     """A HoldfastError: printed as one line on standard error, and with `--json` as a document too."""
 
     def __init__(self, error: HoldfastError, *, as_json: bool) -> None:
-        kinds = (kind for kind, _ in ADVICE if isinstance(error, kind) or isinstance(error.__cause__, kind))
-        advice = next((f" (here: {dict(ADVICE)[kind]})" for kind in kinds), "")
-        super().__init__(printable(str(error) + advice))
+        causes = (error, error.__cause__)
+        advice = [text for kind, text in ADVICE.items() if any(isinstance(each, kind) for each in causes)]
+        super().__init__(printable(f"{error} (here: {advice[0]})" if advice else str(error)))
         self.exit_code: int = exit_code(error)  # type: ignore[misc]  # click reads it from the instance
         self._kind = type(error).__name__
         self._as_json = as_json

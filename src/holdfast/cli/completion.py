@@ -2,9 +2,10 @@
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -104,21 +105,8 @@ def _fits(name: str, start: str) -> bool:
     return SHELL_CHARACTERS.isdisjoint(name) and not name.startswith(SHELL_PREFIXES)
 
 
-def thread_argument(name: str = "thread", metavar: str = "ID", **options: Any) -> Callable[[Any], Any]:
-    """Add an argument that takes the id of a thread."""
-    return click.argument(name, metavar=metavar, shell_complete=_offering(_threads), **options)
-
-
-def checkpoint_argument(name: str = "checkpoint", metavar: str = "ID[@SEQ]") -> Callable[[Any], Any]:
-    """Add an argument that takes a checkpoint, or a thread for its newest one."""
-    return click.argument(name, metavar=metavar, shell_complete=_offering(_checkpoints))
-
-
-def request_argument() -> Callable[[Any], Any]:
-    """Add an argument that takes an open request."""
-    return click.argument("request", metavar="REQUEST", shell_complete=_offering(_requests))
-
-
-def step_argument() -> Callable[[Any], Any]:
-    """Add an argument that takes a step in doubt, behind the thread."""
-    return click.argument("step", metavar="STEP", shell_complete=_offering(_steps_in_doubt))
+# Arguments that are completed; `checkpoint_argument` also takes a thread, for its newest one.
+thread_argument = partial(click.argument, metavar="ID", shell_complete=_offering(_threads))
+checkpoint_argument = partial(click.argument, metavar="ID[@SEQ]", shell_complete=_offering(_checkpoints))
+request_argument = click.argument("request", metavar="REQUEST", shell_complete=_offering(_requests))
+step_argument = click.argument("step", metavar="STEP", shell_complete=_offering(_steps_in_doubt))

@@ -69,9 +69,8 @@ Findings = Iterator[tuple[Verdict, str, str]]
 class Patient:
     """The store under examination; what several examinations need is read once."""
 
-    def __init__(self, session: Session, *, probe: bool) -> None:
+    def __init__(self, session: Session) -> None:
         self.session = session
-        self.probe = probe
         self.now = datetime.now(UTC)
 
     @property
@@ -85,6 +84,9 @@ class Patient:
         return list(all_threads(self.store))
 
 
+Examination = Callable[[Patient], Findings]
+
+
 @command()
 @click.option("--no-probe", is_flag=True, help="Write nothing: skip the probes of claims and of conflicting writes.")
 def doctor(session: Session, no_probe: bool) -> Answer:
@@ -93,15 +95,16 @@ def doctor(session: Session, no_probe: bool) -> Answer:
     Exit code 1 if anything failed. The probes write to a thread in the namespace `holdfast-doctor`, and delete it.
     """
     require_store(session.url)
-    findings = list(_examine(Patient(session, probe=not no_probe)))
+    chosen = [examine for examine in EXAMINATIONS if not (no_probe and examine in PROBES)]
+    findings = list(_examine(Patient(session), chosen))
     failed = any(finding.verdict is Verdict.FAIL for finding in findings)
     document = {"ok": not failed, "findings": findings}
     return Answer(document, _lines(session.screen, findings), EXIT_ERROR if failed else EXIT_OK)
 
 
-def _examine(patient: Patient) -> Iterator[Finding]:
+def _examine(patient: Patient, examinations: list[Examination]) -> Iterator[Finding]:
     """Yield all findings; only the first if the store cannot be reached."""
-    for examine in EXAMINATIONS:
+    for examine in examinations:
         name = examine.__name__
         try:
             yield from (Finding(name, *rest) for rest in examine(patient))
@@ -211,8 +214,6 @@ def clock(patient: Patient) -> Findings:
 
 def conflicts(patient: Patient) -> Findings:
     """Check that the second of two conflicting writes is refused."""
-    if not patient.probe:
-        return
     with _probe_thread(patient.session) as (one, other):
         one.save(PROBE, {"probe": 1}, expect_seq=0)
         try:
@@ -225,8 +226,6 @@ def conflicts(patient: Patient) -> Findings:
 
 def leases(patient: Patient) -> Findings:
     """Check that a second run cannot claim a held thread."""
-    if not patient.probe:
-        return
     with _probe_thread(patient.session) as (one, other), one.run(PROBE, lease=5, wait=0):
         try:
             with other.run(PROBE, lease=5, wait=0):
@@ -257,26 +256,21 @@ def _probe_thread(session: Session) -> "Iterator[tuple[Store, Store]]":
 
 def pending(patient: Patient) -> Findings:
     """Find threads that stay as they are until somebody acts."""
-    store, threads = patient.store, patient.threads
-    late = late_requests(store, patient.now)
-    damaged = [info.thread_id for info in threads if info.damaged is not None]
-    answered = _answered(patient)
-    abandoned = [info.thread_id for info in threads if is_abandoned(info, patient.now)]
-    failed = [info.thread_id for info in threads if info.status is Status.FAILED]
-    if damaged:
+    store, late = patient.store, late_requests(patient.store, patient.now)
+    if damaged := [info.thread_id for info in patient.threads if info.damaged is not None]:
         advice = (
             "`holdfast verify` says how: perhaps only the keys are wrong; `holdfast delete ID` deletes one for good"
         )
         yield Verdict.FAIL, f"damaged: {_named(damaged)}", advice
-    if answered:
+    if answered := _answered(patient):
         advice = f"{recover_command(store, answered)} resumes them"
         yield Verdict.WARN, f"answered, and not run since: {_named(answered)}", advice
-    if abandoned:
+    if abandoned := [info.thread_id for info in patient.threads if is_abandoned(info, patient.now)]:
         yield Verdict.WARN, f"abandoned: {_named(abandoned)}", f"{recover_command(store, abandoned)} resumes them"
     if late:
         advice = f"{recover_command(store, [each.thread_id for each in late])} ends them"
         yield Verdict.WARN, f"requests past their deadline: {_named([each.id for each in late])}", advice
-    if failed:
+    if failed := [info.thread_id for info in patient.threads if info.status is Status.FAILED]:
         advice = "`holdfast show ID` says why; `holdfast retry ID` puts one back"
         yield Verdict.WARN, f"failed: {_named(failed)}", advice
     if not (damaged or answered or abandoned or late or failed):
@@ -302,14 +296,14 @@ def _named(ids: list[str]) -> str:
     return ", ".join(ids[:MOST_NAMED]) + more
 
 
-EXAMINATIONS: Final[tuple[Callable[[Patient], Findings], ...]] = (
+PROBES: Final[list[Examination]] = [conflicts, leases]
+EXAMINATIONS: Final[list[Examination]] = [
     reachable,
     durability,
     transport,
     versions,
     permissions,
     clock,
-    conflicts,
-    leases,
+    *PROBES,
     pending,
-)
+]

@@ -58,25 +58,17 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
 COMMANDS: Final = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 SYNONYMS: Final = {
-    "checkpoints": "show",
-    "history": "show",
-    "inbox": "requests",
-    "inspect": "show",
-    "output": "result",
-    "list": "threads",
-    "log": "show",
-    "ls": "threads",
-    "prune": "gc",
-    "ps": "threads",
-    "replay": "fork",
-    "requeue": "retry",
-    "resolve": "settle",
-    "restore": "fork",
-    "rewind": "fork",
-    "rm": "delete",
-    "rollback": "fork",
-    "run": "resume",
-    "undelete": "revive",
+    "threads": ("list", "ls", "ps"),
+    "show": ("checkpoints", "history", "inspect", "log"),
+    "result": ("output",),
+    "requests": ("inbox",),
+    "resume": ("run",),
+    "retry": ("requeue",),
+    "settle": ("resolve",),
+    "fork": ("replay", "restore", "rewind", "rollback"),
+    "gc": ("prune",),
+    "delete": ("rm",),
+    "revive": ("undelete",),
 }
 """What other tools call our commands."""
 
@@ -107,10 +99,11 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = SYNONYMS.get(args[0]) or next(iter(get_close_matches(args[0], COMMANDS, 1)), None)
-            if near is None:
+            meant = [name for name, words in SYNONYMS.items() if args[0] in words]
+            near = meant or get_close_matches(args[0], COMMANDS, 1)
+            if not near:
                 raise
-            raise click.UsageError(f"{error.message} Did you mean `holdfast {near}`?", ctx) from error
+            raise click.UsageError(f"{error.message} Did you mean `holdfast {near[0]}`?", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, section by section."""

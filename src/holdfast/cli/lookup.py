@@ -42,9 +42,6 @@ class Ambiguous(ConfigurationError):
     """A prefix of several ids."""
 
 
-# Threads
-
-
 def every(page: "Page[T] | None") -> Iterator[T]:
     """Yield the items of a page and of all that follow."""
     while page is not None:
@@ -149,9 +146,6 @@ def is_abandoned(info: ThreadInfo, now: datetime) -> bool:
     return info.wake_at is None or info.wake_at < now
 
 
-# Checkpoints
-
-
 def names_checkpoint(store: "Store", text: str) -> bool:
     """True if the text is `ID@SEQ` or a checkpoint's full id, and not the id of a thread."""
     start, _, end = text.rpartition("@")
@@ -174,9 +168,6 @@ def newest_checkpoint(store: "Store", thread_id: str) -> Checkpoint:
     if checkpoint is None:
         raise NotFound(f"thread {thread_id!r} has no checkpoint yet")
     return checkpoint
-
-
-# Requests
 
 
 def requests_of(store: "Store", thread_id: str, status: str | None = None) -> list[Request]:
@@ -220,9 +211,6 @@ def _only_open(store: "Store", thread_id: str) -> Request:
     raise Conflict(f"thread {thread_id!r} has no open request; {last.id} was {end}")
 
 
-# Prefixes
-
-
 def _matches(text: str, candidate: str) -> bool:
     """True if an id begins with the text, as it is or as it is printed."""
     return candidate.startswith(text) or printable(candidate).startswith(text)
@@ -241,9 +229,6 @@ def _only_match(text: str, candidates: Iterable[str], kind: str) -> str:
 def _listed(ids: list[str]) -> str:
     more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
     return ", ".join(ids[:MOST_NAMED]) + more
-
-
-# Work
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import click
 
 from holdfast.cli.apps import load
 from holdfast.cli.arguments import duration
-from holdfast.cli.command import EXIT_CONFLICT, EXIT_ERROR, EXIT_OK, command, offer_files
+from holdfast.cli.command import EXIT_CONFLICT, EXIT_ERROR, EXIT_OK, command, offer_files, yes_option
 from holdfast.cli.completion import checkpoint_argument, thread_argument
 from holdfast.cli.lookup import (
     find_checkpoint,
@@ -29,7 +29,6 @@ from holdfast.records.urls import redacted
 from holdfast.records.words import Status
 
 plain_option = click.option("--plain", is_flag=True, help="Use a bundle in plain text, though the store is encrypted.")
-yes_option = click.option("--yes", is_flag=True, help="Do it. Without this, only say what would be deleted.")
 
 
 @command()
@@ -163,7 +162,7 @@ def revive(session: Session, thread: str) -> Answer:
 
 
 @command()
-@thread_argument()
+@thread_argument("thread")
 @click.argument("file", type=click.Path(dir_okay=False))
 @plain_option
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")

@@ -27,25 +27,15 @@ HIDDEN: Final = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 """Categories of characters that a terminal obeys or does not show."""
 GAP: Final = 2
 NARROWEST: Final = 6
-COLOURS: Final = {
-    "working": "cyan",
-    "idle": "blue",
-    "input_required": "yellow",
-    "complete": "green",
-    "failed": "red",
-    "cancelled": "magenta",
-    "open": "yellow",
-    "answered": "green",
-    "expired": "red",
-    "ok": "green",
-    "warn": "yellow",
-    "fail": "red",
-    "added": "green",
-    "removed": "red",
-    "changed": "yellow",
-    "completed": "green",
-    "suspended": "yellow",
+_WORDS: Final = {
+    "green": ("complete", "completed", "answered", "ok", "added"),
+    "yellow": ("input_required", "suspended", "open", "warn", "changed"),
+    "red": ("failed", "expired", "fail", "removed"),
+    "cyan": ("working",),
+    "blue": ("idle",),
+    "magenta": ("cancelled",),
 }
+COLOURS: Final = {word: colour for colour, words in _WORDS.items() for word in words}
 UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 DRY_RUN: Final = "dry run: nothing was changed; add --yes to do it"
 
@@ -58,18 +48,12 @@ class Answer(NamedTuple):
     exit_code: int = 0
 
 
-# Text
-
-
 def printable(text: str) -> str:
     """Return the text with control characters, invisible ones and lone surrogates written as escapes."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escaped(char) if category(char) in HIDDEN else char for char in text)
-
-
-def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
+    escaped = (char.encode("unicode_escape").decode() if category(char) in HIDDEN else char for char in text)
+    return "".join(escaped)
 
 
 def width_of(text: str) -> int:
@@ -123,9 +107,6 @@ def size(count: int) -> str:
 def counted(count: int, noun: str) -> str:
     """Write a number of things: `1 thread`, `2 threads`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-# Values
 
 
 def plain(value: Any) -> Any:
@@ -225,16 +206,17 @@ def noted(name: str, value: Any) -> str:
     return f"{name}={value if isinstance(value, str) else inline(value)}"
 
 
-# The screen
-
-
-class Column(msgspec.Struct, frozen=True):
-    """A column of a table."""
+class Column(NamedTuple):
+    """A column of a table. One that shrinks is cut where the screen is narrow; numbers are aligned right."""
 
     title: str
-    shrinks: bool = False
-    """True if it is cut when the screen is narrow."""
-    number: bool = False
+    shrinks: bool
+    number: bool
+
+
+def columns(*titles: str, shrinks: Sequence[str] = (), numbers: Sequence[str] = ()) -> list[Column]:
+    """Make the columns of a table by their titles, with those that shrink and those that hold numbers."""
+    return [Column(title, title in shrinks, title in numbers) for title in titles]
 
 
 class Screen(msgspec.Struct, frozen=True):

@@ -131,7 +131,7 @@ def _refuse_incomplete(request: Request, choice: str | None) -> None:
 
 
 @command(runs_code=True)
-@request_argument()
+@request_argument
 @click.argument("choice", required=False)
 @click.option(
     "--value", metavar="JSON", type=json_value, help="Answer with a value: JSON, @FILE, or - for standard input."
@@ -153,7 +153,7 @@ def answer(
 
 
 @command()
-@request_argument()
+@request_argument
 @click.option("--value", metavar="JSON", type=json_value, help="Add a value, such as corrected arguments.")
 @by_option
 @comment_option
@@ -163,7 +163,7 @@ def approve(session: Session, request: str, value: Any, by: str, comment: str) -
 
 
 @command()
-@request_argument()
+@request_argument
 @click.option("--value", metavar="JSON", type=json_value, help="Add a value.")
 @by_option
 @comment_option

@@ -23,7 +23,7 @@ from holdfast.cli.apps import (
     store_of,
 )
 from holdfast.cli.arguments import json_value, named_text
-from holdfast.cli.command import EXIT_CONFLICT, EXIT_ERROR, EXIT_OK, EXIT_WAITS, command
+from holdfast.cli.command import EXIT_CONFLICT, EXIT_ERROR, EXIT_OK, EXIT_WAITS, command, yes_option
 from holdfast.cli.completion import step_argument, thread_argument
 from holdfast.cli.lookup import (
     PAGE,
@@ -66,14 +66,10 @@ if TYPE_CHECKING:
 
 FINISHED = {Status.COMPLETE, Status.CANCELLED}
 ENDS = Recovery.__struct_fields__
-yes_option = click.option("--yes", is_flag=True, help="Do it. Without this, only say what would be done.")
-
-
-# resume
 
 
 @command(runs_code=True)
-@thread_argument()
+@thread_argument("thread")
 @click.option("--app", required=True, metavar="MODULE:NAME", help="Import the durable function or agent.")
 def resume(session: Session, thread: str, app: str) -> Answer:
     """Resume a thread: run its durable function or agent again. Finished steps are not executed again.
@@ -88,20 +84,15 @@ def resume(session: Session, thread: str, app: str) -> Answer:
     thread_id = _find_noted(session, thread, note)
     if advice := program_advice(session.store, thread_id):
         raise ConfigurationError(f"thread {thread_id!r} is {advice}; `holdfast resume` is for functions and agents")
-    document: dict[str, Any] = {
-        "thread_id": thread_id,
-        "status": Status.COMPLETE,
-        "result": None,
-        "requests": (),
-        "note": note,
-    }
-    code = EXIT_OK
+    result, requests, status = None, (), Status.COMPLETE
     try:
-        document["result"] = _resume(session, found, thread_id)
+        result = _resume(session, found, thread_id)
     except Suspended as suspended:
-        document["status"] = Status.INPUT_REQUIRED if suspended.requests else Status.WORKING
-        document["requests"], code = suspended.requests, EXIT_WAITS
-    return Answer(document, _resumed_lines(session.screen, **document), code)
+        requests = suspended.requests
+        status = Status.INPUT_REQUIRED if requests else Status.WORKING
+    document = {"thread_id": thread_id, "status": status, "result": result, "requests": requests, "note": note}
+    code = EXIT_OK if status is Status.COMPLETE else EXIT_WAITS
+    return Answer(document, _resumed_lines(session.screen, document), code)
 
 
 def _find_noted(session: Session, thread: str, note: str) -> str:
@@ -146,9 +137,8 @@ def _refusal_of(core: AgentCore) -> str:
     return ""
 
 
-def _resumed_lines(
-    screen: Screen, thread_id: str, status: Status, result: Any, requests: Iterable[Any], note: str
-) -> Iterator[str]:
+def _resumed_lines(screen: Screen, document: dict[str, Any]) -> Iterator[str]:
+    thread_id, status, result, requests, note = document.values()
     if note:
         yield screen.faint(printable(note))
     if status is Status.COMPLETE:
@@ -159,9 +149,6 @@ def _resumed_lines(
     yield f"{printable(thread_id)} {'waits for an answer' if requests else 'sleeps; resume it when its timer is due'}"
     for request in requests:
         yield from request_lines(screen, request)
-
-
-# recover
 
 
 @command(runs_code=True)
@@ -273,14 +260,11 @@ def _recovered_lines(screen: Screen, report: Recovery, remarks: dict[str, str], 
             yield f"{screen.style(end.ljust(10), fg=COLOURS.get(end))} {screen.fit(text, screen.width - 11)}"
 
 
-# retry
-
-
 @command()
-@thread_argument("threads", "[ID]...", nargs=-1)
+@thread_argument("threads", metavar="[ID]...", nargs=-1)
 @click.option("--status", type=click.Choice([Status.FAILED.value]), help="Retry all threads in this status.")
 @click.option("--label", multiple=True, metavar="NAME=VALUE", type=named_text, help="Retry only those with this label.")
-@click.option("--yes", is_flag=True, help="Do it. With --status and without this, only say what would be done.")
+@yes_option
 def retry(
     session: Session, threads: tuple[str, ...], status: str | None, label: tuple[tuple[str, str], ...], yes: bool
 ) -> Answer:
@@ -330,12 +314,9 @@ def _retry_lines(
         yield screen.faint(hint)
 
 
-# settle
-
-
 @command()
-@thread_argument()
-@step_argument()
+@thread_argument("thread")
+@step_argument
 @click.option(
     "--done", metavar="JSON", type=json_value, help="Record that it happened, with this result: JSON, @FILE, or -."
 )
@@ -364,11 +345,8 @@ def settle(session: Session, thread: str, step: str, done: Any, retry: bool, fai
     return Answer(document, [settled, screen.faint(f"to resume the thread: {resume_command(store, info.thread_id)}")])
 
 
-# cancel
-
-
 @command()
-@thread_argument()
+@thread_argument("thread")
 @yes_option
 def cancel(session: Session, thread: str, yes: bool) -> Answer:
     """Cancel a thread. Its history stays; a live run is notified, and stops at its next step.

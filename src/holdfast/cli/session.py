@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import cached_property
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,33 +21,20 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """The settings of one call. `store` opens at first use, and never creates a store."""
+    """The settings of one call, named in `command.py`. `store` opens at first use, and never creates a store."""
+
+    url: str | None = None
+    namespace: str = ""
+    key_file: str | None = None
+    limits: str | None = None
+    as_json: bool = False
+    utc: bool = False
+    debug: bool = False
 
     def __init__(self) -> None:
-        self.settings: dict[str, Any] = {}
         self.app_store: AwaitableStore | None = None
         """The store that an application works on, if that is the one to use."""
         self._stack = ExitStack()
-
-    @property
-    def as_json(self) -> bool:
-        """True if the answer is a document for a program."""
-        return bool(self.settings.get("json"))
-
-    @property
-    def debug(self) -> bool:
-        """True if errors show their traceback."""
-        return bool(self.settings.get("debug"))
-
-    @property
-    def url(self) -> str | None:
-        """The value of --store; None for the default."""
-        return self.settings.get("store")
-
-    @property
-    def namespace(self) -> str:
-        """The value of --namespace."""
-        return str(self.settings.get("namespace", ""))
 
     @property
     def requested_store(self) -> str:
@@ -65,7 +52,7 @@ class Session:
         """The keys of --key-file or HOLDFAST_KEY, if any."""
         from holdfast.cli.arguments import find_keys
 
-        return find_keys(self.settings.get("key_file"))
+        return find_keys(self.key_file)
 
     @property
     def screen(self) -> Screen:
@@ -75,7 +62,7 @@ class Session:
             width=max(get_terminal_size((80, 24)).columns, 40),
             narrow=terminal,
             colour=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
-            utc=bool(self.settings.get("utc")),
+            utc=self.utc,
             now=datetime.now(UTC),
         )
 
@@ -98,7 +85,7 @@ class Session:
 
         if not create:
             require_store(url, advice)
-        limits = parse_limits(self.settings.get("limits"))
+        limits = parse_limits(self.limits)
         store = holdfast.sync.open(url, keys=self.keys, namespace=self.namespace, limits=limits)
         if create:
             self._stack.callback(store.close)

@@ -25,7 +25,7 @@ from holdfast.cli.lookup import (
     requests_of,
     status_of,
 )
-from holdfast.cli.output import Answer, Column, Screen, counted, cut, inline, noted, printable, size
+from holdfast.cli.output import Answer, Screen, columns, counted, cut, inline, noted, printable, size
 from holdfast.cli.requests import request_lines
 from holdfast.cli.session import Session
 from holdfast.codec import decode
@@ -49,14 +49,7 @@ from holdfast.sync.session import read_summary as read_session_summary
 if TYPE_CHECKING:
     from holdfast.sync import Store
 
-ROWS = (
-    Column("SEQ", number=True),
-    Column("SAVED"),
-    Column("STATUS"),
-    Column("CAUSE"),
-    Column("PHASE"),
-    Column("NOTES", shrinks=True),
-)
+ROWS = columns("SEQ", "SAVED", "STATUS", "CAUSE", "PHASE", "NOTES", shrinks=["NOTES"], numbers=["SEQ"])
 AROUND = 5
 """How many steps of a plan are shown before and after the cursor."""
 LONGEST = 60
@@ -101,7 +94,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @command()
-@thread_argument()
+@thread_argument("thread")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="Show up to N rows; 0 for all.")
 @click.option("--journal", is_flag=True, help="Show journal rows too: started, begun, asked, answered, ended.")
 def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
@@ -232,9 +225,6 @@ def _checkpoint_row(screen: Screen, row: CheckpointInfo, calls: Mapping[Any, str
         notes.append(f"({calls[step]})")
     phase = row.phase.value if row.phase else ""
     return str(row.seq), screen.time(row.created_at), row.status.value, row.cause.value, phase, " ".join(notes)
-
-
-# What a runtime adds
 
 
 def _session_facts(summary: SessionSummary) -> Facts:

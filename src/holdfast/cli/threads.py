@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice, takewhile
 from time import sleep
@@ -17,8 +18,8 @@ from holdfast.cli.lookup import PAGE, all_threads, every, find_thread, key_advic
 from holdfast.cli.output import (
     COLOURS,
     Answer,
-    Column,
     Screen,
+    columns,
     counted,
     dump,
     laid_out,
@@ -39,13 +40,8 @@ from holdfast.records.words import Status
 if TYPE_CHECKING:
     from holdfast.sync import Store
 
-THREADS = (
-    Column("THREAD", shrinks=True),
-    Column("STATUS"),
-    Column("SEQ", number=True),
-    Column("SIZE", number=True),
-    Column("UPDATED"),
-    Column("LABELS", shrinks=True),
+THREADS = columns(
+    "THREAD", "STATUS", "SEQ", "SIZE", "UPDATED", "LABELS", shrinks=("THREAD", "LABELS"), numbers=("SEQ", "SIZE")
 )
 RESULT_CODES = {Status.COMPLETE: EXIT_OK, Status.FAILED: EXIT_ERROR, Status.CANCELLED: EXIT_ERROR}
 STATUS_WIDTH = len("input required")
@@ -118,11 +114,11 @@ def _stats_lines(screen: Screen, found: Stats) -> Iterator[str]:
         yield ""
         ordered = sorted(found.statuses.items(), key=lambda item: -item[1])
         rows = [(word.replace("_", " "), f"{count:,}") for word, count in ordered]
-        yield from screen.table((Column("STATUS"), Column("THREADS", number=True)), rows)
+        yield from screen.table(columns("STATUS", "THREADS", numbers=["THREADS"]), rows)
 
 
 @command()
-@thread_argument()
+@thread_argument("thread")
 def result(session: Session, thread: str) -> Answer:
     """Print the result of a thread and nothing else; or its error, or what it waits for. Runs nothing.
 
@@ -157,43 +153,33 @@ def _end_of(screen: Screen, outcome: Outcome) -> str:
     return "waits for an answer" if outcome.requests else f"has no result yet: it is {word}"
 
 
-class Watch:
-    """Finds the rows that are new since the last look."""
+def _watch(store: "Store", only: str | None) -> Iterator[list[CheckpointInfo]]:
+    """Yield, at each look, the rows written since the last one, in the order of their time."""
+    seen: dict[str, tuple[datetime, datetime, int]] = {}
+    while True:
+        found: list[CheckpointInfo] = []
+        with suppress(NotFound):  # the only thread was deleted
+            for info in all_threads(store) if only is None else [store.thread(only)]:
+                created_at, updated_at, last = seen.get(info.thread_id, (None, None, 0))
+                if info.damaged is not None or (created_at, updated_at) == (info.created_at, info.updated_at):
+                    continue
+                last = last if created_at == info.created_at else 0
+                rows = _rows_after(store, info.thread_id, last)
+                found += rows
+                seen[info.thread_id] = (info.created_at, info.updated_at, rows[0].seq if rows else last)
+        yield sorted(found, key=lambda row: (row.created_at, row.thread_id, row.seq))
 
-    def __init__(self, store: "Store", only: str | None) -> None:
-        self._store = store
-        self._only = only
-        self._seen: dict[str, tuple[datetime, datetime, int]] = {}
 
-    def look(self) -> list[CheckpointInfo]:
-        """Return the rows written since the last look, in the order of their time."""
-        rows = [row for info in self._threads() for row in self._new_rows(info)]
-        return sorted(rows, key=lambda row: (row.created_at, row.thread_id, row.seq))
-
-    def _threads(self) -> list[ThreadInfo]:
-        if self._only is None:
-            return [info for info in all_threads(self._store) if info.damaged is None]
-        try:
-            return [self._store.thread(self._only)]
-        except NotFound:
-            return []
-
-    def _new_rows(self, info: ThreadInfo) -> list[CheckpointInfo]:
-        created_at, updated_at, last = self._seen.get(info.thread_id, (info.created_at, None, 0))
-        if updated_at == info.updated_at:
-            return []
-        last = last if created_at == info.created_at else 0
-        try:
-            rows = every(self._store.history(info.thread_id, limit=100, journal=True))
-            found = list(takewhile(lambda row: row.seq > last, rows))
-        except NotFound:
-            return []
-        self._seen[info.thread_id] = (info.created_at, info.updated_at, found[0].seq if found else last)
-        return found
+def _rows_after(store: "Store", thread_id: str, seq: int) -> list[CheckpointInfo]:
+    try:
+        rows = every(store.history(thread_id, limit=100, journal=True))
+        return list(takewhile(lambda row: row.seq > seq, rows))
+    except NotFound:  # deleted since it was listed
+        return []
 
 
 @command()
-@thread_argument(metavar="[ID]", required=False)
+@thread_argument("thread", metavar="[ID]", required=False)
 @click.option("-n", "--last", default=10, show_default=True, type=click.IntRange(0), help="Start with up to N rows.")
 @click.option(
     "--every", "interval", default=1.0, show_default=True, type=click.FloatRange(0.05), help="Look every N seconds."
@@ -204,8 +190,8 @@ def tail(session: Session, thread: str | None, last: int, interval: float, once:
 
     With --json each row is a document on its own line.
     """
-    watch = Watch(session.store, None if thread is None else find_thread(session.store, thread))
-    rows = watch.look()
+    looks = _watch(session.store, None if thread is None else find_thread(session.store, thread))
+    rows = next(looks)
     rows = rows[len(rows) - min(last, len(rows)) :]
     if once:
         return Answer(rows, (_tail_line(session.screen, row) for row in rows))
@@ -213,7 +199,7 @@ def tail(session: Session, thread: str | None, last: int, interval: float, once:
         for row in rows:
             click.echo(dump(row, indent=None) if session.as_json else _tail_line(session.screen, row))
         sleep(interval)
-        rows = watch.look()
+        rows = next(looks)
 
 
 def _tail_line(screen: Screen, row: CheckpointInfo) -> str:

@@ -1,29 +1,22 @@
 """Try Holdfast: a demo of real processes that are really killed, and a crash test of the user's own function."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from holdfast.cli.arguments import named_text
 from holdfast.cli.command import EXIT_ERROR, EXIT_OK, command
-from holdfast.cli.output import Answer, Column, Screen, printable, progress_bar
+from holdfast.cli.output import Answer, Screen, columns, printable, progress_bar
 from holdfast.cli.session import Session
 from holdfast.records.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from holdfast.chaos.torture import Verdict
     from holdfast.chaos.verdict import Row
-    from holdfast.demo.stage import Stage
 
 SCENES: Final = ("crash", "approve", "fork", "chaos")
-COLUMNS: Final = (
-    Column("POINT", number=True),
-    Column("KILLED", shrinks=True),
-    Column("RESULT"),
-    Column("EXECUTED AGAIN"),
-    Column("KEYS"),
-)
+POINTS: Final = columns("POINT", "KILLED", "RESULT", "EXECUTED AGAIN", "KEYS", shrinks=["KILLED"], numbers=["POINT"])
 KEYLESS: Final = "Fine for steps that only read or think; a step that acts needs effect=True, and must take the key."
 
 
@@ -34,7 +27,9 @@ KEYLESS: Final = "Fine for steps that only read or think; a step that acts needs
 @click.option("--kills", default=50, show_default=True, type=click.IntRange(1), help="chaos: kill it N times.")
 @click.option("--seed", default=1, show_default=True, help="chaos: choose the moments with this seed.")
 @click.option("--sabotage", type=click.Choice(("keys", "disk")), help="chaos: break it, and see that this is noticed.")
-def demo(session: Session, scene: str, without: bool, pace: float, **chaos: Any) -> Answer:
+def demo(
+    session: Session, scene: str, without: bool, pace: float, kills: int, seed: int, sabotage: str | None
+) -> Answer:
     """Watch an agent crash and resume. Offline, in seconds.
 
     \b
@@ -46,25 +41,19 @@ def demo(session: Session, scene: str, without: bool, pace: float, **chaos: Any)
     The agent and its payment service are separate processes. Without --store the store is in a new directory, and is
     kept. Exit code 1 if a promise was broken.
     """  # noqa: D301  what click needs to keep lines as they are, and not two characters
-    from holdfast.demo.play import play
+    from holdfast.demo.chaos import Kills
+    from holdfast.demo.play import play, play_chaos
     from holdfast.demo.stage import Stage
 
     if without and scene != "crash":
         raise ConfigurationError("--without is for `holdfast demo crash`")
     stage = Stage(colour=session.screen.colour, quiet=session.as_json)
     if scene == "chaos":
-        summary = _play_chaos(stage, session.url, **chaos)
+        plan = Kills(count=kills, seed=seed, forgetful=sabotage == "disk")
+        summary = play_chaos(stage, plan, session.url, keyless=sabotage == "keys")
     else:
         summary = play("without" if without else scene, stage, session.url, pace)
     return Answer({"scene": scene, **summary}, (), EXIT_OK if summary["ok"] else EXIT_ERROR)
-
-
-def _play_chaos(stage: "Stage", store: str | None, *, kills: int, seed: int, sabotage: str | None) -> dict[str, Any]:
-    from holdfast.demo.chaos import Kills
-    from holdfast.demo.play import play_chaos
-
-    plan = Kills(count=kills, seed=seed, forgetful=sabotage == "disk")
-    return play_chaos(stage, plan, store, keyless=sabotage == "keys")
 
 
 @command(runs_code=True, store_help="Use this store: a path or a URL. Default: a scratch store.")
@@ -108,7 +97,7 @@ def _verdict_lines(screen: Screen, verdict: "Verdict") -> Iterator[str]:
         yield printable(verdict.note)
         yield ""
     if verdict.rows:
-        yield from screen.table(COLUMNS, map(_cells, verdict.rows))
+        yield from screen.table(POINTS, map(_cells, verdict.rows))
         yield ""
     if 0 < len(verdict.rows) < verdict.points:
         yield f"{len(verdict.rows)} of {verdict.points} points were tried, at even distances (--max-points)."
