@@ -6,18 +6,10 @@ from typing import Any
 
 import click
 
+from holdfast.cli import lookup
 from holdfast.cli.arguments import json_value, named_json
 from holdfast.cli.command import command
 from holdfast.cli.completion import checkpoint_argument
-from holdfast.cli.lookup import (
-    Work,
-    find_checkpoint,
-    find_thread,
-    is_thread,
-    names_checkpoint,
-    newest_checkpoint,
-    read_work,
-)
 from holdfast.cli.output import (
     COLOURS,
     Answer,
@@ -47,12 +39,12 @@ SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 def steps(session: Session, checkpoint: str) -> Answer:
     """List the recorded steps of a thread, up to now or up to a checkpoint; then the steps in doubt."""
     store = session.store
-    if names_checkpoint(store, checkpoint):
-        found: Checkpoint | None = find_checkpoint(store, checkpoint)
-        work = Work()
+    if lookup.names_checkpoint(store, checkpoint):
+        found: Checkpoint | None = lookup.find_checkpoint(store, checkpoint)
+        work = lookup.Work()
     else:
-        thread_id = find_thread(store, checkpoint)
-        found, work = store.latest(thread_id), read_work(store, thread_id)
+        thread_id = lookup.find_thread(store, checkpoint)
+        found, work = store.latest(thread_id), lookup.read_work(store, thread_id)
     recorded = found.lazy_steps if found is not None else ()
     document = {
         "checkpoint": found.id if found is not None else None,
@@ -63,7 +55,7 @@ def steps(session: Session, checkpoint: str) -> Answer:
     return Answer(document, _step_lines(session.screen, recorded, work))
 
 
-def _step_lines(screen: Screen, recorded: Sequence[Step], work: Work) -> Iterator[str]:
+def _step_lines(screen: Screen, recorded: Sequence[Step], work: lookup.Work) -> Iterator[str]:
     if not recorded and not work.begun:
         yield "no steps"
         return
@@ -91,7 +83,7 @@ def arguments_of(step: Step) -> str:
 @checkpoint_argument("checkpoint")
 def state(session: Session, checkpoint: str) -> Answer:
     """Print the state of a checkpoint, or the newest state of a thread."""
-    found = find_checkpoint(session.store, checkpoint)
+    found = lookup.find_checkpoint(session.store, checkpoint)
     return Answer({"checkpoint": found.info, "state": found.state}, laid_out(found.state))
 
 
@@ -100,7 +92,7 @@ def state(session: Session, checkpoint: str) -> Answer:
 @checkpoint_argument("new", metavar="ID@SEQ")
 def diff(session: Session, old: str, new: str) -> Answer:
     """Compare the states of two checkpoints, path by path."""
-    before, after = (find_checkpoint(session.store, text) for text in (old, new))
+    before, after = (lookup.find_checkpoint(session.store, text) for text in (old, new))
     changes = session.store.diff(before.id, after.id)
     document = {"old": before.id, "new": after.id, "changes": [change._asdict() for change in changes]}
     steps_between = abs(len(after.lazy_steps) - len(before.lazy_steps))
@@ -159,13 +151,13 @@ def fork(session: Session, checkpoint: str, to: str | None, state: Any, result: 
     changes only the stored state; a durable function is replayed from the results of its steps, which --result changes.
     """
     store = session.store
-    origin = find_checkpoint(store, checkpoint)
-    if to is not None and is_thread(store, to):
+    origin = lookup.find_checkpoint(store, checkpoint)
+    if to is not None and lookup.is_thread(store, to):
         raise Conflict(f"thread {to!r} already exists; give --to another id")
     thread_id = store.fork(origin.id, to, state, dict(result))
-    document = {"thread_id": thread_id, "checkpoint": newest_checkpoint(store, thread_id).id, "origin": origin.id}
-    screen = session.screen
+    made, screen = lookup.newest_checkpoint(store, thread_id), session.screen
+    document = {"thread_id": thread_id, "checkpoint": made.id, "origin": origin.id}
     lines = [f"forked {printable(origin.id)} to {screen.heading(printable(thread_id))}", screen.faint(AGAIN)]
-    if state is not None and read_work(store, thread_id).function:
+    if state is not None and lookup.read_work(store, thread_id).function:
         lines.append(screen.faint(STATE_ONLY))
     return Answer(document, lines)

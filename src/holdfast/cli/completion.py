@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -15,9 +15,7 @@ from holdfast.cli.lookup import PAGE, all_threads, every, is_thread, read_work, 
 from holdfast.cli.output import Answer, printable
 from holdfast.cli.session import Session
 from holdfast.records.errors import HoldfastWarning
-
-if TYPE_CHECKING:
-    from holdfast.sync import Store
+from holdfast.sync import Store
 
 VARIABLE: Final = "_HOLDFAST_COMPLETE"
 """Set by click's scripts: it asks for completions instead of running a command."""
@@ -33,7 +31,7 @@ SHELL_CHARACTERS: Final = frozenset(" \\'\"`$&|;<>()*?[]{}!")
 SHELL_PREFIXES: Final = ("-", "~", "#")
 Offers = Iterable[tuple[str, str]]
 """Ids, each with a word about it."""
-Find = Callable[["Store", click.Context, str], Offers]
+Find = Callable[[Store, click.Context, str], Offers]
 
 
 @command()
@@ -51,11 +49,11 @@ def completion(_session: Session, shell: str) -> Answer:
     return Answer({"shell": shell, "script": script, "use": RECIPES[shell]}, [script])
 
 
-def _threads(store: "Store", _ctx: click.Context, _start: str) -> Offers:
+def _threads(store: Store, _ctx: click.Context, _start: str) -> Offers:
     return ((info.thread_id, status_of(info)) for info in all_threads(store))
 
 
-def _checkpoints(store: "Store", ctx: click.Context, start: str) -> Offers:
+def _checkpoints(store: Store, ctx: click.Context, start: str) -> Offers:
     """Offer the checkpoints of the thread before an `@`, then threads."""
     thread_id, separator, _ = start.rpartition("@")
     if separator and is_thread(store, thread_id):
@@ -64,13 +62,13 @@ def _checkpoints(store: "Store", ctx: click.Context, start: str) -> Offers:
     yield from _threads(store, ctx, start)
 
 
-def _requests(store: "Store", _ctx: click.Context, _start: str) -> Offers:
+def _requests(store: Store, _ctx: click.Context, _start: str) -> Offers:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HoldfastWarning)  # printing one would spoil the line being typed
         return [(request.id, request.name) for request in every(store.requests(limit=PAGE))]
 
 
-def _steps_in_doubt(store: "Store", ctx: click.Context, _start: str) -> Offers:
+def _steps_in_doubt(store: Store, ctx: click.Context, _start: str) -> Offers:
     """Offer the steps in doubt of the thread that was typed before."""
     return ((key, "in doubt") for key in read_work(store, str(ctx.params.get("thread", ""))).begun)
 

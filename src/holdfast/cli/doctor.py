@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
@@ -29,9 +29,7 @@ from holdfast.records.urls import redacted
 from holdfast.records.words import Durability, Status
 from holdfast.stores.opening import locate
 from holdfast.stores.transport import LOCAL, VERIFIED
-
-if TYPE_CHECKING:
-    from holdfast.sync import Store
+from holdfast.sync import Store
 
 NAMESPACE: Final = "holdfast-doctor"
 PROBE: Final = "probe"
@@ -74,7 +72,7 @@ class Patient:
         self.now = datetime.now(UTC)
 
     @property
-    def store(self) -> "Store":
+    def store(self) -> Store:
         """The store."""
         return self.session.store
 
@@ -235,7 +233,7 @@ def leases(patient: Patient) -> Findings:
 
 
 @contextmanager
-def _probe_thread(session: Session) -> "Iterator[tuple[Store, Store]]":
+def _probe_thread(session: Session) -> Iterator[tuple[Store, Store]]:
     """Open two handles on an empty thread, with a connection each, and delete it at the end.
 
     Its id is always the same, so that deletions leave only one record behind.

@@ -8,7 +8,7 @@ printed, with escapes. Threads whose key is missing, or that are damaged, are fo
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -27,9 +27,7 @@ from holdfast.runs.store import tools_of
 from holdfast.runtimes.agent.memory import AGENT
 from holdfast.stores.listing import UNREADABLE, damaged_info, listed_info
 from holdfast.stores.reader import Reader
-
-if TYPE_CHECKING:
-    from holdfast.sync import Page, Store
+from holdfast.sync import Page, Store
 
 PAGE = 1000
 MOST_NAMED = 10
@@ -42,23 +40,23 @@ class Ambiguous(ConfigurationError):
     """A prefix of several ids."""
 
 
-def every(page: "Page[T] | None") -> Iterator[T]:
+def every(page: Page[T] | None) -> Iterator[T]:
     """Yield the items of a page and of all that follow."""
     while page is not None:
         yield from page
         page = page.next_page()
 
 
-def all_threads(store: "Store") -> Iterator[ThreadInfo]:
+def all_threads(store: Store) -> Iterator[ThreadInfo]:
     """Yield all threads, newest first."""
     return every(store.threads(limit=PAGE))
 
 
-def _reader(store: "Store") -> Reader:
+def _reader(store: Store) -> Reader:
     return tools_of(store._store).reader  # noqa: SLF001  the blocking store only wraps it
 
 
-def find_thread(store: "Store", text: str) -> str:
+def find_thread(store: Store, text: str) -> str:
     """Return the id of the thread with this id or prefix."""
     if _is_exact(store, text):
         return text
@@ -71,7 +69,7 @@ def find_thread(store: "Store", text: str) -> str:
         raise
 
 
-def find_exact_thread(store: "Store", text: str) -> str:
+def find_exact_thread(store: Store, text: str) -> str:
     """Return the id of the thread with exactly this id, as it is or as it is printed."""
     if _is_exact(store, text):
         return text
@@ -83,7 +81,7 @@ def find_exact_thread(store: "Store", text: str) -> str:
     raise NotFound(f"no thread has the id {text!r}; {advice}")
 
 
-def _is_exact(store: "Store", text: str) -> bool:
+def _is_exact(store: Store, text: str) -> bool:
     """True if a thread has exactly this id; `Deleted` if it was deleted, since then no other one is meant."""
     presence = _presence_of(store, text)
     if presence == "deleted":
@@ -91,12 +89,12 @@ def _is_exact(store: "Store", text: str) -> bool:
     return presence == "listed"
 
 
-def is_thread(store: "Store", thread_id: str) -> bool:
+def is_thread(store: Store, thread_id: str) -> bool:
     """True if a thread has exactly this id."""
     return _presence_of(store, thread_id) == "listed"
 
 
-def _presence_of(store: "Store", thread_id: str) -> Presence:
+def _presence_of(store: Store, thread_id: str) -> Presence:
     """Say whether a thread of this id exists. One whose head is damaged counts as listed."""
     reader = _reader(store)
     try:
@@ -108,7 +106,7 @@ def _presence_of(store: "Store", thread_id: str) -> Presence:
     return "deleted" if seen.head.deleted else "listed" if seen.head.listed_as else "empty"
 
 
-def read_thread(store: "Store", thread_id: str) -> ThreadInfo:
+def read_thread(store: Store, thread_id: str) -> ThreadInfo:
     """Read one thread, also if it is damaged or its key is missing; `NotFound` if it does not exist."""
     reader = _reader(store)
     thread = reader.sealing.key(thread_id)
@@ -123,7 +121,7 @@ def read_thread(store: "Store", thread_id: str) -> ThreadInfo:
         raise
 
 
-def key_advice(store: "Store") -> str:
+def key_advice(store: Store) -> str:
     """Say how to give a key that is missing."""
     ring = _reader(store).sealing.ring
     if ring is None:
@@ -146,13 +144,13 @@ def is_abandoned(info: ThreadInfo, now: datetime) -> bool:
     return info.wake_at is None or info.wake_at < now
 
 
-def names_checkpoint(store: "Store", text: str) -> bool:
+def names_checkpoint(store: Store, text: str) -> bool:
     """True if the text is `ID@SEQ` or a checkpoint's full id, and not the id of a thread."""
     start, _, end = text.rpartition("@")
     return bool(start) and PLACE.fullmatch(end) is not None and _presence_of(store, text) == "none"
 
 
-def find_checkpoint(store: "Store", text: str, *, exact: bool = False) -> Checkpoint:
+def find_checkpoint(store: Store, text: str, *, exact: bool = False) -> Checkpoint:
     """Return the checkpoint `ID@SEQ`, that of a full id, or a thread's newest; `exact` takes no prefix of a thread."""
     find = find_exact_thread if exact else find_thread
     if not names_checkpoint(store, text):
@@ -162,7 +160,7 @@ def find_checkpoint(store: "Store", text: str, *, exact: bool = False) -> Checkp
     return store.load(f"{thread_id}@{place}") if incarnation else store.get(thread_id, int(seq))
 
 
-def newest_checkpoint(store: "Store", thread_id: str) -> Checkpoint:
+def newest_checkpoint(store: Store, thread_id: str) -> Checkpoint:
     """Return the newest checkpoint of a thread."""
     checkpoint = store.latest(thread_id)
     if checkpoint is None:
@@ -170,12 +168,12 @@ def newest_checkpoint(store: "Store", thread_id: str) -> Checkpoint:
     return checkpoint
 
 
-def requests_of(store: "Store", thread_id: str, status: str | None = None) -> list[Request]:
+def requests_of(store: Store, thread_id: str, status: str | None = None) -> list[Request]:
     """Return the requests of one thread, all or those in one status."""
     return store._store._requests_of(thread_id, status)  # noqa: SLF001  the blocking store only wraps it
 
 
-def find_request(store: "Store", text: str) -> Request:
+def find_request(store: Store, text: str) -> Request:
     """Return the request of this id, or the one open request of a thread.
 
     A request stays found after it was answered: the same text never names another one.
@@ -186,7 +184,7 @@ def find_request(store: "Store", text: str) -> Request:
     return _only_open(store, find_exact_thread(store, text))
 
 
-def _numbered(store: "Store", thread_id: str, text: str) -> Request:
+def _numbered(store: Store, thread_id: str, text: str) -> Request:
     """Return a request of the thread by its id or a prefix; `ID#1` is the first and not the tenth."""
     requests = {request.id: request for request in requests_of(store, thread_id)}
     for request_id, request in requests.items():
@@ -196,7 +194,7 @@ def _numbered(store: "Store", thread_id: str, text: str) -> Request:
     return requests[_only_match(text, requests, "request")]
 
 
-def _only_open(store: "Store", thread_id: str) -> Request:
+def _only_open(store: Store, thread_id: str) -> Request:
     requests = requests_of(store, thread_id)
     still_open = [request for request in requests if request.status == "open"]
     if len(still_open) == 1:
@@ -245,7 +243,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """A preview of the arguments of steps in doubt, where the store keeps one."""
 
 
-def journal_of(store: "Store", thread_id: str) -> Journal:
+def journal_of(store: Store, thread_id: str) -> Journal:
     """Return the journal of a thread; it is empty if the thread was claimed and nothing was written yet."""
     reader = _reader(store)
     try:
@@ -255,7 +253,7 @@ def journal_of(store: "Store", thread_id: str) -> Journal:
         return Journal()
 
 
-def function_of(store: "Store", thread_id: str) -> str:
+def function_of(store: Store, thread_id: str) -> str:
     """Return the recorded name of the durable function or agent of a thread; empty for none."""
     try:
         started = journal_of(store, thread_id).started
@@ -264,7 +262,7 @@ def function_of(store: "Store", thread_id: str) -> str:
     return started.function if started is not None else ""
 
 
-def read_work(store: "Store", thread_id: str) -> Work:
+def read_work(store: Store, thread_id: str) -> Work:
     """Read the work on a thread."""
     journal = journal_of(store, thread_id)
     begun = [memo for memo in journal.memos.values() if isinstance(memo, Begun)]

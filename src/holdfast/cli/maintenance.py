@@ -7,19 +7,11 @@ from pathlib import Path
 
 import click
 
+from holdfast.cli import lookup
 from holdfast.cli.apps import load
 from holdfast.cli.arguments import duration
 from holdfast.cli.command import EXIT_CONFLICT, EXIT_ERROR, EXIT_OK, command, offer_files, yes_option
 from holdfast.cli.completion import checkpoint_argument, thread_argument
-from holdfast.cli.lookup import (
-    find_checkpoint,
-    find_exact_thread,
-    find_thread,
-    is_thread,
-    names_checkpoint,
-    read_thread,
-    status_of,
-)
 from holdfast.cli.output import DRY_RUN, Answer, Screen, counted, printable, progress_bar, size
 from holdfast.cli.session import Session
 from holdfast.records.errors import ConfigurationError, Conflict
@@ -117,15 +109,15 @@ def delete(session: Session, what: str, free_id: bool, yes: bool) -> Answer:
     `holdfast revive`. The next gc frees the bytes of a single checkpoint.
     """
     store, screen = session.store, session.screen
-    if names_checkpoint(store, what):
+    if lookup.names_checkpoint(store, what):
         if free_id:
             raise ConfigurationError("--free-id is for a whole thread, not for a checkpoint")
-        checkpoint = find_checkpoint(store, what, exact=True)
+        checkpoint = lookup.find_checkpoint(store, what, exact=True)
         if yes:
             store.delete_checkpoint(checkpoint.id)
         document = {"thread_id": checkpoint.thread_id, "checkpoint_id": checkpoint.id, "dry_run": not yes}
         return Answer(document, _deleted_lines(screen, printable(checkpoint.id), yes=yes))
-    info = read_thread(store, find_exact_thread(store, what))
+    info = lookup.read_thread(store, lookup.find_exact_thread(store, what))
     if yes:
         store.delete(info.thread_id)
         if free_id:
@@ -139,7 +131,7 @@ def delete(session: Session, what: str, free_id: bool, yes: bool) -> Answer:
         "dry_run": not yes,
     }
     held = f", held by {printable(info.owner)}" if info.owner else ""
-    content = f"({status_of(info)}, {counted(info.row_count, 'row')}, {size(info.stored_bytes)}{held})"
+    content = f"({lookup.status_of(info)}, {counted(info.row_count, 'row')}, {size(info.stored_bytes)}{held})"
     freed = f"; its id {'is' if yes else 'would be'} free" if free_id else ""
     return Answer(document, _deleted_lines(screen, f"{printable(info.thread_id)} {content}{freed}", yes=yes))
 
@@ -155,7 +147,7 @@ def revive(session: Session, thread: str) -> Answer:
 
     Takes the full id.
     """
-    if is_thread(session.store, thread):
+    if lookup.is_thread(session.store, thread):
         raise Conflict(f"thread {thread!r} exists; `holdfast delete --free-id` deletes it and frees its id")
     session.store.revive(thread)
     return Answer({"thread_id": thread}, [f"revived {printable(thread)}: its id can be used again"])
@@ -171,7 +163,7 @@ def export(session: Session, thread: str, file: str, plain: bool, force: bool) -
 
     The file is encrypted if the store is, unless --plain.
     """
-    thread_id = find_thread(session.store, thread)
+    thread_id = lookup.find_thread(session.store, thread)
     if os.path.lexists(file) and not force:
         raise Conflict(f"{file} already exists; --force replaces it")
     session.store.export(thread_id, file, keys=None if plain else session.keys)

@@ -231,7 +231,7 @@ class Screen(msgspec.Struct, frozen=True):
 
     def word(self, word: str) -> str:
         """Show a status or verdict in its colour."""
-        return self.style(word.replace("_", " "), fg=COLOURS.get(word))
+        return self.style(word.replace("_", " "), fg=COLOURS.get(word.replace(" ", "_")))
 
     def style(self, text: str, **looks: Any) -> str:
         """Style the text, if the screen has colours."""

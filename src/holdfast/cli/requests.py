@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from json import dumps
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -19,9 +19,7 @@ from holdfast.cli.session import Session
 from holdfast.records.errors import InvalidAnswer
 from holdfast.records.request import Request
 from holdfast.runs.steps import DOUBT_CHOICES, KEY_NAME
-
-if TYPE_CHECKING:
-    from holdfast.sync import Store
+from holdfast.sync import Store
 
 by_option = click.option("--by", default="", envvar="USER", help="Record who decided. Default: $USER.")
 comment_option = click.option("--comment", default="", help="Record why.")
@@ -43,7 +41,7 @@ def requests(session: Session, status: str) -> Answer:
     return Answer(found, _listed(session.screen, found, status))
 
 
-def late_requests(store: "Store", now: datetime) -> list[Request]:
+def late_requests(store: Store, now: datetime) -> list[Request]:
     """Return the open requests past their deadline: they take no answer, and expire when their thread is resumed."""
     return [request for request in every(store.requests(limit=PAGE)) if _is_late(request, now)]
 

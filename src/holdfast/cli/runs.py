@@ -1,57 +1,23 @@
 """Runs: resume threads, let failed ones be resumed, settle steps in doubt, and cancel."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from holdfast.cli.apps import (
-    AnyAgent,
-    App,
-    agents_in,
-    call_with_store,
-    core_of,
-    is_blocking,
-    load,
-    load_application,
-    program_advice,
-    recover_command,
-    resume_command,
-    store_note,
-    store_of,
-)
+from holdfast.cli import apps, lookup
 from holdfast.cli.arguments import json_value, named_text
 from holdfast.cli.command import EXIT_CONFLICT, EXIT_ERROR, EXIT_OK, EXIT_WAITS, command, yes_option
 from holdfast.cli.completion import step_argument, thread_argument
-from holdfast.cli.lookup import (
-    PAGE,
-    every,
-    find_exact_thread,
-    find_thread,
-    function_of,
-    key_advice,
-    read_thread,
-    read_work,
-    status_of,
-)
 from holdfast.cli.output import COLOURS, DRY_RUN, Answer, Screen, counted, printable
 from holdfast.cli.requests import by_option, request_lines
 from holdfast.cli.session import Session, require_store
 from holdfast.ports import run_blocking
-from holdfast.records.errors import (
-    ConfigurationError,
-    Conflict,
-    Deleted,
-    HoldfastError,
-    KeyUnavailable,
-    LeaseHeld,
-    NotFound,
-    RunError,
-    Suspended,
-)
+from holdfast.records import errors
 from holdfast.records.outcome import Recovery
+from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Status
 from holdfast.runs.block import Terms
@@ -77,17 +43,18 @@ def resume(session: Session, thread: str, app: str) -> Answer:
     Without --store and HOLDFAST_STORE, the store that your function or agent was given is used. Exit code 5 if the
     thread waits for an answer.
     """
-    found = load_application(app)
+    found = apps.load_application(app)
     if not session.requested_store:
-        session.use(store_of(found))
-    note = store_note(session, {app: found})
+        session.use(apps.store_of(found))
+    note = apps.store_note(session, {app: found})
     thread_id = _find_noted(session, thread, note)
-    if advice := program_advice(session.store, thread_id):
-        raise ConfigurationError(f"thread {thread_id!r} is {advice}; `holdfast resume` is for functions and agents")
-    result, requests, status = None, (), Status.COMPLETE
+    if advice := apps.program_advice(session.store, thread_id):
+        raise errors.ConfigurationError(f"thread {thread_id!r} is {advice}; this resumes functions and agents")
+    result, status = None, Status.COMPLETE
+    requests: Sequence[Request] = ()
     try:
         result = _resume(session, found, thread_id)
-    except Suspended as suspended:
+    except errors.Suspended as suspended:
         requests = suspended.requests
         status = Status.INPUT_REQUIRED if requests else Status.WORKING
     document = {"thread_id": thread_id, "status": status, "result": result, "requests": requests, "note": note}
@@ -98,34 +65,34 @@ def resume(session: Session, thread: str, app: str) -> Answer:
 def _find_noted(session: Session, thread: str, note: str) -> str:
     """Find a thread; an error has the note about the store, which may be why it is not found."""
     try:
-        return find_thread(session.store, thread)
-    except NotFound as error:
-        raise NotFound(f"{error} ({note})" if note else str(error)) from error
+        return lookup.find_thread(session.store, thread)
+    except errors.NotFound as error:
+        raise errors.NotFound(f"{error} ({note})" if note else str(error)) from error
 
 
-def _resume(session: Session, app: App, thread_id: str) -> Any:
+def _resume(session: Session, app: apps.App, thread_id: str) -> Any:
     try:
         if not isinstance(app, Durable):
             return _resume_agent(session, app, thread_id)
-        return call_with_store(session, lambda store: app._go_on(thread_id, store), blocking=is_blocking(app))  # noqa: SLF001
-    except HoldfastError:
+        return apps.call_with_store(session, lambda store: app._go_on(thread_id, store), blocking=apps.is_blocking(app))  # noqa: SLF001
+    except errors.HoldfastError:
         raise
     except Exception as error:
-        raise RunError(f"thread {thread_id!r} failed: {type(error).__name__}: {error}") from error
+        raise errors.RunError(f"thread {thread_id!r} failed: {type(error).__name__}: {error}") from error
 
 
-def _resume_agent(session: Session, agent: AnyAgent, thread_id: str) -> Any:
-    core = core_of(agent)
+def _resume_agent(session: Session, agent: apps.AnyAgent, thread_id: str) -> Any:
+    core = apps.core_of(agent)
     if refusal := _refusal_of(core):
-        raise ConfigurationError(refusal)
-    if not function_of(session.store, thread_id):
-        raise NotFound(f"thread {thread_id!r} was not started by an agent")
+        raise errors.ConfigurationError(refusal)
+    if not lookup.function_of(session.store, thread_id):
+        raise errors.NotFound(f"thread {thread_id!r} was not started by an agent")
 
     async def act(store: "Store") -> Any:
         async with store.run(thread_id) as run:
             return await core.resume(run, {})
 
-    return call_with_store(session, act, blocking=is_blocking(agent))
+    return apps.call_with_store(session, act, blocking=apps.is_blocking(agent))
 
 
 def _refusal_of(core: AgentCore) -> str:
@@ -153,25 +120,25 @@ def _resumed_lines(screen: Screen, document: dict[str, Any]) -> Iterator[str]:
 
 @command(runs_code=True)
 @click.option(
-    "--app", "apps", required=True, multiple=True, metavar="MODULE", help="Import the durable functions and agents."
+    "--app", "modules", required=True, multiple=True, metavar="MODULE", help="Import the durable functions and agents."
 )
 @click.option(
     "--max-attempts", default=3, show_default=True, type=click.IntRange(1), help="Fail a thread after N attempts."
 )
-def recover(session: Session, apps: tuple[str, ...], max_attempts: int) -> Answer:
+def recover(session: Session, modules: tuple[str, ...], max_attempts: int) -> Answer:
     """Resume every thread that was abandoned by a dead process, answered, or put back, or whose timer is due.
 
     Reports why the others were skipped. Without --store and HOLDFAST_STORE, the stores that your functions and agents
     were given are recovered, and the default one if any of them uses that. Exit code 1 if a thread failed, or is
     damaged.
     """
-    agents = [agent for app in apps for agent in agents_in(load(app))]
+    agents = [agent for module in modules for agent in apps.agents_in(apps.load(module))]
     applications = [*registry.values(), *agents]
-    stores = [None] if session.requested_store else list(dict.fromkeys(map(store_of, applications))) or [None]
+    stores = [None] if session.requested_store else list(dict.fromkeys(map(apps.store_of, applications))) or [None]
     found = [_recover_store(session, store, agents, max_attempts) for store in stores]
     report = _merged([report for report, _ in found])
     remarks = {thread_id: remark for _, remarks in found for thread_id, remark in remarks.items()}
-    note = store_note(session, {app.name: app for app in applications})
+    note = apps.store_note(session, {app.name: app for app in applications})
     document = {
         **{end: getattr(report, end) for end in ENDS},
         "reasons": {thread_id: remarks[thread_id] for thread_id in report.skipped},
@@ -183,18 +150,18 @@ def recover(session: Session, apps: tuple[str, ...], max_attempts: int) -> Answe
 
 
 def _recover_store(
-    session: Session, app_store: "Store | None", agents: list[AnyAgent], max_attempts: int
+    session: Session, app_store: "Store | None", agents: list[apps.AnyAgent], max_attempts: int
 ) -> tuple[Recovery, dict[str, str]]:
     """Recover one store with all functions and its agents. The remarks say why a thread was skipped, or failed."""
     session.use(app_store)
     if app_store is None:
         require_store(session.url)
-    mine = [agent for agent in agents if session.requested_store or store_of(agent) is app_store]
+    mine = [agent for agent in agents if session.requested_store or apps.store_of(agent) is app_store]
 
     async def act(store: "Store") -> Recovery:
         return await store.recover(max_attempts=max_attempts)
 
-    functions = call_with_store(session, act, blocking=all(map(is_blocking, registry.values())))
+    functions = apps.call_with_store(session, act, blocking=all(map(apps.is_blocking, registry.values())))
     report = _merged([functions, *(_recover_agent(session, agent, functions.skipped, max_attempts) for agent in mine)])
     remarks = {thread_id: _reason(session, thread_id, agents) for thread_id in report.skipped}
     remarks |= {thread_id: session.store.thread(thread_id).error or "" for thread_id in report.failed}
@@ -202,10 +169,10 @@ def _recover_store(
     return report, remarks
 
 
-def _recover_agent(session: Session, agent: AnyAgent, skipped: Iterable[str], max_attempts: int) -> Recovery:
+def _recover_agent(session: Session, agent: apps.AnyAgent, skipped: Iterable[str], max_attempts: int) -> Recovery:
     """Resume those of the threads that the agent started."""
-    core, blocking = core_of(agent), is_blocking(agent)
-    found = [thread_id for thread_id in skipped if function_of(session.store, thread_id) == AGENT + core.name]
+    core, blocking = apps.core_of(agent), apps.is_blocking(agent)
+    found = [thread_id for thread_id in skipped if lookup.function_of(session.store, thread_id) == AGENT + core.name]
     if _refusal_of(core) or not found:
         return Recovery()
 
@@ -219,7 +186,7 @@ def _recover_agent(session: Session, agent: AnyAgent, skipped: Iterable[str], ma
         handler = resume_blocking if blocking else resume
         return await Recoverer(store, handler, Terms(wait=0), max_attempts).go_on_with(found)
 
-    return call_with_store(session, act, blocking=blocking)
+    return apps.call_with_store(session, act, blocking=blocking)
 
 
 def _merged(reports: list[Recovery]) -> Recovery:
@@ -230,22 +197,22 @@ def _merged(reports: list[Recovery]) -> Recovery:
     return Recovery(**ends)
 
 
-def _reason(session: Session, thread_id: str, agents: list[AnyAgent]) -> str:
+def _reason(session: Session, thread_id: str, agents: list[apps.AnyAgent]) -> str:
     """Say why a thread was skipped."""
-    function = function_of(session.store, thread_id)
+    function = lookup.function_of(session.store, thread_id)
     if not function:
         return "neither a durable function nor an agent: store.recover(handler) resumes it"
-    known = {AGENT + core_of(agent).name: _refusal_of(core_of(agent)) for agent in agents}
+    known = {AGENT + apps.core_of(agent).name: _refusal_of(apps.core_of(agent)) for agent in agents}
     if function not in {*registry, *known}:
-        return program_advice(session.store, thread_id) or f"{function} is not in --app"
+        return apps.program_advice(session.store, thread_id) or f"{function} is not in --app"
     return known.get(function) or "another process resumed it first"
 
 
 def _why_unreadable(session: Session, thread_id: str) -> str:
-    with suppress(NotFound):
-        sealed_by = read_thread(session.store, thread_id).sealed_by
+    with suppress(errors.NotFound):
+        sealed_by = lookup.read_thread(session.store, thread_id).sealed_by
         if sealed_by is not None:
-            return f"encrypted with key {sealed_by!r}, which is missing; {key_advice(session.store)}"
+            return f"encrypted with key {sealed_by!r}, which is missing; {lookup.key_advice(session.store)}"
     return "its head cannot be read; see `holdfast verify`"
 
 
@@ -274,17 +241,17 @@ def retry(
     could not be put back.
     """
     if bool(threads) == bool(status) or (label and not status):
-        raise ConfigurationError("give the ids of failed threads, or --status failed, with --label to narrow it")
+        raise errors.ConfigurationError("give the ids of failed threads, or --status failed, with --label to narrow it")
     store = session.store
     if threads:
-        found: Iterable[ThreadInfo] = [read_thread(store, find_thread(store, text)) for text in threads]
+        found: Iterable[ThreadInfo] = [lookup.read_thread(store, lookup.find_thread(store, text)) for text in threads]
     else:
-        found = every(store.threads(status=status, labels=dict(label), limit=PAGE))
+        found = lookup.every(store.threads(status=status, labels=dict(label), limit=lookup.PAGE))
     dry_run = not threads and not yes
     refusals = {info.thread_id: _put_back(session, info, dry_run=dry_run) for info in found}
     back = [thread_id for thread_id, refusal in refusals.items() if not refusal]
     refused = {thread_id: refusal for thread_id, refusal in refusals.items() if refusal}
-    hint = DRY_RUN if dry_run else f"resume with: {recover_command(store, back)}" if back else ""
+    hint = DRY_RUN if dry_run else f"resume with: {apps.recover_command(store, back)}" if back else ""
     document = {"threads": back, "refused": refused, "dry_run": dry_run}
     lines = _retry_lines(session.screen, back, refused, hint, dry_run=dry_run)
     return Answer(document, lines, EXIT_CONFLICT if refused else EXIT_OK)
@@ -296,7 +263,7 @@ def _put_back(session: Session, info: ThreadInfo, *, dry_run: bool) -> str:
         return "" if info.sealed_by is None else f"encrypted with key {info.sealed_by!r}"
     try:
         session.store.retry(info.thread_id)
-    except (Conflict, Deleted, KeyUnavailable, LeaseHeld, NotFound) as error:
+    except (errors.Conflict, errors.Deleted, errors.KeyUnavailable, errors.LeaseHeld, errors.NotFound) as error:
         return str(error)
     return ""
 
@@ -331,18 +298,19 @@ def settle(session: Session, thread: str, step: str, done: Any, retry: bool, fai
     """
     is_done = click.get_current_context().get_parameter_source("done") is not ParameterSource.DEFAULT
     if is_done + retry + fail != 1:
-        raise ConfigurationError("give one of --done JSON, --retry and --fail")
+        raise errors.ConfigurationError("give one of --done JSON, --retry and --fail")
     choice = "done" if is_done else "retry" if retry else "fail"
     store, screen = session.store, session.screen
-    info = store.thread(find_exact_thread(store, thread))
-    begun = read_work(store, info.thread_id).begun
+    info = store.thread(lookup.find_exact_thread(store, thread))
+    begun = lookup.read_work(store, info.thread_id).begun
     key = next((key for key in begun if printable(key) == step), step)
     store.settle(info.thread_id, key, choice, done, by=by)
     document = {"thread_id": info.thread_id, "step": key, "choice": choice, "value": done, "by": by}
     document["before"] = info.status
     end = {"done": "is done", "retry": "will be executed again, with the same key", "fail": "has failed"}[choice]
-    settled = f"step {printable(key)} of {printable(info.thread_id)} ({status_of(info)}) {end}"
-    return Answer(document, [settled, screen.faint(f"to resume the thread: {resume_command(store, info.thread_id)}")])
+    settled = f"step {printable(key)} of {printable(info.thread_id)} ({lookup.status_of(info)}) {end}"
+    hint = f"to resume the thread: {apps.resume_command(store, info.thread_id)}"
+    return Answer(document, [settled, screen.faint(hint)])
 
 
 @command()
@@ -354,7 +322,7 @@ def cancel(session: Session, thread: str, yes: bool) -> Answer:
     Takes the full id. A dry run unless --yes.
     """
     store = session.store
-    before = store.thread(find_exact_thread(store, thread))
+    before = store.thread(lookup.find_exact_thread(store, thread))
     if yes and before.status not in FINISHED:
         store.cancel(before.thread_id)
     after = store.thread(before.thread_id)
@@ -371,12 +339,12 @@ def cancel(session: Session, thread: str, yes: bool) -> Answer:
 def _cancel_lines(screen: Screen, before: ThreadInfo, after: ThreadInfo, *, yes: bool) -> Iterator[str]:
     name = printable(before.thread_id)
     if before.status in FINISHED:
-        yield f"{name} is already {screen.word(status_of(before))}; nothing to cancel"
+        yield f"{name} is already {screen.word(lookup.status_of(before))}; nothing to cancel"
     elif not yes:
         held = f", held by {printable(before.owner)}" if before.owner else ""
-        yield f"would cancel {name} ({status_of(before)}, {counted(before.row_count, 'row')}{held})"
+        yield f"would cancel {name} ({lookup.status_of(before)}, {counted(before.row_count, 'row')}{held})"
         yield screen.faint(DRY_RUN)
     elif after.status in FINISHED:
-        yield f"{name} is {screen.word(status_of(after))}"
+        yield f"{name} is {screen.word(lookup.status_of(after))}"
     else:
         yield f"{name} is working; its run was notified, and stops at its next step"

@@ -3,28 +3,16 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
+from holdfast.cli import lookup
 from holdfast.cli.apps import next_commands
 from holdfast.cli.checkpoints import arguments_of
 from holdfast.cli.command import command
 from holdfast.cli.completion import thread_argument
-from holdfast.cli.lookup import (
-    PAGE,
-    Work,
-    every,
-    find_thread,
-    is_abandoned,
-    journal_of,
-    key_advice,
-    read_thread,
-    read_work,
-    requests_of,
-    status_of,
-)
 from holdfast.cli.output import Answer, Screen, columns, counted, cut, inline, noted, printable, size
 from holdfast.cli.requests import request_lines
 from holdfast.cli.session import Session
@@ -43,11 +31,9 @@ from holdfast.records.words import Status
 from holdfast.runtimes.loop.core import LOOP
 from holdfast.runtimes.workflow.execution import GRAPH, STARTED
 from holdfast.runtimes.workflow.snapshot import Snapshot as WorkflowSnapshot
+from holdfast.sync import Store
 from holdfast.sync.agents import read_summary as read_agent_summary
 from holdfast.sync.session import read_summary as read_session_summary
-
-if TYPE_CHECKING:
-    from holdfast.sync import Store
 
 ROWS = columns("SEQ", "SAVED", "STATUS", "CAUSE", "PHASE", "NOTES", shrinks=["NOTES"], numbers=["SEQ"])
 AROUND = 5
@@ -82,7 +68,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown of a thread; None where its runtime has no such part, or its key is missing."""
 
     thread: ThreadInfo
-    work: Work | None = None
+    work: lookup.Work | None = None
     session: SessionSummary | None = None
     agent: AgentSummary | None = None
     loop: LoopSnapshot | None = None
@@ -100,20 +86,20 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 def show(session: Session, thread: str, limit: int, journal: bool) -> Answer:
     """Show a thread: its status, its open requests, and its checkpoints, newest first."""
     store = session.store
-    info = read_thread(store, find_thread(store, thread))
+    info = lookup.read_thread(store, lookup.find_thread(store, thread))
     if info.damaged is not None:
         raise Corrupt(f"{info.damaged}; `holdfast delete` removes it", record=info.thread_id)
     if info.sealed_by is not None:
-        return Answer(View(thread=info), _sealed_lines(session.screen, info, key_advice(store)))
+        return Answer(View(thread=info), _sealed_lines(session.screen, info, lookup.key_advice(store)))
     newest = store.latest(info.thread_id)
     view = _read_view(store, info, newest, limit, journal=journal)
     hints = next_commands(store, info.thread_id, view.work.begun if view.work else ()) if _has_stopped(view) else ()
     return Answer(view, _lines(session.screen, view, newest.lazy_steps if newest is not None else (), hints))
 
 
-def _read_view(store: "Store", info: ThreadInfo, newest: Checkpoint | None, limit: int, *, journal: bool) -> View:
+def _read_view(store: Store, info: ThreadInfo, newest: Checkpoint | None, limit: int, *, journal: bool) -> View:
     rows, more_count = _read_rows(store, info, limit, journal=journal)
-    work = read_work(store, info.thread_id)
+    work = lookup.read_work(store, info.thread_id)
     session = read_session_summary(store, info.thread_id) if info.row_count else None
     agent = read_agent_summary(store, info.thread_id) if info.row_count else None
     return View(
@@ -122,22 +108,22 @@ def _read_view(store: "Store", info: ThreadInfo, newest: Checkpoint | None, limi
         session=session if session is not None and session.role else None,
         agent=agent if agent is not None and agent.agent else None,
         loop=_read_loop(work, newest),
-        workflow=_read_workflow(work, newest, journal_of(store, info.thread_id)),
-        requests=_pending(info, requests_of(store, info.thread_id)),
+        workflow=_read_workflow(work, newest, lookup.journal_of(store, info.thread_id)),
+        requests=_pending(info, lookup.requests_of(store, info.thread_id)),
         checkpoints=rows,
         more=more_count,
     )
 
 
-def _read_rows(store: "Store", info: ThreadInfo, limit: int, *, journal: bool) -> tuple[list[CheckpointInfo], int]:
+def _read_rows(store: Store, info: ThreadInfo, limit: int, *, journal: bool) -> tuple[list[CheckpointInfo], int]:
     """Return the newest rows, and how many more there are."""
     if not info.seq and not journal:
         return [], 0
     if not limit:
-        return list(every(store.history(info.thread_id, limit=PAGE, journal=journal))), 0
+        return list(lookup.every(store.history(info.thread_id, limit=lookup.PAGE, journal=journal))), 0
     page = store.history(info.thread_id, limit=limit, journal=journal)
-    rest = store.history(info.thread_id, cursor=page.next, limit=PAGE, journal=journal) if page.next else None
-    return list(page), sum(1 for _ in every(rest))
+    rest = store.history(info.thread_id, cursor=page.next, limit=lookup.PAGE, journal=journal) if page.next else None
+    return list(page), sum(1 for _ in lookup.every(rest))
 
 
 def _pending(info: ThreadInfo, requests: list[Request]) -> list[Request]:
@@ -150,18 +136,18 @@ def _has_stopped(view: View) -> bool:
     """True if a thread stays as it is until it is resumed."""
     if view.thread.status is Status.INPUT_REQUIRED:
         return not any(request.status == "open" for request in view.requests or ())
-    return view.thread.status is Status.FAILED or is_abandoned(view.thread, datetime.now(UTC))
+    return view.thread.status is Status.FAILED or lookup.is_abandoned(view.thread, datetime.now(UTC))
 
 
 def _sealed_lines(screen: Screen, info: ThreadInfo, advice: str) -> Iterator[str]:
-    yield from screen.facts(_facts(screen, info, Work()))
+    yield from screen.facts(_facts(screen, info, lookup.Work()))
     yield ""
     hidden = f"labels, error, requests, steps and checkpoints are encrypted with key {info.sealed_by!r}"
     yield from screen.wrapped(f"Its {hidden}. To see them {advice}.", screen.width)
 
 
 def _lines(screen: Screen, view: View, steps: Sequence[Step], hints: Iterable[str]) -> Iterator[str]:
-    facts = [*_facts(screen, view.thread, view.work or Work())]
+    facts = [*_facts(screen, view.thread, view.work or lookup.Work())]
     facts += [("steps", f"{len(steps)} recorded")] if steps else []
     facts += _session_facts(view.session) if view.session else []
     facts += _agent_facts(view.agent) if view.agent else []
@@ -182,12 +168,12 @@ def _lines(screen: Screen, view: View, steps: Sequence[Step], hints: Iterable[st
         yield screen.faint(hint)
 
 
-def _facts(screen: Screen, info: ThreadInfo, work: Work) -> Facts:
+def _facts(screen: Screen, info: ThreadInfo, work: lookup.Work) -> Facts:
     room = screen.width - 10
     error = info.error if info.status in {Status.FAILED, Status.CANCELLED} else ""
     yield "thread", printable(info.thread_id)
     yield "started", screen.fit(_call_text(work), room) if work.function else ""
-    yield "status", screen.word(status_of(info))
+    yield "status", screen.word(lookup.status_of(info))
     yield "result", screen.fit(inline(work.result), room) if work.result is not None else ""
     for number, line in enumerate(screen.wrapped(error or "", room)):
         yield "" if number else "error", screen.style(line, fg="red") if line else ""
@@ -202,7 +188,7 @@ def _facts(screen: Screen, info: ThreadInfo, work: Work) -> Facts:
     yield "stored", f"{size(info.stored_bytes)} in {counted(info.row_count, 'row')}"
 
 
-def _call_text(work: Work) -> str:
+def _call_text(work: lookup.Work) -> str:
     """Write the call that started a durable function."""
     keywords = [f"{name}={inline(value)}" for name, value in work.named.items()]
     return f"{work.function}({', '.join([*map(inline, work.arguments), *keywords])})"
@@ -251,7 +237,7 @@ def _agent_facts(summary: AgentSummary) -> Facts:
     yield "cost", f"{summary.cost_usd:.4f} USD" if summary.cost_usd else ""
 
 
-def _read_loop(work: Work, newest: Checkpoint | None) -> LoopSnapshot | None:
+def _read_loop(work: lookup.Work, newest: Checkpoint | None) -> LoopSnapshot | None:
     """Return the loop of a thread; None if it has none, or it cannot be read."""
     if work.function != LOOP or newest is None or not isinstance(newest.state, dict):
         return None
@@ -278,7 +264,7 @@ def _loop_facts(loop: LoopSnapshot) -> Facts:
         yield "deferred", ", ".join(f"{each.tool}({', '.join(map(inline, each.arguments))})" for each in loop.outbox)
 
 
-def _read_workflow(work: Work, newest: Checkpoint | None, journal: Journal) -> WorkflowView | None:
+def _read_workflow(work: lookup.Work, newest: Checkpoint | None, journal: Journal) -> WorkflowView | None:
     """Return the workflow of a thread; None if it has none, or it cannot be read."""
     if work.function != STARTED or newest is None:
         return None

@@ -6,7 +6,6 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import islice, takewhile
 from time import sleep
-from typing import TYPE_CHECKING
 
 import click
 
@@ -36,9 +35,7 @@ from holdfast.records.outcome import Outcome
 from holdfast.records.reports import Stats
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Status
-
-if TYPE_CHECKING:
-    from holdfast.sync import Store
+from holdfast.sync import Store
 
 THREADS = columns(
     "THREAD", "STATUS", "SEQ", "SIZE", "UPDATED", "LABELS", shrinks=("THREAD", "LABELS"), numbers=("SEQ", "SIZE")
@@ -72,7 +69,7 @@ def threads(session: Session, status: tuple[str, ...], label: tuple[tuple[str, s
     return Answer(infos, _thread_lines(session.screen, infos, hidden, more=more))
 
 
-def _hidden_lines(store: "Store", infos: list[ThreadInfo], *, by_label: bool) -> list[str]:
+def _hidden_lines(store: Store, infos: list[ThreadInfo], *, by_label: bool) -> list[str]:
     """Say what could not be listed because a key is missing."""
     sealed_count = sum(info.sealed_by is not None for info in infos)
     listed = f"{counted(sealed_count, 'thread')} encrypted, with hidden labels; to see them {key_advice(store)}"
@@ -153,7 +150,7 @@ def _end_of(screen: Screen, outcome: Outcome) -> str:
     return "waits for an answer" if outcome.requests else f"has no result yet: it is {word}"
 
 
-def _watch(store: "Store", only: str | None) -> Iterator[list[CheckpointInfo]]:
+def _watch(store: Store, only: str | None) -> Iterator[list[CheckpointInfo]]:
     """Yield, at each look, the rows written since the last one, in the order of their time."""
     seen: dict[str, tuple[datetime, datetime, int]] = {}
     while True:
@@ -170,7 +167,7 @@ def _watch(store: "Store", only: str | None) -> Iterator[list[CheckpointInfo]]:
         yield sorted(found, key=lambda row: (row.created_at, row.thread_id, row.seq))
 
 
-def _rows_after(store: "Store", thread_id: str, seq: int) -> list[CheckpointInfo]:
+def _rows_after(store: Store, thread_id: str, seq: int) -> list[CheckpointInfo]:
     try:
         rows = every(store.history(thread_id, limit=100, journal=True))
         return list(takewhile(lambda row: row.seq > seq, rows))
