@@ -159,7 +159,7 @@ COMPOSITES: Final = Program("a composite", "its program", "store.recover(composi
 def _program_of(store: "BlockingStore", thread_id: str) -> Program | None:
     """Return how the thread's own program resumes it; None for functions and agents.
 
-    The labels that these runtimes set tell them from functions in a module of the same name.
+    The labels of these runtimes distinguish them from functions in a module of the same name.
     """
     function = function_of(store, thread_id)
     if function in {LOOP, STARTED}:

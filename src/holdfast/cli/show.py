@@ -65,7 +65,7 @@ class WorkflowView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What is shown of a thread; None where its runtime has no such part, or its key is missing."""
+    """What is shown of a thread; None where its runtime has none, or its key is missing."""
 
     thread: ThreadInfo
     work: lookup.Work | None = None
