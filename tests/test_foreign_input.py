@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from holdfast import FailurePolicy, HoldfastError, KeyRing, processes
-from holdfast.cli.arguments import json_value
-from holdfast.cli.keys import parse_keys
+from holdfast.cli.arguments import json_value, parse_keys
 from holdfast.codec.seal import Seal
 from holdfast.processes import Identity, is_certainly_dead, named
 from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleCheckpoint

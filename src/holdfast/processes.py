@@ -1,9 +1,8 @@
-"""Who this process is, in words that another process can check, and whether the owner of a lease is certainly dead.
+"""Name this process as the owner of a lease, and check whether the owner of a lease is certainly dead.
 
-Certain is only what this host's kernel says about a process of the same boot and the same process namespace. In any
-doubt (another host, another container, a system without /proc) an owner counts as alive, and its lease has to expire.
-It makes no difference where the lease is stored: a server store is asked for it from many hosts, which the host, the
-boot and the namespace in the name of the owner tell apart.
+Only this host's kernel knows that, for a process of the same boot and the same process namespace. In any doubt (another
+host, another container, a system without /proc) an owner counts as alive, and its lease has to expire. The name holds
+the host, the boot and the namespace, so it works for leases in a server store that many hosts share.
 """
 
 import os
@@ -14,11 +13,11 @@ import msgspec
 _PROC = "/proc"
 _START_FIELD = 22
 _ZOMBIE = "Z"
-_PID = re.compile("[1-9][0-9]{0,8}")  # as it is written; no kernel has longer ones
+_PID = re.compile("[1-9][0-9]{0,8}")  # as a kernel writes it
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """One process of one boot of one host. An empty `boot` or `space` means that nothing is certain."""
+    """A process of one boot of one host. An empty `boot` or `space` means that its death cannot be known."""
 
     host: str
     pid: int
@@ -31,7 +30,7 @@ class Identity(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "Identity | None":
-        """The identity in an owner's name, which is followed by what tells its runs apart; None if it is not one."""
+        """Parse an owner's name, an identity followed by a suffix for each run; None if it is something else."""
         parts = text.rsplit(":", 5)
         if len(parts) < 6 or not _PID.fullmatch(parts[1]):
             return None
@@ -47,13 +46,13 @@ def _read(path: str) -> str:
 
 
 def _state_and_start(pid: int) -> tuple[str, str]:
-    """The state of a process and when it began; the name before them is in parentheses and may hold anything."""
+    """Return the state and the start time of a process. Its name, before them in parentheses, can hold anything."""
     fields = _read(f"{pid}/stat").rpartition(")")[2].split()
     return (fields[0], fields[_START_FIELD - 3]) if len(fields) > _START_FIELD - 3 else ("", "")
 
 
 def identity() -> Identity:
-    """This process."""
+    """Return the identity of this process."""
     boot = _read("sys/kernel/random/boot_id")[:8]
     try:
         space = os.readlink(f"{_PROC}/self/ns/pid").partition("[")[2].rstrip("]")
@@ -64,14 +63,14 @@ def identity() -> Identity:
 
 
 def named(owner: str) -> str:
-    """An owner's name for people: its process id and host."""
+    """Return an owner's name for people: its process id and host."""
     known = Identity.parse(owner)
     name = owner if known is None else f"pid {known.pid} on {known.host}"
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def is_certainly_dead(owner: str) -> bool:
-    """True if the process that an owner's name tells of surely does not run any more."""
+    """True if the process in an owner's name certainly does not run any more."""
     other, here = Identity.parse(owner), identity()
     if other is None or not here.boot or not here.space:
         return False

@@ -115,14 +115,14 @@ def test_all_stores_of_an_application_are_recovered(document: Document) -> None:
 def test_a_store_that_was_asked_for_is_used_and_the_difference_is_said(
     call: Call, document: Document, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    note = "using --store holdfast.db, not the store that crew:count was given"
+    note = "using --store holdfast.db, not the store of crew:count"
     assert note in call("resume", "count-1", "--app", "crew:count", "--store", "holdfast.db", code=3).stderr
     same = document("resume", "count-1", "--app", "crew:count", "--store", "plain.db", "--namespace", "mine")
     assert (same["result"], same["note"]) == (1, "")
     monkeypatch.setenv("HOLDFAST_STORE", "holdfast.db")
     report = document("recover", "--app", "crew")
     assert report["completed"] == ["default-1"]
-    assert report["note"].startswith("using HOLDFAST_STORE=holdfast.db, not the store that crew:")
+    assert report["note"].startswith("using HOLDFAST_STORE=holdfast.db, not the store of crew:")
     assert report["note"] in call("recover", "--app", "crew").stdout
 
 

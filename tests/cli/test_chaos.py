@@ -215,7 +215,7 @@ def test_what_was_executed_again_without_its_key_is_told(program: Path) -> None:
     assert done.returncode == 0
     assert re.search(r"after executing look +equal +look 2x +none\n", done.stdout)
     assert re.search(r"after executing pay +equal +pay 2x +same\n", done.stdout)
-    assert "Executed again without an idempotency key: look. Right for what reads or thinks" in done.stdout
+    assert "Executed again without an idempotency key: look. Fine for steps that only read or think" in done.stdout
 
 
 def test_an_effect_without_an_idempotency_key_is_found_in_doubt(program: Path) -> None:

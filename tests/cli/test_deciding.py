@@ -117,7 +117,7 @@ def test_failed_threads_are_put_back_by_id_and_then_recovered(call: Call, docume
 @pytest.mark.usefixtures("failed")
 def test_all_failed_threads_are_put_back_only_with_yes(call: Call, document: Document) -> None:
     assert set(document("retry", "--status", "failed")["threads"]) == {"a", "b", "broken"}
-    assert "nothing was done; --yes does it" in call("retry", "--status", "failed").stdout
+    assert "dry run: nothing was changed; add --yes to do it" in call("retry", "--status", "failed").stdout
     assert document("retry", "--status", "failed", "--label", "user=eve", "--yes")["threads"] == ["b"]
     assert set(document("retry", "--status", "failed", "--yes")["threads"]) == {"a", "broken"}
     assert "no failed threads" in call("retry", "--status", "failed", "--yes").stdout

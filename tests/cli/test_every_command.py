@@ -14,10 +14,9 @@ import pytest
 from cli.conftest import HOSTILE, Call
 from holdfast import sync
 from holdfast.cli import main
-from holdfast.cli.catalogue import COMMANDS
 from holdfast.cli.command import COMMON
-from holdfast.cli.plain import plain
-from holdfast.cli.text import cut, printable, width_of
+from holdfast.cli.group import COMMANDS
+from holdfast.cli.output import cut, plain, printable, width_of
 
 LONG = {"demo", "chaos"}
 """These have tests of their own."""
@@ -141,7 +140,7 @@ def test_the_catalogue_says_what_the_command_says(name: str) -> None:
     assert command.name == name
     assert command.help
     options = {option for parameter in command.params for option in parameter.opts}
-    assert {option for option, _, _ in COMMON} <= options
+    assert {common["param_decls"][0] for common in COMMON} <= options
     for parameter in command.params:
         assert isinstance(parameter, click.Argument) or getattr(parameter, "help", None), parameter.name
 
@@ -149,7 +148,7 @@ def test_the_catalogue_says_what_the_command_says(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(LONG))
 def test_what_has_a_store_of_its_own_does_not_promise_the_default_one(call: Call, name: str) -> None:
     said = " ".join(call(name, "--help").stdout.split())
-    assert "The store: a path or a URL. Without it," in said
+    assert "Use this store: a path or a URL. Default: " in said
     assert "holdfast.db" not in said
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Call
-from holdfast.cli.exits import exit_code
+from holdfast.cli.command import exit_code
 from holdfast.records.errors import Conflict, Corrupt, KeyReused, LeaseHeld, NotFound, StoreUnavailable, Suspended
 from patience import GIVE_UP_SECONDS
 
@@ -86,7 +86,7 @@ def test_looking_makes_no_store(call: Call, place: Path) -> None:
     for url in ("nowhere.db", "file:nowhere", "empty.db", "file:empty"):
         for command in ("threads", "stats", "verify", "doctor", "requests", "tail"):
             call(command, "--store", url, code=3)
-    assert "no store at nowhere.db; FROM_URL has" in call("copy", "nowhere.db", "target.db", code=3).stderr
+    assert "no store at nowhere.db; FROM_URL must" in call("copy", "nowhere.db", "target.db", code=3).stderr
     call("threads", "--store", str(place), code=2)
     assert sorted(path.name for path in place.iterdir() if "nowhere" in path.name or "target" in path.name) == []
     assert (place / "empty.db").stat().st_size == 0

@@ -75,7 +75,7 @@ def test_an_answer_is_for_the_thread_of_exactly_that_id(document: Document) -> N
 @pytest.mark.parametrize("command", ["approve", "reject", "delete", "cancel"])
 def test_what_changes_a_thread_takes_no_beginning_of_its_id(call: Call, command: str) -> None:
     said = call(command, "tick", code=3).stderr
-    assert "there is no thread 'tick'; this takes the full id: ticket-1" in said
+    assert "no thread has the id 'tick'; this takes the full id: ticket-1" in said
     assert "`holdfast threads` lists them" in call(command, "nobody", code=3).stderr
 
 
@@ -91,7 +91,7 @@ def test_the_beginning_of_the_id_of_a_request_means_the_same_one_each_time(call:
     full = document("approve", "many#1")["request"]
     assert full.startswith("many#1.")
     assert f"request {full} was answered already" in call("approve", "many#1", code=4).stderr
-    assert "is the beginning of 12 requests" in call("approve", "many#", code=2).stderr
+    assert "is a prefix of 12 requests" in call("approve", "many#", code=2).stderr
     assert document("reject", document("requests")[0]["id"][:-2])["choice"] == "reject"
 
 
@@ -130,7 +130,7 @@ def test_a_full_id_may_be_typed_as_it_is_printed(call: Call, document: Document)
 
 def test_a_checkpoint_in_the_place_of_a_thread_is_told(call: Call) -> None:
     failed = call("show", "user-42@1", code=3)
-    assert "'user-42@1' is a checkpoint, and a thread is needed here: 'user-42'" in failed.stderr
+    assert "'user-42@1' is a checkpoint, but this takes a thread: 'user-42'" in failed.stderr
 
 
 @pytest.mark.parametrize(
@@ -166,5 +166,5 @@ def test_a_store_that_nothing_has_opened_yet_finds_them_too(call: Call) -> None:
             store.save("job-1", {"n": number})
     for command in (["diff", "job-1@1", "job-1@2"], ["fork", "job-1@1", "--to", "again"], ["state", "job@2"]):
         call(*command, "--store", "file:logs")
-    assert "there is no thread" in call("delete", "job", "--yes", "--store", "file:logs", code=3).stderr
+    assert "no thread has the id" in call("delete", "job", "--yes", "--store", "file:logs", code=3).stderr
     call("delete", "job-1@1", "--yes", "--store", "file:logs")

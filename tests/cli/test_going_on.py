@@ -83,7 +83,7 @@ def test_an_agent_is_resumed_by_its_name(document: Document, call: Call) -> None
     speaking = call("resume", "speaker-1", "--app", "crew:speaker", code=2).stderr
     assert "agent crew:words yields: stream the thread again from your program" in speaking
     choosing = call("resume", "chooser-1", "--app", "crew:chooser", code=2).stderr
-    assert "agent crew:choose has to be given model: run it again from your program" in choosing
+    assert "agent crew:choose needs model: run it again from your program" in choosing
 
 
 @pytest.mark.usefixtures("abandoned")
@@ -101,7 +101,7 @@ def test_the_agents_of_a_module_are_recovered_and_what_is_skipped_has_a_reason(d
     assert set(report["completed"]) == {"worker-1", "thinker-1"}
     assert report["reasons"] == {
         "speaker-1": "agent crew:words yields: stream the thread again from your program",
-        "chooser-1": "agent crew:choose has to be given model: run it again from your program",
+        "chooser-1": "agent crew:choose needs model: run it again from your program",
     }
 
 
@@ -134,4 +134,4 @@ def test_a_module_alone_is_answered_with_its_functions(call: Call, place: Path) 
     said = call("resume", "ticket-1", "--app", "shop", code=2).stderr
     assert "name the function: --app shop:refund or --app shop:other" in said
     (place / "bare.py").touch()
-    assert "there is no durable function" in call("resume", "ticket-1", "--app", "bare", code=2).stderr
+    assert "has no durable function" in call("resume", "ticket-1", "--app", "bare", code=2).stderr

@@ -9,7 +9,7 @@ import pytest
 
 from cli.conftest import Call
 from holdfast import sync
-from holdfast.cli.keys import parse_keys
+from holdfast.cli.arguments import parse_keys
 from holdfast.records.errors import ConfigurationError
 
 Document = Callable[..., Any]
@@ -68,7 +68,7 @@ def test_what_the_command_line_writes_with_an_unnamed_key_the_program_can_read(
         ("", "holds no key"),
         ("# nothing\n", "holds no key"),
         (f"2025:{OLD.hex()}\nsecret:zz\n", "line 2 of ring holds no key"),
-        (f"a:{OLD.hex()}\na:{NEW.hex()}\n", "line 2 of ring: there are two keys with the id 'a'"),
+        (f"a:{OLD.hex()}\na:{NEW.hex()}\n", "line 2 of ring: a second key has the id 'a'"),
         ("\udcff".encode(errors="surrogateescape"), "holds no key"),
     ],
 )

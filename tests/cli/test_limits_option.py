@@ -7,7 +7,7 @@ import pytest
 
 from cli.conftest import Call
 from holdfast import Limits, sync
-from holdfast.cli.limits import parse_limits
+from holdfast.cli.arguments import parse_limits
 from holdfast.cli.session import blocking_handle
 from holdfast.records.errors import ConfigurationError
 

@@ -11,7 +11,7 @@ from click.shell_completion import BashComplete, ZshComplete
 
 from cli.conftest import Call
 from holdfast import sync
-from holdfast.cli import main, offers
+from holdfast.cli import completion, main
 
 HOLDFAST = Path(sys.executable).with_name("holdfast")
 
@@ -94,8 +94,8 @@ def test_no_more_is_offered_than_a_person_can_read() -> None:
 
 def test_whoever_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     released = Event()
-    monkeypatch.setattr(offers, "SECONDS", 0.05)
-    monkeypatch.setattr(offers, "list_threads", lambda *_: released.wait())
+    monkeypatch.setattr(completion, "SECONDS", 0.05)
+    monkeypatch.setattr(completion, "all_threads", lambda *_: released.wait())
     try:
         assert offered("show", "u") == {}
     finally:

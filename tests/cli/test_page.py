@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.cli import main
-from holdfast.cli.catalogue import COMMANDS
+from holdfast.cli.group import COMMANDS
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = (DOCS / "cli.md").read_text()

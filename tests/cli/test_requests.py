@@ -110,7 +110,7 @@ def test_an_answer_that_lacks_what_is_asked_is_refused(call: Call, document: Doc
         run.ask("how much")
     assert "'how much' has no choices, it takes a value: holdfast answer" in call("answer", "asks", code=2).stderr
     for arguments in (["answer", "ticket-1"], ["answer", "ticket-1", "--value", "1"]):
-        assert "request 'refund': give one of: approve, reject" in call(*arguments, code=2).stderr
+        assert "request 'refund' takes one of: approve, reject" in call(*arguments, code=2).stderr
     assert len(document("requests")) == 2
     assert document("answer", "asks", "--value", "null")["value"] is None
 
@@ -180,16 +180,16 @@ def test_a_fork_begins_with_another_state(document: Document) -> None:
 
 
 def test_a_fork_says_what_is_executed_again_and_what_its_state_does_not_change(call: Call) -> None:
-    again = "effects after this checkpoint are executed again when the fork is resumed, with keys of their own"
-    only = "--state changed the stored state only; its durable function is replayed from step results (--result)"
+    again = "effects after this checkpoint are executed again when the fork is resumed, with new idempotency keys"
+    only = "--state changed only the stored state; its durable function is replayed from step results (--result)"
     plain = call("fork", "ticket-1@3").stdout
     assert again in plain
     assert only not in plain
     assert only in call("fork", "ticket-1@3", "--state", "{}").stdout
     assert only not in call("fork", "user-42", "--state", "{}").stdout
     said = " ".join(call("fork", "--help").stdout.split())
-    assert "Effects after this checkpoint are executed again when the fork is resumed, with keys of their own" in said
-    assert "--state changes the stored state only" in said
+    assert again.capitalize() in said
+    assert "--state changes only the stored state" in said
 
 
 def test_a_function_that_fails_is_one_line(call: Call, place: Path) -> None:

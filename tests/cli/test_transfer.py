@@ -76,7 +76,7 @@ def test_what_differs_is_a_conflict_and_left_alone(call: Call, document: Documen
     assert copied["conflicts"] == ["user-42"]
     assert copied["skipped"] == 4
     assert document("state", "user-42", "--store", "copy.db")["state"] == {"other": True}
-    assert "user-42 is there already" in call("copy", "holdfast.db", "copy.db", code=4).stdout
+    assert "user-42 exists there" in call("copy", "holdfast.db", "copy.db", code=4).stdout
 
 
 def test_what_is_damaged_is_not_copied(call: Call, document: Document, place: Path) -> None:

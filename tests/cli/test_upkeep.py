@@ -10,7 +10,7 @@ import pytest
 
 from cli.conftest import Call
 from holdfast import sync
-from holdfast.cli.examinations import Patient, Verdict, clock, has_reset_bug
+from holdfast.cli.doctor import Patient, Verdict, clock, has_reset_bug
 from holdfast.cli.session import Session
 
 Document = Callable[..., Any]
@@ -27,7 +27,7 @@ def test_gc_only_says_what_would_go(call: Call, document: Document) -> None:
     planned = document("gc", "--keep-last", "1", "--delete-on", "failed")
     assert planned["dry_run"] is True
     assert (planned["freed"]["threads"], planned["freed"]["checkpoints"] >= 2) == (1, True)
-    assert "nothing was removed" in call("gc", "--delete-on", "failed").stdout
+    assert "nothing was changed" in call("gc", "--delete-on", "failed").stdout
     assert len(document("threads")) == 5
 
 
@@ -36,7 +36,7 @@ def test_gc_removes_with_yes(call: Call, document: Document) -> None:
     assert done["dry_run"] is False
     assert len(document("threads")) == 4
     call("state", "user-42@1", code=3)
-    assert "nothing to remove" in call("gc", "--ttl", "7d").stdout
+    assert "nothing to delete" in call("gc", "--ttl", "7d").stdout
 
 
 def test_gc_applies_the_retention_of_the_program(document: Document, call: Call) -> None:
@@ -47,7 +47,7 @@ def test_gc_applies_the_retention_of_the_program(document: Document, call: Call)
 def test_deleting_a_thread_is_a_dry_run_first(call: Call, document: Document) -> None:
     planned = document("delete", "user-42")
     assert (planned["thread_id"], planned["dry_run"], planned["rows"] > 0) == ("user-42", True, True)
-    assert "nothing was deleted" in call("delete", "user-42").stdout
+    assert "nothing was changed" in call("delete", "user-42").stdout
     assert "user-42" in {thread["thread_id"] for thread in document("threads")}
     assert document("delete", "user-42", "--yes")["dry_run"] is False
     assert "user-42" not in {thread["thread_id"] for thread in document("threads")}
@@ -91,9 +91,9 @@ def test_the_doctor_examines_everything(document: Document, call: Call) -> None:
         "versions": {"ok"},
         "permissions": {"ok"},
         "clock": {"ok"},
-        "comparing": {"ok"},
+        "conflicts": {"ok"},
         "leases": {"ok"},
-        "undone": {"warn"},
+        "pending": {"warn"},
     }
     assert "failed: broken" in call("doctor").stdout
 
@@ -126,7 +126,7 @@ def test_the_doctor_says_what_a_broken_store_has(document: Document, place: Path
 
 def test_the_doctor_sees_clocks_that_disagree(place: Path) -> None:
     session = Session()
-    patient = Patient(session, probe=False)
+    patient = Patient(session)
     assert [verdict for verdict, _, _ in clock(patient)] == [Verdict.OK]
     patient.now -= timedelta(days=1)
     assert [verdict for verdict, _, _ in clock(patient)] == [Verdict.WARN]

@@ -9,7 +9,7 @@ import pytest
 
 from cli.conftest import HOSTILE, Call
 from holdfast import sync
-from holdfast.cli.text import printable
+from holdfast.cli.output import printable
 from holdfast.sync import Executor, WorkflowContext, handler, response_handler
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast import CheckpointConfig, FailurePolicy, KeyRing, sync
-from holdfast.cli.keys import parse_keys
+from holdfast.cli.arguments import parse_keys
 from holdfast.codec import decode, encode
 from holdfast.codec.seal import Seal
 from holdfast.history.binding import Binding, place_of

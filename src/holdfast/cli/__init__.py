@@ -1,6 +1,6 @@
-"""The command line: `holdfast ...`. Thin: a command calls the blocking API and hands a value to the printing code.
+"""The command line: `holdfast ...`. A command calls the blocking API and returns an `Answer`; one place prints it.
 
-A new command is a line in `catalogue.py` and a function in a file of its family.
+A new command is a function in the file of its family, and a line in `group.py`.
 """
 
 from holdfast.cli.group import main

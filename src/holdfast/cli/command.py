@@ -1,69 +1,125 @@
-"""What all commands have in common: their options, how their answer is printed, and how an error becomes an exit."""
+"""What all commands share: their options, how an answer is printed, and how an error becomes an exit code."""
 
 import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import click
 
-from holdfast.cli.answer import Answer
-from holdfast.cli.exits import EXIT_INTERRUPTED, Failure
+from holdfast.cli.output import Answer, dump, printable
 from holdfast.cli.session import Session
-from holdfast.cli.text import printable
 from holdfast.codec.opaque import unknown_as_opaque
+from holdfast.records import errors
 from holdfast.records.errors import HoldfastError, HoldfastWarning
 
-Flag = tuple[str, str, dict[str, Any]]
+EXIT_OK: Final = 0
+EXIT_ERROR: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_NOT_FOUND: Final = 3
+EXIT_CONFLICT: Final = 4
+EXIT_WAITS: Final = 5
+EXIT_INTERRUPTED: Final = 130
 
-
-def _files(ctx: click.Context, param: click.Parameter, start: str) -> list[Any]:
-    from holdfast.cli.offers import offer_files
-
-    return offer_files(ctx, param, start)
-
-
-COMMON: Final[tuple[Flag, ...]] = (
-    (
-        "--store",
-        "URL",
-        {"help": "The store: a path or a URL. Else $HOLDFAST_STORE, else holdfast.db.", "shell_complete": _files},
+EXIT_CODES: Final[dict[int, tuple[type[HoldfastError], ...]]] = {
+    EXIT_WAITS: (errors.Suspended,),
+    EXIT_NOT_FOUND: (errors.NotFound, errors.Deleted),
+    EXIT_CONFLICT: (
+        errors.Conflict,
+        errors.LeaseHeld,
+        errors.Fenced,
+        errors.KeyReused,
+        errors.Finished,
+        errors.RequestExpired,
     ),
-    ("--namespace", "NAME", {"help": "The namespace within the store."}),
-    (
-        "--key-file",
-        "FILE",
-        {
-            "help": "A file with the key of an encrypted store, or a ring of keys. Else $HOLDFAST_KEY.",
-            "shell_complete": _files,
-        },
-    ),
-    ("--limits", "NAME=N,…", {"help": "Limits of the store, as in memory=1GiB: see docs/limits.md."}),
-    ("--json", "", {"is_flag": True, "default": None, "help": "One JSON document on standard output."}),
-    ("--utc", "", {"is_flag": True, "default": None, "help": "Times in full, in UTC, instead of relative ones."}),
-    ("--debug", "", {"is_flag": True, "default": None, "help": "Show the traceback of an error."}),
+    EXIT_USAGE: (errors.ConfigurationError, errors.InvalidAnswer, errors.InvalidId),
+}
+ADVICE: Final[dict[type[HoldfastError], str]] = {
+    errors.KeyUnavailable: "--key-file FILE, or HOLDFAST_KEY",
+    errors.StepInDoubt: "holdfast settle ID STEP with --done JSON, --retry or --fail",
+    errors.LimitExceeded: "--limits, as in --limits memory=1GiB",
+    errors.UnknownType: "--app MODULE names the module",
+}
+"""What to do on the command line, for errors whose message speaks to programs."""
+
+
+yes_option = click.option("--yes", is_flag=True, help="Do it. Without this, only say what would be done.")
+
+
+def offer_files(_ctx: click.Context, _param: click.Parameter, start: str) -> list[Any]:
+    """Let the shell complete the name of a file."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(start, type="file")]
+
+
+COMMON: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "param_decls": ["--store", "url"],
+        "metavar": "URL",
+        "help": "Use this store: a path or a URL. Default: $HOLDFAST_STORE, else holdfast.db.",
+        "shell_complete": offer_files,
+    },
+    {"param_decls": ["--namespace"], "metavar": "NAME", "help": "Use this namespace of the store."},
+    {
+        "param_decls": ["--key-file"],
+        "metavar": "FILE",
+        "help": "Read the key of an encrypted store, or a ring of keys, from a file. Default: $HOLDFAST_KEY.",
+        "shell_complete": offer_files,
+    },
+    {
+        "param_decls": ["--limits"],
+        "metavar": "NAME=N,…",
+        "help": "Set limits of the store, as in memory=1GiB: see docs/limits.md.",
+    },
+    {"param_decls": ["--json", "as_json"], "is_flag": True, "default": None, "help": "Print one JSON document."},
+    {"param_decls": ["--utc"], "is_flag": True, "default": None, "help": "Print full times in UTC."},
+    {"param_decls": ["--debug"], "is_flag": True, "default": None, "help": "Show the log, and tracebacks of errors."},
 )
-"""May stand before or after the name of a command; the later one counts."""
+"""The options of every command: attributes of `Session`. They come before or after its name; the last one counts."""
 
 
 def add_common_options(command: click.Command, store_help: str = "") -> None:
-    """Give a command the options of all; for one with a default store of its own, --store says which."""
-    for name, metavar, common in COMMON:
-        settings = {**common, "help": store_help} if store_help and name == "--store" else common
-        option = click.Option([name], metavar=metavar or None, expose_value=False, callback=_keep, **settings)
+    """Add the options that all commands have; `store_help` is for commands with another default store."""
+    for settings in COMMON:
+        option = click.Option(expose_value=False, callback=_keep, **settings)
+        if store_help and option.name == "url":
+            option.help = store_help
         command.params.append(option)
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    session = ctx.ensure_object(Session)
     if value is not None:
-        session.settings[str(param.name)] = value
+        setattr(ctx.ensure_object(Session), str(param.name), value)
 
 
-def quiet_logs(*, debug: bool) -> None:
-    """What the library logs is for programs; here it would be a second voice beside the answer."""
+def exit_code(error: HoldfastError) -> int:
+    """Return the exit code of an error."""
+    return next((code for code, kinds in EXIT_CODES.items() if isinstance(error, kinds)), EXIT_ERROR)
+
+
+class Failure(click.ClickException):
+    """A HoldfastError: printed as one line on standard error, and with `--json` as a document too."""
+
+    def __init__(self, error: HoldfastError, *, as_json: bool) -> None:
+        causes = (error, error.__cause__)
+        advice = [text for kind, text in ADVICE.items() if any(isinstance(each, kind) for each in causes)]
+        super().__init__(printable(f"{error} (here: {advice[0]})" if advice else str(error)))
+        self.exit_code: int = exit_code(error)  # type: ignore[misc]  # click reads it from the instance
+        self._kind = type(error).__name__
+        self._as_json = as_json
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it."""
+        click.echo(f"error: {self.message}", file=file, err=True)
+        if self._as_json:
+            click.echo(dump({"error": self._kind, "message": self.message, "exit_code": self.exit_code}))
+
+
+def _set_up_logs(*, debug: bool) -> None:
+    """Show the library's log with --debug, and drop it otherwise."""
     logger = logging.getLogger("holdfast")
     if debug:
         logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
@@ -72,7 +128,7 @@ def quiet_logs(*, debug: bool) -> None:
 
 
 @contextmanager
-def printed_warnings() -> Iterator[None]:
+def _printed_warnings() -> Iterator[None]:
     """Print warnings of the library as a line on standard error, like errors."""
     with warnings.catch_warnings():
         show = warnings.showwarning
@@ -89,7 +145,7 @@ def printed_warnings() -> Iterator[None]:
 
 
 class Command(click.Command):
-    """A command whose function gets the session first, and returns an `Answer`, which is printed here."""
+    """A command whose function takes the session first and returns an `Answer`, which is printed here."""
 
     def __init__(self, *args: Any, runs_code: bool = False, store_help: str = "", **options: Any) -> None:
         super().__init__(*args, **options)
@@ -97,14 +153,15 @@ class Command(click.Command):
         add_common_options(self, store_help)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, print what it returned, and leave with its exit code."""
+        """Run the command, print its answer, and exit with its code."""
         session = ctx.ensure_object(Session)
         ctx.call_on_close(session.close)
-        quiet_logs(debug=session.debug)
+        _set_up_logs(debug=session.debug)
         try:
-            with nullcontext() if self._runs_code else unknown_as_opaque(), printed_warnings():
+            with nullcontext() if self._runs_code else unknown_as_opaque(), _printed_warnings():
+                # What the user's code prints must not mix with the document.
                 with redirect_stdout(sys.stderr) if self._runs_code and session.as_json else nullcontext():
-                    answer = super().invoke(ctx)  # what the user's code prints is no part of the document
+                    answer = super().invoke(ctx)
                 if isinstance(answer, Answer):
                     session.print(answer)
                     ctx.exit(answer.exit_code)
@@ -117,18 +174,16 @@ class Command(click.Command):
             ctx.exit(EXIT_INTERRUPTED)
 
 
-def command(
-    name: str, *, runs_code: bool = False, store_help: str = ""
-) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a function of (session, ...) a command.
+def command(*, runs_code: bool = False, store_help: str = "") -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a function of (session, ...) the command of its name. List it in `group.py`.
 
-    Objects of classes that nobody registered here are shown as data, unless the command runs the user's own code.
+    Objects of unregistered classes are shown as data, unless the command runs the user's code.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
-        made: click.Command = click.command(name, cls=Command, runs_code=runs_code, store_help=store_help)(
-            click.make_pass_decorator(Session)(function)
-        )
+        name = function.__name__.rstrip("_")
+        make = click.command(name, cls=Command, runs_code=runs_code, store_help=store_help)
+        made: click.Command = make(click.make_pass_decorator(Session)(function))
         return made
 
     return decorate

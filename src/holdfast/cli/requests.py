@@ -1,39 +1,31 @@
-"""Requests: what threads ask, and the answers."""
+"""Requests: list what threads ask, and answer it."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from json import dumps
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from holdfast.cli.answer import Answer
-from holdfast.cli.apps import load_classes
+from holdfast.cli.apps import load_classes, quoted, resume_command
 from holdfast.cli.arguments import json_value
 from holdfast.cli.command import command
-from holdfast.cli.find import every
-from holdfast.cli.find_request import find_request, requests_of
-from holdfast.cli.heads import PAGE
-from holdfast.cli.hints import resume_command, typed
-from holdfast.cli.offers import request_argument
-from holdfast.cli.screen import Screen, counted
+from holdfast.cli.completion import request_argument
+from holdfast.cli.lookup import PAGE, every, find_request, requests_of
+from holdfast.cli.output import Answer, Screen, counted, inline, printable
 from holdfast.cli.session import Session
-from holdfast.cli.text import printable
-from holdfast.cli.values import clipped, inline
 from holdfast.records.errors import InvalidAnswer
 from holdfast.records.request import Request
 from holdfast.runs.steps import DOUBT_CHOICES, KEY_NAME
+from holdfast.sync import Store
 
-if TYPE_CHECKING:
-    from holdfast.sync import Store
-
-by_option = click.option("--by", default="", envvar="USER", help="Who says so; $USER by default.")
-comment_option = click.option("--comment", default="", help="Why.")
+by_option = click.option("--by", default="", envvar="USER", help="Record who decided. Default: $USER.")
+comment_option = click.option("--comment", default="", help="Record why.")
 
 
-@command("requests")
+@command()
 @click.option(
     "--status",
     default="open",
@@ -42,20 +34,19 @@ comment_option = click.option("--comment", default="", help="Why.")
     help="List only requests in this status.",
 )
 def requests(session: Session, status: str) -> Answer:
-    """List what threads ask: the open requests, those that wait for an answer."""
+    """List the requests of all threads: by default the open ones, which wait for an answer."""
     found = list(every(session.store.requests(status=None if status == "all" else status, limit=PAGE)))
     if status == "expired":
         found += late_requests(session.store, datetime.now(UTC))
-    return Answer(found, lambda screen: _listed(screen, found, status))
+    return Answer(found, _listed(session.screen, found, status))
 
 
-def late_requests(store: "Store", now: datetime) -> list[Request]:
-    """The open requests whose deadline is past: they take no answer, and their threads were not resumed yet."""
-    return [request for request in every(store.requests(limit=PAGE)) if is_late(request, now)]
+def late_requests(store: Store, now: datetime) -> list[Request]:
+    """Return the open requests past their deadline: they take no answer, and expire when their thread is resumed."""
+    return [request for request in every(store.requests(limit=PAGE)) if _is_late(request, now)]
 
 
-def is_late(request: Request, now: datetime) -> bool:
-    """True if the request is open, and its deadline is past."""
+def _is_late(request: Request, now: datetime) -> bool:
     return request.status == "open" and request.deadline is not None and request.deadline < now
 
 
@@ -69,50 +60,45 @@ def _listed(screen: Screen, found: list[Request], status: str) -> Iterator[str]:
 
 
 def request_lines(screen: Screen, request: Request) -> Iterator[str]:
-    """A request for people: what is asked, by which thread, since when, and how to answer."""
+    """Show a request: its question, payload, choices, and answer."""
     yield f"{screen.word(request.status)}  {screen.heading(screen.fit(request.id, screen.width - 12))}"
     asked = f"asks {request.name!r}, {screen.time(request.created_at)}"
     if request.deadline is not None:
-        asked += f", deadline {'passed ' if is_late(request, screen.now) else ''}{screen.time(request.deadline)}"
+        asked += f", deadline {'passed ' if _is_late(request, screen.now) else ''}{screen.time(request.deadline)}"
     yield "  " + screen.fit(asked, screen.width - 2)
-    if is_doubt(request):
-        yield "  payload  " + inline(request.payload)  # whole: its key is what somebody has to look for
+    in_doubt = _is_step_in_doubt(request)
+    if in_doubt:
+        yield "  payload  " + inline(request.payload)  # never cut: people look for its idempotency key elsewhere
     elif request.payload is not None:
-        yield clipped(screen, "  payload  ", request.payload)
+        yield screen.value("  payload  ", request.payload)
     if request.choices:
         yield "  " + screen.fit("choices  " + " | ".join(request.choices), screen.width - 2)
     if request.takes:
         yield "  " + screen.fit("takes    " + request.takes, screen.width - 2)
-    if is_doubt(request) and request.answer is None:
+    if in_doubt and request.answer is None:
         yield screen.faint("  with done, --value JSON is the step's result; without it that is null")
     if request.answer is not None:
-        yield "  " + screen.fit(_answered(screen, request), screen.width - 2)
+        yield "  " + screen.fit(_answer_text(screen, request), screen.width - 2)
 
 
-def is_doubt(request: Request) -> bool:
-    """True if the request is about a step in doubt."""
+def _is_step_in_doubt(request: Request) -> bool:
     payload = request.payload
     return request.choices == DOUBT_CHOICES and isinstance(payload, dict) and KEY_NAME in payload
 
 
-def _answered(screen: Screen, request: Request) -> str:
+def _answer_text(screen: Screen, request: Request) -> str:
     answer = request.answer
-    if answer is None:
-        return ""
-    parts = ["answer   " + (answer.choice if answer.choice is not None else clipped(screen, "", answer.value))]
-    parts += (
-        [f"by {answer.by}"] * bool(answer.by)
-        + [screen.time(answer.at)]
-        + [f'"{answer.comment}"'] * bool(answer.comment)
-    )
-    return ", ".join(parts)
+    assert answer is not None  # noqa: S101  its caller looked
+    given = answer.choice if answer.choice is not None else screen.value("", answer.value)
+    by, comment = [f"by {answer.by}"] * bool(answer.by), [f'"{answer.comment}"'] * bool(answer.comment)
+    return ", ".join(["answer   " + given, *by, screen.time(answer.at), *comment])
 
 
 def _answer(session: Session, request: str, choice: str | None, value: Any, by: str, comment: str) -> Answer:
-    found = find_request(session.store, request)
+    store = session.store
+    found = find_request(store, request)
     _refuse_incomplete(found, choice)
-    session.store.answer(found.id, choice, value, by=by, comment=comment)
-    left = len(requests_of(session.store, found.thread_id, "open"))
+    store.answer(found.id, choice, value, by=by, comment=comment)
     document = {
         "request": found.id,
         "thread_id": found.thread_id,
@@ -121,58 +107,52 @@ def _answer(session: Session, request: str, choice: str | None, value: Any, by: 
         "by": by,
         "comment": comment,
     }
-    said = choice if choice is not None else "with a value"
-    hint = resume_command(session.store, found.thread_id)
-    return Answer(document, lambda screen: _thanks(screen, found, said, left, hint))
+    left = len(requests_of(store, found.thread_id, "open"))
+    more = f"the thread has {counted(left, 'more open request')}"
+    hint = more if left else f"to resume the thread: {resume_command(store, found.thread_id)}"
+    screen, given = session.screen, choice if choice is not None else "with a value"
+    answered = f"{screen.word('answered')} {printable(found.id)}: {printable(given)}"
+    return Answer(document, [answered, screen.faint(hint)])
 
 
 def _refuse_incomplete(request: Request, choice: str | None) -> None:
-    """`InvalidAnswer` for an answer that leaves out what the request takes: there is only one."""
+    """Raise `InvalidAnswer` if the answer lacks what the request takes: it can be answered only once."""
     if request.choices and choice is None:
-        raise InvalidAnswer(f"request {request.name!r}: give one of: {', '.join(request.choices)}")
+        raise InvalidAnswer(f"request {request.name!r} takes one of: {', '.join(request.choices)}")
     given = click.get_current_context().get_parameter_source("value") is not ParameterSource.DEFAULT
     if not request.choices and (choice is not None or not given):
         is_text = choice is not None and request.takes in {"", "str"}
-        command = f"holdfast answer {typed(request.id)} --value {quote(dumps(choice)) if is_text else 'JSON'}"
-        wanted = request.takes or "a value"
-        raise InvalidAnswer(f"request {request.name!r} has no choices, it takes {wanted}: {command}")
+        answering = f"holdfast answer {quoted(request.id)} --value {quote(dumps(choice)) if is_text else 'JSON'}"
+        raise InvalidAnswer(
+            f"request {request.name!r} has no choices, it takes {request.takes or 'a value'}: {answering}"
+        )
 
 
-def _thanks(screen: Screen, request: Request, said: str, left: int, hint: str) -> Iterator[str]:
-    yield f"{screen.word('answered')} {printable(request.id)}: {printable(said)}"
-    if left:
-        yield screen.faint(f"the thread has {counted(left, 'more open request')}")
-    else:
-        yield screen.faint(f"to resume the thread: {hint}")
-
-
-@command("answer", runs_code=True)
-@request_argument()
+@command(runs_code=True)
+@request_argument
 @click.argument("choice", required=False)
 @click.option(
-    "--value", metavar="JSON", type=json_value, help="The value of the answer: JSON, @FILE, or - for standard input."
+    "--value", metavar="JSON", type=json_value, help="Answer with a value: JSON, @FILE, or - for standard input."
 )
-@click.option("--app", "apps", multiple=True, metavar="MODULE", help="Where the class is that the request takes.")
+@click.option("--app", "apps", multiple=True, metavar="MODULE", help="Import the class that the request takes.")
 @by_option
 @comment_option
 def answer(
     session: Session, request: str, choice: str | None, value: Any, apps: tuple[str, ...], by: str, comment: str
 ) -> Answer:
-    """Answer a request, with one of its choices or with a value. Once: a second answer is a conflict.
+    """Answer a request with one of its choices or with a value. A second answer is a conflict.
 
-    REQUEST is its id, or the full id of a thread that has one open request. A request that takes an object of a class
-    is answered with its fields, and --app names the module that has the class.
+    REQUEST is its id, or the full id of a thread with one open request. If a request takes an object of a class, give
+    its fields as JSON, and name the module of the class with --app.
     """
     for app in apps:
         load_classes(app)
     return _answer(session, request, choice, value, by, comment)
 
 
-@command("approve")
-@request_argument()
-@click.option(
-    "--value", metavar="JSON", type=json_value, help="A value that goes with it, such as corrected arguments."
-)
+@command()
+@request_argument
+@click.option("--value", metavar="JSON", type=json_value, help="Add a value, such as corrected arguments.")
 @by_option
 @comment_option
 def approve(session: Session, request: str, value: Any, by: str, comment: str) -> Answer:
@@ -180,9 +160,9 @@ def approve(session: Session, request: str, value: Any, by: str, comment: str) -
     return _answer(session, request, "approve", value, by, comment)
 
 
-@command("reject")
-@request_argument()
-@click.option("--value", metavar="JSON", type=json_value, help="A value that goes with it.")
+@command()
+@request_argument
+@click.option("--value", metavar="JSON", type=json_value, help="Add a value.")
 @by_option
 @comment_option
 def reject(session: Session, request: str, value: Any, by: str, comment: str) -> Answer:

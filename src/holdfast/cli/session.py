@@ -1,17 +1,16 @@
-"""One call of the command line: its settings, the store it opened, and the screen it prints on."""
+"""One call of the command line: its settings, the store it opens, and the screen it prints on."""
 
 import os
 import sys
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import cached_property
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.answer import Answer
-from holdfast.cli.plain import dump
-from holdfast.cli.screen import Screen
+from holdfast.cli.output import Answer, Screen, dump
 from holdfast.records.errors import ConfigurationError, NotFound
 from holdfast.records.urls import redacted
 
@@ -22,33 +21,25 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Made for each call; `store` opens at its first use, and only a store that is there."""
+    """The settings of one call, named in `command.py`. `store` opens at first use, and never creates a store."""
+
+    url: str | None = None
+    namespace: str = ""
+    key_file: str | None = None
+    limits: str | None = None
+    as_json: bool = False
+    utc: bool = False
+    debug: bool = False
 
     def __init__(self) -> None:
-        self.settings: dict[str, Any] = {}
-        self.own: AwaitableStore | None = None
-        """The store that an application was given, if that is the one to use."""
-        self._opened: list[Store] = []
+        self.app_store: AwaitableStore | None = None
+        """The store that an application works on, if that is the one to use."""
+        self._stack = ExitStack()
 
     @property
-    def as_json(self) -> bool:
-        """True if the answer is a document for a program."""
-        return bool(self.settings.get("json"))
-
-    @property
-    def debug(self) -> bool:
-        """True if errors show their traceback."""
-        return bool(self.settings.get("debug"))
-
-    @property
-    def url(self) -> str | None:
-        """The store that was asked for; None for the default."""
-        return self.settings.get("store")
-
-    @property
-    def named_store(self) -> str:
-        """How a store was asked for, as it may be shown to anybody; empty if the default one is meant."""
-        from holdfast.stores.locations import VARIABLE
+    def requested_store(self) -> str:
+        """How the user named a store, without credentials; empty if not at all."""
+        from holdfast.stores.opening import VARIABLE
 
         if self.url is not None:
             return f"--store {redacted(self.url)}"
@@ -56,100 +47,93 @@ class Session:
             return f"{VARIABLE}={redacted(os.environ[VARIABLE])}"
         return f"--namespace {self.namespace}" if self.namespace else ""
 
-    @property
-    def namespace(self) -> str:
-        """The namespace that was asked for."""
-        return str(self.settings.get("namespace", ""))
-
     @cached_property
     def keys(self) -> "KeyRing | None":
-        """The keys that were given, if any."""
-        from holdfast.cli.keys import find_keys
+        """The keys of --key-file or HOLDFAST_KEY, if any."""
+        from holdfast.cli.arguments import find_keys
 
-        return find_keys(self.settings.get("key_file"))
+        return find_keys(self.key_file)
 
-    def fresh_screen(self) -> Screen:
-        """Standard output, as a person sees it now."""
+    @property
+    def screen(self) -> Screen:
+        """Standard output as it is now."""
         terminal = is_terminal()
         return Screen(
             width=max(get_terminal_size((80, 24)).columns, 40),
             narrow=terminal,
             colour=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
-            utc=bool(self.settings.get("utc")),
+            utc=self.utc,
             now=datetime.now(UTC),
         )
 
     @cached_property
     def store(self) -> "Store":
-        """The store that was asked for; `NotFound` if there is none: looking never makes one."""
-        return self.open(self.url) if self.own is None else blocking_handle(self.own)
+        """The store to work on; `NotFound` if it does not exist."""
+        if self.app_store is None:
+            return self.open(self.url)
+        return self._stack.enter_context(blocking_handle(self.app_store))
 
-    def use(self, own: "AwaitableStore | None") -> None:
-        """Look at the store that an application was given from now on; None for the one that was asked for."""
+    def use(self, app_store: "AwaitableStore | None") -> None:
+        """Work on the store of an application from now on; with None, on the requested one."""
         self.__dict__.pop("store", None)
-        self.own = own
+        self.app_store = app_store
 
     def open(self, url: str | None, *, create: bool = False, advice: str = "") -> "Store":
-        """A store by its URL, closed at the end of the session."""
+        """Open a store until the end of the session. With `create`, its first write creates it."""
         import holdfast.sync
-        from holdfast.cli.limits import parse_limits
+        from holdfast.cli.arguments import parse_limits
 
         if not create:
-            refuse_missing(url, advice)
-        limits = parse_limits(self.settings.get("limits"))
-        opened = holdfast.sync.open(url, keys=self.keys, namespace=self.namespace, limits=limits)
-        self._opened.append(opened)
-        return opened
+            require_store(url, advice)
+        limits = parse_limits(self.limits)
+        store = holdfast.sync.open(url, keys=self.keys, namespace=self.namespace, limits=limits)
+        if create:
+            self._stack.callback(store.close)
+            return store
+        return self._stack.enter_context(store)
 
     def close(self) -> None:
         """Close what was opened."""
-        while self._opened:
-            self._opened.pop().close()
+        self._stack.close()
 
     def print(self, answer: Answer) -> None:
-        """Print an answer in the form that was asked for."""
-        if self.as_json:
-            click.echo(dump(answer.document))
-            return
-        for line in answer.lines(self.fresh_screen()):
+        """Print an answer as a document or as lines."""
+        for line in [dump(answer.document)] if self.as_json else answer.lines:
             click.echo(line)
 
 
-def blocking_handle(own: "AwaitableStore") -> "Store":
-    """A blocking handle on a store of either world, which does not close it."""
+def blocking_handle(store: "AwaitableStore") -> "Store":
+    """Return a blocking handle on an application's store, awaitable or blocking. It does not close that store."""
     import holdfast.sync
     from holdfast.ports import BlockingPorts
     from holdfast.runs.store import Store as AwaitableStore
     from holdfast.runs.store import tools_of
 
-    tools = tools_of(own)
+    tools = tools_of(store)
     handle = holdfast.sync.Store.__new__(holdfast.sync.Store)
     handle._store = AwaitableStore(  # noqa: SLF001  as holdfast.sync.open makes one
         tools.reader.backend,
         committer=tools.committer,
         ports=BlockingPorts(),
-        keys=tools.reader.bindings.ring,
-        namespace=tools.reader.bindings.namespace,
-        limits=tools.reader.bindings.limits,
+        keys=tools.reader.sealing.ring,
+        namespace=tools.reader.sealing.namespace,
+        limits=tools.reader.sealing.limits,
         on_close=lambda: None,
     )
     return handle
 
 
 def is_terminal() -> bool:
-    """True if a person reads standard output, and no file or program."""
+    """True if standard output is a terminal."""
     return sys.stdout.isatty()
 
 
-CHOOSING = "give --store URL, or set HOLDFAST_STORE"
-
-
-def refuse_missing(url: str | None, advice: str = "") -> None:
-    """`NotFound` if opening the URL would make a store: looking never does."""
-    from holdfast.stores.locations import is_there, locate
+def require_store(url: str | None, advice: str = "") -> None:
+    """Raise `NotFound` if opening the URL would create a store."""
+    from holdfast.stores.opening import is_there, locate
 
     kind, place = locate(url)
     if kind == "sqlite" and os.path.isdir(place):  # noqa: PTH112  a plain name is what the user gave
         raise ConfigurationError(f"{place} is a directory; file:{place} names a store in one")
     if not is_there(url):
-        raise NotFound(f"there is no store at {place}; {advice or CHOOSING}")
+        raise NotFound(f"no store at {place}; {advice or 'give --store URL, or set HOLDFAST_STORE'}")
