@@ -7,12 +7,12 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from harness.model_driver import Driver
+from harness.random_walk import TIGHT, Walk
+from harness.state_machine import machine_for
 from holdfast.codec.keys import KeyRing
-from holdfast.testing.driver import Driver
 from holdfast.testing.faults import Fault
-from holdfast.testing.model import machine_for
 from holdfast.testing.places import Place
-from holdfast.testing.walk import TIGHT, Walk
 from kinds import new_place
 from rounds import rounds
 

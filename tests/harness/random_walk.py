@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from random import Random
 
+from harness.model_driver import Driver
+from harness.random_states import States
 from holdfast.codec.keys import KeyRing
 from holdfast.history.tuning import Tuning
-from holdfast.testing.driver import Driver
 from holdfast.testing.faults import EVERY_HOW, Fault
 from holdfast.testing.places import Place
-from holdfast.testing.states import States
 
 TIGHT = Tuning(
     inline_max=200, keyframe_rows=6, keyframe_rows_max=20, keyframe_bytes=2000, pack_max=4096, small_piece=64
@@ -31,7 +31,7 @@ class Walk:
         faults: bool = True,
         twin: bool = False,
     ) -> None:
-        self.random = Random(seed)  # noqa: S311  repeatable, not secret
+        self.random = Random(seed)
         self.driver = Driver(place, tuning=tuning, keys=keys, twin=twin)
         self._states = States(self.random)
         self._faults = faults

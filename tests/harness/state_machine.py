@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from harness.model_driver import Driver
+from harness.random_walk import TIGHT
 from holdfast.history.tuning import Tuning
-from holdfast.testing.driver import Driver
 from holdfast.testing.faults import EVERY_HOW, Fault
 from holdfast.testing.places import Place
-from holdfast.testing.walk import TIGHT
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from harness.thread_model import Past, wrong
 from holdfast import sync
 from holdfast.codec.keys import KeyRing
 from holdfast.history.tuning import Tuning
@@ -18,7 +19,6 @@ from holdfast.records.identity import namespace_prefix, thread_key
 from holdfast.records.retention import Retention
 from holdfast.testing.faults import Crash, Fault, FaultyBackend
 from holdfast.testing.handles import blocking_store
-from holdfast.testing.past import Past, wrong
 from holdfast.testing.places import MemoryPlace, Place
 
 T = TypeVar("T")
