@@ -14,8 +14,7 @@ from holdfast.cli.session import Session
 from holdfast.cli.text import printable
 
 if TYPE_CHECKING:
-    from holdfast.chaos.torture import Verdict
-    from holdfast.chaos.verdict import Row
+    from holdfast.chaos.verdict import Row, Verdict
 
 COLUMNS: Final = (
     Column("POINT", number=True),
@@ -47,8 +46,8 @@ def chaos(
     effects, many times. Each run is a process of its own on a new thread; it is killed with SIGKILL. Without --store
     the threads are kept in a scratch store. The exit code is 1 if being killed made a difference.
     """
-    from holdfast.chaos.order import as_value
-    from holdfast.chaos.torture import Plan, torture
+    from holdfast.chaos.order import Plan, as_value
+    from holdfast.chaos.verdict import kill_everywhere
 
     plan = Plan(
         target=target,
@@ -59,7 +58,7 @@ def chaos(
         max_points=max_points,
     )
     with progress_bar("killing", quiet=session.as_json) as progress:
-        verdict = torture(plan, progress)
+        verdict = kill_everywhere(plan, progress)
     return Answer(verdict, lambda screen: _lines(screen, verdict), 0 if verdict.ok else 1)
 
 
