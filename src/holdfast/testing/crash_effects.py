@@ -68,6 +68,10 @@ class EffectCounter(ABC):
     def name_step(self, key: str) -> str:
         """Return the name of the call of a step's function."""
 
+    def name_call(self, function: Callable[..., Any]) -> str:
+        """Return the name of another call of a user's function; empty if it is no crash point."""
+        return ""
+
     @abstractmethod
     def name_write(self, call: str, args: Sequence[Any]) -> str:
         """Return the name of a write to the backend; empty if it is no crash point."""
@@ -81,7 +85,10 @@ class EffectCounter(ABC):
 
     @contextmanager
     def effect(self, what: str) -> Iterator[None]:
-        """Pass a point before the block and one after it."""
+        """Pass a point before the block and one after it; none if `what` is empty."""
+        if not what:
+            yield
+            return
         self.point(f"before {what}")
         try:
             yield
@@ -101,8 +108,6 @@ class EffectBackend(FaultyBackend):
     def _do(self, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self._life.check()
         what = self._life.name_write(name, args) if name in WRITES else ""
-        if not what:
-            return function(*args, **kwargs)
         with self._life.effect(what):
             return function(*args, **kwargs)
 
@@ -125,14 +130,10 @@ class EffectPorts:
         """Call a user's function; if it is that of a step, as an effect that the witness records."""
         frame = current_frame.get()
         if frame is None or not frame.idempotency_key or function is next:  # the next chunk of a stream that was begun
-            return await self._invoke_plain(function, args, named, seconds)
+            with self._life.effect(self._life.name_call(function)):
+                return await self._inner.invoke(function, args, named, seconds)
         with self._life.effect(self._life.name_step(step_of(frame)[1])), self._witnessed(frame, named):
             return await self._inner.invoke(function, args, named, seconds)
-
-    async def _invoke_plain(
-        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
-    ) -> Any:
-        return await self._inner.invoke(function, args, named, seconds)
 
     @contextmanager
     def _witnessed(self, frame: Frame, named: Mapping[str, Any]) -> Iterator[None]:
@@ -145,7 +146,11 @@ class EffectPorts:
 
     def for_plain_code(self) -> Any:
         """Return blocking ports of the same life."""
-        return self if self.blocking else EffectPorts(self._inner.for_plain_code(), self._life, self._witness)
+        if self.blocking:
+            return self
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, _inner=self._inner.for_plain_code(), blocking=True)
+        return twin
 
     def __getattr__(self, name: str) -> Any:
         """Pass on everything else to the inner ports, unless this life is over."""

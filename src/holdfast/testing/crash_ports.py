@@ -5,7 +5,7 @@ waits for real, and nothing runs on another thread, so that the same program has
 """
 
 from asyncio import AbstractEventLoop, all_tasks, get_running_loop, new_event_loop
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -34,6 +34,12 @@ class Life(EffectCounter):
     def name_step(self, key: str) -> str:
         """Return the name of a step's call."""
         return f"step {key!r}"
+
+    def name_call(self, function: Callable[..., Any]) -> str:
+        """Return the name of a user's function that is no step's."""
+        while isinstance(function, partial):
+            function = function.func
+        return f"{getattr(function, '__name__', type(function).__name__)}()"
 
     def name_write(self, call: str, args: Sequence[Any]) -> str:
         """Return the name of a write."""
@@ -78,12 +84,6 @@ class CrashPorts(EffectPorts):
         """Return the same bytes for the same seed and life."""
         return self._random.randbytes(count)
 
-    async def _invoke_plain(
-        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any], seconds: float | None
-    ) -> Any:
-        with self._life.effect(_name_of(function)):
-            return await self._inner.invoke(function, args, named, seconds)
-
     async def sleep(self, seconds: float) -> None:
         """Move the clock instead of waiting. Parallel sleeps take as long as the longest."""
         due = self.now() + round(seconds * 1_000_000)
@@ -118,22 +118,8 @@ class CrashPorts(EffectPorts):
     def tell(self, text: str) -> None:
         """Print nothing."""
 
-    def for_plain_code(self) -> "CrashPorts":
-        """Return blocking ports of the same life."""
-        if self.blocking:
-            return self
-        twin = CrashPorts(self._inner.for_plain_code(), self._life, self._witness)
-        twin._random = self._random  # one source for both
-        return twin
-
     def close(self) -> None:
         """Do nothing: no thread is held."""
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    while isinstance(function, partial):
-        function = function.func
-    return f"{getattr(function, '__name__', type(function).__name__)}()"
 
 
 class PromptPorts(AsyncPorts):
