@@ -37,7 +37,7 @@ B = TypeVar("B", bound=Backend)
 
 
 class BackendConformance(Heads, Swaps, Drops, Rows, Indexes, Listings, Posts, Lives, Keys, Races, Leases):
-    """Every promise of `Backend`, and the leases that stand on it."""
+    """Test every promise of `Backend`, and the leases that are built on it."""
 
 
 class StoreConformance(
@@ -57,7 +57,7 @@ class StoreConformance(
     Hostility,
     Living,
 ):
-    """Every promise of `Store` over a backend; with `awaitable = True` in the awaitable world."""
+    """Test every promise of `Store` over a backend; with `awaitable = True`, of the awaitable store."""
 
 
 def check(make: Callable[[], B], reopen: Callable[[B], B] | None = None) -> int:
