@@ -90,7 +90,7 @@ class Driver:
         self.handles = [self._new_handle() for _ in self.handles]
 
     def close(self) -> None:
-        """Let go of every file."""
+        """Close every handle."""
         for handle in (*self.handles, *self._left):
             handle.store.close()
 
@@ -240,7 +240,7 @@ class Driver:
         return past
 
     def _is_tombstone(self, thread: str, at: int) -> bool:
-        """Only the head tells a deleted thread from one that never was."""
+        """True if the thread is deleted; only its head shows that."""
         key = thread_key(namespace_prefix(""), thread)
         encoded = self.handles[at].backend.heads([key])[0]
         return encoded is not None and decode_head(key, encoded).deleted

@@ -3,7 +3,7 @@
     machine = machine_for(lambda: DirectoryPlace(new_directory(), MyBackend))
     TestMyStore = machine.TestCase
 
-Needs the package hypothesis, which finds the shortest story that breaks a promise. `walk` tells longer stories, faster.
+Hypothesis finds the shortest sequence that breaks a promise. `random_walk` runs longer ones, faster.
 """
 
 from collections.abc import Callable

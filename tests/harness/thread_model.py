@@ -24,7 +24,7 @@ class Past:
         self.is_deleted = False
 
     def copy(self) -> "Past":
-        """A model of its own, with the very states."""
+        """Return an independent model with the same states."""
         other = Past()
         other.states, other.ids = dict(self.states), dict(self.ids)
         other.gone, other.pinned = set(self.gone), set(self.pinned)
@@ -73,7 +73,7 @@ class Past:
             self.pinned.discard(seq)
 
     def erase(self) -> None:
-        """Nothing but the present state stays, as a checkpoint of its own."""
+        """Keep only the present state, as a new checkpoint."""
         state = self.state
         for seq in list(self.states):
             self._forget(seq)

@@ -43,7 +43,7 @@ class Kills(msgspec.Struct, frozen=True):
     count: int = 50
     seed: int = 1
     forgetful: bool = False
-    """Restore the store from before each life: a disk that loses writes, to see that the loss is found."""
+    """Undo the writes of each life: a disk that loses them, to see that the loss is found."""
 
 
 def chaos(stage: Stage, world: World, kills: Kills) -> dict[str, Any]:

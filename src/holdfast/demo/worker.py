@@ -76,7 +76,7 @@ class Worker:
             self._run_ticket(f"{name}-{number}")
 
     def _run_ticket(self, thread_id: str) -> None:
-        # An order for each thread, so that the ledger tells them apart.
+        # Each thread has its own order, so that the ledger can tell which is which.
         self._support.run(thread_id, f"I was charged twice for order {thread_id}.")
 
     def _recover(self) -> None:

@@ -105,7 +105,7 @@ class CrashPorts(EffectPorts):
                 branch.close()
 
     def owner(self) -> str:
-        """Return a name that tells the claims of this life from those of others."""
+        """Return a claim name with the number of this life."""
         return self._life.new_owner()
 
     def is_certainly_dead(self, owner: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a swap removes: rows by ranges, blobs by id, or everything but what it adds."""
+"""What a swap removes: rows by ranges, blobs by id, or everything except what it adds."""
 
 from holdfast.records.rows import Drop
 from holdfast.testing.conformance.kit import Kit

@@ -1,4 +1,4 @@
-"""Keys of threads: any bytes, each its own thread, however alike they look."""
+"""Keys of threads: any bytes, each its own thread, however similar they look."""
 
 from holdfast.records.rows import Drop
 from holdfast.testing.conformance.kit import Kit

@@ -1,7 +1,7 @@
-"""What a conformance kit is: small test methods, each the proof of one promise, with or without pytest.
+"""The base of conformance kits: small test methods, each for one promise, with or without pytest.
 
-A method's name begins with `test_`, and its docstring is the promise. What cannot be tried on a store is not among the
-tests of its kit: nothing is skipped.
+A method's name begins with `test_`, and its docstring is the promise. A kit leaves out tests that its store cannot run:
+none is skipped.
 """
 
 from collections.abc import Callable
@@ -90,9 +90,7 @@ def promises(kit: type[Kit]) -> list[str]:
 def run(kit: type[Kit], *arguments: Any) -> int:
     """Test every promise of a kit without pytest, and return their number; AssertionError at the first broken one."""
     if not __debug__:
-        raise ConfigurationError(
-            "python -O removes the assertions that a conformance kit is made of; run it without -O"
-        )
+        raise ConfigurationError("python -O removes the assertions of a conformance kit; run it without -O")
     for name in promises(kit):
         _try(kit(*arguments), name)
     return len(promises(kit))

@@ -1,4 +1,4 @@
-"""Leases are swaps too: the rules of stores/decisions.py, carried by a backend, let one writer in at a time."""
+"""Leases are swaps too: by the rules of stores/decisions.py, a backend lets one writer in at a time."""
 
 from collections.abc import Callable
 from functools import partial

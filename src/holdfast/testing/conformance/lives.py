@@ -1,4 +1,4 @@
-"""Opening, closing and opening again: what was acknowledged is there, and a closed backend says so."""
+"""Opening, closing and reopening: acknowledged writes are kept, and a closed backend raises an error."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Messages for a thread: left once, read in order, consumed by a swap."""
+"""Messages for a thread: posted once, read in order, consumed by a swap."""
 
 from holdfast.records.rows import Drop
 from holdfast.stores.backend import inboxes

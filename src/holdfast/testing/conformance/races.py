@@ -1,4 +1,4 @@
-"""Several threads of one program at one backend: exactly one wins, and nobody sees half of a swap."""
+"""Several threads of one program on one backend: exactly one wins, and no reader sees half a swap."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Heads, rows, blobs and swaps to try a backend with. Its bytes mean nothing: a backend must not look inside."""
+"""Heads, rows, blobs and swaps to test a backend with. The bytes have no meaning: a backend must not interpret them."""
 
 from collections.abc import Mapping
 from hashlib import sha256

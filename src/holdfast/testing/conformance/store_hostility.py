@@ -1,4 +1,4 @@
-"""What somebody who may write to the store can do without its key: nothing that is loaded changes, and others go on."""
+"""An attacker who can write to the store, without its key: loaded data is never wrong, and other threads still work."""
 
 from collections.abc import Callable, Iterator
 

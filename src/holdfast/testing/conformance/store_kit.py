@@ -1,4 +1,4 @@
-"""What the kits for whole stores share: handles on one place, in either world, and a state with everything in it."""
+"""Shared by the kits for whole stores: handles on one place, blocking or awaitable, and a state of every type."""
 
 from asyncio import Runner
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Namespaces share nothing, ids are exact, keys hide everything but ids, and events tell what happens."""
+"""Namespaces share nothing, ids are exact, keys hide everything but ids, and events report what happens."""
 
 import logging
 from collections.abc import Callable, Iterator

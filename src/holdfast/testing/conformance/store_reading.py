@@ -1,4 +1,4 @@
-"""Reading: what is there, page by page; and a clear answer where nothing is."""
+"""Reading: checkpoints and threads, page by page, and clear errors for what does not exist."""
 
 from datetime import timedelta
 from typing import Any

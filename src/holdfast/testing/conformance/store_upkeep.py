@@ -1,4 +1,4 @@
-"""Deleting, hiding, pinning, pruning, erasing: what goes is gone, and what stays is exact."""
+"""Deleting, hiding, pinning, pruning, erasing: what is removed is gone, and the rest is exact."""
 
 from datetime import timedelta
 from typing import Any

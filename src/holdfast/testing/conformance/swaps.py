@@ -1,4 +1,4 @@
-"""Heads and the one atomic operation: all or nothing, and only onto the very head that was expected."""
+"""Heads and the one atomic operation: all or nothing, and only onto the expected head."""
 
 from msgspec.structs import replace
 

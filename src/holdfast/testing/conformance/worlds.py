@@ -1,4 +1,4 @@
-"""One set of tests for both worlds: an awaitable store, driven by its own event loop, looks like a blocking one."""
+"""One set of tests for both worlds: here an awaitable store, with an event loop, looks like a blocking one."""
 
 from asyncio import Runner
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from holdfast.stores.pages import AsyncPage
 
 
 class _Awaited:
-    """Call the methods of an awaitable store, and await their results."""
+    """Calls the methods of an awaitable store, and awaits their results."""
 
     def __init__(self, store: Store, runner: Runner) -> None:
         self._store = store
