@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import Step, sync
-from holdfast.ports import Signal, Ticket, run_blocking
+from holdfast.ports import Ports, Signal, Ticket, run_blocking
 from holdfast.runs.scope import Frame
 from holdfast.runs.store import Store
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing import CrashPorts, Life
 from holdfast.testing.clock import Clock
-from holdfast.testing.crash_effects import Died, EffectBackend
+from holdfast.testing.crash_effects import CHECKED, Died, EffectBackend
 from holdfast.testing.crash_ports import mortal_loop, ports_of
 from holdfast.testing.faults import Crash
 from holdfast.testing.handles import blocking_store
@@ -78,6 +78,10 @@ def test_a_dead_process_does_nothing_more(world: World, crash_at: int) -> None:
     assert len(life.points) == crash_at
     assert world.backend.heads([b"\0t"]) == left
     assert work(world.store(world.life())) == [0, 1]
+
+
+def test_what_a_dead_process_must_not_do_is_named_as_in_the_ports() -> None:
+    assert {name for name in CHECKED if hasattr(Ports, name)} == CHECKED
 
 
 def test_the_claim_of_a_dead_life_is_taken_over_at_once(world: World) -> None:

@@ -70,6 +70,6 @@ def test_a_fault_is_all_or_nothing_to_the_model(tmp_path: Path) -> None:
         driver.plan(Fault(1, how, frozenset({"swap"})))
         driver.save("t", {"a": how})
     assert driver.faults == 3, "a lost reply is found out by the store itself"
-    assert [driver.past("t").states[seq]["a"] for seq in driver.past("t").seqs] == ["crash after", "lost reply", 1]
+    assert [driver.model("t").states[seq]["a"] for seq in driver.model("t").seqs] == ["crash after", "lost reply", 1]
     driver.check_all()
     driver.close()
