@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite(  # before their first import, hence the order; the package holds pytest's own plugin
-    "holdfast.testing.conformance", "holdfast.testing.driver", "holdfast.testing.exact", "holdfast.testing.past"
+    "holdfast.testing.conformance", "harness.model_driver", "holdfast.testing.exact", "harness.thread_model"
 )
 
 from holdfast import sync  # noqa: E402

@@ -4,16 +4,15 @@ import json
 import re
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holdfast.chaos.trial import Seen
+from holdfast.chaos.order import Note
+from holdfast.chaos.trial import ChaosTrial
 from holdfast.chaos.verdict import judge
-from holdfast.testing.crash import sampled
+from holdfast.testing.crash_engine import run_lives, sampled
 from kinds import url_of
 from patience import GIVE_UP_SECONDS
 
@@ -187,7 +186,7 @@ def test_the_default_store_of_what_is_within_it_is_not_your_own(program: Path, m
     assert not list(program.glob("*.db*"))
 
 
-def test_steps_that_give_another_result_each_time_are_told_of_and_are_fine(program: Path) -> None:
+def test_steps_that_give_another_result_each_time_are_reported_and_are_fine(program: Path) -> None:
     document = verdict(program, "app:moody", "4", "--max-points", "1")
     assert document["ok"], problems_of(document)
     assert "Two undisturbed runs gave different results" in document["note"]
@@ -198,7 +197,7 @@ def test_an_effect_outside_of_a_step_is_found(program: Path) -> None:
     assert not document["ok"]
     (problem,) = problems_of(document)
     assert "outside of any step: writing to mails.txt in line" in problem
-    assert "done 2 times, undisturbed 1; put it into a step" in problem
+    assert "done 2 times, undisturbed 1; put it in a step" in problem
 
 
 def test_another_way_through_the_steps_is_found_though_the_result_is_the_same(program: Path) -> None:
@@ -206,11 +205,12 @@ def test_another_way_through_the_steps_is_found_though_the_result_is_the_same(pr
     assert not document["ok"]
     assert all(row["result_equal"] for row in document["rows"])
     assert all(
-        problem.startswith("started again it took other steps, and not by process") for problem in problems_of(document)
+        problem.startswith("when it was started again it took other steps, and not by process")
+        for problem in problems_of(document)
     )
 
 
-def test_what_was_executed_again_without_its_key_is_told(program: Path) -> None:
+def test_what_was_executed_again_without_its_key_is_reported(program: Path) -> None:
     done = chaos(program, "app:good", "4", "--max-points", "4")
     assert done.returncode == 0
     assert re.search(r"after executing look +equal +look 2x +none\n", done.stdout)
@@ -228,21 +228,21 @@ def test_an_effect_without_an_idempotency_key_is_found_in_doubt(program: Path) -
     assert "\033" not in done.stdout
 
 
-def test_a_result_that_depends_on_the_time_is_told_first(program: Path) -> None:
+def test_a_result_that_depends_on_the_time_is_reported_first(program: Path) -> None:
     done = chaos(program, "app:timed", "4")
     assert done.returncode == 1
-    assert done.stdout.startswith("Two runs from the very same recorded steps gave different results")
+    assert done.stdout.startswith("Two runs from the same recorded steps gave different results")
     assert done.stdout.splitlines()[-1].startswith("app:timed cannot survive")
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("app:failing", "4"), 1, "undisturbed it fails: ValueError: always"),
-        (("app:plain", "4"), 2, "app:plain is no durable function"),
+        (("app:failing", "4"), 1, "app:failing fails without being killed: it raised ValueError: always"),
+        (("app:plain", "4"), 2, "app:plain is not a durable function"),
         (("app:agent", "4"), 2, "app:agent is an Agent, and chaos is for durable functions"),
         (("app:missing",), 2, "error: app:missing: app has no 'missing'"),
-        (("apq:good", "4"), 2, "error: apq:good: there is no module 'apq' here"),
+        (("apq:good", "4"), 2, "error: apq:good: no module 'apq' found here"),
         (("app", "4"), 2, "error: app: give MODULE:FUNCTION, such as agent:support"),
         (("./app.py:good", "4"), 2, "error: ./app.py:good: give MODULE:FUNCTION, such as agent:support"),
         (("app:good_async", "4"), 2, "it asks 'how many', and waits: give --answer 'how many=...' (one of: all, none)"),
@@ -263,51 +263,73 @@ def test_what_cannot_be_tried_is_refused_with_a_reason(
 # The judgement
 
 
-def life(*executed: str, key: str = "k", recorded: Iterable[str] = (), **more: Any) -> Seen:
-    return Seen(
-        executed=Counter(executed),
-        keys={each: {key} for each in executed},
-        recorded=set(recorded),
-        replayed=set(recorded),
-        killed=True,
-        points=["after it"],
-        **more,
-    )
+def executes(*steps: str, key: str = "k") -> list[Note]:
+    return [Note(kind="executes", what=step, key=key) for step in steps]
 
 
-CALM = life("look", "pay", end=("returned", "9"), shown="9")
-END: dict[str, Any] = {"end": ("returned", "9"), "shown": "9"}
+def recorded(*steps: str) -> list[Note]:
+    return [Note(kind=kind, what=step) for step in steps for kind in ("recorded", "replays")]
+
+
+RESULT = Note(kind="returned", what="9", value="9")
+
+
+def trial(*lives: list[Note], failure: str = "") -> ChaosTrial:
+    """A trial whose children wrote these notes; all but the last were killed."""
+
+    def live(number: int, _: int) -> bool:
+        found.failure = failure
+        found.read([*lives[number - 1], Note(kind="point", what="after it")])
+        return number < len(lives)
+
+    found = ChaosTrial(crash_at=(7,))
+    return run_lives(found, live)
+
+
+CALM = trial([*executes("look", "pay"), RESULT])
+KILLED = executes("look", "pay")
 
 
 def test_a_step_that_was_under_way_may_be_executed_once_more() -> None:
-    row = judge(7, CALM, life("look", "pay"), life("pay", recorded={"look"}, **END), CALM)
+    row = judge(trial(KILLED, [*recorded("look"), *executes("pay"), RESULT]), CALM, CALM)
     assert row.ok
     assert row.executed_again == {"pay": 2}
 
 
 @pytest.mark.parametrize(
-    ("second", "problem"),
+    ("second", "failure", "problem"),
     [
-        (life("look", "pay", recorded={"look"}, **END), "look was executed again, though its result was stored"),
-        (life("pay", "pay", recorded={"look"}, **END), "pay was executed 3 times, undisturbed 1"),
-        (life("pay", key="other", recorded={"look"}, **END), "pay was executed with another idempotency key"),
-        (life("pay", end=("returned", "8"), shown="8"), "its result is 8, and undisturbed it is 9"),
-        (life("pay", end=("raised", "Oops"), shown="Oops"), "it raised Oops"),
-        (life("pay", trouble="it hangs"), "it hangs"),
-        (life("pay", **END), "started again it took other steps, and not look"),
-        (life("pay", outside=Counter({"mailing": 2}), **END), "outside of any step: mailing, done 2 times"),
+        ([*recorded("look"), *executes("look", "pay"), RESULT], "", "step look ran again after it was acknowledged"),
+        ([*recorded("look"), *executes("pay", "pay"), RESULT], "", "step pay ran 3 times, expected at most 2"),
+        ([*executes("look"), *executes("pay", key="b"), RESULT], "", "step pay ran with 2 different idempotency keys"),
+        (
+            [*executes("pay"), Note(kind="returned", what="8", value="8")],
+            "",
+            "its result is 8, but undisturbed it is 9",
+        ),
+        ([*executes("pay"), Note(kind="raised", what="Oops")], "", "it raised Oops"),
+        (executes("pay"), "it hangs", "it hangs"),
+        ([*executes("pay"), RESULT], "", "when it was started again it took other steps, and not look"),
+        (
+            [*executes("pay"), *[Note(kind="outside", what="mailing")] * 2, RESULT],
+            "",
+            "outside of any step: mailing, done 2 times",
+        ),
     ],
 )
-def test_every_difference_is_a_problem(second: Seen, problem: str) -> None:
-    row = judge(7, CALM, life("look", "pay"), second, CALM)
+def test_every_difference_is_a_problem(second: list[Note], failure: str, problem: str) -> None:
+    row = judge(trial(KILLED, second, failure=failure), CALM, CALM)
     assert [each for each in row.problems if each.startswith(problem)]
     assert not row.ok
 
 
-def test_steps_within_one_that_is_done_and_steps_of_a_thread_that_is_complete_are_not_come_by() -> None:
-    within = life("look", "look/inner", "pay", **END)
-    assert judge(7, within, within, life("pay", recorded={"look"}, **END), within).ok
-    assert judge(7, CALM, CALM, Seen(recorded={"look", "pay"}, **END), CALM).ok
+def test_steps_within_one_that_is_done_and_steps_of_a_thread_that_is_complete_are_not_reached() -> None:
+    within = executes("look", "look/inner", "pay")
+    calm = trial([*within, RESULT])
+    assert judge(trial(within, [*recorded("look"), *executes("pay"), RESULT]), calm, calm).ok
+    assert judge(
+        trial(KILLED, [Note(kind="recorded", what=step) for step in ("look", "pay")] + [RESULT]), CALM, CALM
+    ).ok
 
 
 def test_points_are_sampled_at_even_distances_with_both_ends() -> None:

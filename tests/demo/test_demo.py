@@ -40,7 +40,7 @@ def summary_of(*arguments: str, cwd: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", SQLITE_AND_RARELY_FILE)
-def test_an_agent_killed_after_its_payment_goes_on_and_pays_once(kind: str, tmp_path: Path) -> None:
+def test_an_agent_killed_after_its_payment_resumes_and_pays_once(kind: str, tmp_path: Path) -> None:
     summary = summary_of("crash", *QUICK, "--store", url_of(kind, tmp_path), cwd=tmp_path)
     assert summary["ok"]
     assert summary["steps_done_before_the_kill"] == summary["steps_from_the_checkpoint"] == 2
@@ -150,7 +150,7 @@ def test_the_service_books_once_for_a_key_and_each_time_without(
     assert [entry["receipt"] for entry in payments.read_ledger(ledger)] == ["R-1", "R-2", "R-3"]
 
 
-def test_a_process_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_process_that_ends_by_itself_is_reported_with_its_last_error(tmp_path: Path) -> None:
     place = tmp_path / "missing" / "agents.db"
     with (
         Child("holdfast.demo.worker", "run", "", "t", HOLDFAST_STORE=f"sqlite:{place}") as worker,

@@ -13,6 +13,7 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
+from harness.random_walk import TIGHT
 from holdfast import CheckpointConfig, FailurePolicy, KeyRing, sync
 from holdfast.cli.arguments import parse_keys
 from holdfast.codec import decode, encode
@@ -32,7 +33,6 @@ from holdfast.stores.objects.record import bind, decode_record
 from holdfast.stores.objects.segments import rows_in
 from holdfast.stores.redis.keys import unpack_row
 from holdfast.testing.handles import blocking_store
-from holdfast.testing.walk import TIGHT
 
 FOLDER = "holdfast-fuzz-"
 THREAD = b"\0t"

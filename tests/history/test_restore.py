@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from harness.random_states import States
 from history.scenes import TIGHT, Thread, binding
 from holdfast.codec import Limits
 from holdfast.history.binding import BODY, place_of
@@ -18,7 +19,6 @@ from holdfast.history.tuning import Tuning
 from holdfast.records.errors import Corrupt, UnknownType
 from holdfast.records.rows import Row
 from holdfast.testing.exact import assert_exact
-from holdfast.testing.states import States
 
 
 def grown(count: int = 20, tuning: Tuning = TIGHT) -> tuple[Thread, dict[int, Any]]:

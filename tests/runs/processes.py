@@ -1,4 +1,4 @@
-"""Real processes that hold threads, are stopped, killed and forked: run as a script, with a scene and its arguments.
+"""Real processes that hold threads, are stopped, killed and forked: run as `python -m runs.processes SCENE ARGUMENTS`.
 
 A scene forks its actors before it opens a store, tells them what to do through pipes, and prints what came of it as
 JSON. A store may be broken on purpose: what holds with a broken one is not proven by the scene.
@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import Any
 
+from harness.broken_backends import NoFencing
 from holdfast import sync
 from holdfast.records.rows import Swap
 from holdfast.records.words import Durability
 from holdfast.stores import locations
-from holdfast.testing.broken import NoFencing
 from holdfast.testing.faults import FaultyBackend
 from holdfast.testing.handles import blocking_store
 

@@ -17,11 +17,11 @@ import pytest
 from msgspec.structs import replace
 
 import holdfast
+from harness.broken_backends import NoFencing
 from holdfast import processes, sync
 from holdfast.ports import BlockingPorts
 from holdfast.stores.backend import Backend
 from holdfast.stores.memory import MemoryBackend
-from holdfast.testing.broken import NoFencing
 from holdfast.testing.handles import blocking_store
 from kinds import EVERY_KIND, SHARED, new_place, url_of
 from patience import GIVE_UP_SECONDS
@@ -37,9 +37,9 @@ ZOMBIES = 8 if TIMES == 1 else 20
 
 def play(scene: str, *arguments: object) -> Any:
     """What came of a scene, played in processes of its own."""
-    script = Path(__file__).with_name("processes.py")
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", str(script), scene, *map(str, arguments)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=GIVE_UP_SECONDS)
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "runs.processes", scene, *map(str, arguments)]
+    tests = Path(__file__).parents[1]
+    ran = subprocess.run(command, cwd=tests, capture_output=True, text=True, check=False, timeout=GIVE_UP_SECONDS)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 

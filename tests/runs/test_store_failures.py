@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.testing.broken import NoFencing
+from harness.broken_backends import NoFencing
 from holdfast.testing.faults import Fault
 from holdfast.testing.handles import blocking_store
 from runs.worlds import SWAPS, World

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.random_walk import TIGHT
 from holdfast import sync
 from holdfast.codec import decode, encode
 from holdfast.codec.seal import Seal
@@ -14,7 +15,6 @@ from holdfast.stores import bundle, copying
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.conformance.samples import Line, head, rows
 from holdfast.testing.handles import blocking_store
-from holdfast.testing.walk import TIGHT
 from stores.hooked import Hooked
 
 

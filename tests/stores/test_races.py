@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from harness.random_walk import TIGHT
 from holdfast import sync
 from holdfast.records.errors import Conflict, Deleted, LeaseHeld, NotFound
 from holdfast.records.head import decode_head, encode_head
@@ -13,7 +14,6 @@ from holdfast.records.rows import Swap
 from holdfast.stores import decisions
 from holdfast.testing.clock import Clock
 from holdfast.testing.handles import blocking_store
-from holdfast.testing.walk import TIGHT
 from kinds import new_place
 from stores.hooked import Hooked
 

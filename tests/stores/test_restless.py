@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harness.random_walk import TIGHT
 from holdfast import sync
 from holdfast.records.errors import NotFound
 from holdfast.records.rows import Swap
@@ -13,7 +14,6 @@ from holdfast.stores.maintenance import SLICE_ROWS
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.faults import Crash, Fault, FaultyBackend
 from holdfast.testing.handles import blocking_store
-from holdfast.testing.walk import TIGHT
 
 
 class Restless(FaultyBackend):

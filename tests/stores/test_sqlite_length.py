@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import sync
 from holdfast.stores.sqlite_pages import LOCK_BYTE, is_cut_short, logged_pages
-from holdfast.testing.crash import sampled
+from holdfast.testing.crash_engine import sampled
 from kinds import open_store
 from rounds import points
 from stores.damage_scenes import answers, files_of, fill, judge, restore_files

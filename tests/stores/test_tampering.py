@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from harness.random_walk import TIGHT
 from holdfast.records.errors import Corrupt
 from holdfast.records.rows import Row
 from holdfast.stores.backend import Listing
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.faults import FaultyBackend
 from holdfast.testing.handles import blocking_store
-from holdfast.testing.walk import TIGHT
 from stores.damage_scenes import CHECKPOINTS, answers, fill, judge
 
 pytestmark = pytest.mark.faults

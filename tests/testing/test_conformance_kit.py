@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from harness.broken_backends import FlipsBits, Lossy, NoFencing, SeqOnly
 from holdfast.records.head import decode_head
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Backend, Listing, counts, readable_head
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.sqlite import SQLiteBackend
-from holdfast.testing.broken import FlipsBits, Lossy, NoFencing, SeqOnly
 from holdfast.testing.conformance import BackendConformance, StoreConformance, check, check_store, promises, run
 from holdfast.testing.conformance.store_hostility import Hostility
 from holdfast.testing.faults import FaultyBackend

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast import Step, sync
-from holdfast.ports import Signal, Ticket, run_blocking
+from holdfast.ports import Ports, Signal, Ticket, run_blocking
 from holdfast.runs.scope import Frame
 from holdfast.runs.store import Store
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing import CrashPorts, Life
 from holdfast.testing.clock import Clock
-from holdfast.testing.crash_ports import Died, MortalBackend, mortal_loop, ports_of
+from holdfast.testing.crash_effects import CHECKED, Died, EffectBackend
+from holdfast.testing.crash_ports import mortal_loop, ports_of
 from holdfast.testing.faults import Crash
 from holdfast.testing.handles import blocking_store
 
@@ -20,7 +21,7 @@ from holdfast.testing.handles import blocking_store
 class Nobody:
     """A witness who looks away."""
 
-    def executes(self, frame: Frame) -> None: ...
+    def executes(self, frame: Frame, *, with_key: bool) -> None: ...
 
     def failed(self, frame: Frame) -> None: ...
 
@@ -41,7 +42,7 @@ class World:
         return ports_of(life, Nobody(), awaitable=awaitable)
 
     def store(self, life: Life) -> sync.Store:
-        return blocking_store(MortalBackend(self.backend, life), ports=self.ports(life))
+        return blocking_store(EffectBackend(self.backend, life), ports=self.ports(life))
 
 
 @pytest.fixture
@@ -77,6 +78,10 @@ def test_a_dead_process_does_nothing_more(world: World, crash_at: int) -> None:
     assert len(life.points) == crash_at
     assert world.backend.heads([b"\0t"]) == left
     assert work(world.store(world.life())) == [0, 1]
+
+
+def test_what_a_dead_process_must_not_do_is_named_as_in_the_ports() -> None:
+    assert {name for name in CHECKED if hasattr(Ports, name)} == CHECKED
 
 
 def test_the_claim_of_a_dead_life_is_taken_over_at_once(world: World) -> None:
@@ -144,7 +149,7 @@ def test_plain_code_in_an_awaitable_run_dies_with_it(world: World) -> None:
 def test_no_other_task_gets_another_turn(world: World) -> None:
     turns: list[bool] = []
     life = world.life(crash_at=5)
-    store = Store(MortalBackend(world.backend, life), ports=world.ports(life, awaitable=True))
+    store = Store(EffectBackend(world.backend, life), ports=world.ports(life, awaitable=True))
 
     async def dying() -> None:
         async with store.run("t") as run:
@@ -163,7 +168,7 @@ def test_no_other_task_gets_another_turn(world: World) -> None:
 
 def test_what_was_queued_and_not_committed_is_lost(world: World) -> None:
     life = world.life(crash_at=3)
-    store = Store(MortalBackend(world.backend, life), ports=world.ports(life, awaitable=True))
+    store = Store(EffectBackend(world.backend, life), ports=world.ports(life, awaitable=True))
 
     async def dying() -> None:
         async with store.run("t") as run:

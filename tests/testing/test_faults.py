@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.random_walk import TIGHT
 from holdfast import sync
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.head import Head
@@ -17,7 +18,6 @@ from holdfast.testing.conformance.samples import Line, head, rows
 from holdfast.testing.exact import assert_exact
 from holdfast.testing.faults import Crash, Fault, FaultyBackend, crash_points
 from holdfast.testing.handles import blocking_store
-from holdfast.testing.walk import TIGHT
 
 pytestmark = pytest.mark.faults
 

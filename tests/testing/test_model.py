@@ -7,12 +7,12 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from harness.model_driver import Driver
+from harness.random_walk import TIGHT, Walk
+from harness.state_machine import machine_for
 from holdfast.codec.keys import KeyRing
-from holdfast.testing.driver import Driver
 from holdfast.testing.faults import Fault
-from holdfast.testing.model import machine_for
 from holdfast.testing.places import Place
-from holdfast.testing.walk import TIGHT, Walk
 from kinds import new_place
 from rounds import rounds
 
@@ -70,6 +70,6 @@ def test_a_fault_is_all_or_nothing_to_the_model(tmp_path: Path) -> None:
         driver.plan(Fault(1, how, frozenset({"swap"})))
         driver.save("t", {"a": how})
     assert driver.faults == 3, "a lost reply is found out by the store itself"
-    assert [driver.past("t").states[seq]["a"] for seq in driver.past("t").seqs] == ["crash after", "lost reply", 1]
+    assert [driver.model("t").states[seq]["a"] for seq in driver.model("t").seqs] == ["crash after", "lost reply", 1]
     driver.check_all()
     driver.close()

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from harness.broken_backends import FlipsBits, Lossy, NoFencing, SeqOnly
+from harness.random_walk import TIGHT, Walk
 from holdfast.codec import decode
 from holdfast.history import cells, edits, prune, restore
 from holdfast.history import log as history_log
@@ -19,11 +21,9 @@ from holdfast.records.errors import Corrupt, HoldfastError, IncompatibleCheckpoi
 from holdfast.stores import maintenance, reader
 from holdfast.stores.backend import Backend
 from holdfast.stores.memory import MemoryBackend
-from holdfast.testing.broken import FlipsBits, Lossy, NoFencing, SeqOnly
 from holdfast.testing.exact import difference
 from holdfast.testing.handles import blocking_store
 from holdfast.testing.places import MemoryPlace, Place
-from holdfast.testing.walk import TIGHT, Walk
 from rounds import rounds
 
 pytestmark = pytest.mark.faults

@@ -1,6 +1,6 @@
-"""`holdfast chaos`: a user's own durable function, really killed before and after each effect, and started again.
+"""`holdfast chaos`: kill a user's durable function before and after each effect, start it again, and compare.
 
-A trial (`trial.py`) is a child process (`child.py`) that kills itself with SIGKILL at one point (`killing.py`), and a
-second that goes on to the end. What they did, also outside of steps (`outside.py`), is written to a file while they do
-it. The judgement (`verdict.py`) is pure: it compares what was seen with an undisturbed run.
+The engine is that of `holdfast.testing` (`crash_engine.py`). Here each life is a child process (`child.py`) that kills
+itself with SIGKILL (`killed_life.py`) and writes what it does to a file, also outside of steps (`outside.py`).
+`trial.py` runs the children and reads their files; `verdict.py` compares, purely; `torture.py` runs all of it.
 """

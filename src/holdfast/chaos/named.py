@@ -1,4 +1,4 @@
-"""What a user names in his own program, such as `agent:support`: imported, and found there."""
+"""Objects of a user's program, found by a name such as `agent:support`."""
 
 from importlib import import_module
 from typing import Any
@@ -7,7 +7,7 @@ from holdfast.records.errors import ConfigurationError
 
 
 def find_named(text: str) -> Any:
-    """What `module:name` names, or the module; `ConfigurationError` if there is no such thing."""
+    """Import what `module:name` names, or the module; `ConfigurationError` if it does not exist."""
     module_name, _, path = text.partition(":")
     if not all(part.isidentifier() for part in module_name.split(".")):
         raise ConfigurationError("give MODULE:FUNCTION, such as agent:support")
@@ -16,7 +16,7 @@ def find_named(text: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        raise ConfigurationError(f"there is no module {module_name!r} here") from error
+        raise ConfigurationError(f"no module {module_name!r} found here") from error
     for name in path.split(".") if path else ():
         if not hasattr(found, name):
             raise ConfigurationError(f"{module_name} has no {name!r}")

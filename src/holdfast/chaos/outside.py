@@ -1,8 +1,7 @@
 """Effects that a durable function has outside of any step: they are repeated each time it is resumed.
 
-Python tells its audit hooks of files opened for writing, requests sent, programs started. What is done by the body of
-the function itself counts; what is done by its steps, or by Holdfast, does not. Not everything is seen: a request sent
-by code that is not Python's own is not.
+Python's audit hooks report files opened for writing, requests sent and programs started. Only the body of the function
+itself counts, not its steps, and not Holdfast. A request that is sent by C code is not seen.
 """
 
 import os
@@ -32,8 +31,8 @@ OURS = str(Path(holdfast.__file__).parent)
 IMPORTING = "<frozen importlib"
 
 
-def watch(function: Callable[..., Any], tell: Callable[[str], None]) -> None:
-    """Tell of every effect of this function's own code from now on; there is no way to stop."""
+def watch(function: Callable[..., Any], report: Callable[[str], None]) -> None:
+    """Report every effect of this function's own code from now on. An audit hook cannot be removed."""
     body: CodeType | None = getattr(function, "__code__", None)
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -41,7 +40,7 @@ def watch(function: Callable[..., Any], tell: Callable[[str], None]) -> None:
             return
         line = _line_within(body, sys._getframe(1))  # noqa: SLF001  the only way to ask who called
         if line:
-            tell(f"{EVENTS[event]} {_object(event, args)}".strip() + f" in line {line}")
+            report(f"{EVENTS[event]} {_object(event, args)}".strip() + f" in line {line}")
 
     sys.addaudithook(hook)
 
@@ -56,7 +55,7 @@ def _object(event: str, args: tuple[Any, ...]) -> str:
 
 
 def _line_within(body: CodeType | None, frame: FrameType | None) -> int:
-    """The line of the body that does it; 0 if it is not the body's doing."""
+    """Return the line of the body that does it; 0 if the body does not."""
     while frame is not None:
         if frame.f_code is body:
             return frame.f_lineno

@@ -1,4 +1,4 @@
-"""Trials: the function in a child process, killed at a point or not at all, and what was seen of it."""
+"""Trials in child processes: each life of the function is one, killed at a crash point or not at all."""
 
 import os
 import subprocess
@@ -7,125 +7,135 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from holdfast.chaos.order import HANDED, ORDER, Note, Order
+from holdfast.chaos.killed_life import name_of
+from holdfast.chaos.order import ORDER, WITH_KEY, Note, Order, Plan
 from holdfast.records.errors import ConfigurationError, HoldfastError
 from holdfast.stores.locations import VARIABLE
+from holdfast.testing.crash_engine import StepId, Trial, run_lives
 
 KILLED = -9
 
 
 class Broken(HoldfastError):
-    """The function cannot be tried: it does not load, asks what nobody answers, or fails undisturbed."""
+    """The function cannot be tried: it fails without being killed."""
 
 
-class Seen(msgspec.Struct):
-    """What one life, or several, did."""
+class ChaosTrial(Trial):
+    """What the children of one trial wrote down."""
 
-    points: list[str] = []
-    executed: Counter[str] = msgspec.field(default_factory=Counter)
-    """How often each step's function was called, by key."""
-    keys: dict[str, set[str]] = {}
-    """The idempotency keys that each step was executed with."""
-    handed: set[str] = set()
-    """The steps whose functions were given their idempotency key."""
-    replayed: set[str] = set()
-    """The steps that it came by, and found to have an end in the store, or to be in doubt."""
+    namespace: str = ""
+    with_key: set[StepId] = msgspec.field(default_factory=set)
+    """The steps whose functions take their idempotency key."""
+    replayed: set[StepId] = msgspec.field(default_factory=set)
+    """The steps that the last life replayed from the store, or found in doubt."""
     outside: Counter[str] = msgspec.field(default_factory=Counter)
     """Effects outside of any step."""
-    recorded: set[str] = set()
-    """The steps that had a result in the store when this life began."""
-    end: tuple[str, str] | None = None
-    """`returned` and the result in an encoding, or `raised` and the error; None if it did not come to an end."""
+    result: str = ""
+    """The encoded result, to compare."""
     shown: str = ""
-    """The end as people read it."""
-    killed: bool = False
-    trouble: str = ""
-    """Why it did not end, if nobody killed it."""
+    """The result for people."""
+    failure: str = ""
+    """Why there is no result."""
 
+    @property
+    def end(self) -> tuple[str, str]:
+        """What makes two ends equal."""
+        return self.result, self.failure
 
-def seen_in(notes: Iterable[Note]) -> Seen:
-    """The notes of one life, counted."""
-    seen = Seen()
-    for note in notes:
-        if note.kind == "point":
-            seen.points.append(note.what)
-        elif note.kind == "executes":
-            seen.executed[note.what] += 1
-            seen.keys.setdefault(note.what, set()).add(note.key)
-            if note.value == HANDED:
-                seen.handed.add(note.what)
+    def name_of(self, step: StepId) -> str:
+        """Return the name of a step without its fingerprint."""
+        return name_of(step[1])
+
+    def begin_life(self) -> None:
+        """Forget what belongs to the previous life alone."""
+        super().begin_life()
+        self.replayed.clear()
+
+    def read(self, notes: Iterable[Note]) -> None:
+        """Take in what one child wrote down."""
+        for note in notes:
+            if note.kind == "returned":
+                self.result, self.shown, self.failure = note.value, note.what, ""
+            elif note.kind == "raised":
+                self.failure = f"it raised {note.what}"
+            elif note.kind == "point":
+                self.points.append(note.what)
+            elif note.kind == "outside":
+                self.outside[note.what] += 1
+            else:
+                self._read_step(note, (note.thread, note.what))
+
+    def _read_step(self, note: Note, step: StepId) -> None:
+        if note.kind == "executes":
+            self.executes(step, note.key)
+            if note.value == WITH_KEY:
+                self.with_key.add(step)
         elif note.kind == "replays":
-            seen.replayed.add(note.what)
-        elif note.kind == "outside":
-            seen.outside[note.what] += 1
+            self.replayed.add(step)
         elif note.kind == "recorded":
-            seen.recorded.add(note.what)
-        elif note.kind == "refused":
-            raise ConfigurationError(note.what)
+            self.acknowledged.add(step)
         elif note.kind == "unanswered":
             choice = f"one of: {note.value}" if note.value else "a value"
             raise ConfigurationError(f"it asks {note.what!r}, and waits: give --answer '{note.what}=...' ({choice})")
         else:
-            seen.end, seen.shown = (note.kind, note.value or note.what), note.what
-    return seen
+            raise ConfigurationError(note.what)
 
 
 class Laboratory:
-    """Where trials are made: each in a namespace of its own, so that none knows of another."""
+    """Runs trials, each in a new namespace, so that they are independent of each other."""
 
-    def __init__(self, directory: Path, store: str | None, timeout: float, **order: Any) -> None:
+    def __init__(self, directory: Path, plan: Plan) -> None:
         self._directory = directory
-        self._store = store if store is not None else str(directory / "chaos.db")
-        self._timeout = timeout
-        self._order = order
+        self._plan = plan
+        self._store = plan.store if plan.store is not None else str(directory / "chaos.db")
         self._prefix = f"chaos-{os.urandom(4).hex()}"
         self._numbers = count(1)
 
-    def new_namespace(self) -> str:
-        """A namespace that no trial has used."""
-        return f"{self._prefix}-{next(self._numbers)}"
+    def run(self, crash_at: tuple[int, ...]) -> ChaosTrial:
+        """Kill the function at these points, each in the life that follows the one before; then let it end."""
+        trial = ChaosTrial(crash_at=crash_at, namespace=f"{self._prefix}-{next(self._numbers)}")
+        return run_lives(trial, lambda _, point: self._live(trial, point))
 
-    def live(self, namespace: str, kill_at: int = 0, *, replay: bool = False) -> Seen:
-        """One life of the function."""
+    def replay(self, recorded: ChaosTrial) -> ChaosTrial:
+        """Run the function over the steps that a trial has recorded."""
+        trial = ChaosTrial(namespace=recorded.namespace)
+        self._live(trial, replay=True)
+        return trial
+
+    def _live(self, trial: ChaosTrial, kill_at: int = 0, *, replay: bool = False) -> bool:
         report = self._directory / f"report-{next(self._numbers)}.jsonl"
         report.touch()
         order = Order(
+            plan=self._plan,
             directory=os.getcwd(),  # noqa: PTH109  sys.path holds str
             store=self._store,
-            namespace=namespace,
+            namespace=trial.namespace,
             report=str(report),
             kill_at=kill_at,
             replay=replay,
-            **self._order,
         )
-        code, last_words = self._run(order)
-        seen = seen_in(msgspec.json.decode(line, type=Note) for line in report.read_bytes().splitlines())
-        seen.killed = code == KILLED
-        if seen.end is None and not seen.killed:
-            seen.trouble = last_words or f"the process ended by itself, with exit code {code}"
-        return seen
+        code, trial.failure = self._run_child(order)
+        trial.read(msgspec.json.decode(line, type=Note) for line in report.read_bytes().splitlines())
+        return code == KILLED and len(trial.points) == kill_at
 
-    def _run(self, order: Order) -> tuple[int, str]:
-        """The exit code, and the last line of what it said; what the function prints is nobody's concern."""
-        command = [sys.executable, "-m", "holdfast.chaos.child"]
+    def _run_child(self, order: Order) -> tuple[int, str]:
+        """Return the exit code, and why the process ended, should its report not say so. Its output is dropped."""
         own = self._directory / f"{order.namespace}.db"  # for agents and sessions within it that name no store
         # In a variable, not an argument: the store's URL may have a password, and every user can list arguments.
-        ordered = {ORDER: msgspec.json.encode(order).decode(), VARIABLE: str(own)}
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **ordered}
+        variables = {ORDER: msgspec.json.encode(order).decode(), VARIABLE: str(own), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
-            done = subprocess.run(  # noqa: S603  our own module, by the interpreter that runs this
-                command,
+            done = subprocess.run(
+                [sys.executable, "-m", "holdfast.chaos.child"],
                 capture_output=True,
-                timeout=self._timeout,
+                timeout=self._plan.timeout,
                 check=False,
                 stdin=subprocess.DEVNULL,
-                env=environment,
+                env={**os.environ, **variables},
             )
         except subprocess.TimeoutExpired:
-            return 1, f"it did not end within {self._timeout:g} s (--timeout)"
+            return 1, f"it did not end within {self._plan.timeout:g} s (--timeout)"
         lines = done.stderr.decode(errors="replace").strip().splitlines()
-        return done.returncode, lines[-1] if lines else ""
+        return done.returncode, lines[-1] if lines else f"the process ended by itself, with exit code {done.returncode}"

@@ -25,7 +25,7 @@ from holdfast.runtimes.agent.agent import Agent, AgentCore
 from holdfast.runtimes.agent.memory import AGENT
 from holdfast.runtimes.loop.core import LOOP
 from holdfast.runtimes.workflow.execution import STARTED
-from holdfast.stores.opening import url_parts
+from holdfast.stores.locations import url_parts
 from holdfast.sync.agents import Agent as BlockingAgent
 from holdfast.sync.functions import inner_default_store
 
@@ -133,7 +133,7 @@ def store_note(session: Session, apps: Mapping[str, App]) -> str:
 def _is_same(store: Store, session: Session) -> bool:
     """True if a store keeps its threads where the session's store does."""
     readers = [tools_of(each).reader for each in (store, session.store._store)]  # noqa: SLF001  the inner store
-    places = [(id(reader.backend), reader.sealing.prefix) for reader in readers]
+    places = [(id(reader.backend), reader.bindings.prefix) for reader in readers]
     return places[0] == places[1]
 
 

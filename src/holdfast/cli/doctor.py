@@ -27,7 +27,7 @@ from holdfast.records.errors import Conflict, HoldfastError, LeaseHeld, NotFound
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.urls import redacted
 from holdfast.records.words import Durability, Status
-from holdfast.stores.opening import locate
+from holdfast.stores.locations import locate
 from holdfast.stores.transport import LOCAL, VERIFIED
 from holdfast.sync import Store
 

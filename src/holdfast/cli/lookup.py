@@ -23,6 +23,7 @@ from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
+from holdfast.runs import inbox
 from holdfast.runs.store import tools_of
 from holdfast.runtimes.agent.memory import AGENT
 from holdfast.stores.listing import UNREADABLE, damaged_info, listed_info
@@ -98,7 +99,7 @@ def _presence_of(store: Store, thread_id: str) -> Presence:
     """Say whether a thread of this id exists. One whose head is damaged counts as listed."""
     reader = _reader(store)
     try:
-        seen = reader.seen(reader.sealing.key(thread_id))
+        seen = reader.seen(reader.key(thread_id))
     except UNREADABLE:
         return "listed"
     if seen is None:
@@ -109,7 +110,7 @@ def _presence_of(store: Store, thread_id: str) -> Presence:
 def read_thread(store: Store, thread_id: str) -> ThreadInfo:
     """Read one thread, also if it is damaged or its key is missing; `NotFound` if it does not exist."""
     reader = _reader(store)
-    thread = reader.sealing.key(thread_id)
+    thread = reader.key(thread_id)
     try:
         return listed_info(reader, thread, reader.listed(thread).head)
     except UNREADABLE as error:
@@ -123,7 +124,7 @@ def read_thread(store: Store, thread_id: str) -> ThreadInfo:
 
 def key_advice(store: Store) -> str:
     """Say how to give a key that is missing."""
-    ring = _reader(store).sealing.ring
+    ring = _reader(store).bindings.ring
     if ring is None:
         return "give --key-file FILE, or set HOLDFAST_KEY"
     given = ", ".join(map(repr, ring.ids))
@@ -170,7 +171,7 @@ def newest_checkpoint(store: Store, thread_id: str) -> Checkpoint:
 
 def requests_of(store: Store, thread_id: str, status: str | None = None) -> list[Request]:
     """Return the requests of one thread, all or those in one status."""
-    return store._store._requests_of(thread_id, status)  # noqa: SLF001  the blocking store only wraps it
+    return inbox.requests_of(tools_of(store._store).reader, thread_id, status)  # noqa: SLF001  it wraps that store
 
 
 def find_request(store: Store, text: str) -> Request:
@@ -247,7 +248,7 @@ def journal_of(store: Store, thread_id: str) -> Journal:
     """Return the journal of a thread; it is empty if the thread was claimed and nothing was written yet."""
     reader = _reader(store)
     try:
-        return Journal.of(reader.load_head(reader.sealing.key(thread_id)).log.document)
+        return Journal.of(reader.load_head(reader.key(thread_id)).log.document)
     except NotFound:
         store.thread(thread_id)
         return Journal()

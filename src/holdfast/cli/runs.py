@@ -74,7 +74,7 @@ def _resume(session: Session, app: apps.App, thread_id: str) -> Any:
     try:
         if not isinstance(app, Durable):
             return _resume_agent(session, app, thread_id)
-        return apps.call_with_store(session, lambda store: app._go_on(thread_id, store), blocking=apps.is_blocking(app))  # noqa: SLF001
+        return apps.call_with_store(session, lambda store: app._resume(thread_id, store), blocking=apps.is_blocking(app))  # noqa: SLF001
     except errors.HoldfastError:
         raise
     except Exception as error:
@@ -184,7 +184,7 @@ def _recover_agent(session: Session, agent: apps.AnyAgent, skipped: Iterable[str
 
     async def act(store: "Store") -> Recovery:
         handler = resume_blocking if blocking else resume
-        return await Recoverer(store, handler, Terms(wait=0), max_attempts).go_on_with(found)
+        return await Recoverer(store, handler, Terms(wait=0), max_attempts).resume_all(found)
 
     return apps.call_with_store(session, act, blocking=blocking)
 

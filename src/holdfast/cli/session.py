@@ -39,7 +39,7 @@ class Session:
     @property
     def requested_store(self) -> str:
         """How the user named a store, without credentials; empty if not at all."""
-        from holdfast.stores.opening import VARIABLE
+        from holdfast.stores.locations import VARIABLE
 
         if self.url is not None:
             return f"--store {redacted(self.url)}"
@@ -115,9 +115,9 @@ def blocking_handle(store: "AwaitableStore") -> "Store":
         tools.reader.backend,
         committer=tools.committer,
         ports=BlockingPorts(),
-        keys=tools.reader.sealing.ring,
-        namespace=tools.reader.sealing.namespace,
-        limits=tools.reader.sealing.limits,
+        keys=tools.reader.bindings.ring,
+        namespace=tools.reader.bindings.namespace,
+        limits=tools.reader.bindings.limits,
         on_close=lambda: None,
     )
     return handle
@@ -130,7 +130,7 @@ def is_terminal() -> bool:
 
 def require_store(url: str | None, advice: str = "") -> None:
     """Raise `NotFound` if opening the URL would create a store."""
-    from holdfast.stores.opening import is_there, locate
+    from holdfast.stores.locations import is_there, locate
 
     kind, place = locate(url)
     if kind == "sqlite" and os.path.isdir(place):  # noqa: PTH112  a plain name is what the user gave

@@ -12,8 +12,7 @@ from holdfast.cli.session import Session
 from holdfast.records.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from holdfast.chaos.torture import Verdict
-    from holdfast.chaos.verdict import Row
+    from holdfast.chaos.verdict import Row, Verdict
 
 SCENES: Final = ("crash", "approve", "fork", "chaos")
 POINTS: Final = columns("POINT", "KILLED", "RESULT", "EXECUTED AGAIN", "KEYS", shrinks=["KILLED"], numbers=["POINT"])
@@ -76,8 +75,8 @@ def chaos(
     effects, many times. Each run is a process on a new thread, killed with SIGKILL. Without --store the threads are in
     a scratch store. Exit code 1 if a kill made a difference.
     """
-    from holdfast.chaos.order import as_value
-    from holdfast.chaos.torture import Plan, torture
+    from holdfast.chaos.order import Plan, as_value
+    from holdfast.chaos.verdict import kill_everywhere
 
     plan = Plan(
         target=target,
@@ -88,7 +87,7 @@ def chaos(
         max_points=max_points,
     )
     with progress_bar("killing", quiet=session.as_json) as progress:
-        verdict = torture(plan, progress)
+        verdict = kill_everywhere(plan, progress)
     return Answer(verdict, _verdict_lines(session.screen, verdict), EXIT_OK if verdict.ok else EXIT_ERROR)
 
 

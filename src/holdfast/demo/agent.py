@@ -1,4 +1,4 @@
-"""The agent: it plans, searches, refunds and replies. Its model and its tools are scripted, the rest is as in life."""
+"""The agent: it plans, searches, refunds and replies. Its model and its tools are scripted, the rest is real."""
 
 import os
 import re
@@ -17,7 +17,7 @@ PACE = float(os.environ.get("HOLDFAST_DEMO_PACE", "1"))
 
 @holdfast.step
 def plan(ticket: str) -> list[str]:
-    """What to do about a ticket; a model's work."""
+    """Decide what to do about a ticket, as a model would."""
     think(1.5)
     wanted = "refund what was charged twice" if "charged twice" in ticket else "explain"
     return ["search the order", wanted, "reply"]
@@ -25,7 +25,7 @@ def plan(ticket: str) -> list[str]:
 
 @holdfast.step
 def search(ticket: str) -> dict[str, Any]:
-    """The order that a ticket is about."""
+    """Find the order that a ticket is about."""
     think(1.0)
     order = re.findall(r"order (\S+)\.", ticket)[0]
     return {"order": order, "charged": 2, "cents": CENTS.get(order, 40_00)}
@@ -39,14 +39,14 @@ def refund(order: str, cents: int, *, idempotency_key: str = "") -> str:
 
 @holdfast.step
 def reply(order: str, receipt: str) -> str:
-    """What the customer reads; a model's work again."""
+    """Write to the customer, as a model would."""
     think(0.5)
     return f"Order {order}: " + (f"your refund {receipt} is on its way." if receipt else "there is nothing to refund.")
 
 
 @holdfast.durable
 def support(ticket: str) -> str:
-    """Answer a ticket. Killed anywhere, it goes on from its last finished step."""
+    """Answer a ticket. Killed anywhere, it resumes after its last finished step."""
     todo = plan(ticket)
     found = search(ticket)
     holdfast.checkpoint({"ticket": ticket, "plan": todo, "found": found, "messages": []})
@@ -56,19 +56,19 @@ def support(ticket: str) -> str:
 
 
 def is_due(found: dict[str, Any]) -> bool:
-    """True if there is something to refund, and nobody who has to be asked refuses."""
+    """True if there is something to refund; a large refund needs an approval."""
     if found["charged"] < 2:
         return False
     return found["cents"] < NEEDS_APPROVAL or holdfast.confirm("refund", found)
 
 
 def unprotected(ticket: str) -> str:
-    """The same agent without Holdfast: its steps are plain calls, and nothing is remembered."""
+    """Answer a ticket without Holdfast: the steps are plain calls, and nothing is saved."""
     plan(ticket)
     found = search(ticket)
     return reply(found["order"], refund(found["order"], found["cents"]))
 
 
 def think(seconds: float) -> None:
-    """As long as a model would take."""
+    """Take as long as a model would."""
     time.sleep(seconds * PACE)

@@ -23,17 +23,17 @@ KILLED = -9
 
 
 class ChildFailed(HoldfastError):
-    """A process of the demo ended by itself, or says nothing any more: not what the demo is about."""
+    """A process of the demo ended by itself, or hangs: a bug of the demo or of this machine."""
 
 
 class Child:
-    """A Python module in a process of its own. Used as a context, it does not outlive it."""
+    """A Python module in its own process. Leaving its context kills it."""
 
     def __init__(self, module: str, *arguments: str, **environment: str) -> None:
         self._errors = TemporaryFile()  # noqa: SIM115  closed with this
         self._lines: Queue[dict[str, Any] | None] = Queue()
         self.heard: list[dict[str, Any]] = []
-        """All that was heard of it so far."""
+        """All lines so far."""
         self._process = subprocess.Popen(  # noqa: S603  our own module, by the interpreter that runs this
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
@@ -53,54 +53,52 @@ class Child:
         self._errors.close()
 
     def _listen(self) -> None:
-        assert self._process.stdout is not None  # noqa: S101  it was asked for
+        assert self._process.stdout is not None  # noqa: S101  it is a pipe
         for line in self._process.stdout:
             self._lines.put(json.loads(line))
         self._lines.put(None)
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """What it says, as it comes, until it ends."""
-        while (line := self._next()) is not None:
+        """Yield its lines as they come, until it ends."""
+        while True:
+            try:
+                line = self._lines.get(timeout=PATIENCE_SECONDS)
+            except Empty:
+                raise ChildFailed(f"process {self.pid} has printed nothing for {PATIENCE_SECONDS} s") from None
+            if line is None:
+                self._lines.put(None)  # for the next caller
+                return
             self.heard.append(line)
             yield line
 
-    def _next(self) -> dict[str, Any] | None:
-        try:
-            line = self._lines.get(timeout=PATIENCE_SECONDS)
-        except Empty:
-            raise ChildFailed(f"process {self.pid} has said nothing for {PATIENCE_SECONDS} s") from None
-        if line is None:
-            self._lines.put(None)  # nothing will come after this, however often it is asked
-        return line
-
     def wait_for(self, *kinds: str) -> dict[str, Any]:
-        """The next line of one of these kinds."""
+        """Return the next line of one of these kinds."""
         for line in self.lines():
             if line["kind"] in kinds:
                 return line
-        raise ChildFailed(f"process {self.pid} ended with exit code {self.join()}: {self.last_words()}")
+        raise self._failed(self.join())
 
     def hear(self, count: int) -> None:
-        """Wait for so many lines more."""
+        """Wait for `count` more lines, or its end."""
         for _ in range(count):
             next(self.lines(), None)
 
     def catch_up(self) -> None:
-        """Hear what it has said already."""
+        """Take in the lines that are there already."""
         while not self._lines.empty() and next(self.lines(), None) is not None:
             pass
 
-    def told(self, *kinds: str) -> list[dict[str, Any]]:
-        """What was heard so far of these kinds."""
+    def said(self, *kinds: str) -> list[dict[str, Any]]:
+        """Return the lines of these kinds so far."""
         return [line for line in self.heard if line["kind"] in kinds]
 
     def kill(self) -> int:
-        """SIGKILL: no cleanup, no farewell. The exit code."""
+        """Send SIGKILL; return the exit code."""
         self._process.kill()
         return self.join()
 
     def join(self) -> int:
-        """Wait for its end, and hear what it still said: its exit code."""
+        """Wait for its end, and take in its last lines; return the exit code."""
         code = self._process.wait()
         self._listener.join()
         for _ in self.lines():
@@ -111,20 +109,24 @@ class Child:
         return code
 
     def kill_at_work(self) -> None:
-        """Kill it; `ChildFailed` if it was dead already, by its own fault."""
+        """Kill it; raise `ChildFailed` if it had ended by itself."""
         code = self.kill()
         if code != KILLED:
-            raise ChildFailed(f"process {self.pid} ended by itself, with exit code {code}: {self.last_words()}")
+            raise self._failed(code)
 
-    def last_words(self) -> str:
-        """The last line of its standard error."""
+    def check_ended(self) -> None:
+        """Wait for its end; raise `ChildFailed` if that was an error."""
+        if code := self.join():
+            raise self._failed(code)
+
+    def _failed(self, code: int) -> ChildFailed:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return ChildFailed(f"process {self.pid} ended with exit code {code}: {lines[-1] if lines else 'no error text'}")
 
 
 class World(msgspec.Struct, frozen=True):
-    """Where a scenario takes place: a store that workers share, and a payment service with its ledger."""
+    """Where a scene takes place: a store that workers share, and a payment service with its ledger."""
 
     store: str
     namespace: str
@@ -133,17 +135,14 @@ class World(msgspec.Struct, frozen=True):
     environment: dict[str, str]
 
     def worker(self, task: str, *arguments: str) -> Child:
-        """A new process of the agent."""
+        """Start a process of the agent."""
         environment = {**self.environment, STORE: self.store}  # no argument: a URL may have a password
         return Child("holdfast.demo.worker", task, self.namespace, *arguments, **environment)
 
     def done(self, task: str, *arguments: str) -> Child:
-        """A process of the agent that does its task to the end."""
+        """Run a process of the agent to its end."""
         with self.worker(task, *arguments) as worker:
-            for _ in worker.lines():
-                pass
-            if code := worker.join():
-                raise ChildFailed(f"process {worker.pid} ended with exit code {code}: {worker.last_words()}")
+            worker.check_ended()
             return worker
 
 
@@ -151,7 +150,7 @@ class World(msgspec.Struct, frozen=True):
 def world(
     store: str, directory: Path, delays: tuple[float, float], namespace: str = "", **environment: str
 ) -> Iterator[World]:
-    """A store, and a payment service that takes its time to answer: so many seconds, and so many the first time."""
+    """Start a payment service that answers after `delays[0]` seconds, and the first time after `delays[1]`."""
     ledger = directory / "ledger.jsonl"
     with Child("holdfast.demo.payments", str(ledger), *map(str, delays)) as payments:
         address = payments.wait_for("listening")["address"]

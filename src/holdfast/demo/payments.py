@@ -1,8 +1,8 @@
-"""A little payment service: a process of its own, over HTTP, with its own ledger on disk. It knows nothing of Holdfast.
+"""A small payment service: its own process, with HTTP and a ledger on disk. It knows nothing of Holdfast.
 
-A refund is booked first (a line of the ledger, forced to the disk) and answered later. A request that bears the
-`Idempotency-Key` of a booked refund is answered with that one. Run as a program it says on standard output where it
-listens and what it books, and ends when its standard input does.
+It books a refund first (a line of the ledger, synced to disk) and answers later. A request with the `Idempotency-Key`
+of a booked refund gets that refund's receipt. Run as a program, it prints where it listens and what it books, and ends
+when its standard input does.
 """
 
 import json
@@ -17,80 +17,73 @@ from threading import Lock, Thread
 from typing import Any
 
 VARIABLE = "HOLDFAST_DEMO_PAYMENTS"
-"""Where the service listens: host:port."""
+"""Holds the service's address, host:port."""
 KEYLESS = "HOLDFAST_DEMO_KEYLESS"
-"""Set if refunds are to be sent without their key: a broken agent, to see that the demo notices."""
+"""Set to send refunds without their key: a broken agent, to see that the demo notices."""
 TIMEOUT_SECONDS = 30
 
 
 def refund(order: str, cents: int, key: str) -> str:
-    """Ask the service for a refund: its receipt."""
+    """Ask the service for a refund; return its receipt."""
     headers = {"Idempotency-Key": key} if key and KEYLESS not in os.environ else {}
     connection = HTTPConnection(os.environ[VARIABLE], timeout=TIMEOUT_SECONDS)
     try:
         connection.request("POST", "/refunds", json.dumps({"order": order, "cents": cents}), headers)
-        response = connection.getresponse()
-        return str(json.loads(response.read())["receipt"])
+        return str(json.loads(connection.getresponse().read())["receipt"])
     finally:
         connection.close()
 
 
 def read_ledger(path: Path) -> list[dict[str, Any]]:
-    """What was booked."""
+    """Return all booked refunds."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-class Ledger:
-    """The refunds that were booked, in a file that survives this process."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = Lock()
-        self._booked = {entry["key"]: entry for entry in read_ledger(path) if entry["key"]}
-        self._count = len(read_ledger(path))
-
-    def book(self, order: str, cents: int, key: str) -> tuple[str, bool]:
-        """The receipt of a refund, and whether it is a new one."""
-        with self._lock:
-            if key in self._booked:
-                return self._booked[key]["receipt"], False
-            self._count += 1
-            entry = {"receipt": f"R-{self._count}", "order": order, "cents": cents, "key": key}
-            with self._path.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            if key:
-                self._booked[key] = entry
-            return str(entry["receipt"]), True
-
-
 class Service(ThreadingHTTPServer):
-    """Listens on a free port of this machine."""
+    """Books refunds, on a free port of this machine, in a ledger that survives this process."""
 
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, ledger: Ledger, delay_seconds: float, first_delay_seconds: float) -> None:
+    def __init__(self, ledger: Path, delay_seconds: float, first_delay_seconds: float) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.ledger = ledger
         self.delays = chain([first_delay_seconds], repeat(delay_seconds))
+        self._ledger = ledger
+        self._lock = Lock()
+        booked = read_ledger(ledger)
+        self._count = len(booked)
+        self._receipts = {entry["key"]: str(entry["receipt"]) for entry in booked if entry["key"]}
+
+    def book(self, order: str, cents: int, key: str) -> tuple[str, bool]:
+        """Return the receipt of a refund, and True if it is new."""
+        with self._lock:
+            if key in self._receipts:
+                return self._receipts[key], False
+            self._count += 1
+            receipt = f"R-{self._count}"
+            with self._ledger.open("a") as file:
+                file.write(json.dumps({"receipt": receipt, "order": order, "cents": cents, "key": key}) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            if key:
+                self._receipts[key] = receipt
+            return receipt, True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that was killed does not read its answer: nothing to do."""
+        """Ignore a client that was killed before it could read its answer."""
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One refund."""
+    """Handles one refund."""
 
     server: Service
 
     def do_POST(self) -> None:
-        """Book it, say so, take a while, answer."""
+        """Book it, print so, wait, answer."""
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         key = self.headers.get("Idempotency-Key", "")
-        receipt, new = self.server.ledger.book(asked["order"], asked["cents"], key)
-        say(kind="booked" if new else "known", receipt=receipt, order=asked["order"], key=key)
+        receipt, new = self.server.book(asked["order"], asked["cents"], key)
+        say("booked" if new else "known", receipt=receipt, order=asked["order"], key=key)
         time.sleep(next(self.server.delays))
         answer = json.dumps({"receipt": receipt}).encode()
         self.send_response(200)
@@ -99,19 +92,19 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name in http.server
-        """Say nothing: what is booked was said."""
+        """Log nothing."""
 
 
-def say(**words: Any) -> None:
-    """Write a line to the parent process, in one write, so that no line is ever half there."""
-    os.write(1, json.dumps(words).encode() + b"\n")
+def say(kind: str, **words: Any) -> None:
+    """Write a line to the parent process, in one write, so that no line is ever cut in half."""
+    os.write(1, json.dumps({"kind": kind, **words}, default=str).encode() + b"\n")
 
 
 def main() -> None:
     """Serve until standard input ends, with the parent process."""
-    service = Service(Ledger(Path(sys.argv[1])), float(sys.argv[2]), float(sys.argv[3]))
+    service = Service(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]))
     Thread(target=service.serve_forever, daemon=True).start()
-    say(kind="listening", address=f"127.0.0.1:{service.server_port}")
+    say("listening", address=f"127.0.0.1:{service.server_port}")
     sys.stdin.read()
 
 

@@ -317,6 +317,6 @@ class Ledger:
 
     async def emit_saved(self, pending: Pending) -> None:
         """Notify listeners of a row that is a checkpoint."""
-        if pending.proposal is not None and self.events.wants("saved"):
+        if self.events.wants("saved"):
             seq, size = pending.proposal.log.seq, pending.proposal.swap.size
             await self.events.emit("saved", self.claim.thread_id, seq, bytes=size)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from holdfast.codec import encode
 from holdfast.history.binding import Binding
-from holdfast.history.log import NO_BLOBS, Change, Log, next_row
+from holdfast.history.log import Change, Log, next_row
 from holdfast.history.meta import Meta, encode_meta
 from holdfast.history.restore import KEYS, read_keys
 from holdfast.ports import Ticket, reset_after_fork
@@ -168,14 +168,14 @@ class Writer:
         log: Log,
         meta: Meta,
         rows: tuple[Row, ...] = (),
-        blobs: Mapping[bytes, bytes] = NO_BLOBS,
+        blobs: Mapping[bytes, bytes] | None = None,
         consumed: tuple[str, ...] = (),
         size: int = 0,
     ) -> Proposal:
         """Sign and encode the new head, and build the next write on it."""
         head = log.binding.signed(head)
         encoded = encode_head(self.thread, head)
-        swap = Swap(self.thread, self.seen.encoded, encoded, head, rows, blobs, consumed, size=size)
+        swap = Swap(self.thread, self.seen.encoded, encoded, head, rows, blobs or {}, consumed, size=size)
         self.log, self.seen = log, Seen(head, encoded)
         return Proposal(self.epoch, log, self.seen, swap, meta)
 

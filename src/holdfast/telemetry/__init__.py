@@ -2,7 +2,7 @@
 
     holdfast.telemetry.instrument(store)
 
-Nothing of OpenTelemetry is imported before that call, and nothing of this package by `import holdfast`.
+OpenTelemetry is imported by that call, and `import holdfast` does not import this package.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ def instrument(
     tracer_provider: "TracerProvider | None" = None,
     meter_provider: "MeterProvider | None" = None,
 ) -> Callable[[], None]:
-    """Report what happens through this store handle. Returns a function that ends it.
+    """Report what happens through this store handle. Returns a function that stops it.
 
-    A run is a span, in the trace of the code around it; each attempt at a step is a span within. A run that goes on
-    with a thread is linked to the run before it, also to one of another process. With `content` the spans of steps
-    have their arguments and results, as `repr` writes them. Without providers the global ones are taken.
+    A run is a span, in the trace of the code around it; each attempt at a step is a span within. A run that resumes a
+    thread is linked to the run before it, also if that was in another process. With `content` the spans of steps have
+    their arguments and results, as `repr` writes them. Without providers the global ones are used.
     """
     try:
         from opentelemetry.metrics import get_meter

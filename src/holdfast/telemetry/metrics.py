@@ -1,4 +1,4 @@
-"""Metrics from events. Their attributes are few-valued: names of steps, how something ended; no ids."""
+"""Metrics from events. Their attributes have few values: names of steps, how something ended; no ids."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ class Metrics:
         }
 
     def hear(self, event: Event) -> None:
-        """Take in one event."""
+        """Count one event."""
         handler = self._handlers.get(event.kind)
         if handler is not None:
             handler(event.details)

@@ -1,4 +1,4 @@
-"""Spans from events. A span is the current one while its run or step is, so that what its code does lies within."""
+"""Spans from events. A span is the current one while its run or step is active, so that its code is within."""
 
 from collections.abc import Callable
 from contextvars import Token
@@ -16,33 +16,33 @@ _propagator = TraceContextTextMapPropagator()
 
 
 def current_traceparent() -> str:
-    """The current span's place among all traces, in the words of the W3C; empty if there is none."""
+    """Return the current span as a W3C traceparent; empty if there is none."""
     carrier: dict[str, str] = {}
     _propagator.inject(carrier)
     return carrier.get(_KEPT, "")
 
 
 def _links(traceparent: object) -> list[Link]:
-    """To the run that a thread's last one was, if it left its place."""
+    """Return a link to the thread's previous run, if that recorded its span."""
     context = get_current_span(_propagator.extract({_KEPT: str(traceparent)}, Context())).get_span_context()
     return [Link(context)] if context.is_valid else []
 
 
 class _Open(NamedTuple):
-    """A span under way, and how to take it off the context again."""
+    """An open span, and the token to remove it from the context."""
 
     span: Span
     token: Token[Context]
 
     def end(self) -> None:
-        """End it. In a context that does not have it as its current one there is nothing to take off."""
+        """End the span; remove it from the context if it is the current one."""
         self.span.end()
         if get_current_span() is self.span:
             detach(self.token)
 
 
 class Spans:
-    """The spans of one store handle. A thread has one live run, and a run has a step of one key under way once."""
+    """The spans of one store handle. A thread has one active run, and a run has one active step of a key."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -64,7 +64,7 @@ class Spans:
         }
 
     def hear(self, event: Event) -> None:
-        """Take in one event."""
+        """Open or end a span for one event."""
         handler = self._handlers.get(event.kind)
         if handler is not None:
             handler(event)
@@ -92,7 +92,7 @@ class Spans:
         run = self._runs.pop(event.thread_id, None)
         if run is not None:
             for key in [key for key in self._steps if key[0] == event.thread_id]:
-                self._steps.pop(key).span.end()  # begun by hand, and never completed
+                self._steps.pop(key).span.end()  # begun by hand and never completed
             run.span.set_attribute("holdfast.run.status", str(event.details["status"]))
             run.span.set_attribute("holdfast.run.replayed_count", self._replayed.pop(event.thread_id))
             run.end()
@@ -116,7 +116,7 @@ class Spans:
         self._steps[event.thread_id, event.details["step"]] = span
 
     def _parent(self, thread_id: str) -> Context | None:
-        """The current span, or that of the run where the code of a step has another trace or none: on a bare thread."""
+        """Return the run as parent where the current span is of another trace, as on a bare thread; else None."""
         run = self._runs.get(thread_id)
         if run is None or get_current_span().get_span_context().trace_id == run.span.get_span_context().trace_id:
             return None
@@ -133,12 +133,12 @@ class Spans:
 
 
 def _content(event: Event) -> dict[str, str]:
-    """Arguments and results, where the listener was given any."""
+    """Return arguments and results, if the listener gets them."""
     return {f"holdfast.step.{name}": quoted(value) for name, value in event.content.items()}
 
 
 def _set_error(span: Span, event: Event) -> None:
-    """The type of an error; its text may tell what a user said."""
+    """Set the type of an error, not its text, which may quote a user."""
     error = str(event.details["error"])
     span.set_attribute("error.type", error)
     span.set_status(Status(StatusCode.ERROR, error))

@@ -1,8 +1,7 @@
-"""For those who build on Holdfast: crash tests, the kit that every store passes, faults to inject, a model to compare.
+"""Test tools for users of Holdfast. `import holdfast` loads none of them.
 
-`crash_everywhere` proves an agent; `conformance` proves a backend or a whole store; `faults` fails at chosen calls;
-`walk` and `model` (which needs hypothesis) drive a store at random beside a plain model; `plugin` has the fixtures for
-pytest. Nothing of this is loaded by `import holdfast`.
+`crash_everywhere` tests an agent, `conformance` tests a backend or a whole store, `faults` makes a backend fail at
+chosen calls, and `plugin` has fixtures for pytest.
 """
 
 from importlib import import_module
@@ -23,7 +22,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for: pytest imports this package for its plugin alone, in every project."""
+    """Load a name on first use: pytest imports this package for its plugin in every project."""
     if name not in _LATER:
         raise AttributeError(f"module 'holdfast.testing' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)

@@ -1,21 +1,21 @@
-"""A clock that goes as a test wants it to, and ports that tell its time."""
+"""A clock that a test moves by hand, and ports that use it."""
 
 from holdfast.ports import BlockingPorts, Ports
 from holdfast.ports.awaitable import AsyncPorts
 
 
 class Clock:
-    """Microseconds since 1970, moved by hand; it may go back."""
+    """Microseconds since 1970, moved by hand, also backwards."""
 
     def __init__(self, now: int = 1_700_000_000_000_000) -> None:
         self.now = now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; a negative number turns it back."""
+        """Move the clock; a negative number moves it back."""
         self.now += round(seconds * 1_000_000)
 
     def ports(self, *, awaitable: bool = False) -> Ports:
-        """Ports for a store that goes by this clock."""
+        """Return ports for a store that uses this clock."""
         return _AsyncClockPorts(self) if awaitable else _BlockingClockPorts(self)
 
 

@@ -1,4 +1,4 @@
-"""One case of a crash test: a scenario, killed at chosen points and started again until it ends, and what was seen."""
+"""One case of `crash_everywhere`: a scenario, stopped at chosen points and started again within this process."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -20,34 +20,36 @@ from holdfast.runs.scope import Frame
 from holdfast.runs.store import Store
 from holdfast.stores.backend import Backend
 from holdfast.testing.clock import Clock
-from holdfast.testing.crash_ports import Died, Life, MortalBackend, mortal_loop, ports_of
+from holdfast.testing.crash_effects import Died, EffectBackend, step_of
+from holdfast.testing.crash_engine import Trial, run_lives
+from holdfast.testing.crash_ports import Life, mortal_loop, ports_of
 from holdfast.testing.handles import blocking_store
 from holdfast.testing.places import MemoryPlace, Place
 
 ROUNDS = 1000
-"""How often a scenario may wait for the outside before it is taken for one that never ends."""
+"""How often a scenario may wait for an answer before it is given up."""
 
 
 def first_choice(request: Request) -> Any:
-    """How requests are answered unless the test says otherwise: with the first choice, or with None."""
+    """Answer a request with its first choice, or with None if it has no choices."""
     return request.choices[0] if request.choices else None
 
 
 class Scenario(msgspec.Struct, kw_only=True, frozen=True):
-    """What is to be run: a durable function, or a function that takes a store."""
+    """What to run: a durable function, or a function that takes a store."""
 
     function: Any
     arguments: tuple[Any, ...] = ()
     named: Mapping[str, Any] = {}
     thread_id: str = "crash-test"
     answer: Callable[[Request], Any] = first_choice
-    """The outsider: the choice for a request that has choices, else the value."""
+    """Returns the choice for a request that has choices, else the value."""
     before: Callable[[], object] | None = None
-    """Called before each case: makes the world outside new."""
+    """Called before each case, to reset the world outside."""
     after: Callable[[], object] | None = None
-    """Called after each case: raises an AssertionError if the world outside is not as it should be."""
+    """Called after each case; raises an AssertionError if the world outside is wrong."""
     accept: tuple[type[Exception], ...] = ()
-    """Errors that a case may end with in place of the result."""
+    """Errors that a case may end with instead of the result."""
     place: Callable[[], Place] = MemoryPlace
     seed: int = 0
 
@@ -59,7 +61,7 @@ class Scenario(msgspec.Struct, kw_only=True, frozen=True):
         return is_async(self.function)
 
     def called(self, store: Store, blocking: sync.Store | None) -> Any:
-        """The scenario's result, or in the awaitable world what to await for it."""
+        """Call the scenario: return its result, or in the awaitable world what to await for it."""
         if isinstance(self.function, Durable):
             begun = self.function._begin(self.thread_id, self.arguments, self.named, store)  # noqa: SLF001
             return begun if blocking is None else run_blocking(begun)
@@ -67,55 +69,42 @@ class Scenario(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class ThreadView(msgspec.Struct, frozen=True):
-    """How a thread stood at the end."""
+    """What a thread looks like at the end."""
 
     status: str
     state: Any
     steps: list[Step]
-    """In no order: parallel branches may have come to their ends in another one."""
+    """Sorted: parallel branches may end in any order."""
 
 
-class Case(msgspec.Struct):
-    """What was seen of one case."""
+class Case(Trial):
+    """What was seen of one case. Executions that failed by themselves are not counted."""
 
-    crashes: list[str] = []
-    """The points at which it died."""
-    going_on: list[str] = []
-    """The last news before each death."""
-    points: list[str] = []
-    """Those of the last life."""
+    going_on: list[str] = msgspec.field(default_factory=list)
+    """The last event before each crash."""
     result: Any = None
     error: Exception | None = None
     accepted: bool = False
     """True if the error is one that a case may end with."""
-    executions: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
-    """How often each step of each thread was executed, and did not fail by itself."""
-    keys: dict[tuple[str, str, int], set[str]] = {}
-    """The idempotency keys that each step was executed with."""
-    acknowledged: set[tuple[str, str]] = set()
-    threads: dict[str, ThreadView] = {}
-    problems: list[str] = []
+    threads: dict[str, ThreadView] = msgspec.field(default_factory=dict)
 
 
 class CaseRunner:
-    """Runs one case: as many lives as crashes were planned, and one more that goes to the end."""
+    """Runs one case."""
 
     def __init__(self, scenario: Scenario, crash_at: tuple[int, ...]) -> None:
-        self.case = Case()
+        self.case = Case(crash_at=crash_at)
         self._scenario = scenario
-        self._crash_at = crash_at
         self._clock = Clock()
         self._place = scenario.place()
         self._answers: Counter[str] = Counter()
-        self._news = ""
+        self._last_event = ""
 
     def run(self) -> Case:
-        """The case, with all that can be told without comparing it to another."""
+        """Run all lives; return what was seen, with the problems that need no comparison."""
         if self._scenario.before is not None:
             self._scenario.before()
-        for number, crash_at in enumerate((*self._crash_at, 0), 1):
-            if not self._live(Life(number, self._clock, crash_at)):
-                break
+        run_lives(self.case, self._live)
         with self._opened() as backend:
             self._look(blocking_store(backend, ports=self._clock.ports(), closes=False))
         self._check_outside()
@@ -139,16 +128,14 @@ class CaseRunner:
 
     # Lives
 
-    def _live(self, life: Life) -> bool:
-        """True if it died, and another has to go on."""
-        case = self.case
+    def _live(self, number: int, crash_at: int) -> bool:
+        case, life = self.case, Life(number, self._clock, crash_at)
         with self._opened() as backend:
             self._outsider = blocking_store(backend, ports=self._clock.ports(), closes=False)
             try:
-                case.result = self._ended(life, backend)
+                case.result = self._run(life, backend)
             except Died:
-                case.crashes.append(life.points[-1])
-                case.going_on.append(self._news)
+                case.going_on.append(self._last_event)
             except Exception as error:  # noqa: BLE001  how a case ends is compared, and reported
                 case.error, case.accepted = error, isinstance(error, self._scenario.accept)
         case.points = life.points
@@ -156,8 +143,8 @@ class CaseRunner:
             self._place = self._place.crashed()
         return life.dead
 
-    def _ended(self, life: Life, backend: Backend) -> Any:
-        awaitable, mortal = self._scenario.awaitable, MortalBackend(backend, life)
+    def _run(self, life: Life, backend: Backend) -> Any:
+        awaitable, mortal = self._scenario.awaitable, EffectBackend(backend, life)
         ports = ports_of(life, self, awaitable=awaitable, seed=self._scenario.seed)
         if awaitable:
             store = Store(mortal, ports=ports)
@@ -169,7 +156,7 @@ class CaseRunner:
         return self._with_answers(life, lambda: self._scenario.called(blocking._store, blocking))  # noqa: SLF001
 
     def _with_answers(self, life: Life, call: Callable[[], Any]) -> Any:
-        """Call it again for as long as it waits for the outside. Whatever else it says, a dead process is dead."""
+        """Call it again while it waits for an answer. Whatever it returns, a dead life is dead."""
         for _ in range(ROUNDS):
             try:
                 result = call()
@@ -179,48 +166,38 @@ class CaseRunner:
             else:
                 life.check()
                 return result
-        raise AssertionError(f"it still waits after {ROUNDS} answers")
+        raise AssertionError(f"it still waits for an answer after {ROUNDS} rounds")
 
     def _respond(self, suspended: Suspended) -> None:
-        """Be the outside: answer what is asked, or let time pass."""
+        """Answer the open requests; if there are none, let time pass until the thread is due."""
         for request in suspended.requests:
             given = self._scenario.answer(request)
             choice, value = (given, None) if request.choices else (None, given)
             self._outsider.answer(request.id, choice, value, by="outsider")
             self._answers[request.id] += 1
         if not suspended.requests:
-            reader = self._outsider._store._reader  # noqa: SLF001  the moment is in the head alone
+            reader = self._outsider._store._reader  # noqa: SLF001  only the head has the time
             head = reader.living(reader.key(suspended.thread_id)).head
             self._clock.now = max(self._clock.now, head.expires_at)
 
     # What is seen meanwhile
 
-    def executes(self, frame: Frame) -> None:
-        """A step is about to be executed: see whether that is in order."""
-        step = _step_of(frame)
-        undone = self._undone_count(*step)
-        self.case.executions[step] += 1
-        self.case.keys.setdefault((*step, undone), set()).add(frame.idempotency_key)
-        if step in self.case.acknowledged and not undone:
-            self.case.problems.append(f"step {step[1]!r} ran again after it was acknowledged")
-        if frame.effect and not self._is_intended(*step):
-            self.case.problems.append(f"effect {step[1]!r} ran before its intent was stored")
+    def executes(self, frame: Frame, *, with_key: bool) -> None:
+        """Record a step that is about to be executed."""
+        thread_id, key = step = step_of(frame)
+        journal = Journal(_entries(self._outsider, thread_id))
+        self.case.executes(step, frame.idempotency_key, journal.epochs.get(key, 0))
+        if frame.effect and not isinstance(journal.memos.get(key), Begun):
+            self.case.problems.append(f"effect {key!r} ran before its intent was stored")
 
     def failed(self, frame: Frame) -> None:
-        """What failed may be tried again."""
-        self.case.executions[_step_of(frame)] -= 1
-
-    def _is_intended(self, thread_id: str, key: str) -> bool:
-        return isinstance(Journal(_entries(self._outsider, thread_id)).memos.get(key), Begun)
-
-    def _undone_count(self, thread_id: str, key: str) -> int:
-        """How often a rollback undid the step: then it is to be done again, with another key."""
-        return Journal(_entries(self._outsider, thread_id)).epochs.get(key, 0)
+        """Take back an execution that failed: it may be tried again."""
+        self.case.executions[step_of(frame)] -= 1
 
     def heard(self, event: Any) -> None:
-        """Keep the news, and what it acknowledges."""
+        """Remember the last event, and the steps that are acknowledged."""
         step = event.details.get("step")
-        self._news = event.kind if step is None else f"{event.kind} {step!r}"
+        self._last_event = event.kind if step is None else f"{event.kind} {step!r}"
         if event.kind == "step_done":
             self.case.acknowledged.add((event.thread_id, step))
 
@@ -239,10 +216,6 @@ class CaseRunner:
             )
             case.problems += _left_behind(store, info.thread_id, info.owner)
             case.problems += _repeated(_entries(store, info.thread_id))
-
-
-def _step_of(frame: Frame) -> tuple[str, str]:
-    return frame.run.thread_id, frame.scope.prefix.removesuffix("/")
 
 
 def _entries(store: sync.Store, thread_id: str) -> list[AnyEntry]:
@@ -266,19 +239,19 @@ def _left_behind(store: sync.Store, thread_id: str, owner: str | None) -> Iterat
         yield f"message {key!r} of thread {thread_id!r} was never consumed"
 
 
-ONCE = {"StepDone": "key", "Marked": "key", "Recorded": "key", "Answered": "number", "Asked": "key", "Slept": "key"}
-ONCE["Noted"] = "key"
+ONCE = {**dict.fromkeys(("StepDone", "Marked", "Recorded", "Asked", "Slept", "Noted"), "key"), "Answered": "number"}
+"""The kinds of journal entry that occur once, and what identifies one."""
 
 
 def _repeated(entries: list[AnyEntry]) -> Iterator[str]:
-    """Journal entries that are there twice, and must be there once."""
+    """Find journal entries that are there twice and must be there once."""
     counts: Counter[tuple[str, Any]] = Counter()
     for entry in entries:
         kind = type(entry).__name__
         if kind in {"Forked", "RolledBack"}:
             counts.clear()
         if isinstance(entry, Noted):
-            kind = entry.kind if entry.action and not entry.error else ""  # what failed may come again under its key
+            kind = entry.kind if entry.action and not entry.error else ""  # a failed one may be repeated under its key
         name = getattr(entry, ONCE.get(type(entry).__name__, ""), None)
         if kind and name:
             counts[kind, name] += 1

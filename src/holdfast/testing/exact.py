@@ -1,4 +1,4 @@
-"""Comparing values exactly: 1, True and 1.0 differ, so do -0.0 and 0.0; the order of keys counts; nan equals nan."""
+"""Compare values exactly: 1, True and 1.0 differ, so do -0.0 and 0.0; the order of keys counts; nan equals nan."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from holdfast.records.shown import quoted
 
 
 def difference(expected: Any, actual: Any, path: str = "state") -> str | None:
-    """Where and how two values differ first, in a sentence; None if they are exactly the same."""
+    """Describe the first difference of two values in a sentence; None if they are exactly the same."""
     if type(expected) is not type(actual):
         before, after = (f"{type(each).__name__} {quoted(each):.100}" for each in (expected, actual))
         return f"{path}: {before} became {after}"
@@ -55,14 +55,14 @@ def _structs(expected: msgspec.Struct, actual: msgspec.Struct, path: str) -> str
 
 
 def _sets(expected: Any, actual: Any, path: str) -> str | None:
-    """Sets have no order: each member needs its exact like among the others."""
+    """Compare without order: each member needs an exactly equal one."""
     left = list(actual)
     for member in expected:
         match = next((other for other in left if difference(member, other) is None), left)
         if match is left:
             return f"{path}: {quoted(member):.100} is missing"
         left.remove(match)
-    return f"{path}: {quoted(left):.200} came in addition" if left else None
+    return f"{path}: {quoted(left):.200} is one too many" if left else None
 
 
 def _same_leaf(expected: Any, actual: Any) -> bool:
@@ -76,6 +76,6 @@ def _same_leaf(expected: Any, actual: Any) -> bool:
 
 
 def assert_exact(expected: Any, actual: Any, what: str = "state") -> None:
-    """AssertionError with the first difference, if there is any."""
+    """Raise an AssertionError with the first difference, if there is one."""
     found = difference(expected, actual, what)
     assert found is None, found

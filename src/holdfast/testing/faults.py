@@ -1,7 +1,6 @@
-"""Faults on demand: a backend that fails at the n-th call, before it or after it, and all such points in turn.
+"""Faults on demand: a backend that fails before or after its n-th call.
 
-Every call of a backend is a point at which the world can end. `FaultyBackend` ends it at one of them; `crash_points`
-tries them all, one after the other, until a scenario runs through unharmed.
+`FaultyBackend` fails at one call; `crash_points` tries all calls of a scenario, one after the other.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,15 +20,15 @@ WRITES = frozenset({"swap", "post"})
 
 
 class Crash(BaseException):
-    """The process dies here. Not an Exception: nothing that wants to live on may catch it."""
+    """The process dies here. Not an Exception, so that `except Exception` does not catch it."""
 
 
 class Fault(NamedTuple):
     """Fail at call number `at` (the first is 1), in one of four ways.
 
-    `unavailable`: nothing is done, and the caller is told so. `lost reply`: it is done, and the caller cannot know it
-    (a read has no effect to be unsure of, so there it is `unavailable` too). `crash before` and `crash after`: the
-    process dies. `calls` counts only calls of these names; all if empty.
+    `unavailable`: nothing is done, and it raises `StoreUnavailable`. `lost reply`: it is done, and it raises
+    `OutcomeUnknown` (a read has no effect, so it is `unavailable` too). `crash before` and `crash after`: the process
+    dies. `calls` counts only calls of these names; all if empty.
     """
 
     at: int
@@ -38,7 +37,7 @@ class Fault(NamedTuple):
 
 
 class FaultyBackend:
-    """Any backend, with a fault. It fails once, and then works again: assign `plan` to plan the next."""
+    """Any backend, with a fault. It fails once, then works again; assign `plan` for the next fault."""
 
     def __init__(self, inner: Backend, plan: Fault | None = None) -> None:
         self.inner = inner
@@ -54,7 +53,7 @@ class FaultyBackend:
 
     @property
     def plan(self) -> Fault | None:
-        """The fault to come. Assigning one resets the count."""
+        """The next fault. Assigning one resets the count."""
         return self._plan
 
     @plan.setter
@@ -74,7 +73,7 @@ class FaultyBackend:
         try:
             result = function(*args, **kwargs)
         except Busy:
-            self.plan = fault._replace(at=1)  # nothing was done: the call that comes in its place is the one to fail
+            self.plan = fault._replace(at=1)  # nothing was done: its retry is the call to fail
             raise
         if fault.how == "lost reply":
             raise OutcomeUnknown(f"injected: the reply to {name} was lost")
@@ -88,19 +87,19 @@ class FaultyBackend:
         return fault if self._counted == fault.at else None
 
     def open(self) -> None:
-        """See `Backend.open`. Never fails by itself."""
+        """See `Backend.open`. It has no faults."""
         self.inner.open()
 
     def close(self) -> None:
-        """See `Backend.close`. Never fails by itself."""
+        """See `Backend.close`. It has no faults."""
         self.inner.close()
 
     def guarantee(self) -> Guarantee:
-        """See `Backend.guarantee`. Never fails by itself."""
+        """See `Backend.guarantee`. It has no faults."""
         return self.inner.guarantee()
 
     def check(self) -> list[str]:
-        """See `Backend.check`. Never fails by itself."""
+        """See `Backend.check`. It has no faults."""
         return self.inner.check()
 
     def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
@@ -135,7 +134,7 @@ class FaultyBackend:
         return self._do("threads", self.inner.threads, prefix, statuses, labels, cursor, limit)
 
     def counts(self, prefix: bytes) -> dict[str, int]:
-        """See `Counting.counts`; by listing if the backend itself does not count."""
+        """See `Counting.counts`; lists the threads if the backend does not count."""
         return self._do("counts", counts, self.inner, prefix)
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
@@ -155,10 +154,11 @@ def crash_points(
     hows: Sequence[How] = EVERY_HOW,
     calls: frozenset[str] = frozenset(),
 ) -> int:
-    """Run a scenario with a fault at its first call, its second, and so on until it runs through; for each way to fail.
+    """Run a scenario with a fault at its first call, its second, and so on to its last; for each way to fail.
 
-    `make` gives a new, open backend each time. After each fault `check` gets the unharmed backend and the fault, and
-    raises if a promise was broken. What the scenario itself raises after a fault is expected. Returns their number.
+    `make` returns a new, open backend each time. After each fault, `check` gets the backend without faults and the
+    fault, and raises if a promise was broken. Errors of the scenario after a fault are expected. Returns the number of
+    faults.
     """
     return sum(1 for how in hows for _ in _points(scenario, make, check, how, calls))
 
@@ -185,7 +185,7 @@ def _points(
 
 
 def _fires(scenario: Callable[[Backend], object], faulty: FaultyBackend) -> bool:
-    """True if the fault came up; then whatever the scenario raised is its doing."""
+    """True if the fault happened; then an error of the scenario is its result."""
     try:
         scenario(faulty)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Somebody who may write to the store and has no key: changes fields, and makes every digest right that needs none."""
+"""An attacker who may write to the store and has no key: changes fields, and fixes every digest that needs none."""
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -16,7 +16,7 @@ from holdfast.stores.backend import Backend
 from holdfast.stores.copying import snapshot
 
 FIELDS = ("flags", "body_size", "meta", "since", "blobs", "blob_sizes", "parent")
-"""The fields of a row's header, in their order."""
+"""The fields of a row's header, in order."""
 LEASE = frozenset({"token", "owner", "expires_at"})
 """The fields of a head that no key authenticates: they decide who may write, never what is loaded."""
 _DEFAULTS: tuple[Any, ...] = (0, 0, b"", 0, b"", [], b"")
@@ -27,7 +27,7 @@ Change: TypeAlias = Callable[[Fields], None]
 
 
 def fields_of(row: Row) -> Fields:
-    """The fields of a row's header; those that are left out have their defaults."""
+    """Return the fields of a row's header, with defaults for those that are left out."""
     stored = row.header[:-CRC_BYTES]
     if stored[0] < _ARRAYS:
         return [APPEND_FLAGS, int.from_bytes(stored[1:3], "big"), b"\x0f\x91\xcf\0" + stored[3:], 0, b"", [], b""]
@@ -36,7 +36,7 @@ def fields_of(row: Row) -> Fields:
 
 
 def other(value: Any) -> Any:
-    """Another value of the same type, as near as can be."""
+    """Return another value of the same type, as similar as possible."""
     if isinstance(value, bytes):
         return bytes((*value[:-1], value[-1] ^ 1)) if value else b"\x01"
     if isinstance(value, bool):
@@ -68,7 +68,7 @@ def swap_blobs(fields: Fields) -> None:
 
 
 class Forger:
-    """What is stored of one thread, to be changed and put back."""
+    """Everything that is stored of one thread, to be changed and put back."""
 
     def __init__(self, backend: Backend, thread: bytes) -> None:
         found = snapshot(backend, thread)
@@ -80,7 +80,7 @@ class Forger:
         self.blobs: Mapping[bytes, bytes] = found.blobs
 
     def forged_rows(self, seq: int, change: Change) -> list[Row]:
-        """The rows, with a change to the header of row `seq`; from it on all unkeyed digests are right."""
+        """Return the rows with a change to the header of row `seq`, and correct unkeyed digests from there on."""
         forged: list[Row] = []
         digests: dict[int, bytes] = {}
         for row in self.rows:
@@ -109,9 +109,9 @@ class Forger:
         encoded: bytes | None = None,
         **head: Any,
     ) -> None:
-        """Put these in the place of all that is stored, under a head that fits, with these fields changed.
+        """Replace all that is stored with these, under a matching head with these fields changed.
 
-        `encoded` are the bytes of a head that is none.
+        `encoded` are bytes to store as the head, valid or not.
         """
         rows, blobs = self.rows if rows is None else rows, self.blobs if blobs is None else blobs
         forged = replace(self.head, **{"digest": rows[-1].digest, **head})
@@ -119,4 +119,4 @@ class Forger:
         replacement = encode_head(self._thread, forged) if encoded is None else encoded
         everything = Drop(everything=True)
         swap = Swap(self._thread, stored, replacement, forged, tuple(rows), dict(blobs), (), everything)
-        assert self._backend.swap([swap]) == [True], "the forger was not allowed to write"
+        assert self._backend.swap([swap]) == [True], "the forger could not write"

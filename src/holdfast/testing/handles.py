@@ -1,4 +1,4 @@
-"""Blocking stores over a backend that a test holds on to: closing the store leaves the backend open, if asked to."""
+"""Blocking stores over a backend that a test owns."""
 
 from holdfast import sync
 from holdfast.codec.keys import KeyRing
@@ -20,7 +20,7 @@ def blocking_store(
     inputs: KeepInputs = "preview",
     closes: bool = True,
 ) -> sync.Store:
-    """A store that goes by the given (blocking) ports; with `closes=False` its end is not the backend's."""
+    """Return a store with the given (blocking) ports; with `closes=False`, closing it leaves the backend open."""
     awaitable = Store(
         backend,
         ports=ports or BlockingPorts(),
@@ -32,9 +32,9 @@ def blocking_store(
         on_close=None if closes else _leave_open,
     )
     store = sync.Store.__new__(sync.Store)
-    store._store = awaitable  # noqa: SLF001  as holdfast.sync does: the ports are not for users to choose
+    store._store = awaitable  # noqa: SLF001  as holdfast.sync does: users cannot choose the ports
     return store
 
 
 def _leave_open() -> None:
-    """The backend belongs to somebody else."""
+    """Do nothing: the test closes the backend."""

@@ -1,4 +1,4 @@
-"""Where the threads of a store under test are kept: opened any number of times, and left as a crash would leave it."""
+"""Where a store under test keeps its threads: opened any number of times, and left as a crash leaves it."""
 
 import shutil
 from collections.abc import Callable
@@ -11,19 +11,19 @@ from holdfast.stores.memory import MemoryBackend
 
 
 class Place(Protocol):
-    """What a model needs of a store: to open it, several times at once, and to lose every process that uses it."""
+    """A place that can be opened several times at once, and crashed."""
 
     def open(self) -> Backend:
-        """Another backend on this place, not yet open."""
+        """Return another backend on this place, not yet open."""
         ...
 
     def crashed(self) -> "Place":
-        """A place with what is on disk at this moment, as after the sudden death of all who use this one."""
+        """Return a place with what is on disk now, as if all processes that use this one were killed."""
         ...
 
 
 class DirectoryPlace:
-    """A place in a directory of its own. `make` gives a backend that keeps everything below the path it is given."""
+    """A place in a directory. `make(path)` returns a backend that keeps everything below that path."""
 
     def __init__(self, directory: Path, make: Callable[[Path], Backend]) -> None:
         self.directory = directory
@@ -36,7 +36,7 @@ class DirectoryPlace:
         return self._make(self.directory)
 
     def crashed(self) -> "DirectoryPlace":
-        """A copy of every file as it is now. Handles on the old files cannot reach it."""
+        """Return a copy of every file as it is now. Handles on the old files cannot change it."""
         copy = self.directory.with_name(f"{self.directory.name}-{next(self._crashes)}")
         shutil.copytree(self.directory, copy)
         return DirectoryPlace(copy, self._make)
@@ -46,19 +46,19 @@ class _Kept(MemoryBackend):
     """A memory backend that outlives its handles."""
 
     def close(self) -> None:
-        """Nothing: the place is what keeps it."""
+        """Do nothing: the place keeps it."""
 
 
 class MemoryPlace:
-    """Memory has no disk, and so nothing to crash: it keeps everything."""
+    """A place in memory, which keeps everything through a crash."""
 
     def __init__(self, backend: Backend | None = None) -> None:
         self._backend = _Kept() if backend is None else backend
 
     def open(self) -> Backend:
-        """See `Place.open`: the same memory each time."""
+        """See `Place.open`; it is the same memory each time."""
         return self._backend
 
     def crashed(self) -> "MemoryPlace":
-        """Itself."""
+        """Return self: there is no disk to lose."""
         return self

@@ -1,7 +1,4 @@
-"""Fixtures for pytest, known to it wherever Holdfast is installed.
-
-Nothing of Holdfast is loaded before a test asks for one of them.
-"""
+"""Fixtures for pytest, available wherever Holdfast is installed. They load Holdfast only when a test uses one."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -14,7 +11,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def holdfast_store() -> "Iterator[Store]":
-    """An empty store in memory, awaitable; closed after the test."""
+    """Return an empty, awaitable store in memory; it is closed after the test."""
     from asyncio import Runner
 
     from holdfast.runs.kinds import MemoryStore
@@ -27,7 +24,7 @@ def holdfast_store() -> "Iterator[Store]":
 
 @pytest.fixture
 def holdfast_sync_store() -> "Iterator[sync.Store]":
-    """An empty store in memory, blocking; closed after the test."""
+    """Return an empty, blocking store in memory; it is closed after the test."""
     from holdfast.sync import MemoryStore
 
     with MemoryStore() as store:
@@ -36,7 +33,7 @@ def holdfast_sync_store() -> "Iterator[sync.Store]":
 
 @pytest.fixture
 def crash_everywhere() -> Any:
-    """`holdfast.testing.crash_everywhere`."""
+    """Return `holdfast.testing.crash_everywhere`."""
     from holdfast.testing.crash import crash_everywhere as everywhere
 
     return everywhere

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from harness.random_walk import TIGHT, Walk
+from harness.state_machine import machine_for
 from holdfast.codec.keys import KeyRing
-from holdfast.testing.model import machine_for
-from holdfast.testing.walk import TIGHT, Walk
 from kinds import url_of
 from rounds import rounds
 from runs import test_ownership as ownership

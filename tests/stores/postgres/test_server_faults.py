@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 import holdfast
+from harness.broken_backends import Deaf
 from holdfast import sync
 from holdfast.records.errors import HoldfastError, OutcomeUnknown, StoreUnavailable
 from holdfast.records.words import Durability
 from holdfast.stores.postgres import PostgresBackend
-from holdfast.testing.broken import Deaf
 from holdfast.testing.conformance.samples import Line, head, rows
 from patience import GIVE_UP_SECONDS
 from rounds import rounds

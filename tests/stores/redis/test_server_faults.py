@@ -12,12 +12,12 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from harness.broken_backends import Deaf
 from holdfast import sync
 from holdfast.records.words import Durability
 from holdfast.stores.redis import RedisBackend
 from holdfast.stores.redis.scripts import script
 from holdfast.stores.redis.wire import Exchange
-from holdfast.testing.broken import Deaf
 from holdfast.testing.conformance.samples import Line, head, key, rows
 from patience import GIVE_UP_SECONDS
 from rounds import rounds

@@ -11,12 +11,12 @@ import pytest
 from obstore.exceptions import GenericError
 from obstore.store import MemoryStore
 
+from harness.broken_backends import Deaf
 from holdfast import sync
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.stores.s3 import S3Backend
 from holdfast.stores.s3.client import Client
 from holdfast.stores.s3.places import place_of
-from holdfast.testing.broken import Deaf
 from patience import GIVE_UP_SECONDS
 from rounds import TIMES, rounds
 from servers.proxy import Proxy

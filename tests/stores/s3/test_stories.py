@@ -4,10 +4,10 @@ import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from harness.random_walk import TIGHT, Walk
+from harness.state_machine import machine_for
 from holdfast.codec.keys import KeyRing
 from holdfast.testing.conformance.store_privacy import HOSTILE_IDS
-from holdfast.testing.model import machine_for
-from holdfast.testing.walk import TIGHT, Walk
 from rounds import TIMES, rounds
 from runs.test_ownership import play
 from servers.s3 import new_prefix

@@ -1,4 +1,4 @@
-"""The kit that every store of Holdfast passes, and that stores of users should pass.
+"""The tests that every store of Holdfast passes, and that your own stores should pass.
 
     from holdfast.testing.conformance import BackendConformance
 
@@ -9,7 +9,7 @@
         def reopen(self, backend):                    # if anything survives a close
             return MyBackend(backend.place)
 
-`StoreConformance` is the same for a whole store over such a backend. Without pytest: `check(make)`, `check_store`.
+`StoreConformance` tests a whole store over such a backend. Without pytest, call `check(make)` and `check_store(make)`.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ B = TypeVar("B", bound=Backend)
 
 
 class BackendConformance(Heads, Swaps, Drops, Rows, Indexes, Listings, Posts, Lives, Keys, Races, Leases):
-    """Every promise of `Backend`, and the leases that stand on it."""
+    """Test every promise of `Backend`, and the leases that are built on it."""
 
 
 class StoreConformance(
@@ -57,14 +57,14 @@ class StoreConformance(
     Hostility,
     Living,
 ):
-    """Every promise of `Store` over a backend; with `awaitable = True` in the awaitable world."""
+    """Test every promise of `Store` over a backend; with `awaitable = True`, of the awaitable store."""
 
 
 def check(make: Callable[[], B], reopen: Callable[[B], B] | None = None) -> int:
-    """Try every promise of a backend without pytest; AssertionError names the first that is broken.
+    """Test every promise of a backend without pytest, and return their number; AssertionError names a broken one.
 
-    `make` gives a new backend on a new, empty place each time; `reopen` another one on the place of the given one.
-    Without `reopen` nothing is tried that takes two. Returns how many promises were kept.
+    `make` returns a new backend on a new, empty place each time; `reopen` returns another one on the place of the given
+    one. Without `reopen`, tests that need two are left out.
     """
     methods: dict[str, Any] = {"backend": lambda _: make()}
     if reopen is not None:
@@ -75,10 +75,10 @@ def check(make: Callable[[], B], reopen: Callable[[B], B] | None = None) -> int:
 def check_store(
     make: Callable[[], B], *, awaitable: bool = False, damage: Callable[[B, bytes], None] | None = None
 ) -> int:
-    """Try every promise of a store over such backends, likewise.
+    """Test every promise of a store over such backends, as `check` does.
 
-    `damage` damages what a backend has stored of a thread's head, beneath it: of the key that it is given. Without it,
-    nothing is tried that needs it.
+    `damage(backend, key)` damages the stored head of the thread with that key, beneath the backend. Without it, tests
+    that need it are left out.
     """
     methods: dict[str, Any] = {"backend": lambda _: make(), "awaitable": awaitable}
     if damage is not None:

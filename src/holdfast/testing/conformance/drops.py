@@ -1,4 +1,4 @@
-"""What a swap removes: rows by ranges, blobs by id, or everything but what it adds."""
+"""What a swap removes: rows by ranges, blobs by id, or everything except what it adds."""
 
 from holdfast.records.rows import Drop
 from holdfast.testing.conformance.kit import Kit
@@ -6,7 +6,7 @@ from holdfast.testing.conformance.samples import Line, blobs, head, key, row, ro
 
 
 class Drops(Kit):
-    """What `Swap.drop` promises."""
+    """Test what `Swap.drop` promises."""
 
     def _nine(self) -> Line:
         line = Line(self.opened())
@@ -14,7 +14,7 @@ class Drops(Kit):
         return line
 
     def test_ranges_of_rows_are_half_open(self) -> None:
-        """The first seq of a range goes, its last does not."""
+        """A range drops its first seq, and keeps its last."""
         line = self._nine()
         line.put(head(9, row_count=4), drop=Drop(((1, 3), (4, 6), (8, 9))))
         assert line.seqs == [9, 7, 6, 3]
@@ -32,14 +32,14 @@ class Drops(Kit):
         assert line.seqs == list(range(9, 0, -1))
 
     def test_blobs_go_by_their_ids(self) -> None:
-        """Only the named blobs go."""
+        """A drop removes only the named blobs."""
         line = self._nine()
         line.put(head(9, token=1), drop=Drop(blobs=tuple(blobs(1, 3))))
         assert line.backend.blobs(line.key, list(blobs(1, 2, 3))) == blobs(2)
         assert line.seqs == list(range(9, 0, -1))
 
     def test_everything_leaves_nothing(self) -> None:
-        """All rows, blobs and messages go."""
+        """Dropping everything removes all rows, blobs and messages."""
         line = self._nine()
         line.backend.post(line.key, "message", b"m")
         line.put(head(9, deleted=True), drop=Drop(everything=True))
@@ -50,7 +50,7 @@ class Drops(Kit):
         assert line.head.deleted
 
     def test_everything_leaves_what_the_same_swap_adds(self) -> None:
-        """The rows and blobs of the swap itself stay, though equal ones were there before."""
+        """The rows and blobs of the swap itself stay, even if equal ones were there already."""
         line = self._nine()
         line.put(head(9, base=9), (row(9, 9),), blobs(3, 4), drop=Drop(everything=True))
         assert line.backend.rows(line.key, 9) == [row(9, 9)]
@@ -58,7 +58,7 @@ class Drops(Kit):
         assert line.backend.blobs(line.key, list(blobs(1, 2, 3, 4))) == blobs(3, 4)
 
     def test_a_drop_may_come_with_new_rows(self) -> None:
-        """Dropping and adding is one swap."""
+        """One swap can drop and add."""
         line = self._nine()
         line.put(head(10, base=10), (row(10, 10),), blobs(4), drop=Drop(((1, 10),), tuple(blobs(1, 2, 3))))
         assert line.seqs == [10]
@@ -72,14 +72,14 @@ class Drops(Kit):
         assert line.backend.blobs(line.key, list(blobs(1, 2, 3, 4))) == blobs(4)
 
     def test_a_secure_drop_drops_the_same(self) -> None:
-        """`secure` changes how, not what."""
+        """`secure` changes how rows are dropped, not which."""
         line = self._nine()
         line.put(head(9, row_count=1), drop=Drop(((1, 9),), tuple(blobs(1)), secure=True))
         assert line.seqs == [9]
         assert line.backend.blobs(line.key, list(blobs(1, 2))) == blobs(2)
 
     def test_other_threads_keep_theirs(self) -> None:
-        """A drop reaches no other thread, whatever its seqs and blobs are called."""
+        """A drop reaches no other thread, whatever its seqs and blobs are."""
         line = self._nine()
         other = Line(line.backend, key("thread2"))
         other.put(head(9), rows(*range(1, 10)), blobs(1, 2, 3))
@@ -90,7 +90,7 @@ class Drops(Kit):
         assert other.backend.inbox(other.key) == {"message": b"m"}
 
     def test_dropped_seqs_can_be_written_again(self) -> None:
-        """After everything is gone the thread begins again, and reads only what is new."""
+        """After everything was dropped, a thread begins again and reads only what is new."""
         line = self._nine()
         line.put(head(0, deleted=True, status=""), drop=Drop(everything=True))
         line.put(head(0, token=1, status=""))

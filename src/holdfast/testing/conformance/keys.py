@@ -1,4 +1,4 @@
-"""Keys of threads: any bytes, each its own thread, however alike they look."""
+"""Keys of threads: any bytes, each its own thread, however similar they look."""
 
 from holdfast.records.rows import Drop
 from holdfast.testing.conformance.kit import Kit
@@ -40,10 +40,10 @@ HOSTILE_KEYS: tuple[bytes, ...] = tuple(
 
 
 class Keys(Kit):
-    """Keys are opaque, and injective."""
+    """Test that keys are opaque, and never confused."""
 
     def test_the_longest_key_has_641_bytes(self) -> None:
-        """A key of full length is a key like any other."""
+        """A key of full length works like any other."""
         assert len(LONGEST) == 641
         line = Line(self.opened(), LONGEST)
         line.put(head(), (row(1),), blobs(1))
@@ -67,7 +67,7 @@ class Keys(Kit):
         assert sorted(listed(backend, limit=7)) == sorted(HOSTILE_KEYS)
 
     def test_deleting_one_of_them_leaves_the_others(self) -> None:
-        """One after the other goes, and only that one."""
+        """Each delete removes only its own thread."""
         backend = self.opened()
         lines = [Line(backend, thread) for thread in HOSTILE_KEYS]
         for line in lines:

@@ -1,7 +1,7 @@
-"""What a conformance kit is: small test methods, each the proof of one promise, with or without pytest.
+"""The base of conformance kits: small test methods, each for one promise, with or without pytest.
 
-A method's name begins with `test_`, and its docstring is the promise. What cannot be tried on a store is not among the
-tests of its kit: nothing is skipped.
+A method's name begins with `test_`, and its docstring is the promise. A kit leaves out tests that its store cannot run:
+none is skipped.
 """
 
 from collections.abc import Callable
@@ -42,15 +42,15 @@ class Kit:
                     setattr(cls, name, test if is_given else None)
 
     def backend(self) -> Backend:
-        """A new backend on a new, empty place, not yet open."""
+        """Return a new backend on a new, empty place, not yet open."""
         raise NotImplementedError("a conformance kit needs backend(): a new backend on an empty place")
 
     def reopen(self, backend: Backend) -> Backend:
-        """Another backend on the same place, as another process would make it; the given one may still be open."""
+        """Return another backend on the same place, as another process would; the given one may still be open."""
         raise NotImplementedError("without reopen() a conformance kit has no tests that need it")
 
     def damage(self, backend: Backend, thread: bytes) -> None:
-        """Damage what is stored of this thread's head, beneath the backend: it cannot be read afterwards."""
+        """Damage the stored head of this thread, beneath the backend, so that it cannot be read."""
         raise NotImplementedError("without damage() a conformance kit has no tests that need it")
 
     def setup_method(self) -> None:
@@ -63,11 +63,11 @@ class Kit:
             backend.close()
 
     def opened(self) -> Backend:
-        """A new backend, open, closed at the end of the test."""
+        """Return a new, open backend; it is closed at the end of the test."""
         return self._keep(self.backend())
 
     def reopened(self, backend: Backend) -> Backend:
-        """A second backend on the place of the first, open, closed at the end of the test."""
+        """Return a second, open backend on the place of the first; it is closed at the end of the test."""
         return self._keep(self.reopen(backend))
 
     def _keep(self, backend: Backend) -> Backend:
@@ -77,22 +77,20 @@ class Kit:
 
 
 def _optional(kit: type[Kit]) -> dict[str, Any]:
-    """The tests that need `reopen` or `damage`, whether the kit has them or a class below it left them out."""
+    """Return the tests that need `reopen` or `damage`, also if a subclass left them out."""
     inherited = [vars(base) for base in reversed(kit.__mro__)]
     return {name: test for names in inherited for name, test in names.items() if hasattr(test, "needs")}
 
 
 def promises(kit: type[Kit]) -> list[str]:
-    """The names of a kit's test methods, in order."""
+    """Return the names of a kit's test methods, in order."""
     return sorted(name for name in dir(kit) if name.startswith("test_") and getattr(kit, name) is not None)
 
 
 def run(kit: type[Kit], *arguments: Any) -> int:
-    """Try every promise of a kit without pytest; AssertionError at the first that is broken. Returns their number."""
+    """Test every promise of a kit without pytest, and return their number; AssertionError at the first broken one."""
     if not __debug__:
-        raise ConfigurationError(
-            "python -O removes the assertions that a conformance kit is made of; run it without -O"
-        )
+        raise ConfigurationError("python -O removes the assertions of a conformance kit; run it without -O")
     for name in promises(kit):
         _try(kit(*arguments), name)
     return len(promises(kit))

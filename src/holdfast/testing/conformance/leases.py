@@ -1,4 +1,4 @@
-"""Leases are swaps too: the rules of stores/decisions.py, carried by a backend, let one writer in at a time."""
+"""Leases are swaps too: by the rules of stores/decisions.py, a backend lets one writer in at a time."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ NOW = 1_000_000_000
 
 
 def refuses(error: type[Exception], decide: Callable[[], object]) -> None:
-    """The decision must raise this."""
+    """Check that the decision raises this error."""
     try:
         decide()
     except error:
@@ -25,7 +25,7 @@ def refuses(error: type[Exception], decide: Callable[[], object]) -> None:
 
 
 class Leases(Kit):
-    """One writer at a time, whatever the clocks say."""
+    """Test that there is one writer at a time, whatever the clocks say."""
 
     def _begun(self) -> Line:
         line = Line(self.opened())
@@ -40,7 +40,7 @@ class Leases(Kit):
 
     @staticmethod
     def _row_by(line: Line, token: int | None, now: int, seq: int = 2) -> Swap:
-        """A row that the holder of `token` (None: a one-shot write) would swap in now, if allowed."""
+        """Return the row that the holder of `token` (None: a one-shot write) may swap in now."""
         present = line.head
         decisions.check_may_write(present, "thread", token, now)
         after = head(seq, token=present.token, owner=present.owner, expires_at=present.expires_at)
@@ -49,7 +49,7 @@ class Leases(Kit):
         return Swap(line.key, encode_head(line.key, present), encode_head(line.key, after), after, (row(seq),))
 
     def test_a_claim_is_kept(self) -> None:
-        """Owner, token and expiry are in the head; the status is working."""
+        """The head has owner, token and expiry, and the status is working."""
         line = self._begun()
         token = self._claim(line, "me")
         assert (line.head.owner, line.head.token, line.head.expires_at) == ("me", token, NOW + LEASE)
@@ -63,7 +63,7 @@ class Leases(Kit):
         assert line.head.seq == 0
 
     def test_a_held_thread_cannot_be_claimed(self) -> None:
-        """The second is told who holds it, and for how long."""
+        """The second claim raises an error that names the holder and the time left."""
         line = self._begun()
         self._claim(line, "me")
         try:
@@ -75,7 +75,7 @@ class Leases(Kit):
             raise AssertionError("a held thread was claimed")
 
     def test_of_two_claims_of_one_head_one_is_refused(self) -> None:
-        """Both decided rightly by what they had read; the swap lets one in."""
+        """Both claims are right by the head they read; the swap accepts one."""
         line = self._begun()
         mine = line.swap(decisions.claimed(line.head, "thread", "me", LEASE, NOW))
         yours = line.swap(decisions.claimed(line.head, "thread", "you", LEASE, NOW))
@@ -83,8 +83,8 @@ class Leases(Kit):
         line.refused(mine)
         assert line.head.owner == "you"
 
-    def test_a_one_shot_write_is_refused_while_a_lease_stands(self) -> None:
-        """`LeaseHeld`; and if it had decided before the claim, its swap is refused."""
+    def test_a_one_shot_write_is_refused_while_a_lease_is_held(self) -> None:
+        """It raises `LeaseHeld`; if it was decided before the claim, its swap is refused."""
         line = self._begun()
         early = self._row_by(line, None, NOW)
         self._claim(line, "me")
@@ -93,7 +93,7 @@ class Leases(Kit):
         assert line.seqs == [1]
 
     def test_a_one_shot_write_ends_a_dead_lease(self) -> None:
-        """After expiry it is accepted and raises the token, so that the old holder is out for good."""
+        """After expiry it is accepted and raises the token, which fences the old holder for good."""
         line = self._begun()
         token = self._claim(line, "me")
         late = self._row_by(line, token, NOW + 1)
@@ -116,13 +116,13 @@ class Leases(Kit):
         assert line.backend.swap([self._row_by(line, new, NOW + LEASE)]) == [True]
 
     def test_a_holder_writes_though_its_lease_ran_out(self) -> None:
-        """As long as nobody took over, the token is what counts, not the clock."""
+        """Until a takeover the token counts, not the clock."""
         line = self._begun()
         token = self._claim(line, "me")
         assert line.backend.swap([self._row_by(line, token, NOW + 10 * LEASE)]) == [True]
 
     def test_a_renewal_extends_the_lease(self) -> None:
-        """And keeps the token."""
+        """A renewal keeps the token."""
         line = self._begun()
         token = self._claim(line, "me")
         line.put(decisions.renewed(line.head, "thread", token, LEASE, NOW + LEASE // 2))
@@ -130,7 +130,7 @@ class Leases(Kit):
         assert line.head.token == token
 
     def test_a_renewal_and_a_takeover_cannot_both_succeed(self) -> None:
-        """Whichever comes second is refused."""
+        """The later one is refused."""
         line = self._begun()
         token = self._claim(line, "me")
         renewal = line.swap(decisions.renewed(line.head, "thread", token, LEASE, NOW + LEASE))
@@ -140,7 +140,7 @@ class Leases(Kit):
         assert line.head.owner == "me"
 
     def test_a_release_lets_the_next_in(self) -> None:
-        """Under the status the run leaves behind, with a higher token for the next."""
+        """The release sets the run's final status, and the next claim gets a higher token."""
         line = self._begun()
         token = self._claim(line, "me")
         line.put(decisions.released(line.head, "thread", token, Status.COMPLETE, NOW + 1))
@@ -148,7 +148,7 @@ class Leases(Kit):
         assert self._claim(line, "you", NOW + 2) == token + 1
 
     def test_a_clock_that_goes_back_lets_nobody_in(self) -> None:
-        """It can only delay a takeover: tokens go up, and one holder stands."""
+        """It can only delay a takeover: tokens only rise, and there is one holder."""
         line = self._begun()
         tokens = [self._claim(line, "first")]
         for number, now in enumerate((NOW - LEASE, NOW - 1, 0)):
@@ -162,7 +162,7 @@ class Leases(Kit):
         assert line.seqs == [4, 3, 2, 1]
 
     def test_a_deleted_thread_takes_no_writer(self) -> None:
-        """`Deleted` for claims and writes; the tombstone keeps the token."""
+        """Claims and writes raise `Deleted`; the tombstone keeps the token."""
         line = self._begun()
         token = self._claim(line, "me")
         ready = self._row_by(line, token, NOW)
@@ -173,7 +173,7 @@ class Leases(Kit):
         assert line.head.token == token
 
     def test_a_revived_thread_takes_no_writer_of_its_former_life(self) -> None:
-        """The tokens go on, so an old one is refused for ever, though seq and owner may come again."""
+        """Tokens keep rising, so an old one is always refused, even if seq and owner are the same again."""
         line = self._begun()
         token = self._claim(line, "me")
         ready = self._row_by(line, token, NOW)

@@ -16,7 +16,7 @@ def listed(
     labels: Sequence[Collection[bytes]] = (),
     limit: int = 1000,
 ) -> list[bytes]:
-    """The keys of a listing, over all of its pages."""
+    """Return the keys of a listing, over all of its pages."""
     found: list[bytes] = []
     cursor: str | None = None
     while True:
@@ -31,7 +31,7 @@ def listed(
 
 
 class Listings(Kit):
-    """What `threads` promises."""
+    """Test what `threads` promises."""
 
     def _lines(self, *names: str, namespace: str = "") -> list[Line]:
         backend = self.opened()
@@ -41,18 +41,18 @@ class Listings(Kit):
         return lines
 
     def test_an_empty_store_lists_nothing(self) -> None:
-        """No thread, no next page."""
+        """It returns no thread and no next page."""
         assert self.opened().threads(b"", (), (), None, 10) == Listing([], None)
 
     def test_a_listing_shows_each_thread_with_its_head(self) -> None:
-        """Every thread once, with the head that `heads` gives."""
+        """Each thread is listed once, with the head that `heads` returns."""
         lines = self._lines("a", "b", "c")
         listing = lines[0].backend.threads(b"", (), (), None, 10)
         assert sorted(listing.heads) == sorted((line.key, line.stored) for line in lines)
         assert listing.next is None
 
     def test_a_namespace_lists_its_own(self) -> None:
-        """A prefix isolates: nothing of another namespace, though its name begins alike."""
+        """A prefix lists nothing of another namespace, even if that begins with the same letters."""
         backend = self.opened()
         names = ("", "n", "nn", "m", "\0", "n\0")
         for namespace in names:
@@ -62,7 +62,7 @@ class Listings(Kit):
         assert len(listed(backend)) == len(names)
 
     def test_a_status_lists_those_that_have_it(self) -> None:
-        """Any of the statuses asked for; all if none is."""
+        """A thread is listed if it has any of the given statuses; without statuses, all are."""
         lines = self._lines("a", "b", "c")
         lines[0].put(head(status="failed"))
         lines[1].put(head(status="complete"))
@@ -73,7 +73,7 @@ class Listings(Kit):
         assert len(listed(backend)) == 3
 
     def test_counts_are_those_of_the_listing(self) -> None:
-        """For every prefix; under the newest status, with nothing for threads that are not listed."""
+        """Counts are right for every prefix, by the newest status, without threads that are not listed."""
         backend = self.opened()
         assert counts(backend, b"") == {}
         for namespace in ("", "n", "nn"):
@@ -92,7 +92,7 @@ class Listings(Kit):
         assert counts(backend, namespace_prefix(""))["input_required"] == 1
 
     def test_a_status_is_the_newest(self) -> None:
-        """A thread is found under its present status, and not under an old one."""
+        """A thread is listed under its newest status only."""
         (line,) = self._lines("a")
         for status in ("working", "idle", "input_required", "complete"):
             line.put(head(status=status))
@@ -100,14 +100,14 @@ class Listings(Kit):
         assert listed(line.backend, statuses=["working", "idle", "input_required"]) == []
 
     def test_a_status_changes_with_a_row(self) -> None:
-        """Also in the swap of a lone row, the most common one."""
+        """The swap of a single row, the most common one, changes it too."""
         (line,) = self._lines("a")
         for seq, status in enumerate(("working", "failed", "idle"), 2):
             line.put(head(seq, status=status), rows(seq))
             assert listed(line.backend, statuses=[status]) == [line.key]
 
     def test_labels_list_those_that_have_them_all(self) -> None:
-        """For each collection one of its tokens."""
+        """A thread is listed if it has a token of each collection."""
         one, two, three = self._lines("a", "b", "c")
         one.put(head(labels=(b"x", b"y")))
         two.put(head(labels=(b"x",)))
@@ -120,7 +120,7 @@ class Listings(Kit):
         assert listed(backend, labels=[[b"x\0"]]) == []
 
     def test_labels_are_the_newest(self) -> None:
-        """A label that was taken off is not found any more; one that was put on is."""
+        """A removed label is no longer found; an added one is."""
         (line,) = self._lines("a")
         line.put(head(2, labels=(b"old", b"kept")), rows(2))
         line.put(head(3, labels=(b"kept", b"new")), rows(3))
@@ -130,7 +130,7 @@ class Listings(Kit):
         assert listed(line.backend, labels=[[b"kept"]]) == []
 
     def test_labels_and_statuses_go_together(self) -> None:
-        """Both conditions hold."""
+        """Both conditions must hold."""
         one, two = self._lines("a", "b")
         one.put(head(status="failed", labels=(b"x",)))
         two.put(head(status="idle", labels=(b"x",)))
@@ -147,7 +147,7 @@ class Listings(Kit):
         assert one.head.deleted
 
     def test_a_head_without_status_is_not_listed_until_it_has_one(self) -> None:
-        """A revived thread is not there before its first row."""
+        """A revived thread is not listed before its first row."""
         (line,) = self._lines("a")
         line.put(head(0, status=""))
         assert listed(line.backend) == []
@@ -161,7 +161,7 @@ class Listings(Kit):
         assert listed(backend) == []
 
     def test_pages_hold_every_thread_once(self) -> None:
-        """For any size of page, in the same order."""
+        """Pages of any size have the same order."""
         lines = self._lines(*(f"t{number}" for number in range(23)))
         backend = lines[0].backend
         whole = listed(backend)
@@ -170,7 +170,7 @@ class Listings(Kit):
             assert listed(backend, limit=limit) == whole
 
     def test_pages_of_a_filtered_listing_hold_every_thread_once(self) -> None:
-        """Those that do not match neither count nor end the listing."""
+        """Threads that do not match neither count nor end the listing."""
         lines = self._lines(*(f"t{number}" for number in range(20)))
         for line in lines[::3]:
             line.put(head(status="failed", labels=(b"x",)))
@@ -198,7 +198,7 @@ class Listings(Kit):
         assert len(set(found)) == len(found)
 
     def test_paging_is_stable_under_deletes(self) -> None:
-        """A thread that goes between two pages takes no other with it."""
+        """A thread that is deleted between two pages hides no other."""
         lines = self._lines(*(f"t{number:02}" for number in range(10)))
         backend = lines[0].backend
         first = backend.threads(b"", (), (), None, 4)
@@ -215,7 +215,7 @@ class Listings(Kit):
         assert sorted(seen + rest) == [line.key for line in lines]
 
     def test_listed_heads_can_be_swapped(self) -> None:
-        """The bytes of a listing are the very bytes to compare with."""
+        """A listed head can be given as the expected one."""
         lines = self._lines("a", "b")
         backend = lines[0].backend
         for thread, encoded in backend.threads(b"", (), (), None, 10).heads:

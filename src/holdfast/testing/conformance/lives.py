@@ -1,4 +1,4 @@
-"""Opening, closing and opening again: what was acknowledged is there, and a closed backend says so."""
+"""Opening, closing and reopening: acknowledged writes are kept, and a closed backend raises an error."""
 
 from collections.abc import Callable
 
@@ -12,10 +12,10 @@ from holdfast.testing.conformance.samples import Line, blobs, head, key, rows
 
 
 class Lives(Kit):
-    """What `open` and `close` promise, and what survives them."""
+    """Test what `open` and `close` promise, and what survives them."""
 
     def test_a_backend_says_what_it_is(self) -> None:
-        """Its kind, its tuning, whether it is fit for an event loop, and its guarantee."""
+        """It has a kind, a tuning, a guarantee, and says if it fits an event loop."""
         backend = self.opened()
         assert backend.kind
         assert isinstance(backend.tuning, Tuning)
@@ -25,20 +25,20 @@ class Lives(Kit):
         assert guarantee.level in Durability
 
     def test_opening_twice_is_opening_once(self) -> None:
-        """What is there stays there."""
+        """The second `open` keeps what is stored."""
         line = Line(self.opened())
         line.put(head(), rows(1))
         line.backend.open()
         assert line.encoded == line.stored
 
     def test_closing_twice_is_closing_once(self) -> None:
-        """The second time does nothing."""
+        """The second `close` does nothing."""
         backend = self.opened()
         backend.close()
         backend.close()
 
     def test_a_healthy_backend_finds_nothing_wrong_with_itself(self) -> None:
-        """`check` has no complaints, empty or full."""
+        """`check` returns no problems, in an empty and in a full store."""
         line = Line(self.opened())
         assert line.backend.check() == []
         line.put(head(3), rows(1, 2, 3), blobs(1, 2))
@@ -47,7 +47,7 @@ class Lives(Kit):
         assert line.backend.check() == []
 
     def test_after_close_every_call_raises_store_closed(self) -> None:
-        """No call works, and none fails in another way."""
+        """No call works, and none raises another error."""
         line = Line(self.opened())
         line.put(head(), rows(1))
         backend, swap = line.backend, line.swap(head(2), rows(2))
@@ -123,7 +123,7 @@ class Lives(Kit):
 
     @needs_reopen
     def test_a_drop_by_one_is_seen_by_the_other(self) -> None:
-        """Also where the first has files or pages of the old rows open."""
+        """It is seen even if the first has files or pages of the old rows open."""
         line = Line(self.opened())
         line.put(head(5), rows(1, 2, 3, 4, 5), blobs(1, 2))
         first = line.backend
@@ -138,7 +138,7 @@ class Lives(Kit):
 
     @needs_reopen
     def test_a_message_left_by_one_is_read_by_the_other(self) -> None:
-        """And is there once."""
+        """The other backend reads it, once."""
         first = self.opened()
         second = self.reopened(first)
         assert first.post(key(), "k", b"v") is True

@@ -1,4 +1,4 @@
-"""Messages for a thread: left once, read in order, consumed by a swap."""
+"""Messages for a thread: posted once, read in order, consumed by a swap."""
 
 from holdfast.records.rows import Drop
 from holdfast.stores.backend import inboxes
@@ -7,10 +7,10 @@ from holdfast.testing.conformance.samples import EVERY_BYTE, Line, head, key, ro
 
 
 class Posts(Kit):
-    """What `post` and `inbox` promise."""
+    """Test what `post` and `inbox` promise."""
 
     def test_the_first_message_of_a_key_stays(self) -> None:
-        """True for the first, False for any other, which changes nothing."""
+        """`post` returns True for the first, and False for any other, which changes nothing."""
         backend = self.opened()
         assert backend.post(key(), "k", b"first") is True
         assert backend.post(key(), "k", b"second") is False
@@ -18,14 +18,14 @@ class Posts(Kit):
         assert backend.inbox(key()) == {"k": b"first"}
 
     def test_an_inbox_may_be_empty(self) -> None:
-        """Of a thread that never was, and of one without messages."""
+        """It is empty for a new thread, and for one without messages."""
         line = Line(self.opened())
         assert line.backend.inbox(line.key) == {}
         line.put(head())
         assert line.backend.inbox(line.key) == {}
 
     def test_many_inboxes_at_once_are_those_of_each(self) -> None:
-        """In the order asked for, also of a thread that never was; where a store cannot, one by one."""
+        """They come in the order asked for, also for a new thread; a store that cannot batch reads one by one."""
         backend = self.opened()
         threads = [key(f"thread {number}") for number in range(20)]
         for number in range(0, 20, 3):
@@ -37,7 +37,7 @@ class Posts(Kit):
         assert inboxes(backend, []) == []
 
     def test_messages_come_in_the_order_of_their_keys(self) -> None:
-        """Whatever order they were left in."""
+        """The order in which they were posted does not matter."""
         backend = self.opened()
         for name in ("b", "a", "ä", "B", "10", "9", "a\0", "aa", "\U0001f600", "\uffff"):
             backend.post(key(), name, name.encode())
@@ -64,7 +64,7 @@ class Posts(Kit):
         assert backend.inbox(key()) == odd
 
     def test_a_message_needs_no_thread(self) -> None:
-        """It waits for a thread that begins later, and does not stand in its way."""
+        """It waits for a thread that begins later, and does not hinder it."""
         line = Line(self.opened())
         assert line.backend.post(line.key, "early", b"message")
         assert line.encoded is None
@@ -73,7 +73,7 @@ class Posts(Kit):
         assert line.backend.inbox(line.key) == {"early": b"message"}
 
     def test_a_message_changes_no_head(self) -> None:
-        """A writer that read the head before can still swap it."""
+        """A writer that read the head earlier can still swap it."""
         line = Line(self.opened())
         line.put(head(1), rows(1))
         line.backend.post(line.key, "k", b"v")
@@ -81,7 +81,7 @@ class Posts(Kit):
         line.put(head(2), rows(2))
 
     def test_a_swap_consumes_what_it_names(self) -> None:
-        """The others stay; naming what is not there is no error."""
+        """The others stay; naming a missing one is no error."""
         line = Line(self.opened())
         line.put(head(1), rows(1))
         for name in ("a", "b", "c"):
@@ -90,7 +90,7 @@ class Posts(Kit):
         assert line.backend.inbox(line.key) == {"b": b"v"}
 
     def test_a_swap_may_consume_and_do_nothing_else(self) -> None:
-        """A new head is all it takes."""
+        """A swap with only a new head can consume."""
         line = Line(self.opened())
         line.put(head(1), rows(1))
         line.backend.post(line.key, "a", b"v")
@@ -107,7 +107,7 @@ class Posts(Kit):
         assert line.backend.inbox(line.key) == {"k": b"second"}
 
     def test_messages_belong_to_their_thread(self) -> None:
-        """The same key in two threads is two messages."""
+        """The same key in two threads means two messages."""
         backend = self.opened()
         assert backend.post(key("a"), "k", b"of a")
         assert backend.post(key("b"), "k", b"of b")
@@ -116,7 +116,7 @@ class Posts(Kit):
         assert backend.inbox(key("b")) == {"k": b"of b"}
 
     def test_dropping_everything_drops_messages(self) -> None:
-        """And their keys are free again."""
+        """Their keys can be used again."""
         line = Line(self.opened())
         line.put(head(1), rows(1))
         line.backend.post(line.key, "k", b"v")
@@ -125,7 +125,7 @@ class Posts(Kit):
         assert line.backend.post(line.key, "k", b"again") is True
 
     def test_other_drops_leave_messages(self) -> None:
-        """Rows and blobs may go, and messages stay."""
+        """Dropping rows and blobs keeps messages."""
         line = Line(self.opened())
         line.put(head(3), rows(1, 2, 3))
         line.backend.post(line.key, "k", b"v")

@@ -1,4 +1,4 @@
-"""Several threads of one program at one backend: exactly one wins, and nobody sees half of a swap."""
+"""Several threads of one program on one backend: exactly one wins, and no reader sees half a swap."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ RACERS = 4
 
 
 def race(contestants: list[Callable[[], T]]) -> list[T]:
-    """Run all at the same moment, and return what each returned."""
+    """Run all functions at the same moment, and return their results."""
     start = Barrier(len(contestants))
 
     def begin(contestant: Callable[[], T]) -> T:
@@ -33,20 +33,20 @@ def _accepted(backend: Backend, swap: Swap) -> bool:
 
 
 class Races(Kit):
-    """Every method may be called from any thread."""
+    """Test that every method may be called from any thread."""
 
     rounds = 25
     """How often each race is run; fewer for a store whose every call is slow."""
 
     def test_of_swaps_onto_one_head_exactly_one_wins(self) -> None:
-        """In every round one is accepted, and the head and the row are the winner's."""
+        """In every round one is accepted, and head and row are the winner's."""
         line = Line(self.opened())
         line.put(head(1), rows(1))
         self._one_wins(line, [line.backend] * RACERS)
 
     @needs_reopen
     def test_of_two_backends_exactly_one_wins(self) -> None:
-        """The same for backends on one place, as two processes would be."""
+        """It is the same for two backends on one place, as in two processes."""
         line = Line(self.opened())
         line.put(head(1), rows(1))
         other = self.reopened(line.backend)
@@ -65,7 +65,7 @@ class Races(Kit):
             assert line.backend.rows(line.key, seq)[-1] == row(seq, body=b"%d" % winner)
 
     def test_of_two_first_swaps_exactly_one_makes_the_thread(self) -> None:
-        """Creation is a race like any other."""
+        """Two first swaps race like any others."""
         backend = self.opened()
         for number in range(self.rounds):
             line = Line(backend, key(f"thread {number}"))
@@ -90,7 +90,7 @@ class Races(Kit):
             assert line.seqs == list(range(self.rounds - 1, 0, -1))
 
     def test_of_messages_of_one_key_exactly_one_stays(self) -> None:
-        """One True, and that message is there."""
+        """One call returns True, and its message is there."""
         backend = self.opened()
         for number in range(self.rounds):
             name = f"message {number}"
@@ -99,7 +99,7 @@ class Races(Kit):
             assert backend.inbox(key())[name] == b"%d" % outcomes.index(True)
 
     def test_a_reader_never_sees_a_head_before_its_row_and_blob(self) -> None:
-        """Whatever head is read, what it was swapped with is there."""
+        """Whatever head is read, its row and blob are there."""
         line = Line(self.opened())
         line.put(head(1), (row(1, 1),), dict([blob(1)]))
         backend = line.backend

@@ -1,4 +1,4 @@
-"""Heads, rows, blobs and swaps to try a backend with. Its bytes mean nothing: a backend must not look inside."""
+"""Heads, rows, blobs and swaps to test a backend with. The bytes have no meaning: a backend must not interpret them."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -18,40 +18,40 @@ _FIRST = Head(
 
 
 def key(thread_id: str = "thread", namespace: str = "") -> bytes:
-    """The key of a thread."""
+    """Return the key of a thread."""
     return thread_key(namespace_prefix(namespace), thread_id)
 
 
 def head(seq: int = 1, **fields: Any) -> Head:
-    """A head at `seq`; `fields` replace what it has otherwise."""
+    """Return a head at `seq`; `fields` replace its defaults."""
     return replace(_FIRST, **{"seq": seq, "base": min(seq, 1), "checkpoint": seq, **fields})
 
 
 def row(seq: int, base: int = 1, body: bytes | None = None) -> Row:
-    """A row of made-up bytes, every byte value among them."""
+    """Return a row of made-up bytes, with every byte value."""
     header = b"header %d " % seq + EVERY_BYTE
     content = b"body %d " % seq + EVERY_BYTE if body is None else body
     return Row(seq, base, sha256(header + content).digest()[:16], header, content)
 
 
 def rows(*seqs: int, base: int = 1) -> tuple[Row, ...]:
-    """Several rows on one base."""
+    """Return several rows on one base."""
     return tuple(row(seq, base) for seq in seqs)
 
 
 def blob(number: int, size: int = 300) -> tuple[bytes, bytes]:
-    """The id and the bytes of a blob."""
+    """Return the id and the bytes of a blob."""
     data = (b"blob %d " % number + EVERY_BYTE * (size // 256 + 1))[:size]
     return number.to_bytes(5, "big") + sha256(data).digest()[:11], data
 
 
 def blobs(*numbers: int) -> dict[bytes, bytes]:
-    """Several blobs by id."""
+    """Return several blobs by id."""
     return dict(map(blob, numbers))
 
 
 class Line:
-    """One thread of a backend under test, and the head it was given last."""
+    """One thread of a backend under test, and its last head."""
 
     def __init__(self, backend: Backend, thread: bytes | None = None) -> None:
         self.backend = backend
@@ -66,7 +66,7 @@ class Line:
         consumed: tuple[str, ...] = (),
         drop: Drop = KEEP_ALL,
     ) -> Swap:
-        """The swap from the present head to this one."""
+        """Return the swap from the present head to this one."""
         return Swap(self.key, self.stored, encode_head(self.key, after), after, rows, blobs or {}, consumed, drop)
 
     def put(
@@ -89,17 +89,17 @@ class Line:
 
     @property
     def encoded(self) -> bytes | None:
-        """The head as the backend has it."""
+        """Return the head as the backend has it."""
         return self.backend.heads([self.key])[0]
 
     @property
     def head(self) -> Head:
-        """The same, decoded."""
+        """Return the decoded head."""
         encoded = self.encoded
         assert encoded is not None, "the thread has no head"
         return decode_head(self.key, encoded)
 
     @property
     def seqs(self) -> list[int]:
-        """The seqs of all rows, newest first."""
+        """Return the seqs of all rows, newest first."""
         return [entry.seq for entry in self.backend.index(self.key, None, None)]

@@ -1,4 +1,4 @@
-"""What somebody who may write to the store can do without its key: nothing that is loaded changes, and others go on."""
+"""An attacker who can write to the store, without its key: loaded data is never wrong, and other threads still work."""
 
 from collections.abc import Callable, Iterator
 
@@ -19,7 +19,7 @@ ROWS = 5
 
 
 def fill(store: sync.Store) -> None:
-    """A thread with keyframes, deltas, blobs, labels and metadata, and one beside it."""
+    """Save a thread with keyframes, deltas, blobs, labels and metadata, and a second thread."""
     store.save("t", {"yes": "A" * PAGE, "no": "B" * PAGE, "list": []}, labels={"app": "x"}, metadata={"n": 1})
     for number in range(3):
         store.append("t", "list", number)
@@ -35,7 +35,7 @@ def _questions(store: sync.Store) -> Iterator[Callable[[], object]]:
 
 
 def _refused(store: sync.Store, right: list[object]) -> int:
-    """How many questions were refused. Those that were not must have the right answer."""
+    """Return how many questions are refused; the others must have the right answer."""
     refused = 0
     for question, answer in zip(_questions(store), right, strict=True):
         try:
@@ -46,10 +46,10 @@ def _refused(store: sync.Store, right: list[object]) -> int:
 
 
 class Forgery(StoreKit):
-    """Records changed by somebody without the key, who made every digest right that needs none."""
+    """Test records changed by an attacker without the key, who recomputes every digest that needs none."""
 
     def forged(self, plant: Callable[[Forger], None]) -> int:
-        """How many questions are refused with that planted. Afterwards everything is as it was."""
+        """Return how many questions are refused with that planted, and restore everything."""
         store = self.store(keys=KEY)
         if store.latest("t") is None:
             fill(store)
@@ -63,7 +63,7 @@ class Forgery(StoreKit):
         return refused
 
     def test_every_field_of_a_head_is_authenticated(self) -> None:
-        """All but the lease."""
+        """Every field is authenticated, except the lease."""
         for name in sorted({*Head.__struct_fields__} - LEASE - {"format", "deleted"}):
 
             def plant(forger: Forger, name: str = name) -> None:
@@ -72,7 +72,7 @@ class Forgery(StoreKit):
             assert self.forged(plant) > 0, f"{name} was forged"
 
     def test_every_field_of_a_rows_header_is_authenticated(self) -> None:
-        """In keyframes and in deltas, wherever it is read."""
+        """Keyframes and deltas are authenticated, wherever they are read."""
         for seq, name in ((seq, name) for seq in (1, 2, ROWS) for name in FIELDS):
 
             def plant(forger: Forger, seq: int = seq, name: str = name) -> None:
@@ -81,7 +81,7 @@ class Forgery(StoreKit):
             assert self.forged(plant) > 0, f"{name} of row {seq} was forged"
 
     def test_blobs_cannot_change_places(self) -> None:
-        """Neither in the header of a row, nor in the store."""
+        """They can be swapped neither in the header of a row, nor in the store."""
         assert self.forged(lambda forger: forger.plant(forger.forged_rows(1, swap_blobs))) > 0
         assert self.forged(_exchange_blobs) > 0
 
@@ -106,10 +106,10 @@ def _with_body(row: Row, body: bytes) -> Row:
 
 
 class Hostility(StoreKit):
-    """Records that are none, in a store without keys."""
+    """Test damaged records in a store without keys."""
 
     def test_bytes_that_are_no_head_are_damage(self) -> None:
-        """`Corrupt`, never "not found", and the thread does not begin again; other threads are as they were."""
+        """Reading raises `Corrupt`, never "not found", and the thread does not restart; other threads are unharmed."""
         for encoded in (b"\0", b"garbage", b"\xc0" * 64, bytes(300)):
             fill(self.store())
             Forger(self.base, THREAD).plant(encoded=encoded)
@@ -133,7 +133,7 @@ class Hostility(StoreKit):
 
     @needs_damage
     def test_a_head_damaged_beneath_the_backend_is_listed_as_such(self) -> None:
-        """The other threads are listed, too, and `delete` removes the damaged one."""
+        """The other threads are listed too, and `delete` removes the damaged one."""
         fill(self.store())
         self.damage(self.base, THREAD)
         shown = [info.thread_id for info in self.store().threads() if info.damaged]
@@ -143,7 +143,7 @@ class Hostility(StoreKit):
         self._others_are_served(shown[0])
 
     def _others_are_served(self, damaged: str) -> None:
-        """With a damaged thread in the store, which is listed under this name, until it is deleted."""
+        """Check that a damaged thread is listed under this name, and that the others work, until it is deleted."""
         store = self.store()
         assert {info.thread_id: bool(info.damaged) for info in store.threads()} == {"beside": False, damaged: True}
         assert store.stats().statuses == {"idle": 1, "damaged": 1}
@@ -158,7 +158,7 @@ class Hostility(StoreKit):
         assert store.verify().ok
 
     def test_a_thread_under_another_key_stops_no_listing(self) -> None:
-        """It is listed with the id of that key, without its labels; all that needs no key goes on."""
+        """It is listed with the id of that key, without its labels; what needs no key still works."""
         fill(self.store(keys=KeyRing({"theirs": KEY}, "theirs")))
         store = self.store(keys=KeyRing({"ours": b"o" * 32}, "ours"))
         store.save("ours", 1, labels={"app": "x"})
@@ -173,7 +173,7 @@ class Hostility(StoreKit):
         assert {info.thread_id for info in store.threads()} == {"ours", "beside"}
 
     def test_rows_without_digest_are_damage(self) -> None:
-        """A row is loaded only with the digest that it was written with."""
+        """A row is loaded only with the digest it was written with."""
         fill(self.store())
         forger = Forger(self.base, THREAD)
         forger.plant([Row(row.seq, row.base, b"", row.header, row.body) for row in forger.rows])

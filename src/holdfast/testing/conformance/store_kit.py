@@ -1,4 +1,4 @@
-"""What the kits for whole stores share: handles on one place, in either world, and a state with everything in it."""
+"""Shared by the kits for whole stores: handles on one place, blocking or awaitable, and a state of every type."""
 
 from asyncio import Runner
 from collections.abc import Callable
@@ -43,7 +43,7 @@ EVERYTHING: dict[str, Any] = {
 
 
 class StoreKit(Kit):
-    """Subclass a kit for stores, give it `backend`; `awaitable = True` tests the other world."""
+    """Subclass a kit for stores, give it `backend`; `awaitable = True` tests the awaitable store."""
 
     awaitable = False
     clock: Clock
@@ -60,7 +60,7 @@ class StoreKit(Kit):
         self._directory = TemporaryDirectory()
 
     def teardown_method(self) -> None:
-        """End a test: close every handle, then what is beneath them."""
+        """End a test: close every handle, then the backend beneath them."""
         for store in self._handles:
             store.close()
         self._runner.close()
@@ -69,7 +69,7 @@ class StoreKit(Kit):
 
     @property
     def base(self) -> Backend:
-        """The backend of this test: one for all of its handles."""
+        """Return the backend of this test, one for all of its handles."""
         if self._base is None:
             self._base = self.opened()
         return self._base
@@ -82,7 +82,7 @@ class StoreKit(Kit):
         namespace: str = "",
         retention: Retention | None = None,
     ) -> sync.Store:
-        """A handle on the test's place, or on another backend; each has its own cache of writers."""
+        """Return a handle on the test's place, or on another backend; each has its own cache of writers."""
         handle = blocking_store(
             self.base if backend is None else backend,
             ports=self.clock.ports(awaitable=self.awaitable),
@@ -98,12 +98,12 @@ class StoreKit(Kit):
 
     @property
     def directory(self) -> Path:
-        """A directory for files that a test writes."""
+        """Return a directory for files that a test writes."""
         return Path(self._directory.name)
 
 
 def raises(error: type[HoldfastError], call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> HoldfastError:
-    """The error that the call must raise."""
+    """Return the error that the call must raise."""
     try:
         call(*args, **kwargs)
     except error as raised:
@@ -112,7 +112,7 @@ def raises(error: type[HoldfastError], call: Callable[P, object], *args: P.args,
 
 
 def seqs(store: sync.Store, thread_id: str) -> list[int]:
-    """The seqs that `history` lists, over all pages of two."""
+    """Return the seqs that `history` lists, in pages of two."""
     found: list[int] = []
     page: sync.Page[Any] | None = store.history(thread_id, limit=2)
     while page is not None:

@@ -1,4 +1,4 @@
-"""Namespaces share nothing, ids are exact, keys hide everything but ids, and events tell what happens."""
+"""Namespaces share nothing, ids are exact, keys hide everything but ids, and events report what happens."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -22,10 +22,10 @@ HOSTILE_IDS = (
 
 
 class Isolation(StoreKit):
-    """Namespaces and ids."""
+    """Test namespaces and ids."""
 
     def test_two_namespaces_share_nothing(self) -> None:
-        """Not threads, not labels, not prunes, not deletes."""
+        """They share no threads, labels, prunes or deletes."""
         names = ("", "n", "nn", "a/b", "\0")
         stores = [self.store(namespace=name) for name in names]
         for name, store in zip(names, stores, strict=True):
@@ -41,7 +41,7 @@ class Isolation(StoreKit):
             assert store.stats().threads == 1
 
     def test_ids_are_exact(self) -> None:
-        """However they look, each is its own thread."""
+        """Each id is its own thread, however similar two look."""
         store = self.store()
         for thread_id in HOSTILE_IDS:
             assert store.latest(thread_id) is None
@@ -53,7 +53,7 @@ class Isolation(StoreKit):
         assert {info.thread_id for info in store.threads(limit=1000)} == set(HOSTILE_IDS)
 
     def test_ids_that_no_store_can_keep_are_refused(self) -> None:
-        """Empty, too long, not text: `InvalidId`, which is also a ValueError."""
+        """Empty, too long, or not text raises `InvalidId`, which is also a ValueError."""
         store = self.store()
         for thread_id in ("", "x" * 513, "ü" * 257, "lone \ud800", None, 5, b"bytes"):
             for call in _calls_with(store, thread_id):
@@ -61,7 +61,7 @@ class Isolation(StoreKit):
         assert list(store.threads()) == []
 
     def test_names_of_namespaces_have_bounds_too(self) -> None:
-        """128 bytes of text."""
+        """A name has up to 128 bytes of text."""
         assert list(self.store(namespace="n" * 128).threads()) == []
         for name in ("n" * 129, "\ud800", 5):
             raises(InvalidId, self.store, namespace=name)  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def _calls_with(store: Any, thread_id: Any) -> list[Callable[[], object]]:
 
 
 def stored_bytes(backend: Backend) -> Iterator[bytes]:
-    """Everything a backend holds of all of its threads, as it would be found by looking at the raw store."""
+    """Return everything a backend holds of all threads, as one would find it in the raw store."""
     for thread, head in backend.threads(b"", (), (), None, 10_000).heads:
         yield head
         for entry in backend.index(thread, None, None):
@@ -93,10 +93,10 @@ def stored_bytes(backend: Backend) -> Iterator[bytes]:
 
 
 class Encryption(StoreKit):
-    """What `keys` promises."""
+    """Test what `keys` promises."""
 
     def test_an_encrypted_store_is_as_good_as_a_plain_one(self) -> None:
-        """Everything comes back, and verifies."""
+        """Everything is returned, and verifies."""
         store = self.store(keys=b"k" * 32)
         for number in range(20):
             store.save("t", {**EVERYTHING, "n": number, "large": f"{number}" * 3000}, metadata={"n": number})
@@ -108,7 +108,7 @@ class Encryption(StoreKit):
         assert store.verify().ok
 
     def test_nothing_readable_is_stored(self) -> None:
-        """Neither state nor metadata, labels or keys of idempotency."""
+        """State, metadata, labels and idempotency keys are not readable."""
         store = self.store(keys=b"k" * 32)
         state = {"text": CANARY, CANARY: 1, "list": [CANARY] * 300, "bytes": CANARY.encode()}
         store.save("t", state, metadata={"m": CANARY}, labels={"user": CANARY}, idempotency_key=CANARY)
@@ -118,7 +118,7 @@ class Encryption(StoreKit):
             assert CANARY.encode() not in data
 
     def test_the_wrong_key_is_no_key(self) -> None:
-        """`KeyUnavailable` without it and with another; nothing is reported as gone."""
+        """Without the key, or with another, reading raises `KeyUnavailable`; nothing is reported as missing."""
         self.store(keys=b"k" * 32).save("t", {"a": 1}, labels={"app": "x"})
         for store in (self.store(), self.store(keys=b"x" * 32)):
             for call in _reads(store):
@@ -127,7 +127,7 @@ class Encryption(StoreKit):
             assert not store.verify().ok
 
     def test_plain_text_is_refused_where_keys_are(self) -> None:
-        """`Corrupt`: somebody without the key must not be able to plant a thread."""
+        """Reading raises `Corrupt`: an attacker without the key must not be able to plant a thread."""
         self.store().save("t", {"a": 1})
         store = self.store(keys=b"k" * 32)
         for call in _reads(store)[:3]:
@@ -135,7 +135,7 @@ class Encryption(StoreKit):
         raises(Corrupt, store.save, "t", 2)
 
     def test_keys_can_be_rotated(self) -> None:
-        """Old ones read until then; afterwards the new one is enough, for labels too."""
+        """Old keys read until the rotation; afterwards the new one is enough, for labels too."""
         old, new = b"o" * 32, b"n" * 32
         store = self.store(keys=KeyRing({"old": old}, "old"))
         for number in range(5):
@@ -167,7 +167,7 @@ def _reads(store: Any) -> list[Callable[[], object]]:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep what a listener's failure writes to the log out of the way."""
+    """Keep the log entry of a failing listener out of the output."""
     logger = logging.getLogger("holdfast")
     was, logger.disabled = logger.disabled, True
     try:
@@ -177,10 +177,10 @@ def _silence() -> Iterator[None]:
 
 
 class Living(StoreKit):
-    """Events, closing, and what the store says of itself."""
+    """Test events, closing, and what the store says about itself."""
 
-    def test_events_tell_what_happens(self) -> None:
-        """In order, to every listener, until it unsubscribes; one that fails changes nothing."""
+    def test_events_report_what_happens(self) -> None:
+        """Every listener gets them in order until it unsubscribes; one that fails changes nothing."""
         store = self.store()
         heard: list[Event] = []
 
@@ -207,7 +207,7 @@ class Living(StoreKit):
         ]
 
     def test_after_close_every_call_raises_store_closed(self) -> None:
-        """And closing again does nothing."""
+        """Closing again does nothing."""
         store = self.store()
         checkpoint = store.save("t", 1)
         store.close()
@@ -235,5 +235,5 @@ class Living(StoreKit):
         assert latest.state == 1
 
     def test_a_store_says_what_it_guarantees(self) -> None:
-        """The backend's own word."""
+        """It returns the guarantee of its backend."""
         assert self.store().guarantee() == self.base.guarantee()

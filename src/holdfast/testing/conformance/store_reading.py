@@ -1,4 +1,4 @@
-"""Reading: what is there, page by page; and a clear answer where nothing is."""
+"""Reading: checkpoints and threads, page by page, and clear errors for what does not exist."""
 
 from datetime import timedelta
 from typing import Any
@@ -9,10 +9,10 @@ from holdfast.testing.conformance.store_kit import StoreKit, raises, seqs
 
 
 class Reading(StoreKit):
-    """What `latest`, `get` and `load` promise."""
+    """Test what `latest`, `get` and `load` promise."""
 
     def test_a_thread_that_never_was_has_no_latest(self) -> None:
-        """None, and `NotFound` for anything more particular."""
+        """`latest` returns None, and anything more specific raises `NotFound`."""
         store = self.store()
         assert store.latest("t") is None
         raises(NotFound, store.get, "t", 1)
@@ -20,14 +20,14 @@ class Reading(StoreKit):
         raises(NotFound, store.history, "t")
 
     def test_a_seq_that_is_not_there_is_not_found(self) -> None:
-        """Before the first, after the last, or no number of a row."""
+        """It raises for a seq before the first, after the last, or that is no seq."""
         store = self.store()
         store.save("t", 1)
         for seq in (0, -1, 2, 1 << 40):
             raises(NotFound, store.get, "t", seq)
 
     def test_an_id_that_is_none_is_not_found(self) -> None:
-        """Whatever text it is; what is no text is an invalid id."""
+        """Any text that is no id is not found; what is not text is an invalid id."""
         store = self.store()
         checkpoint = store.save("t", 1)
         life = checkpoint.id.partition(".")[2]
@@ -56,7 +56,7 @@ class Reading(StoreKit):
             assert store.load(checkpoint.id).thread_id == thread_id
 
     def test_latest_has_the_present_status(self) -> None:
-        """The newest checkpoint."""
+        """It is the newest checkpoint, with the thread's status."""
         store = self.store()
         store.save("t", 1)
         store.save("t", 2, status="complete")
@@ -66,7 +66,7 @@ class Reading(StoreKit):
         assert store.get("t", 1).status == Status.IDLE
 
     def test_checkpoints_are_equal_by_their_id(self) -> None:
-        """However they were loaded."""
+        """It does not matter how they were loaded."""
         store = self.store()
         one, two = store.save("t", 1), store.save("t", 2)
         assert one == store.get("t", 1)
@@ -76,10 +76,10 @@ class Reading(StoreKit):
 
 
 class Histories(StoreKit):
-    """What `history` promises."""
+    """Test what `history` promises."""
 
     def test_history_is_newest_first_in_pages(self) -> None:
-        """Each checkpoint once, for any size of page."""
+        """Each checkpoint is listed once, for any page size."""
         store = self.store()
         for number in range(1, 24):
             store.save("t", number, metadata={"n": number})
@@ -93,7 +93,7 @@ class Histories(StoreKit):
             assert found == list(range(23, 0, -1))
 
     def test_a_cursor_may_be_a_seq(self) -> None:
-        """History from before this seq; or from a page's `next`."""
+        """A page starts before this seq, or where the last page's `next` points."""
         store = self.store()
         for number in range(1, 8):
             store.save("t", number)
@@ -103,7 +103,7 @@ class Histories(StoreKit):
         assert list(store.history("t", cursor=1)) == []
 
     def test_where_compares_metadata(self) -> None:
-        """Equality on top-level keys, all of them; pages hold only what matches."""
+        """All given top-level keys must be equal; pages hold only matches."""
         store = self.store()
         for number in range(1, 13):
             store.save("t", number, metadata={"even": number % 2 == 0, "third": number % 3, "n": [number]})
@@ -116,7 +116,7 @@ class Histories(StoreKit):
         assert [info.seq for info in page.next_page()] == [4, 2]
 
     def test_history_shows_what_a_checkpoint_does(self) -> None:
-        """Ids lead to the checkpoints, parents form a chain, pins are shown."""
+        """Ids lead to checkpoints, parents form a chain, and pins are shown."""
         store = self.store()
         for number in range(1, 5):
             store.save("t", {"n": number}, metadata={"n": number})
@@ -128,7 +128,7 @@ class Histories(StoreKit):
             assert info.pinned == (info.seq == 2)
 
     def test_a_page_has_bounds(self) -> None:
-        """A limit of none or of too many, and a cursor that is none, are refused."""
+        """A limit that is too small or too large, and an invalid cursor, are refused."""
         store = self.store()
         store.save("t", 1)
         for limit in (0, -1, 10**9):
@@ -137,7 +137,7 @@ class Histories(StoreKit):
         raises(ConfigurationError, store.history, "t", cursor="nonsense")
 
     def test_a_long_history_is_whole(self) -> None:
-        """Hundreds of rows, read through pages of pages."""
+        """Hundreds of rows are read, page by page."""
         store = self.store()
         for number in range(1, 301):
             store.append("t", "list", number)
@@ -148,10 +148,10 @@ class Histories(StoreKit):
 
 
 class Threads(StoreKit):
-    """What `threads`, `thread` and `stats` promise."""
+    """Test what `threads`, `thread` and `stats` promise."""
 
     def test_threads_are_listed_by_status_and_labels(self) -> None:
-        """Any of the statuses, all of the labels."""
+        """A thread is listed if it has any of the statuses and all of the labels."""
         store = self.store()
         store.save("a", 1, status="working", labels={"app": "x", "user": "ü"})
         store.save("b", 1, status="failed", labels={"app": "x"})
@@ -170,7 +170,7 @@ class Threads(StoreKit):
         assert listed(labels={"app": "x"}, status="failed") == {"b"}
 
     def test_pages_of_threads_hold_each_once(self) -> None:
-        """For any size of page."""
+        """Each is listed once, for any page size."""
         store = self.store()
         names = {f"thread {number}" for number in range(11)}
         for name in sorted(names):
@@ -184,8 +184,8 @@ class Threads(StoreKit):
             assert len(found) == 11
             assert set(found) == names
 
-    def test_a_thread_tells_its_standing(self) -> None:
-        """Status, newest checkpoint, labels, times, sizes."""
+    def test_a_thread_shows_its_status_and_sizes(self) -> None:
+        """It has status, newest checkpoint, labels, times and sizes."""
         store = self.store()
         store.save("t", {"a": "x" * 1000}, labels={"app": "x"})
         self.clock.advance(10)
@@ -217,7 +217,7 @@ class Threads(StoreKit):
             raises(UnstorableValue, store.save, "t", 1, labels=labels)  # type: ignore[arg-type]
 
     def test_stats_count_what_is_there(self) -> None:
-        """Threads, rows, bytes, and threads by status."""
+        """They count threads, rows, bytes, and threads by status."""
         store = self.store()
         assert (store.stats().threads, store.stats().rows, store.stats().bytes) == (0, 0, 0)
         store.save("a", {"x": "y" * 100})
@@ -230,7 +230,7 @@ class Threads(StoreKit):
         assert store.stats().threads == 1
 
     def test_counts_say_how_many_threads_have_each_status(self) -> None:
-        """Of this namespace, with plain words as keys, none for a status that no thread has; deleted ones are out."""
+        """They count this namespace, by plain words, without empty statuses and without deleted threads."""
         store, other = self.store(), self.store(namespace="another")
         assert store.counts() == {}
         for number in range(3):
@@ -246,7 +246,7 @@ class Threads(StoreKit):
         assert other.counts() == {"complete": 1}
 
     def test_a_healthy_store_verifies(self) -> None:
-        """Everything is counted, nothing is reported."""
+        """It counts everything and reports no problem."""
         store = self.store()
         assert store.verify().ok
         for number in range(30):

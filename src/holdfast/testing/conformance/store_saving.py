@@ -11,10 +11,10 @@ from holdfast.testing.exact import assert_exact
 
 
 class Saving(StoreKit):
-    """What `save` promises."""
+    """Test what `save` promises."""
 
     def test_a_state_is_exactly_what_was_saved(self) -> None:
-        """Types, order of keys, nan, -0.0: whatever is accepted comes back as it was."""
+        """Types, order of keys, nan, -0.0: an accepted state is returned unchanged."""
         store = self.store()
         saved = store.save("t", EVERYTHING)
         for checkpoint in (saved, store.latest("t"), store.get("t", 1), store.load(saved.id), self.store().latest("t")):
@@ -32,7 +32,7 @@ class Saving(StoreKit):
             assert_exact(state, other.get("t", number).state)
 
     def test_a_checkpoint_says_everything_about_itself(self) -> None:
-        """Every field is there, and the same from each way to load it."""
+        """Every field is there, and the same however it is loaded."""
         store = self.store()
         first = store.save("t", {"a": 1})
         self.clock.advance(1.5)
@@ -51,7 +51,7 @@ class Saving(StoreKit):
         assert first.parent_id is None
 
     def test_seqs_count_without_gaps(self) -> None:
-        """1, 2, 3 in each thread."""
+        """Each thread has 1, 2, 3."""
         store = self.store()
         for seq in range(1, 8):
             assert store.save("a", seq).seq == seq
@@ -59,7 +59,7 @@ class Saving(StoreKit):
         assert seqs(store, "a") == [7, 6, 5, 4, 3, 2, 1]
 
     def test_every_checkpoint_stays_as_it_was(self) -> None:
-        """Whatever is saved after it."""
+        """Later saves do not change it."""
         store = self.store()
         state: dict[str, Any] = {"messages": [], "plan": {"step": 0}, "wide": {str(n): n for n in range(70)}}
         copies: list[str] = []
@@ -96,7 +96,7 @@ class Saving(StoreKit):
             assert_exact({"value": value}, self.store().get("t", seq).state)
 
     def test_what_cannot_be_stored_is_refused_by_its_path(self) -> None:
-        """Nothing is written, and the next save goes on."""
+        """Nothing is written, and the next save works."""
         store = self.store()
         store.save("t", {"plan": [1]})
         error = raises(UnstorableValue, store.save, "t", {"plan": [1, {"client": object()}]})
@@ -106,7 +106,7 @@ class Saving(StoreKit):
         assert store.save("t", {"plan": [2]}).seq == 2
 
     def test_words_that_are_none_are_refused(self) -> None:
-        """An unknown status, cause or phase is an error of ours, and nothing is written."""
+        """An unknown status, cause or phase is refused with our error, and nothing is written."""
         store = self.store()
         unknown: list[dict[str, Any]] = [{"status": "busy"}, {"cause": "because"}, {"phase": "lunch"}]
         for words in unknown:
@@ -114,7 +114,7 @@ class Saving(StoreKit):
         assert store.latest("t") is None
 
     def test_a_deleted_thread_refuses_saves(self) -> None:
-        """`Deleted`, also for a handle that has written to it."""
+        """A save raises `Deleted`, also through a handle that has written to it."""
         store, other = self.store(), self.store()
         store.save("t", 1)
         other.save("t", 2)
@@ -124,7 +124,7 @@ class Saving(StoreKit):
             raises(Deleted, handle.append, "t", "list", 3)
 
     def test_two_handles_take_turns(self) -> None:
-        """Each finds what the other wrote, and goes on from there."""
+        """Each sees what the other wrote, and continues from it."""
         handles = [self.store(), self.store()]
         for seq in range(1, 12):
             assert handles[seq % 2].save("t", {"n": seq, "same": "x" * 100}).seq == seq
@@ -133,10 +133,10 @@ class Saving(StoreKit):
 
 
 class Expecting(StoreKit):
-    """What `expect_seq` and `idempotency_key` promise."""
+    """Test what `expect_seq` and `idempotency_key` promise."""
 
     def test_expect_seq_lets_one_of_two_in(self) -> None:
-        """`Conflict` unless the newest checkpoint is the expected one; then nothing is written."""
+        """A save raises `Conflict` and writes nothing unless the newest checkpoint is the expected one."""
         store, other = self.store(), self.store()
         store.save("t", "a", expect_seq=0)
         raises(Conflict, store.save, "t", "b", expect_seq=0)
@@ -149,7 +149,7 @@ class Expecting(StoreKit):
         assert store.latest("new") is None
 
     def test_the_same_key_with_the_same_content_is_one_checkpoint(self) -> None:
-        """The first is returned, however often and through whichever handle it comes."""
+        """The first checkpoint is returned, however often and through whichever handle it is saved."""
         store = self.store()
         first = store.save("t", {"a": 1}, idempotency_key="k", metadata={"m": 1})
         store.save("t", {"a": 2})
@@ -161,7 +161,7 @@ class Expecting(StoreKit):
         assert seqs(store, "t") == [2, 1]
 
     def test_the_same_key_with_other_content_is_refused(self) -> None:
-        """`KeyReused`; 1 and True are other content, and so is other metadata."""
+        """It raises `KeyReused`; 1 and True are different content, and so is other metadata."""
         store = self.store()
         store.save("t", {"a": 1}, idempotency_key="k")
         for handle in (store, self.store()):
@@ -173,7 +173,7 @@ class Expecting(StoreKit):
         assert seqs(store, "t") == [1]
 
     def test_keys_survive_pruning_and_erasing(self) -> None:
-        """A retry after housekeeping is still a retry."""
+        """A retry after a prune or an erase is still a retry."""
         store = self.store()
         first = store.save("t", 1, idempotency_key="k")
         for number in range(2, 6):
@@ -185,7 +185,7 @@ class Expecting(StoreKit):
         raises(KeyReused, self.store().save, "t", 2, idempotency_key="k")
 
     def test_keys_belong_to_their_thread_and_its_life(self) -> None:
-        """Another thread, or the same id after delete and revive, knows nothing of them, through any handle."""
+        """Another thread, or the same id after delete and revive, does not know them, through any handle."""
         store, other = self.store(), self.store()
         store.save("t", 1, idempotency_key="k")
         assert store.save("u", 2, idempotency_key="k").thread_id == "u"
@@ -198,17 +198,17 @@ class Expecting(StoreKit):
         assert (again.seq, again.id) == (1, latest.id)
 
     def test_a_key_must_be_text(self) -> None:
-        """An empty key, or one that is no str, is refused."""
+        """An empty key, or one that is not a str, is refused."""
         store = self.store()
         for key in ("", 5, b"k"):
             raises(HoldfastError, store.save, "t", 1, idempotency_key=key)  # type: ignore[arg-type]
 
 
 class Appending(StoreKit):
-    """What `append` promises."""
+    """Test what `append` promises."""
 
     def test_an_append_is_a_checkpoint_with_one_item_more(self) -> None:
-        """Every other part of the state stays."""
+        """The rest of the state is unchanged."""
         store = self.store()
         store.save("t", {"messages": ["a"], "other": {"x": (1,)}})
         for number in range(2, 50):
@@ -219,7 +219,7 @@ class Appending(StoreKit):
         assert_exact({"messages": ["a", {"n": 2}], "other": {"x": (1,)}}, store.get("t", 2).state)
 
     def test_a_list_that_is_not_there_is_made(self) -> None:
-        """At the end of the state, in a new thread, in an empty state, and in dicts on the way."""
+        """It is created at the end of the state, in a new thread, in an empty state, and in dicts on the path."""
         store = self.store()
         assert store.append("new", "messages", 1).state == {"messages": [1]}
         store.save("t", {})
@@ -231,7 +231,7 @@ class Appending(StoreKit):
         assert_exact({"messages": [1], "a": {"b": [2, 3]}}, latest.state)
 
     def test_an_append_to_what_is_no_list_is_refused(self) -> None:
-        """With its path; nothing is written."""
+        """The error has the path, and nothing is written."""
         store = self.store()
         store.save("t", {"text": "x", "tuple": (1,), "dict": {"a": 1}})
         for path in ("text", "tuple", "dict", ("text", "x"), ("dict", "a"), ()):
@@ -240,7 +240,7 @@ class Appending(StoreKit):
         assert seqs(store, "t") == [1]
 
     def test_appends_and_saves_take_turns(self) -> None:
-        """Through two handles, in any order."""
+        """Both work through two handles, in any order."""
         store, other = self.store(), self.store()
         expected: dict[str, Any] = {"messages": [], "n": 0}
         for number in range(40):
@@ -256,7 +256,7 @@ class Appending(StoreKit):
         assert latest.seq == 40
 
     def test_a_list_may_change_its_kind_under_another_handle(self) -> None:
-        """What was no list when this handle last looked may be one now, and the other way round."""
+        """A value that was no list when this handle last read may be one now, and vice versa."""
         store, other = self.store(), self.store()
         store.save("t", {"m": (1,)})
         other.append("t", "x", 1)

@@ -16,10 +16,10 @@ LEASE = 1 << 50
 
 
 class Forking(StoreKit):
-    """What `fork` and `diff` promise."""
+    """Test what `fork` and `diff` promise."""
 
     def test_a_fork_begins_with_the_checkpoint(self) -> None:
-        """Any checkpoint, exactly; the two threads then share nothing."""
+        """A fork of any checkpoint is exact, and the two threads are then independent."""
         store = self.store()
         grown(store, "t", 8)
         origin = store.get("t", 4)
@@ -34,7 +34,7 @@ class Forking(StoreKit):
         assert store.verify().ok
 
     def test_a_fork_without_a_name_gets_one(self) -> None:
-        """A new one each time."""
+        """It gets a new name each time."""
         store = self.store()
         names: set[str] = set()
         for thread_id in ("t", "t" * 512, "ü" * 256):
@@ -44,7 +44,7 @@ class Forking(StoreKit):
         assert all(store.latest(name) for name in names)
 
     def test_a_fork_may_begin_with_another_state(self) -> None:
-        """Also with None."""
+        """The state may also be None."""
         store = self.store()
         checkpoint = store.save("t", {"a": 1}, labels={"app": "x"}, metadata={"m": 1})
         store.fork(checkpoint.id, "f", state={"a": 2})
@@ -54,7 +54,7 @@ class Forking(StoreKit):
         assert store.thread("f").labels == {"app": "x"}
 
     def test_a_fork_takes_no_place_that_is_taken(self) -> None:
-        """`Conflict` for a thread that is there; the thread stays."""
+        """A fork to an existing thread raises `Conflict`, and that thread is unchanged."""
         store = self.store()
         checkpoint = store.save("t", 1)
         store.save("taken", 2)
@@ -64,14 +64,14 @@ class Forking(StoreKit):
         assert store.get("taken", 1).state == 2
 
     def test_a_fork_has_its_own_keys(self) -> None:
-        """Idempotency keys of the source do not hold in the fork."""
+        """Idempotency keys of the source have no effect in the fork."""
         store = self.store()
         checkpoint = store.save("t", 1, idempotency_key="k")
         store.fork(checkpoint.id, "f")
         assert store.save("f", 2, idempotency_key="k").seq == 2
 
     def test_a_diff_names_what_differs(self) -> None:
-        """By path, old and new, exactly."""
+        """It has paths with old and new values, exactly."""
         store = self.store()
         one = store.save("t", {"a": 1, "b": [1, 2], "c": {"d": "x"}, "gone": 0})
         two = store.save("t", {"a": True, "b": [1, 2, 3], "c": {"d": "y"}, "new": None})
@@ -86,7 +86,7 @@ class Forking(StoreKit):
 
 
 class Moving(StoreKit):
-    """What `export`, `import_` and `backup` promise."""
+    """Test what `export`, `import_` and `backup` promise."""
 
     def _bundle(self, **keys: Any) -> str:
         store = self.store()
@@ -99,7 +99,7 @@ class Moving(StoreKit):
         return path
 
     def test_a_thread_travels_with_its_history(self) -> None:
-        """Every visible checkpoint, labels, status, pins and keys, into another store."""
+        """Another store gets every visible checkpoint, labels, status, pins and keys."""
         path = self._bundle()
         here, there = self.store(), self.store(MemoryBackend())
         assert there.import_(path) == "t"
@@ -116,7 +116,7 @@ class Moving(StoreKit):
         assert report.ok, report.problems
 
     def test_an_import_under_another_name_is_another_life(self) -> None:
-        """With the same history; ids of the old thread do not lead to it."""
+        """It has the same history; ids of the old thread do not lead to it."""
         path = self._bundle()
         store = self.store()
         assert store.import_(path, to="copy") == "copy"
@@ -127,7 +127,7 @@ class Moving(StoreKit):
         assert store.verify().ok
 
     def test_an_import_takes_no_place_that_is_taken(self) -> None:
-        """`Conflict`, also for a deleted thread."""
+        """It raises `Conflict`, also for a deleted thread."""
         path = self._bundle()
         store = self.store()
         raises(Conflict, store.import_, path)
@@ -138,7 +138,7 @@ class Moving(StoreKit):
         assert store.get("t", 8).state == state_at(8)
 
     def test_a_bundle_may_be_encrypted(self) -> None:
-        """With the key it opens, without it does not; and a plain one is refused where keys are given."""
+        """It opens only with the key; and a plain one is refused where keys are given."""
         path = self._bundle(keys=b"k" * 32)
         store = self.store(MemoryBackend())
         raises(KeyUnavailable, store.import_, path)
@@ -149,7 +149,7 @@ class Moving(StoreKit):
         raises(Corrupt, store.import_, plain, to="u", keys=b"k" * 32)
 
     def test_a_damaged_bundle_is_refused(self) -> None:
-        """Cut short, changed, or no bundle at all: `Corrupt`, and nothing is imported."""
+        """One that is cut short, changed, or no bundle raises `Corrupt`, and nothing is imported."""
         path = self._bundle()
         with open(path, "rb") as file:  # noqa: PTH123
             whole = file.read()
@@ -167,7 +167,7 @@ class Moving(StoreKit):
         assert list(store.threads()) == []
 
     def test_what_is_not_there_cannot_be_exported(self) -> None:
-        """`NotFound`, and no file."""
+        """It raises `NotFound`, and writes no file."""
         raises(NotFound, self.store().export, "never", self.directory / "file")
         assert not (self.directory / "file").exists()
 
@@ -187,7 +187,7 @@ class Moving(StoreKit):
         raises(LeaseHeld, store.save, "t", 2)
 
     def test_a_backup_is_a_store(self) -> None:
-        """Of all namespaces, whole, as a SQLite file; `Conflict` if the file is there."""
+        """It is a SQLite file with all namespaces; `Conflict` if the file exists."""
         from holdfast.stores.sqlite import SQLiteBackend
 
         store, other = self.store(), self.store(namespace="other")

@@ -1,4 +1,4 @@
-"""Deleting, hiding, pinning, pruning, erasing: what goes is gone, and what stays is exact."""
+"""Deleting, hiding, pinning, pruning, erasing: what is removed is gone, and the rest is exact."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,13 +14,13 @@ LONG = "x" * 6000
 
 
 def grown(store: sync.Store, thread_id: str, count: int) -> None:
-    """Save that many checkpoints, with small and large changes."""
+    """Save `count` checkpoints, with small and large changes."""
     for number in range(1, count + 1):
         store.save(thread_id, state_at(number))
 
 
 def state_at(number: int) -> dict[str, Any]:
-    """The state that `grown` saves as checkpoint `number`."""
+    """Return the state that `grown` saves as checkpoint `number`."""
     return {
         "n": number,
         "list": [f"item {index}" for index in range(number)],
@@ -30,10 +30,10 @@ def state_at(number: int) -> dict[str, Any]:
 
 
 class Deleting(StoreKit):
-    """What `delete`, `revive` and `delete_checkpoint` promise."""
+    """Test what `delete`, `revive` and `delete_checkpoint` promise."""
 
     def test_a_deleted_thread_is_gone(self) -> None:
-        """For every way to look; its bytes too. Deleting twice, or what never was, is no error."""
+        """No call finds it, and its bytes are gone. Deleting again, or deleting a new id, is no error."""
         store = self.store()
         checkpoint = store.save("t", {"a": LONG})
         store.save("other", 1)
@@ -49,7 +49,7 @@ class Deleting(StoreKit):
         assert store.verify().ok
 
     def test_a_revived_thread_begins_again(self) -> None:
-        """Empty, at seq 1, in another life: old ids stay gone."""
+        """It is empty, begins at seq 1, and old ids stay gone."""
         store, other = self.store(), self.store()
         old = store.save("t", {"a": 1})
         other.delete("t")
@@ -64,14 +64,14 @@ class Deleting(StoreKit):
         assert store.get("t", 1).state == {"a": 2}
 
     def test_only_the_deleted_can_be_revived(self) -> None:
-        """`NotFound` for a thread that is there, and for one that never was."""
+        """An existing thread, and one that never existed, raise `NotFound`."""
         store = self.store()
         store.save("t", 1)
         raises(NotFound, store.revive, "t")
         raises(NotFound, store.revive, "never")
 
     def test_a_deleted_checkpoint_is_hidden(self) -> None:
-        """Only that one; the others stay as they were."""
+        """Only that one is hidden; the others are unchanged."""
         store = self.store()
         grown(store, "t", 6)
         gone = store.get("t", 3).id
@@ -84,7 +84,7 @@ class Deleting(StoreKit):
             assert store.get("t", seq).state == state_at(seq)
 
     def test_deleting_the_newest_checkpoint_brings_back_the_one_before(self) -> None:
-        """Its state is the thread's, and the next save goes on from there; `Conflict` for the only one."""
+        """The thread has that state, and the next save continues from it; the only one raises `Conflict`."""
         store = self.store()
         grown(store, "t", 3)
         store.delete_checkpoint(store.get("t", 3).id)
@@ -107,7 +107,7 @@ class Deleting(StoreKit):
 
 
 class Pruning(StoreKit):
-    """What `prune`, `pin` and `erase` promise."""
+    """Test what `prune`, `pin` and `erase` promise."""
 
     def _kept(self, store: sync.Store, *kept: int, total: int) -> None:
         for handle in (store, self.store()):
@@ -121,7 +121,7 @@ class Pruning(StoreKit):
         assert report.ok, report.problems
 
     def test_keep_last_keeps_the_newest(self) -> None:
-        """Each of them exact; a second prune finds nothing to do; the thread goes on."""
+        """Each is exact; a second prune has nothing to do; the thread can be saved to."""
         store = self.store()
         grown(store, "t", 20)
         freed = store.prune(Retention(keep_last=3))
@@ -133,7 +133,7 @@ class Pruning(StoreKit):
         assert store.get("t", 21).state == state_at(21)
 
     def test_pruning_frees_bytes(self) -> None:
-        """And says how many."""
+        """It reports how many."""
         store = self.store()
         for number in range(1, 60):
             store.save("t", {"text": f"{number} " * 3000})
@@ -154,7 +154,7 @@ class Pruning(StoreKit):
         self._kept(store, *range(1, 7), total=6)
 
     def test_pinned_checkpoints_stay(self) -> None:
-        """Through any prune, until they are unpinned."""
+        """They stay through any prune, until they are unpinned."""
         store = self.store()
         grown(store, "t", 12)
         for seq in (2, 7):
@@ -178,7 +178,7 @@ class Pruning(StoreKit):
         self._kept(store, 1, 2, 3, 4, total=4)
 
     def test_unpinning_hides_nothing_by_itself(self) -> None:
-        """What only the pin kept goes with the next prune, not before; the newest checkpoint never does."""
+        """The next prune drops what only the pin kept; never the newest checkpoint."""
         store = self.store()
         grown(store, "t", 6)
         store.pin(store.get("t", 2).id)
@@ -193,7 +193,7 @@ class Pruning(StoreKit):
         self._kept(store, 2, total=6)
 
     def test_max_age_keeps_the_young(self) -> None:
-        """Older checkpoints go, the newest stays whatever its age."""
+        """Older checkpoints are dropped, the newest stays whatever its age."""
         store = self.store()
         for number in range(1, 5):
             store.save("t", state_at(number))
@@ -205,7 +205,7 @@ class Pruning(StoreKit):
         self._kept(store, 4, total=4)
 
     def test_a_ttl_takes_whole_threads(self) -> None:
-        """That nobody wrote to for so long."""
+        """It deletes threads without a write for that long."""
         store = self.store()
         store.save("old", 1)
         self.clock.advance(100)
@@ -214,7 +214,7 @@ class Pruning(StoreKit):
         assert [info.thread_id for info in store.threads()] == ["young"]
 
     def test_delete_on_takes_threads_of_that_status(self) -> None:
-        """And leaves the others."""
+        """The others stay."""
         store = self.store()
         for status in ("complete", "failed", "idle"):
             store.save(status, 1, status=status)
@@ -222,7 +222,7 @@ class Pruning(StoreKit):
         assert [info.thread_id for info in store.threads()] == ["idle"]
 
     def test_a_thread_with_a_pinned_checkpoint_stays(self) -> None:
-        """Neither `ttl` nor `delete_on` takes it, until the pin is removed, or a retention ignores pins."""
+        """Neither `ttl` nor `delete_on` deletes it, until the pin is removed, or a retention ignores pins."""
         store = self.store()
         for thread_id in ("idle too long", "complete"):
             grown(store, thread_id, 2)
@@ -242,14 +242,14 @@ class Pruning(StoreKit):
         assert list(store.threads()) == []
 
     def test_prune_takes_the_stores_own_retention(self) -> None:
-        """Without one it asks for it."""
+        """Without one it raises an error that asks for it."""
         raises(ConfigurationError, self.store().prune)
         store = self.store(retention=Retention(keep_last=1))
         grown(store, "t", 3)
         assert store.prune().checkpoints == 2
 
-    def test_a_handle_that_wrote_before_a_prune_goes_on_after_it(self) -> None:
-        """What it remembers may be pruned away, and must not be referred to."""
+    def test_a_handle_that_wrote_before_a_prune_can_write_after_it(self) -> None:
+        """What it remembers may have been pruned, and must not be referred to."""
         store, other = self.store(), self.store()
         grown(store, "t", 9)
         other.prune(Retention(keep_last=1))
@@ -260,7 +260,7 @@ class Pruning(StoreKit):
         assert report.ok, report.problems
 
     def test_an_erased_thread_has_only_its_present(self) -> None:
-        """One checkpoint, the state as it was, nothing before it; and it goes on."""
+        """One checkpoint with the present state is left, and the thread can be saved to."""
         store = self.store()
         grown(store, "t", 9)
         store.pin(store.get("t", 2).id)

@@ -1,4 +1,4 @@
-"""Heads and the one atomic operation: all or nothing, and only onto the very head that was expected."""
+"""Heads and the one atomic operation: all or nothing, and only onto the expected head."""
 
 from msgspec.structs import replace
 
@@ -8,14 +8,14 @@ from holdfast.testing.conformance.samples import Line, blobs, head, key, row, ro
 
 
 class Heads(Kit):
-    """What `heads` promises."""
+    """Test what `heads` promises."""
 
     def test_a_thread_that_never_was_has_no_head(self) -> None:
-        """There is None where there is no head."""
+        """The answer for a thread without a head is None."""
         assert self.opened().heads([key()]) == [None]
 
     def test_heads_of_no_thread_are_no_heads(self) -> None:
-        """Asked for nothing, nothing is returned."""
+        """Without threads nothing is returned."""
         assert self.opened().heads([]) == []
 
     def test_a_head_is_kept_byte_for_byte(self) -> None:
@@ -25,7 +25,7 @@ class Heads(Kit):
         assert line.encoded == swap.replacement
 
     def test_heads_come_in_the_order_asked_for(self) -> None:
-        """One answer for each thread, in their order, also where some are missing."""
+        """There is one answer for each thread, in order, also where some are missing."""
         backend = self.opened()
         lines = [Line(backend, key(name)) for name in ("b", "a", "c")]
         for line in lines:
@@ -43,28 +43,28 @@ class Heads(Kit):
 
 
 class Swaps(Kit):
-    """What `swap` promises."""
+    """Test what `swap` promises."""
 
     def test_no_swaps_have_no_outcomes(self) -> None:
         """An empty batch does nothing."""
         assert self.opened().swap([]) == []
 
     def test_nothing_expected_creates_a_thread(self) -> None:
-        """With nothing expected the swap makes the thread."""
+        """A swap that expects nothing creates the thread."""
         line = Line(self.opened())
         line.put(head(), rows(1), blobs(1))
         assert line.head == head()
         assert line.seqs == [1]
 
     def test_nothing_expected_is_refused_where_a_head_is(self) -> None:
-        """With nothing expected an existing head is left alone."""
+        """A swap that expects nothing leaves an existing head alone."""
         line = Line(self.opened())
         line.put(head(1), rows(1))
         line.refused(replace(line.swap(head(2), rows(2)), expected=b""))
         assert (line.encoded, line.seqs) == (line.stored, [1])
 
     def test_a_head_expected_where_none_is_is_refused(self) -> None:
-        """A swap that expects a head does not make a thread."""
+        """A swap that expects a head does not create a thread."""
         backend = self.opened()
         line, other = Line(backend), Line(backend, key("other"))
         other.put(head())
@@ -75,7 +75,7 @@ class Swaps(Kit):
         assert [thread for thread, _ in backend.threads(b"", (), (), None, 10).heads] == [other.key]
 
     def test_heads_are_compared_byte_by_byte(self) -> None:
-        """A head that differs in anything at all is not the expected one, though its seq is the same."""
+        """A head that differs in any byte is not the expected one, even with the same seq."""
         line = Line(self.opened())
         line.put(head(3, token=7))
         stale = line.swap(head(4), rows(4))
@@ -91,7 +91,7 @@ class Swaps(Kit):
             assert line.seqs == []
 
     def test_a_refused_swap_changes_nothing(self) -> None:
-        """Refused, a swap adds no row and no blob, drops nothing and consumes nothing."""
+        """A refused swap adds no row and no blob, drops nothing and consumes nothing."""
         line = Line(self.opened())
         line.put(head(1), rows(1), blobs(1))
         line.backend.post(line.key, "kept", b"message")
@@ -119,7 +119,7 @@ class Swaps(Kit):
         assert line.backend.blobs(line.key, list(blobs(1))) == blobs(1)
 
     def test_one_refused_does_not_touch_the_others(self) -> None:
-        """The outcomes of a batch are in its order, and each is decided by itself."""
+        """The outcomes of a batch are in its order, and each is decided alone."""
         backend = self.opened()
         lines = [Line(backend, key(name)) for name in "abcde"]
         for line in lines:
@@ -133,7 +133,7 @@ class Swaps(Kit):
             assert line.seqs == ([2, 1] if good else [1])
 
     def test_a_batch_may_make_threads_and_change_others(self) -> None:
-        """New and old threads go together."""
+        """One batch can hold new and old threads."""
         backend = self.opened()
         old, new = Line(backend, key("a")), Line(backend, key("b"))
         old.put(head(1), rows(1))
@@ -141,7 +141,7 @@ class Swaps(Kit):
         assert (old.seqs, new.seqs) == ([2, 1], [1])
 
     def test_the_same_swap_after_a_lost_reply_is_refused_and_harmless(self) -> None:
-        """A writer that lost the reply may send the very same swap again: its head is there, once."""
+        """A writer that lost the reply may send the same swap again: its head is there, once."""
         line = Line(self.opened())
         for swap in (line.swap(head(1), rows(1), blobs(1)), line.swap(head(2), rows(2), blobs(2))):
             current = replace(swap, expected=line.stored)
@@ -161,14 +161,14 @@ class Swaps(Kit):
         assert line.seqs == [1]
 
     def test_a_swap_that_need_not_wait_does_not_need_to(self) -> None:
-        """With nobody else there, `wait=False` is as good as waiting."""
+        """Without another writer, `wait=False` works like waiting."""
         line = Line(self.opened())
         first = line.swap(head(1), rows(1))
         assert line.backend.swap([first], wait=False) == [True]
         assert line.backend.swap([first], wait=False) == [False]
 
     def test_large_rows_and_blobs_are_exact(self) -> None:
-        """Megabytes in one swap come back as they were."""
+        """Megabytes in one swap are returned unchanged."""
         line = Line(self.opened())
         large = bytes(range(256)) * 8192
         names = [number.to_bytes(16, "big") for number in range(3)]
@@ -183,7 +183,7 @@ class Swaps(Kit):
         assert line.backend.rows(line.key, 700) == list(rows(*range(1, 701)))
 
     def test_an_empty_body_is_a_body(self) -> None:
-        """No byte is as good as any other number of them."""
+        """A body may have no bytes."""
         line = Line(self.opened())
         line.put(head(1), (row(1, body=b""),), {b"i" * 16: b""})
         assert line.backend.rows(line.key, 1) == [row(1, body=b"")]

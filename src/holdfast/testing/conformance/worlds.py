@@ -1,4 +1,4 @@
-"""One set of tests for both worlds: an awaitable store, driven by its own event loop, looks like a blocking one."""
+"""One set of tests for both worlds: here an awaitable store, with an event loop, looks like a blocking one."""
 
 from asyncio import Runner
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from holdfast.stores.listing import AsyncPage
 
 
 class _Awaited:
-    """Calls the methods of an awaitable store and awaits what they return."""
+    """Calls the methods of an awaitable store, and awaits their results."""
 
     def __init__(self, store: Store, runner: Runner) -> None:
         self._store = store
@@ -48,5 +48,5 @@ class _AwaitedPage(Page[Any]):
 
 
 def awaited(store: sync.Store, runner: Runner) -> sync.Store:
-    """The awaitable store beneath a blocking one, over that runner's event loop; its ports must be awaitable too."""
+    """Return the awaitable store beneath a blocking one, run by that runner's loop; its ports must be awaitable too."""
     return cast("sync.Store", _Awaited(store._store, runner))  # noqa: SLF001  the two are one store

@@ -3,7 +3,7 @@
     machine = machine_for(lambda: DirectoryPlace(new_directory(), MyBackend))
     TestMyStore = machine.TestCase
 
-Needs the package hypothesis, which finds the shortest story that breaks a promise. `walk` tells longer stories, faster.
+Hypothesis finds the shortest sequence that breaks a promise. `random_walk` runs longer ones, faster.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from harness.model_driver import Driver
+from harness.random_walk import TIGHT
 from holdfast.history.tuning import Tuning
-from holdfast.testing.driver import Driver
 from holdfast.testing.faults import EVERY_HOW, Fault
 from holdfast.testing.places import Place
-from holdfast.testing.walk import TIGHT
 
 T = TypeVar("T")
 
@@ -64,11 +64,11 @@ class StoreMachine(RuleBasedStateMachine):
         return TIGHT
 
     def _existing(self) -> list[str]:
-        return [thread for thread, past in self.driver.pasts.items() if past.exists]
+        return [thread for thread, model in self.driver.models.items() if model.exists]
 
     def _pick(self, data: st.DataObject) -> tuple[str, int]:
         thread = data.draw(st.sampled_from(self._existing()))
-        return thread, data.draw(st.sampled_from(self.driver.past(thread).seqs))
+        return thread, data.draw(st.sampled_from(self.driver.model(thread).seqs))
 
     def _some_exist(self) -> bool:
         return bool(self._existing())
@@ -81,13 +81,13 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(thread=THREADS, key=KEYS, value=VALUES, at=HANDLES)
     def save_edited(self, thread: str, key: str, value: Any, at: int) -> None:
         """Save the present state with one key changed."""
-        state = self.driver.past(thread).state
+        state = self.driver.model(thread).state
         self.driver.save(thread, {**state, key: value} if type(state) is dict else {key: value}, at)
 
     @rule(thread=THREADS, order=st.randoms(use_true_random=False), at=HANDLES)
     def save_shuffled(self, thread: str, order: Any, at: int) -> None:
         """Save the present state with its messages in another order, and its keys too."""
-        state = self.driver.past(thread).state
+        state = self.driver.model(thread).state
         if type(state) is dict:
             for value in state.values():
                 if type(value) is list:
@@ -119,11 +119,11 @@ class StoreMachine(RuleBasedStateMachine):
         """Delete a thread."""
         self.driver.delete(self._pick(data)[0], at)
 
-    @precondition(lambda self: any(past.is_deleted for past in self.driver.pasts.values()))
+    @precondition(lambda self: any(model.is_deleted for model in self.driver.models.values()))
     @rule(data=st.data(), at=HANDLES)
     def revive(self, data: st.DataObject, at: int) -> None:
         """Revive a thread."""
-        deleted = [thread for thread, past in self.driver.pasts.items() if past.is_deleted]
+        deleted = [thread for thread, model in self.driver.models.items() if model.is_deleted]
         self.driver.revive(data.draw(st.sampled_from(deleted)), at)
 
     @precondition(_some_exist)
@@ -146,7 +146,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(_some_exist)
     @rule(data=st.data(), at=HANDLES)
     def erase(self, data: st.DataObject, at: int) -> None:
-        """Erase a thread's past."""
+        """Erase a thread's model."""
         self.driver.erase(self._pick(data)[0], at)
 
     @rule()

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from random import Random
 
+from harness.model_driver import Driver
+from harness.random_states import States
 from holdfast.codec.keys import KeyRing
 from holdfast.history.tuning import Tuning
-from holdfast.testing.driver import Driver
 from holdfast.testing.faults import EVERY_HOW, Fault
 from holdfast.testing.places import Place
-from holdfast.testing.states import States
 
 TIGHT = Tuning(
     inline_max=200, keyframe_rows=6, keyframe_rows_max=20, keyframe_bytes=2000, pack_max=4096, small_piece=64
@@ -31,7 +31,7 @@ class Walk:
         faults: bool = True,
         twin: bool = False,
     ) -> None:
-        self.random = Random(seed)  # noqa: S311  repeatable, not secret
+        self.random = Random(seed)
         self.driver = Driver(place, tuning=tuning, keys=keys, twin=twin)
         self._states = States(self.random)
         self._faults = faults
@@ -77,24 +77,24 @@ class Walk:
         return self.random.randrange(len(self.driver.handles))
 
     def _name(self) -> str:
-        return self.random.choice((*NAMES, *self.driver.pasts))
+        return self.random.choice((*NAMES, *self.driver.models))
 
     def _existing(self) -> str | None:
-        found = [thread for thread, past in self.driver.pasts.items() if past.exists]
+        found = [thread for thread, model in self.driver.models.items() if model.exists]
         return self.random.choice(found) if found else None
 
     def _checkpoint(self) -> tuple[str, int] | None:
         thread = self._existing()
-        return None if thread is None else (thread, self.random.choice(self.driver.past(thread).seqs))
+        return None if thread is None else (thread, self.random.choice(self.driver.model(thread).seqs))
 
     def _save(self) -> None:
-        thread, past = self._name(), None
-        past = self.driver.past(thread)
-        state = self._live.get(thread, past.state)
+        thread, model = self._name(), None
+        model = self.driver.model(thread)
+        state = self._live.get(thread, model.state)
         if self.random.random() < 0.3:
-            state = past.state
+            state = model.state
         # The same object, changed in place, as a program would; the store must not be fooled by that.
-        self._live[thread] = state = self._states.edit(state) if past.exists else self._states.fresh()
+        self._live[thread] = state = self._states.edit(state) if model.exists else self._states.fresh()
         self.driver.save(thread, state, self._handle())
 
     def _append(self) -> None:
@@ -119,7 +119,7 @@ class Walk:
             self.driver.delete(thread, self._handle())
 
     def _revive(self) -> None:
-        deleted = [thread for thread, past in self.driver.pasts.items() if past.is_deleted]
+        deleted = [thread for thread, model in self.driver.models.items() if model.is_deleted]
         if deleted:
             self.driver.revive(self.random.choice(deleted), self._handle())
 

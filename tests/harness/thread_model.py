@@ -6,7 +6,7 @@ from typing import Any
 from holdfast.testing.exact import difference
 
 
-class Past:
+class ThreadModel:
     """What should be seen of one thread."""
 
     def __init__(self) -> None:
@@ -23,9 +23,9 @@ class Past:
         """The seq of the checkpoint whose state is the thread's; 0 if there is none."""
         self.is_deleted = False
 
-    def copy(self) -> "Past":
-        """A model of its own, with the very states."""
-        other = Past()
+    def copy(self) -> "ThreadModel":
+        """Return an independent model with the same states."""
+        other = ThreadModel()
         other.states, other.ids = dict(self.states), dict(self.ids)
         other.gone, other.pinned = set(self.gone), set(self.pinned)
         other.rows, other.latest, other.is_deleted = self.rows, self.latest, self.is_deleted
@@ -73,7 +73,7 @@ class Past:
             self.pinned.discard(seq)
 
     def erase(self) -> None:
-        """Nothing but the present state stays, as a checkpoint of its own."""
+        """Keep only the present state, as a new checkpoint."""
         state = self.state
         for seq in list(self.states):
             self._forget(seq)
@@ -93,7 +93,7 @@ class Past:
             self.gone.add(self.ids.pop(seq))
 
 
-def wrong(expected: Any, actual: Any, what: str) -> None:
+def assert_same(expected: Any, actual: Any, what: str) -> None:
     """AssertionError if two states differ in anything."""
     found = difference(expected, actual)
     assert found is None, f"{what} is wrong: {found}"

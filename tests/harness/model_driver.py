@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
+from harness.thread_model import ThreadModel, assert_same
 from holdfast import sync
 from holdfast.codec.keys import KeyRing
 from holdfast.history.tuning import Tuning
@@ -18,11 +19,10 @@ from holdfast.records.identity import namespace_prefix, thread_key
 from holdfast.records.retention import Retention
 from holdfast.testing.faults import Crash, Fault, FaultyBackend
 from holdfast.testing.handles import blocking_store
-from holdfast.testing.past import Past, wrong
 from holdfast.testing.places import MemoryPlace, Place
 
 T = TypeVar("T")
-Predict = Callable[[Past], None]
+Predict = Callable[[ThreadModel], None]
 
 
 class Handle(NamedTuple):
@@ -56,7 +56,7 @@ class Driver:
         """How many states were read back and found exact."""
         self.crashes = 0
         self.faults = 0
-        self.pasts: dict[str, Past] = {}
+        self.models: dict[str, ThreadModel] = {}
         self._tuning = tuning
         self._keys = keys
         self._twin = handle_on(MemoryPlace()).store if twin else None
@@ -67,9 +67,9 @@ class Driver:
     def _new_handle(self) -> Handle:
         return handle_on(self.place, self._tuning, self._keys)
 
-    def past(self, thread: str) -> Past:
+    def model(self, thread: str) -> ThreadModel:
         """The model of a thread."""
-        return self.pasts.setdefault(thread, Past())
+        return self.models.setdefault(thread, ThreadModel())
 
     def plan(self, fault: Fault | None) -> None:
         """Let the next operation fail."""
@@ -90,7 +90,7 @@ class Driver:
         self.handles = [self._new_handle() for _ in self.handles]
 
     def close(self) -> None:
-        """Let go of every file."""
+        """Close every handle."""
         for handle in (*self.handles, *self._left):
             handle.store.close()
 
@@ -101,27 +101,27 @@ class Driver:
         if self._is_refused(thread, lambda store: store.save(thread, state), at):
             return
         self._learn(
-            thread, self._do(at, [thread], lambda store: store.save(thread, state), lambda past: past.save(state))
+            thread, self._do(at, [thread], lambda store: store.save(thread, state), lambda model: model.save(state))
         )
 
     def append(self, thread: str, name: str, item: Any, at: int = 0) -> None:
         """Append an item to the list of that name, if it is one."""
         if self._is_refused(thread, lambda store: store.append(thread, name, item), at):
             return
-        past = self.past(thread)
-        state = past.state if past.exists else {}
+        model = self.model(thread)
+        state = model.state if model.exists else {}
         if not _takes_items(state, name):
             _raises(UnstorableValue, lambda: self.handles[at].store.append(thread, name, item))
             return
         state.setdefault(name, []).append(item)
         self._learn(
             thread,
-            self._do(at, [thread], lambda store: store.append(thread, name, item), lambda past: past.save(state)),
+            self._do(at, [thread], lambda store: store.append(thread, name, item), lambda model: model.save(state)),
         )
 
     def fork(self, thread: str, seq: int, to: str, at: int = 0) -> None:
         """A new thread from one checkpoint; `Conflict` where there is a thread already."""
-        state, target = self.past(thread).states[seq], self.past(to)
+        state, target = self.model(thread).states[seq], self.model(to)
 
         def forked(store: sync.Store) -> Checkpoint | None:
             assert store.fork(store.get(thread, seq).id, to) == to
@@ -130,30 +130,30 @@ class Driver:
         if target.exists or target.is_deleted:
             _raises((Conflict, Deleted), lambda: forked(self.handles[at].store))
             return
-        self._learn(to, self._do(at, [to], forked, lambda past: past.save(state)))
+        self._learn(to, self._do(at, [to], forked, lambda model: model.save(state)))
 
     def delete(self, thread: str, at: int = 0) -> None:
         """Delete a thread that is there."""
-        self._do(at, [thread], lambda store: store.delete(thread), Past.delete)
+        self._do(at, [thread], lambda store: store.delete(thread), ThreadModel.delete)
 
     def revive(self, thread: str, at: int = 0) -> None:
         """Bring a deleted thread back, empty."""
 
-        def revived(past: Past) -> None:
-            past.is_deleted = False
+        def revived(model: ThreadModel) -> None:
+            model.is_deleted = False
 
         self._do(at, [thread], lambda store: store.revive(thread), revived)
 
     def delete_checkpoint(self, thread: str, seq: int, at: int = 0) -> None:
         """Hide one checkpoint; the only one cannot go."""
-        if len(self.past(thread).states) == 1:
-            _raises(Conflict, lambda: self.handles[at].store.delete_checkpoint(self.past(thread).ids[seq]))
+        if len(self.model(thread).states) == 1:
+            _raises(Conflict, lambda: self.handles[at].store.delete_checkpoint(self.model(thread).ids[seq]))
             return
         self._do(
             at,
             [thread],
             lambda store: store.delete_checkpoint(store.get(thread, seq).id),
-            lambda past: past.hide(seq),
+            lambda model: model.hide(seq),
         )
 
     def pin(self, thread: str, seq: int, *, pinned: bool, at: int = 0) -> None:
@@ -162,23 +162,23 @@ class Driver:
             at,
             [thread],
             lambda store: store.pin(store.get(thread, seq).id, pinned=pinned),
-            lambda past: past.pin(seq, pinned=pinned),
+            lambda model: model.pin(seq, pinned=pinned),
         )
 
     def prune(self, keep_last: int, at: int = 0) -> None:
         """Prune every thread."""
-        threads = [thread for thread, past in self.pasts.items() if past.exists]
+        threads = [thread for thread, model in self.models.items() if model.exists]
         retention = Retention(keep_last=keep_last)
-        if self._do(at, threads, lambda store: store.prune(retention), lambda past: past.prune(keep_last)) is None:
+        if self._do(at, threads, lambda store: store.prune(retention), lambda model: model.prune(keep_last)) is None:
             self.prune(keep_last, at)
 
     def erase(self, thread: str, at: int = 0) -> None:
         """Leave nothing but the present state."""
-        self._do(at, [thread], lambda store: store.erase(thread), Past.erase)
+        self._do(at, [thread], lambda store: store.erase(thread), ThreadModel.erase)
         self._learn_ids(thread, at)
 
     def _is_refused(self, thread: str, write: Callable[[sync.Store], object], at: int) -> bool:
-        if self.past(thread).is_deleted:
+        if self.model(thread).is_deleted:
             _raises(Deleted, lambda: write(self.handles[at].store))
             return True
         return False
@@ -189,9 +189,9 @@ class Driver:
         """Act on the store; the model follows. None if a fault came between: then the model knows what became of it."""
         handle, plan = self.handles[at], self._plan
         handle.backend.plan, self._plan = plan, None
-        befores = {thread: self.past(thread).copy() for thread in threads}
+        befores = {thread: self.model(thread).copy() for thread in threads}
         for thread in threads:
-            predict(self.past(thread))
+            predict(self.model(thread))
         try:
             result = action(handle.store)
         except Crash:
@@ -210,37 +210,41 @@ class Driver:
             self._reconcile(thread, before, at)
         return None
 
-    def _reconcile(self, thread: str, before: Past, at: int) -> None:
-        """What is seen now is the past before or after the operation, or lies between them; never anything else."""
-        after, store = self.past(thread), self.handles[at].store
+    def _reconcile(self, thread: str, before: ThreadModel, at: int) -> None:
+        """What is seen now is the model before or after the operation, or lies between them; never anything else."""
+        after, store = self.model(thread), self.handles[at].store
         seen = {seq: store.get(thread, seq) for seq in self._seqs(store, thread)}
         for seq, checkpoint in seen.items():
             assert seq in before.states or seq in after.states, f"{thread}@{seq} came from nowhere"
-            wrong((after.states if seq in after.states else before.states)[seq], checkpoint.state, f"{thread}@{seq}")
+            assert_same(
+                (after.states if seq in after.states else before.states)[seq], checkpoint.state, f"{thread}@{seq}"
+            )
             self.restores += 1
         lost = (set(before.states) & set(after.states)) - set(seen)
         assert not lost, f"checkpoints {sorted(lost)} of {thread!r} were lost"
         if before.exists and after.exists:
             assert seen, f"thread {thread!r} is gone"
-        self.pasts[thread] = self._observed(thread, before, after, seen, at)
+        self.models[thread] = self._observed(thread, before, after, seen, at)
 
-    def _observed(self, thread: str, before: Past, after: Past, seen: dict[int, Checkpoint], at: int) -> Past:
-        store, past = self.handles[at].store, before.copy()
-        past.states = {seq: (after.states if seq in after.states else before.states)[seq] for seq in seen}
-        past.ids = {seq: checkpoint.id for seq, checkpoint in seen.items()}
-        past.gone |= {before.ids[seq] for seq in before.ids if seq not in seen}
-        past.pinned = {info.seq for info in store.history(thread, limit=10_000) if info.pinned} if seen else set()
+    def _observed(
+        self, thread: str, before: ThreadModel, after: ThreadModel, seen: dict[int, Checkpoint], at: int
+    ) -> ThreadModel:
+        store, model = self.handles[at].store, before.copy()
+        model.states = {seq: (after.states if seq in after.states else before.states)[seq] for seq in seen}
+        model.ids = {seq: checkpoint.id for seq, checkpoint in seen.items()}
+        model.gone |= {before.ids[seq] for seq in before.ids if seq not in seen}
+        model.pinned = {info.seq for info in store.history(thread, limit=10_000) if info.pinned} if seen else set()
         latest = store.latest(thread)
         assert (latest is None) == (not seen), f"latest of {thread!r} is {latest!r} of {sorted(seen)}"
-        past.latest = latest.seq if latest else 0
-        past.rows = store.history(thread, limit=1, journal=True).items[0].seq if seen else 0
-        past.is_deleted = not seen and self._is_tombstone(thread, at)
+        model.latest = latest.seq if latest else 0
+        model.rows = store.history(thread, limit=1, journal=True).items[0].seq if seen else 0
+        model.is_deleted = not seen and self._is_tombstone(thread, at)
         if latest:
             assert latest.seq in {before.latest, after.latest}, f"latest of {thread!r} is {latest.seq}"
-        return past
+        return model
 
     def _is_tombstone(self, thread: str, at: int) -> bool:
-        """Only the head tells a deleted thread from one that never was."""
+        """True if the thread is deleted; only its head shows that."""
         key = thread_key(namespace_prefix(""), thread)
         encoded = self.handles[at].backend.heads([key])[0]
         return encoded is not None and decode_head(key, encoded).deleted
@@ -249,16 +253,16 @@ class Driver:
 
     def _learn(self, thread: str, checkpoint: Checkpoint | None) -> None:
         """An acknowledged checkpoint is the one the model says."""
-        past = self.past(thread)
+        model = self.model(thread)
         if checkpoint is None:
             return
-        assert checkpoint.seq == past.latest, f"{checkpoint.id} should have seq {past.latest}"
-        wrong(past.states[past.latest], checkpoint.state, f"{checkpoint.id} as returned")
-        past.ids[past.latest] = checkpoint.id
+        assert checkpoint.seq == model.latest, f"{checkpoint.id} should have seq {model.latest}"
+        assert_same(model.states[model.latest], checkpoint.state, f"{checkpoint.id} as returned")
+        model.ids[model.latest] = checkpoint.id
 
     def _learn_ids(self, thread: str, at: int) -> None:
-        past = self.past(thread)
-        past.ids |= {seq: self.handles[at].store.get(thread, seq).id for seq in past.states if seq not in past.ids}
+        model = self.model(thread)
+        model.ids |= {seq: self.handles[at].store.get(thread, seq).id for seq in model.states if seq not in model.ids}
 
     @staticmethod
     def _seqs(store: sync.Store, thread: str) -> list[int]:
@@ -269,35 +273,37 @@ class Driver:
 
     def check(self, thread: str, seq: int, at: int = 0) -> None:
         """One checkpoint, by its seq and by its id."""
-        past, store = self.past(thread), self.handles[at].store
-        wrong(past.states[seq], store.get(thread, seq).state, f"{thread}@{seq}")
-        wrong(past.states[seq], store.load(past.ids[seq]).state, past.ids[seq])
+        model, store = self.model(thread), self.handles[at].store
+        assert_same(model.states[seq], store.get(thread, seq).state, f"{thread}@{seq}")
+        assert_same(model.states[seq], store.load(model.ids[seq]).state, model.ids[seq])
         self.restores += 2
 
     def check_thread(self, thread: str, at: int = 0) -> None:
         """Everything that should be seen of a thread, and nothing else."""
-        past, store = self.past(thread), self.handles[at].store
-        assert self._seqs(store, thread) == past.seqs, f"{thread!r} lists {self._seqs(store, thread)}, not {past.seqs}"
-        for seq, state in past.states.items():
+        model, store = self.model(thread), self.handles[at].store
+        assert self._seqs(store, thread) == model.seqs, (
+            f"{thread!r} lists {self._seqs(store, thread)}, not {model.seqs}"
+        )
+        for seq, state in model.states.items():
             checkpoint = store.get(thread, seq)
-            wrong(state, checkpoint.state, f"{thread}@{seq}")
-            assert checkpoint.id == past.ids[seq]
+            assert_same(state, checkpoint.state, f"{thread}@{seq}")
+            assert checkpoint.id == model.ids[seq]
         latest = store.latest(thread)
-        assert (latest.seq if latest else 0) == past.latest
+        assert (latest.seq if latest else 0) == model.latest
         if latest:
-            wrong(past.states[past.latest], latest.state, f"the latest of {thread}")
-        self.restores += len(past.states) + bool(latest)
-        for gone in sorted(past.gone)[-3:]:
+            assert_same(model.states[model.latest], latest.state, f"the latest of {thread}")
+        self.restores += len(model.states) + bool(latest)
+        for gone in sorted(model.gone)[-3:]:
             _raises(NotFound, lambda gone=gone: store.load(gone))  # type: ignore[misc]
 
     def check_all(self, at: int = 0) -> None:
         """Every thread, the listing of threads, and the store's own verification."""
         store = self.handles[at].store
-        for thread in self.pasts:
+        for thread in self.models:
             self.check_thread(thread, at)
         listed = store.threads(limit=10_000).items
         assert sorted(info.thread_id for info in listed) == sorted(
-            thread for thread, past in self.pasts.items() if past.exists
+            thread for thread, model in self.models.items() if model.exists
         )
         assert store.counts() == Counter(info.status for info in listed), f"the store counts {store.counts()}"
         report = store.verify()
@@ -306,10 +312,10 @@ class Driver:
             self._check_twin(self._twin)
 
     def _check_twin(self, twin: sync.Store) -> None:
-        for thread, past in self.pasts.items():
-            assert self._seqs(twin, thread) == past.seqs, f"the memory store differs in {thread!r}"
+        for thread, model in self.models.items():
+            assert self._seqs(twin, thread) == model.seqs, f"the memory store differs in {thread!r}"
             latest = twin.latest(thread)
-            wrong(past.state, latest.state if latest else None, f"the latest of {thread} in the memory store")
+            assert_same(model.state, latest.state if latest else None, f"the latest of {thread} in the memory store")
         assert twin.counts() == self.handles[0].store.counts(), "the memory store counts otherwise"
 
 

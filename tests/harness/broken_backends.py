@@ -75,7 +75,7 @@ class FlipsBits(FaultyBackend):
 
     def __init__(self, inner: Backend, seed: int = 0, *, often: float = 0.2) -> None:
         super().__init__(inner)
-        self._random = Random(seed)  # noqa: S311  a fault, not a secret
+        self._random = Random(seed)
         self._often = often
         self.flipped = 0
 
