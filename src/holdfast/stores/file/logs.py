@@ -176,7 +176,7 @@ class OpenLog:
         return -1
 
     def _is_current(self, size: int) -> bool:
-        # Nothing may follow the end but zeros, which may be reserved: the size alone does not tell. And the digest must
+        # Nothing may follow the end but zeros, which may be reserved: the size proves nothing. And the digest must
         # be the same: a writer whose sync failed cuts its frame off, and another frame may have taken its place. The
         # digests are chained, so the last one covers all that was read before.
         end = self.index.end

@@ -63,8 +63,8 @@ def _rows(found: Iterable[list[StoredRow] | None]) -> Iterator[StoredRow]:
 
 def _lowest_base(record: Record, seq: int) -> int:
     """Return a lower bound for the base of a row, as its segment gives it."""
-    holding = (*record.segments_with(seq, seq), *(row for row in record.tail if row.seq == seq))
-    return min((each.base for each in holding), default=seq)
+    bases = [segment.base for segment in record.segments_with(seq, seq)]
+    return min([*bases, *(row.base for row in record.tail if row.seq == seq)], default=seq)
 
 
 def _newest_segments(record: Record, last: int, limit: int | None) -> Sequence[Segment]:

@@ -27,7 +27,7 @@ _PLACEHOLDER = re.compile(rb"([0-9a-f]{64})[.]head")
 
 
 def hash_of(thread: bytes) -> str:
-    """Return what stands for a thread in names."""
+    """Return the hash that represents a thread in names."""
     return sha256(thread).hexdigest()
 
 
@@ -111,7 +111,7 @@ def placeholder_hash(thread: bytes) -> str:
 
 
 def term_of(key: bytes, kind: str, value: bytes) -> str:
-    """Return the hash that stands for a status or a label in the namespace of a key, or of a namespace's prefix."""
+    """Return the hash of a status or a label in the namespace of a key, or of a namespace's prefix."""
     namespace = key[: 1 + key[0]]
     return sha256(b"\0".join([namespace, kind.encode(), value])).hexdigest()
 
