@@ -14,9 +14,9 @@ from holdfast.records.words import Durability
 from holdfast.stores.backend import Backend
 from holdfast.stores.file import FileBackend
 from holdfast.stores.objects import ObjectBackend
-from holdfast.stores.objects.map import ObjectMap
 from holdfast.stores.sqlite import SQLiteBackend
 from holdfast.testing.places import DirectoryPlace, MemoryPlace, Place
+from object_map import ObjectMap
 
 ON_DISK = ("sqlite", "file")
 EVERY_KIND = ("memory", *ON_DISK)

@@ -12,7 +12,7 @@ import holdfast
 from holdfast import FailurePolicy, MemoryStore, RecoveryAction, SQLiteStore, Step
 from holdfast.runs.store import Store
 from holdfast.stores import ObjectBackend
-from holdfast.stores.objects.map import ObjectMap
+from object_map import ObjectMap
 
 policy = FailurePolicy(default=RecoveryAction.ROLLBACK)
 

@@ -28,9 +28,8 @@ from holdfast.records.rows import Row
 from holdfast.stores.copying import snapshot
 from holdfast.stores.file import FileBackend
 from holdfast.stores.memory import MemoryBackend
-from holdfast.stores.objects.names import MarkName, SegmentName, blob_of, head_name
-from holdfast.stores.objects.record import bind, decode_record
-from holdfast.stores.objects.segments import rows_in
+from holdfast.stores.objects.names import MarkName, blob_of, head_name, segment_version
+from holdfast.stores.objects.record import Record, Segment, bind, decode_record, rows_in
 from holdfast.stores.redis.keys import unpack_row
 from holdfast.testing.handles import blocking_store
 
@@ -69,9 +68,11 @@ def _records() -> Iterator[tuple[str, Target]]:
     binding = Binding(THREAD, head.incarnation, Seal())
     swap = snapshot(memory, THREAD)
     rows = swap.rows if swap is not None else ()
-    objects = msgspec.msgpack.encode([THREAD, encoded, 7, b"w" * 8, 0, 3, [], {"cancel": "0" * 32}, [], {}, []])
+    objects = msgspec.msgpack.encode(
+        [THREAD, encoded, 7, b"w" * 8, 0, 3, [[1, 2, 1, 5, b"d" * 16]], {"cancel": "0" * 32}, [], {}, []]
+    )
     stored = [msgspec.msgpack.encode([[row.seq, row.base, row.digest, row.header, row.body, []] for row in rows])]
-    segment = SegmentName(len(rows), 1, 1, 1, "", "")
+    segment, record = Segment(1, len(rows), 1, 1, bytes(16)), Record(THREAD)
 
     def header(data: bytes) -> None:
         seq, back = 1 + data[0] % 5, data[0] % 2
@@ -82,8 +83,8 @@ def _records() -> Iterator[tuple[str, Target]]:
         decode_script(binding, decode_header(binding, rows[0]), data)
 
     def segments(data: bytes) -> None:
-        digest = sha256(f"f/{segment}".encode() + data).digest()[:16].hex()
-        rows_in("f/", segment._replace(digest=digest), data)
+        digest = sha256(f"{record.segment_folder}{1:012}".encode() + data).digest()[:16]
+        rows_in(record, replace(segment, digest=digest), data)
 
     yield "value", Target(_values(), decode, 300)
     yield "head", Target([encoded[:-16]], lambda data: decode_head(THREAD, data + _sha(THREAD + data)), 100)
@@ -145,7 +146,7 @@ def _foreign() -> Iterator[tuple[str, Target]]:
 
     def names(data: bytes) -> None:
         text = data.decode("utf-8", "surrogateescape")
-        for parse in (SegmentName.parse, MarkName.parse, blob_of):
+        for parse in (segment_version, MarkName.parse, blob_of):
             parse(text)
 
     def ids(data: bytes) -> None:
@@ -155,7 +156,7 @@ def _foreign() -> Iterator[tuple[str, Target]]:
             with suppress(HoldfastError):
                 parse(text)
 
-    segment = b"000000000012-000000000001-000000000001-000000000003-" + b"ab" * 16 + b"-" + b"cd" * 16
+    segment = b"cd/" + b"cd" * 32 + b"/00000001/rows/000000000003-" + b"ab" * 16
     yield "object name", Target([segment, b"00000001-ff", b"a/blobs/" + b"0f" * 16], names, 50)
     yield "id", Target([b"my-thread@7.1f9a3c2e", b"t/3", b"host:12:345:abcdefgh:4026531836:00ff00ff"], ids, 50)
     yield (

@@ -18,8 +18,8 @@ from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing
 from holdfast.stores.file import FileBackend
-from holdfast.stores.file_listing import nameless
-from holdfast.stores.file_log import DIGEST_BYTES, FOOTER_BYTES
+from holdfast.stores.file.frames import DIGEST_BYTES, FOOTER_BYTES
+from holdfast.stores.file.listing import placeholder_key
 
 SPACE = namespace_prefix("")
 THREAD = thread_key(SPACE, "a")
@@ -103,7 +103,7 @@ def everything(backend: FileBackend, thread: bytes = THREAD) -> list[object]:
 def _listed(backend: FileBackend, thread: bytes) -> Listing:
     """All threads; `Corrupt` if the listing names this one as lost, by its key or by its file."""
     listing = backend.threads(b"", (), (), None, 10)
-    names = (thread, nameless(sha256(thread).digest(), b""))
+    names = (thread, placeholder_key(sha256(thread).digest(), b""))
     if any((name, LOST_HEAD) in listing.heads for name in names):
         raise Corrupt("its head was lost", record="listing")
     return listing

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.records.head import Head, encode_head
@@ -11,8 +12,7 @@ from holdfast.records.identity import namespace_prefix, thread_key
 from holdfast.records.rows import Row, Swap
 from holdfast.stores.backend import Backend
 from holdfast.stores.objects import ObjectBackend
-from holdfast.stores.objects.map import Hook, ObjectMap
-from holdfast.stores.objects.names import SegmentName
+from object_map import Hook, ObjectMap
 
 SPACE = namespace_prefix("")
 THREAD = thread_key(SPACE, "a")
@@ -86,8 +86,8 @@ def names(kept: ObjectMap, part: str = "") -> list[str]:
 
 def segments(kept: ObjectMap) -> list[tuple[int, int]]:
     """The first and the last row of each segment there is, in the log or not."""
-    found = [SegmentName.parse(name) for name in names(kept, "/rows/")]
-    return sorted((name.first, name.last) for name in found if name)
+    contents = [msgspec.msgpack.decode(kept.kept[name][0]) for name in names(kept, "/rows/")]
+    return sorted((rows[0][0], rows[-1][0]) for rows in contents)
 
 
 def stored(kept: ObjectMap) -> list[int]:

@@ -59,7 +59,7 @@ def test_flipped_bits_are_found_where_digests_are_skipped(
 
     monkeypatch.setattr(restore, "verify_row", decode_header)
     monkeypatch.setattr(Binding, "unseal_blob", lambda self, blob, stored: Seal().unseal(stored, b"", record=""))
-    monkeypatch.setattr("holdfast.stores.file_log.Index._digest_of", lambda self, data: bytes(data[-16:]))
+    monkeypatch.setattr("holdfast.stores.file.frames.Index._digest_of", lambda self, data: bytes(data[-16:]))
     with pytest.raises(Exception):  # noqa: B017, PT011  wrong data, or an error that is not ours
         flip_bits(disk_kind, tmp_path, PLACES)
 

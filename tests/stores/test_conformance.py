@@ -13,10 +13,10 @@ from holdfast.stores.backend import Backend
 from holdfast.stores.file import FileBackend
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.objects import ObjectBackend
-from holdfast.stores.objects.map import ObjectMap
 from holdfast.stores.objects.names import head_name
 from holdfast.stores.sqlite import SQLiteBackend
 from holdfast.testing.conformance import BackendConformance, Kit, StoreConformance
+from object_map import ObjectMap
 from stores.file_scenes import log_of
 
 

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from holdfast import sync
 from holdfast.stores.objects import ObjectBackend
-from holdfast.stores.objects.map import ObjectMap
 from holdfast.stores.objects.names import hash_of, head_name, marker_name, root_of
-from holdfast.stores.objects.record import Leftovers, decode_record, encode_record
+from holdfast.stores.objects.record import Leftovers, Segment, decode_record, encode_record
 from holdfast.testing.handles import blocking_store
+from object_map import ObjectMap
 
 BAD, GOOD = b"\0bad", b"\0good"
 
@@ -54,7 +54,7 @@ def test_a_damaged_head_object_is_listed_and_its_thread_can_be_deleted(damage: s
                 store.save("bad", 1)
             store.delete("bad")
             assert [info.thread_id for info in store.threads()] == ["good"]
-            assert [name for name in kept.kept if name.startswith(root_of(BAD))] == [head_name(BAD)]
+            assert [name for name in kept.kept if name.startswith(root_of(hash_of(BAD)))] == [head_name(BAD)]
         with pytest.raises(sync.Deleted):
             old.save("bad", 1)
         old.revive("bad")
@@ -84,8 +84,9 @@ FORGED: list[dict[str, Any]] = [
     {"version": 10**15},
     {"posts": {"k": "../../x"}},
     {"leftovers": Leftovers(posts=("../../x",))},
-    {"leftovers": Leftovers(marks=(head_name(GOOD),))},
-    {"leftovers": Leftovers(marks=(f"marks/{'0' * 64}/{hash_of(GOOD)}-{0:012}-00",))},
+    {"leftovers": Leftovers(marks=((head_name(GOOD), f"{0:012}-00"),))},
+    {"leftovers": Leftovers(marks=(("0" * 64, "../../x"),))},
+    {"segments": (Segment(1, 2, 1, 1, b"../../x"),)},
 ]
 
 

@@ -13,9 +13,9 @@ from holdfast.records.rows import Swap
 from holdfast.stores.backend import Backend
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.objects import ObjectBackend
-from holdfast.stores.objects.map import ObjectMap
 from holdfast.testing.handles import blocking_store
 from kinds import ON_SERVERS, open_store, shared_kinds
+from object_map import ObjectMap
 
 pytestmark = pytest.mark.filterwarnings("ignore:not all requests are listed:holdfast.HoldfastWarning")
 

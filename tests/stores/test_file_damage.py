@@ -15,11 +15,10 @@ from holdfast.records.errors import (
     StoreUnavailable,
 )
 from holdfast.records.head import LOST_HEAD
-from holdfast.stores import file_log
 from holdfast.stores.backend import Listing
-from holdfast.stores.file import FileBackend
-from holdfast.stores.file_listing import nameless
-from holdfast.stores.file_log import DIGEST_BYTES, SECTOR, Envelope, Index, last_frame
+from holdfast.stores.file import FileBackend, frames
+from holdfast.stores.file.frames import DIGEST_BYTES, SECTOR, Envelope, Index, last_frame
+from holdfast.stores.file.listing import placeholder_key
 from rounds import TIMES
 from stores.file_scenes import OTHER, THREAD, everything, fill, frames_of, head, lent, log_of, rewrite, step
 
@@ -191,7 +190,7 @@ class TestDamage:
     def test_a_frame_elsewhere_is_damage_even_if_its_header_fits(
         self, store: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(file_log, "crc32", lambda _: 0)
+        monkeypatch.setattr(frames, "crc32", lambda _: 0)
         for seq in range(1, 4):
             store.swap([step(seq)])
         first, second, third = frames_of(log_of(root))
@@ -220,7 +219,7 @@ class TestDamage:
         path.write_bytes(frame.data)
         with pytest.raises(Corrupt, match="another thread"):
             store.heads([THREAD])
-        assert store.threads(b"", (), (), None, 9).heads == [(nameless(owner, b""), LOST_HEAD)]
+        assert store.threads(b"", (), (), None, 9).heads == [(placeholder_key(owner, b""), LOST_HEAD)]
 
     def test_an_envelope_that_cannot_be_decoded_is_damage(
         self, store: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
@@ -228,7 +227,7 @@ class TestDamage:
         path = log_of(root)
         path.parent.mkdir()
         with monkeypatch.context() as patch:
-            patch.setattr(file_log, "_encode", lambda _: b"\xc1")
+            patch.setattr(frames, "_encode", lambda _: b"\xc1")
             path.write_bytes(Index(sha256(THREAD).digest(), "log").build(THREAD, Envelope(head(1)), []).data)
         assert everything(store) == [Corrupt] * 6
 
@@ -236,7 +235,7 @@ class TestDamage:
         self, store: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(file_log, "FORMAT", 2)
+            patch.setattr(frames, "FORMAT", 2)
             store.swap([step(1)])
         store._pool.drop()
         with pytest.raises(IncompatibleCheckpoint, match=re.escape("newer Holdfast (format 2)")):

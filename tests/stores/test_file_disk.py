@@ -17,7 +17,7 @@ from holdfast.records.rows import Drop
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Busy
 from holdfast.stores.file import FileBackend
-from holdfast.stores.file_log import HEADER_BYTES
+from holdfast.stores.file.frames import HEADER_BYTES
 from stores.file_scenes import OTHER, THREAD, everything, fail, fill, head, lent, log_of, names_in, recorded, row, step
 
 FULL = OSError(errno.ENOSPC, "No space left on device")

@@ -11,7 +11,6 @@ import pytest
 from holdfast.records.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from holdfast.records.rows import Drop, Swap
 from holdfast.records.words import Durability
-from holdfast.stores import file
 from holdfast.stores.file import FileBackend
 from rounds import TIMES
 from stores.file_scenes import THREAD, fail, opened, step
@@ -56,7 +55,7 @@ def strike(patch: pytest.MonkeyPatch, count: int, strike_now: Callable[[], None]
 class TestEveryCall:
     @pytest.fixture(autouse=True)
     def reserving(self, monkeypatch: pytest.MonkeyPatch, reserve_after: int) -> None:
-        monkeypatch.setattr(file, "RESERVE_AFTER", reserve_after)
+        monkeypatch.setattr("holdfast.stores.file.backend.RESERVE_AFTER", reserve_after)
 
     def scene(self, root: Path, swap: Swap, *, warm: bool) -> FileBackend:
         backend = opened(root, Durability.DURABLE)

@@ -15,9 +15,9 @@ from holdfast.records.head import Head, decode_head
 from holdfast.records.identity import thread_key
 from holdfast.records.rows import Drop, Swap
 from holdfast.records.words import Durability
-from holdfast.stores import file_locks, file_pool
+from holdfast.stores import file_locks
 from holdfast.stores.backend import Busy
-from holdfast.stores.file import FileBackend
+from holdfast.stores.file import FileBackend, logs
 from stores.file_scenes import OTHER, SPACE, THREAD, fail, head, lent, log_of, open_files, opened, row, step
 
 pytestmark = pytest.mark.processes
@@ -182,9 +182,9 @@ class TestPool:
     def test_few_files_stay_open_and_few_indexes_are_kept(
         self, store: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(file_pool, "MAX_OPEN", 3)
-        monkeypatch.setattr(file_pool, "MAX_LOGS", 5)
-        monkeypatch.setattr(file_pool, "TRIM_EVERY", 1)
+        monkeypatch.setattr(logs, "MAX_OPEN", 3)
+        monkeypatch.setattr(logs, "MAX_LOGS", 5)
+        monkeypatch.setattr(logs, "TRIM_EVERY", 1)
         threads = [thread_key(SPACE, str(at)) for at in range(10)]
         before = open_files(root)
         for seq in (1, 2, 3):
@@ -197,9 +197,9 @@ class TestPool:
     def test_logs_in_use_and_the_last_are_kept_whatever_their_size(
         self, store: FileBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(file_pool, "MAX_OPEN", 1)
-        monkeypatch.setattr(file_pool, "MAX_INDEXED", 1)
-        monkeypatch.setattr(file_pool, "TRIM_EVERY", 1)
+        monkeypatch.setattr(logs, "MAX_OPEN", 1)
+        monkeypatch.setattr(logs, "MAX_INDEXED", 1)
+        monkeypatch.setattr(logs, "TRIM_EVERY", 1)
         with store._pool.take(OTHER) as log:
             log.for_writing(wait=True, create=True)
             store.swap([step(1)])
@@ -212,7 +212,7 @@ class TestPool:
     def test_an_index_outlives_its_file_and_is_checked_when_that_is_opened_again(
         self, store: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(file_pool, "MAX_OPEN", 1)
+        monkeypatch.setattr(logs, "MAX_OPEN", 1)
         other = opened(root)
         for seq in (1, 2, 3):
             store.swap([step(seq)])

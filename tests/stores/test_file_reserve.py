@@ -11,9 +11,8 @@ import pytest
 from holdfast.records.identity import thread_key
 from holdfast.records.rows import Drop
 from holdfast.records.words import Durability
-from holdfast.stores import file, file_pool
-from holdfast.stores.file import FileBackend
-from holdfast.stores.file_pool import RESERVE, RESERVE_AFTER
+from holdfast.stores.file import FileBackend, logs
+from holdfast.stores.file.logs import RESERVE, RESERVE_AFTER
 from stores.file_scenes import (
     OTHER,
     SPACE,
@@ -117,8 +116,8 @@ class TestReserve:
     ) -> None:
         write(durable, 1, OFTEN)
         assert reserved(root)
-        monkeypatch.setattr(file_pool, bound, 1)
-        monkeypatch.setattr(file_pool, "TRIM_EVERY", 1)
+        monkeypatch.setattr(logs, bound, 1)
+        monkeypatch.setattr(logs, "TRIM_EVERY", 1)
         write(durable, 1, 1, OTHER)
         write(durable, 2, 2, OTHER)
         assert len(frames_of(log_of(root))) == OFTEN
@@ -280,8 +279,8 @@ class TestOthers:
     def test_many_threads_in_few_files_keep_their_rows(
         self, durable: FileBackend, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(file, "RESERVE_AFTER", 1)
-        monkeypatch.setattr(file_pool, "MAX_OPEN", 2)
+        monkeypatch.setattr("holdfast.stores.file.backend.RESERVE_AFTER", 1)
+        monkeypatch.setattr(logs, "MAX_OPEN", 2)
         threads = [thread_key(SPACE, str(at)) for at in range(4)]
         for seq in range(1, 9, 2):
             for thread in threads:

@@ -13,8 +13,7 @@ from holdfast.records.errors import Corrupt
 from holdfast.records.head import Head
 from holdfast.records.rows import Swap
 from holdfast.records.words import Durability
-from holdfast.stores import file
-from holdfast.stores.file_log import HEADER_BYTES, SECTOR, Envelope, Index, end_of_data, last_frame
+from holdfast.stores.file.frames import HEADER_BYTES, SECTOR, Envelope, Index, end_of_data, last_frame
 from rounds import TIMES
 from stores.file_scenes import THREAD, head, log_of, opened, row
 
@@ -112,7 +111,7 @@ class TestSectors:
     def test_bytes_behind_a_missing_header_are_searched_for_a_frame_to_their_end(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("holdfast.stores.file_log.SCAN_AHEAD", 100)
+        monkeypatch.setattr("holdfast.stores.file.frames.SCAN_AHEAD", 100)
         for size in range(300, 420):
             data, _ = log_with(1024, noise(size), b"HFLG" * 9, noise(9))
             with pytest.raises(Corrupt, match="no frame"):
@@ -153,7 +152,7 @@ class TestPowerLoss:
     def test_what_was_acknowledged_is_there_and_the_rest_wholly_or_not_at_all(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
     ) -> None:
-        monkeypatch.setattr(file, "RESERVE_AFTER", 3)
+        monkeypatch.setattr("holdfast.stores.file.backend.RESERVE_AFTER", 3)
         random, log = Random(seed), log_of(tmp_path / "live")
         durable, copy = opened(tmp_path / "live", Durability.DURABLE), opened(tmp_path / "copy")
         log_of(tmp_path / "copy").parent.mkdir()

@@ -23,8 +23,8 @@ from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.objects import ObjectBackend, heads
 from holdfast.stores.objects import backend as object_backend
 from holdfast.stores.objects.calls import Names
-from holdfast.stores.objects.map import ObjectMap
 from holdfast.stores.objects.names import head_name
+from object_map import ObjectMap
 from stores.object_scenes import (
     IDS,
     OTHER,
@@ -60,13 +60,13 @@ def test_a_commit_takes_two_calls_and_a_new_thread_three() -> None:
     assert [call for call, _ in calls] == ["put_if_match"]
 
 
-def test_a_restore_of_the_newest_row_takes_one_listing() -> None:
+def test_a_restore_takes_the_head_and_each_segment() -> None:
     kept = ObjectMap()
     play(process(kept), steps(5))
     backend, calls = counted(kept)
     backend.heads([THREAD])
     assert [entry.seq for entry in backend.rows(THREAD, 5)] == [1, 2, 3, 4, 5]
-    assert sorted(call for call, _ in calls) == ["get"] * 6 + ["list"]
+    assert sorted(call for call, _ in calls) == ["get"] * 6
 
 
 def test_posting_takes_three_calls_and_an_empty_inbox_one() -> None:
@@ -81,14 +81,14 @@ def test_posting_takes_three_calls_and_an_empty_inbox_one() -> None:
 
 
 def test_heads_seen_lately_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads, "KEPT", 2)
+    monkeypatch.setattr(heads, "CACHED", 2)
     backend = process(ObjectMap())
     keys = [thread_key(SPACE, str(number)) for number in range(5)]
     for key in keys:
         play(backend, steps(1, thread=key))
     for key in keys:
         play(backend, steps(1, thread=key, start=2))
-    assert len(backend._heads._kept) == 2
+    assert len(backend._heads._cache) == 2
 
 
 def batch(count: int) -> list[Swap]:
@@ -297,10 +297,13 @@ def test_opening_leaves_a_format_and_no_probe_and_is_done_once() -> None:
     process(kept).open()
 
 
-def test_a_store_of_a_newer_or_unknown_format_is_refused() -> None:
+def test_a_store_of_another_or_unknown_format_is_refused() -> None:
     kept = ObjectMap()
-    kept.put_if_absent("format", b"2")
-    with pytest.raises(IncompatibleCheckpoint, match="format 2"):
+    kept.put_if_absent("format", b"3")
+    with pytest.raises(IncompatibleCheckpoint, match="format 3"):
+        process(kept).open()
+    kept.kept["format"] = (b"1", "1")
+    with pytest.raises(IncompatibleCheckpoint, match="format 1, and this version reads only format 2"):
         process(kept).open()
     kept.kept["format"] = (b"\xb2", "1")
     with pytest.raises(Corrupt):

@@ -11,10 +11,9 @@ from holdfast.records.errors import (
 from holdfast.records.head import LOST_HEAD
 from holdfast.records.rows import Drop
 from holdfast.stores.objects import ObjectBackend
-from holdfast.stores.objects.map import ObjectMap
-from holdfast.stores.objects.names import SegmentName, head_name
-from holdfast.stores.objects.record import bind, unbind
-from holdfast.stores.objects.segments import Stretch, chain, linked, rows_in
+from holdfast.stores.objects.names import head_name
+from holdfast.stores.objects.record import Record, Segment, bind, rows_in, unbind
+from object_map import ObjectMap
 from stores.object_scenes import (
     IDS,
     OTHER,
@@ -83,15 +82,10 @@ def test_a_flipped_bit_in_a_segment_is_found_by_all_who_read_it() -> None:
 
 @pytest.mark.parametrize("content", [b"\x91\x01", b"", b"\x90", b"\xc1"])
 def test_a_segment_of_another_shape_is_damage_even_under_a_right_digest(content: bytes) -> None:
-    folder, name = "folder/", SegmentName(2, 1, 1, 1, "", "")
-    right = name._replace(digest=sha256(f"{folder}{name}".encode() + content).digest()[:16].hex())
+    record = Record(THREAD)
+    digest = sha256(f"{record.segment_folder}{7:012}".encode() + content).digest()[:16]
     with pytest.raises(Corrupt, match="damaged"):
-        rows_in(folder, right, content)
-
-
-def test_names_that_lead_in_a_circle_end_a_chain() -> None:
-    first, second = SegmentName(4, 3, 1, 1, "bb", "aa"), SegmentName(2, 2, 1, 1, "aa", "bb")
-    assert chain(linked([first, second]), Stretch(1, 4, b"\xaa")) == [first, second]
+        rows_in(record, Segment(1, 2, 1, 7, digest), content)
 
 
 def test_a_flipped_bit_in_a_post_is_found() -> None:
@@ -130,19 +124,29 @@ def test_a_missing_row_is_left_out_and_no_other_is_taken_for_it() -> None:
     leave_garbage(kept, make(head(5), head(6), row(6, "lost")))
     kept.delete(names(kept, "/rows/")[2])
     backend = process(kept)
-    assert [entry.seq for entry in backend.rows(THREAD, 5)] == [4, 5]
-    assert [entry.seq for entry in backend.index(THREAD, None, None)] == [5, 4]
+    assert [entry.seq for entry in backend.rows(THREAD, 5)] == [1, 2, 4, 5]
+    assert [entry.seq for entry in backend.index(THREAD, None, None)] == [5, 4, 2, 1]
     assert backend.rows(THREAD, 3) == []
-    with pytest.raises(Corrupt, match="row 3"):
-        backend.swap([make(head(5), head(5, token=1), drop=Drop(rows=((3, 4),)))])
+    play(backend, [make(head(5), head(5, token=1), drop=Drop(rows=((3, 4),)))])
+    assert [entry.seq for entry in backend.index(THREAD, None, None)] == [5, 4, 2, 1]
 
 
-def test_a_row_that_goes_between_listing_and_reading_is_left_out() -> None:
+def test_rows_beside_a_missing_one_in_its_segment_cannot_be_dropped() -> None:
+    kept = ObjectMap()
+    play(process(kept), [make(None, head(3), row(1), row(2), row(3))])
+    (name,) = names(kept, "/rows/")
+    kept.delete(name)
+    with pytest.raises(Corrupt, match="rows 1 to 3 are lost") as raised:
+        process(kept).swap([make(head(3), head(3, token=1), drop=Drop(rows=((2, 3),)))])
+    assert raised.value.record == f"object {name}"
+
+
+def test_a_row_that_goes_before_it_is_read_is_left_out() -> None:
     kept = ObjectMap()
     play(process(kept), steps(3))
 
     def hook(call: str, name: str) -> None:
-        if call == "get" and "/rows/000000000002" in name:
+        if call == "get" and f"/rows/{2:012}" in name:
             kept.delete(name)
 
     assert [entry.seq for entry in process(kept, hook).rows(THREAD, 3)] == [1, 3]

@@ -12,8 +12,8 @@ from holdfast.records.head import Head, decode_head
 from holdfast.records.rows import Drop, Row, Swap
 from holdfast.stores.backend import Backend
 from holdfast.stores.memory import MemoryBackend
-from holdfast.stores.objects.map import ObjectMap
 from holdfast.testing.crash_engine import sampled
+from object_map import ObjectMap
 from rounds import points
 from stores.object_scenes import THREAD, blob, counted, head, make, play, process, row, stored, view
 

@@ -11,8 +11,8 @@ from holdfast.records.identity import thread_key
 from holdfast.records.rows import Drop, Swap
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.objects import ObjectBackend
-from holdfast.stores.objects.map import ObjectMap
 from kinds import alike
+from object_map import ObjectMap
 from stores.object_scenes import SPACE, THREAD, TOMBSTONE, Crashed, Fault, counted, head, make, names, play, process
 
 WORKING = head(1, status="working")

@@ -8,7 +8,7 @@ from holdfast.records.head import encode_head
 from holdfast.records.identity import thread_key
 from holdfast.stores.backend import Listing
 from holdfast.stores.objects import ObjectBackend
-from holdfast.stores.objects.map import ObjectMap
+from object_map import ObjectMap
 from stores.object_scenes import (
     OTHER,
     SPACE,

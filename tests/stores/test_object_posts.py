@@ -11,7 +11,7 @@ from holdfast.records.errors import (
 from holdfast.records.rows import Drop
 from holdfast.stores.objects import ObjectBackend
 from holdfast.stores.objects import backend as object_backend
-from holdfast.stores.objects.map import ObjectMap
+from object_map import ObjectMap
 from stores.object_scenes import THREAD, TOMBSTONE, Fault, head, make, names, play, process, steps
 
 

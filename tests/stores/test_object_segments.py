@@ -7,10 +7,10 @@ from holdfast import sync
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.rows import Drop, Swap
 from holdfast.stores.memory import MemoryBackend
-from holdfast.stores.objects import ObjectBackend, swaps
-from holdfast.stores.objects import segments as object_segments
-from holdfast.stores.objects.map import ObjectMap
-from holdfast.stores.objects.names import SegmentName
+from holdfast.stores.objects import ObjectBackend, heads, swap
+from holdfast.stores.objects import record as object_record
+from holdfast.stores.objects.names import segment_version
+from object_map import ObjectMap
 from stores.object_scenes import (
     THREAD,
     Crashed,
@@ -91,10 +91,9 @@ def test_only_the_segments_at_the_edges_are_read_and_put() -> None:
     backend.heads([THREAD])
     calls.clear()
     play(backend, [make(head(40), head(40, token=1), drop=Drop(rows=((7, 31),)))])
-    done = [(call, name.rpartition("/")[2][:25]) for call, name in calls if call != "delete"]
-    edges = ["000000000008-000000000005", "000000000032-000000000029"]
-    assert done[:3] == [("list", ""), ("get", edges[0]), ("get", edges[1])]
-    assert [call for call, _ in done[3:]] == ["put_if_absent"] * 2 + ["put_if_match", "list"]
+    done = [(call, name.rpartition("/")[2][:12]) for call, name in calls if call != "delete"]
+    assert done[:2] == [("get", f"{2:012}"), ("get", f"{8:012}")]  # the versions of the records they were put for
+    assert [call for call, _ in done[2:]] == ["put_if_absent"] * 2 + ["put_if_match", "list"]
     assert stored(kept) == [*range(1, 7), *range(31, 41)]
     assert [found.seq for found in backend.index(THREAD, None, None)] == [*range(40, 30, -1), *range(6, 0, -1)]
 
@@ -103,7 +102,7 @@ def rows_after(seq: int) -> list:  # type: ignore[type-arg]
     return [row(each) for each in range(seq + 1, seq + 5)]
 
 
-def test_many_prunes_do_not_leave_many_stretches() -> None:
+def test_many_prunes_do_not_leave_many_segments() -> None:
     kept = ObjectMap()
     backend = process(kept, tail_bytes=TAIL)
     play(backend, riding(1))
@@ -111,14 +110,14 @@ def test_many_prunes_do_not_leave_many_stretches() -> None:
         base = seq - seq % 7 or 1
         drop = Drop(rows=((1, seq - 20),)) if seq % 5 == 0 and seq > 20 else Drop()
         play(backend, [make(head(seq - 1), head(seq), row(seq, base=base), drop=drop)])
-    known = backend._heads.known(THREAD)
-    assert known is not None
-    assert len(known.record.stretches) <= 2
+    cached = backend._heads.cached(THREAD)
+    assert cached is not None
+    assert len(cached.record.segments) <= 4
     assert [found.seq for found in backend.index(THREAD, None, None)][-1] == 175
 
 
 def test_rows_of_a_large_swap_are_put_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_segments, "SEGMENT_BYTES", 3 * 40)
+    monkeypatch.setattr(object_record, "SEGMENT_BYTES", 3 * 40)
     kept, rows = ObjectMap(), [row(seq) for seq in range(1, 11)]
     backend = process(kept)
     play(backend, [make(None, head(10), *rows)])
@@ -210,11 +209,11 @@ def test_a_segment_that_was_put_for_an_attempt_before_goes_when_the_swap_is_made
     play(process(kept), riding())
     posting = ["k"]
 
-    def be_overtaken(call: str, name: str) -> None:
+    def post_first(call: str, name: str) -> None:
         if call == "put_if_match" and posting:
             assert process(kept).post(THREAD, posting.pop(), b"v")
 
-    play(process(kept, be_overtaken), [KEYFRAME])
+    play(process(kept, post_first), [KEYFRAME])
     assert not posting
     assert stored(kept) == [*range(1, 10)]
     assert process(kept).rows(THREAD, 9) == [row(9, base=9)]
@@ -280,16 +279,15 @@ def test_who_knows_an_old_record_finds_all_rows_that_a_restore_needs() -> None:
     assert reader.rows(THREAD, 10) == [*first[4:], *second]
 
 
-@pytest.mark.parametrize("moment", ["list", "get"])
-def test_who_is_overtaken_by_a_prune_while_reading_misses_no_row_that_is_kept(moment: str) -> None:
+def test_a_reader_that_meets_a_prune_misses_no_row_that_is_kept() -> None:
     kept, pruning = with_a_segment()
     prunes: list[Swap] = []
 
-    def be_overtaken(call: str, name: str) -> None:
-        if call == moment and (moment == "list" or "/rows/" in name) and prunes:
+    def prune_first(call: str, name: str) -> None:
+        if call == "get" and "/rows/" in name and prunes:
             play(pruning, [prunes.pop()])
 
-    reader = process(kept, be_overtaken)
+    reader = process(kept, prune_first)
     reader.heads([THREAD])
     prunes.append(dropping((2, 4)))
     assert [found.seq for found in reader.index(THREAD, None, None)] == [9, 8, 7, 6, 5, 4, 1]
@@ -305,7 +303,7 @@ def test_a_restore_reads_no_more_than_the_segments_of_its_keyframe() -> None:
     backend.heads([THREAD])
     calls.clear()
     assert [found.seq for found in backend.rows(THREAD, 103)] == [101, 102, 103]
-    assert [call for call, _ in calls] == ["list", "get"]
+    assert [call for call, _ in calls] == ["get"]
 
 
 def framed(seq: int) -> list:  # type: ignore[type-arg]
@@ -315,7 +313,7 @@ def framed(seq: int) -> list:  # type: ignore[type-arg]
 # Damage
 
 
-def test_segments_below_one_that_is_missing_are_spared() -> None:
+def test_a_prune_spares_the_segments_beside_one_that_is_missing() -> None:
     kept = ObjectMap()
     swaps = [make(head(at) if at else None, head(at + 4), *rows_after(at)) for at in range(0, 20, 4)]
     play(process(kept), swaps)
@@ -324,7 +322,7 @@ def test_segments_below_one_that_is_missing_are_spared() -> None:
     assert stored(kept) == [*range(1, 9), *range(13, 18), 19, 20]
 
 
-def test_a_segment_that_begins_another_chain_of_the_same_rows_is_never_taken() -> None:
+def test_a_segment_of_a_lost_race_with_the_same_rows_is_never_read() -> None:
     kept = ObjectMap()
     _, loser = two_who_know(kept)
     crashing = process(kept, Fault(Crashed(), lambda it: it.startswith("put_if_match")), tail_bytes=TAIL)
@@ -361,7 +359,7 @@ def test_an_erase_removes_what_a_slow_writer_put_into_an_earlier_life() -> None:
 
 
 def test_a_swap_that_gives_up_takes_back_what_it_put(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swaps, "pause", lambda _attempt: None)
+    monkeypatch.setattr(swap, "pause", lambda _attempt: None)
     kept, _ = with_a_segment()
     marks, posted = names(kept, "marks/"), list[bool]()
 
@@ -372,28 +370,32 @@ def test_a_swap_that_gives_up_takes_back_what_it_put(monkeypatch: pytest.MonkeyP
     unlucky = process(kept, post_first)
     with pytest.raises(StoreUnavailable, match=r"gave up after \d+ conflicting writes to thread"):
         unlucky.swap([make(head(9), head(10, status="running"), row(10, base=9))])
-    assert len(posted) == swaps.ATTEMPTS
+    assert len(posted) == heads.ATTEMPTS
     assert segments(kept) == [(1, 8)]
     assert names(kept, "marks/") == marks
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        f"{'0' * 11}4-{'0' * 11}5-{'0' * 11}1-{'0' * 11}1-{'a' * 32}-{'a' * 32}",
-        f"{'0' * 11}4-{'0' * 12}-{'0' * 11}1-{'0' * 11}1-{'a' * 32}-{'a' * 32}",
-        f"{'0' * 11}4-{'0' * 11}3-{'0' * 11}1-{'0' * 11}1-{'a' * 31}-{'a' * 32}",
-        f"{'0' * 11}4-{'0' * 11}3-{'0' * 11}1-{'0' * 11}1-{'a' * 32}-{'a' * 3}",
-    ],
+    [f"{'0' * 11}1-{'a' * 31}", f"{'0' * 11}1-{'a' * 33}", f"{'0' * 11}x-{'a' * 32}", f"{'1' * 13}-{'a' * 32}", ""],
 )
-def test_a_name_that_no_segment_can_have_is_none(name: str) -> None:
-    assert SegmentName.parse(name) is None
+def test_a_name_that_no_segment_can_have_has_no_version(name: str) -> None:
+    folder = object_record.Record(THREAD).segment_folder
+    assert segment_version(f"{folder}{1:012}-{'a' * 32}") == 1
+    assert segment_version(folder + name) == 0
 
 
 def test_what_is_left_of_many_ranges_is_found_in_one_pass() -> None:
     every_second = [(seq, seq + 1) for seq in range(2, 200_000, 2)]
-    assert len(object_segments.without(1, 200_000, every_second)) == 100_000
-    assert object_segments.without(1, 9, [(5, 7), (2, 4), (3, 6), (8, 8)]) == [(1, 1), (7, 9)]
-    assert object_segments.without(3, 4, [(1, 4)]) == [(4, 4)]
-    assert object_segments.without(3, 4, [(1, 9)]) == object_segments.without(3, 4, [(3, 5)]) == []
-    assert object_segments.without(3, 4, [(7, 9), (1, 2)]) == [(3, 4)]
+    assert len(object_record.without(1, 200_000, every_second)) == 100_000
+    assert object_record.without(1, 9, [(5, 7), (2, 4), (3, 6), (8, 8)]) == [(1, 1), (7, 9)]
+    assert object_record.without(3, 4, [(1, 4)]) == [(4, 4)]
+    assert object_record.without(3, 4, [(1, 9)]) == object_record.without(3, 4, [(3, 5)]) == []
+    assert object_record.without(3, 4, [(7, 9), (1, 2)]) == [(3, 4)]
+
+
+def test_parts_of_ranges_are_found() -> None:
+    ranges = [(1, 3), (5, 5), (8, 20)]
+    assert object_record.overlap(ranges, 2, 9) == [(2, 3), (5, 5), (8, 9)]
+    assert object_record.overlap(ranges, 9, 10) == [(9, 10)]
+    assert object_record.overlap(ranges, 6, 7) == object_record.overlap(ranges, 21, 30) == []

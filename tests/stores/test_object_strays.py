@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from holdfast.stores.objects.map import ObjectMap
 from holdfast.sync import Retention, Store
+from object_map import ObjectMap
 from stores.object_scenes import Crashed, process
 
 LARGE = Random(7).randbytes(200_000)

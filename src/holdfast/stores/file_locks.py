@@ -1,4 +1,4 @@
-"""Locks on files among processes: flock with a bounded wait, so that a foreign process cannot stop a store for good."""
+"""Locks on files between processes: flock with a bounded wait, so that no other process can block a store forever."""
 
 import fcntl
 import os
@@ -8,20 +8,20 @@ from time import monotonic, sleep
 from holdfast.records.errors import StoreUnavailable
 
 LOCK_SECONDS = 30.0
-"""As long as SQLite waits for a lock of its own. A writer of ours has the lock for the time of one commit."""
+"""As long as SQLite waits for its own locks. A writer of ours holds the lock for one commit."""
 SHORTEST_PAUSE = 0.0001
 LONGEST_PAUSE = 0.002
-"""A writer that has waited for long still has to meet the moment at which another one releases the lock."""
+"""Short enough that a writer that has waited long still finds the moment at which another releases the lock."""
 PAUSE_SHARE = 0.05
-"""Of the time waited so far: writers that take turns leave the lock free for a twentieth of a commit."""
+"""The next pause as a share of the time waited: writers that alternate leave the lock free 1/20 of a commit."""
 
 _LOCKS = "/proc/locks"
 
 
 def lock_file(fd: int, path: str, kind: int = fcntl.LOCK_EX) -> None:
-    """Lock a file that is open; `StoreUnavailable` if another process keeps the lock for `LOCK_SECONDS`.
+    """Lock an open file; raise `StoreUnavailable` if another process holds the lock for `LOCK_SECONDS`.
 
-    flock itself cannot give up: only a signal would end its wait.
+    flock has no timeout: only a signal would end its wait.
     """
     started_at = monotonic()
     while not try_to_lock(fd, kind):
@@ -35,7 +35,7 @@ def lock_file(fd: int, path: str, kind: int = fcntl.LOCK_EX) -> None:
 
 
 def try_to_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
-    """Lock a file that is open; False if another process has the lock."""
+    """Lock an open file; False if another process holds the lock."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -49,7 +49,7 @@ def unlock(fd: int) -> None:
 
 
 def _holder(fd: int) -> str:
-    """The process that has the lock, where Linux tells it."""
+    """Return the process that holds the lock, where Linux reports it."""
     status = os.fstat(fd)
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     with suppress(OSError), open(_LOCKS) as locks:

@@ -1,7 +1,7 @@
-"""Files and directories that Holdfast makes and opens: private to their owner, and nothing but regular files.
+"""Files and directories that Holdfast creates and opens: private to their owner, and regular files only.
 
-A name that others may plant is never followed as a symbolic link. Nothing is waited for: a named pipe, a socket or a
-device in the place of a file is refused at once. What cannot be opened raises `OSError`, which stores translate.
+Symbolic links are never followed, unless the caller of Holdfast named them. Opening never blocks: a named pipe, a
+socket or a device in the place of a file is refused at once. Failures raise `OSError`, which stores translate.
 """
 
 import os
@@ -31,10 +31,10 @@ class NotRegular(OSError):
 
 
 def open_regular(path: str, flags: int, *, directory: int | None = None, follow: bool = False) -> int:
-    """Open a regular file, or make one with mode 0600.
+    """Open a regular file, or create one with mode 0600.
 
-    With `directory`, the last part of the path is looked up there. `follow` allows links: only for a path that the
-    caller of Holdfast chose, and that nothing is written to.
+    With `directory`, look the last part of the path up there. `follow` allows links: only for a path that the caller of
+    Holdfast chose, and only for reading.
     """
     name = path if directory is None else os.path.basename(path)
     guarded = flags | _GUARDED | (0 if follow else os.O_NOFOLLOW)
@@ -54,7 +54,7 @@ def open_regular(path: str, flags: int, *, directory: int | None = None, follow:
 
 
 def refuse_irregular(path: str, *, directory: int | None = None) -> None:
-    """Raise `NotRegular` if something other than a regular file has this name; nothing is opened."""
+    """Raise `NotRegular` if something other than a regular file has this name. Opens nothing."""
     name = path if directory is None else os.path.basename(path)
     with suppress(FileNotFoundError):
         _require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), path)
@@ -70,7 +70,7 @@ def _kind(status: os.stat_result) -> str:
 
 
 def remove_name(name: str, directory: int) -> None:
-    """Remove whatever has this name in a directory, an empty directory too; nothing is followed."""
+    """Remove a file, a link or an empty directory of this name. Follows no link."""
     try:
         os.unlink(name, dir_fd=directory)
     except FileNotFoundError:
@@ -80,12 +80,12 @@ def remove_name(name: str, directory: int) -> None:
 
 
 def open_to_read(path: str) -> BinaryIO:
-    """Open a file that the caller of Holdfast named; links are followed."""
+    """Open a file that the caller of Holdfast named. Follows links."""
     return os.fdopen(open_regular(path, os.O_RDONLY, follow=True), "rb")
 
 
 def create(path: str, mode: int = PRIVATE_FILE) -> bool:
-    """Make an empty file with this mode, whatever the umask is; False if the name is taken."""
+    """Create an empty file with this mode, whatever the umask; False if the name is taken."""
     try:
         fd = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     except FileExistsError:
@@ -99,9 +99,10 @@ def create(path: str, mode: int = PRIVATE_FILE) -> bool:
 
 @contextmanager
 def replacing(path: str) -> Iterator[BinaryIO]:
-    """Write a file that gets the name `path` once it is complete and on disk; after an error nothing has changed.
+    """Write a file that is renamed to `path` once it is complete and on disk; after an error nothing has changed.
 
-    The file is made under a random name beside it. It has mode 0600, or that of the file of ours that it replaces.
+    It is written under a random name in the same directory. It has mode 0600, or that of the file it replaces if this
+    user owns that.
     """
     mode = _mode_to_keep(path)
     directory = os.path.dirname(path) or os.curdir
@@ -122,7 +123,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
 
 
 def _mode_to_keep(path: str) -> int:
-    """The mode of the file of this user at `path`, else 0600. A symbolic link there is replaced, not followed."""
+    """Return the mode of the file at `path` if this user owns it, else 0600. A link there is replaced, not followed."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -135,7 +136,7 @@ def _mode_to_keep(path: str) -> int:
 
 @contextmanager
 def directory_below(root: str, *names: str) -> Iterator[int]:
-    """A descriptor of a directory below `root`. The root may be a link, as its owner named it; nothing below it."""
+    """Open a directory below `root`. The root may be a symbolic link, as the user chose it; nothing below it may."""
     with ExitStack() as opened:
         fd, path = os.open(root, _DIRECTORY), root
         opened.callback(os.close, fd)
@@ -160,7 +161,7 @@ def _enter(parent: int, name: str, path: str) -> int:
 
 
 def sync_directory(path: str) -> None:
-    """Bring the names in a directory to disk."""
+    """Sync the names in a directory to disk."""
     fd = os.open(path, _DIRECTORY)
     try:
         os.fsync(fd)

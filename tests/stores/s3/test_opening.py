@@ -34,7 +34,7 @@ def test_another_server_with_conditions_is_taken() -> None:
 
 def test_a_bucket_that_does_not_exist_is_named() -> None:
     with (
-        pytest.raises(sync.StoreUnavailable, match=r"no-such-bucket-here/x at http.*there is no such bucket"),
+        pytest.raises(sync.StoreUnavailable, match=r"no-such-bucket-here/x at http.*the bucket does not exist"),
         sync.open(f"s3://no-such-bucket-here/x?endpoint={seaweed().endpoint}"),
     ):
         pass
@@ -44,7 +44,7 @@ def test_a_bucket_that_does_not_exist_is_named() -> None:
 def test_wrong_credentials_are_refused_in_words(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     url = seaweed().url(new_prefix())
     monkeypatch.setenv(variable, "wrong")
-    with pytest.raises(sync.StoreUnavailable, match="access was refused: look at AWS_"), sync.open(url):
+    with pytest.raises(sync.StoreUnavailable, match="access denied: check AWS_"), sync.open(url):
         pass
 
 
@@ -60,12 +60,12 @@ def test_an_endpoint_where_nobody_listens_is_not_waited_for() -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("s3://bucket/x?endpoint=http://s3.example.org", "not encrypted"),
+        ("s3://bucket/x?endpoint=http://s3.example.org", "must use https unless it is on this machine"),
         ("s3://bucket/x?endpoint=s3.example.org", "a URL such as https"),
-        ("s3://bucket/x?endpont=https://s3.example.org", "unknown option; there are allow_http, endpoint"),
-        ("s3://key:secret@bucket/x", "credentials come from the environment"),
+        ("s3://bucket/x?endpont=https://s3.example.org", "unknown option; valid: allow_http, endpoint"),
+        ("s3://key:secret@bucket/x", "give credentials in the environment"),
         ("s3:bucket", "s3://bucket/prefix"),
-        ("gs://bucket/x?region=here", "from the environment alone"),
+        ("gs://bucket/x?region=here", "from the environment only"),
     ],
 )
 def test_a_url_that_cannot_be_meant_is_refused(url: str, words: str) -> None:

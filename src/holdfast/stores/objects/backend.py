@@ -1,12 +1,10 @@
 """Threads in an object store, over five calls (`Objects`): the base of the S3 store, and of stores that users write.
 
-A swap puts new blobs and a segment of rows side by side, and then the head object, on the condition that nobody else
-has: 1 call if its rows ride in the head or if there are none, 2 if rows leave it, 1 for each blob, and 1 or 2 more if
-the status changes. A restore costs the head, one listing unless all rows ride in it, and each segment and blob, side by
-side.
+A swap puts new blobs and segments in parallel, then replaces the head object on the condition that it has not changed.
+The head lists all that counts, so a reader needs the head, and then the segments and blobs, in parallel.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from secrets import token_hex
@@ -15,20 +13,18 @@ from msgspec.structs import replace
 
 from holdfast.history.tuning import Tuning
 from holdfast.records.errors import Corrupt, HoldfastError, OutcomeUnknown, StoreError, StoreUnavailable
-from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing
 from holdfast.stores.objects.calls import Calls, Objects
-from holdfast.stores.objects.heads import Heads, Kept
-from holdfast.stores.objects.listing import Finder
-from holdfast.stores.objects.litter import seq_of
-from holdfast.stores.objects.log import Found, ObjectLog, blob_object, post_object
-from holdfast.stores.objects.names import MARKS, SPACES, hash_in, head_of, marker_name, nameless_hash, space_of
+from holdfast.stores.objects.heads import ATTEMPTS, Heads, conflicting, pause
+from holdfast.stores.objects.listing import Listings
+from holdfast.stores.objects.log import Log
+from holdfast.stores.objects.names import blob_of, head_of, marker_name, placeholder_hash, root_of, space_of
 from holdfast.stores.objects.probe import check_format, probe
-from holdfast.stores.objects.record import Record, bind, mark_names, posted, unbind
-from holdfast.stores.objects.swaps import ATTEMPTS, Swaps, always_written, pause
+from holdfast.stores.objects.record import bind, posted, unbind
+from holdfast.stores.objects.swap import Swaps, seq_of
 
 __all__ = ["ObjectBackend", "Objects"]
 
@@ -40,11 +36,11 @@ TUNING = Tuning(
     pack_max=4 << 20,
     small_piece=32768,
 )
-"""Every segment and blob costs a request of its own, whatever its size: so few of them, and larger ones."""
+"""Every segment and blob costs a request, whatever its size: so they are few and large."""
 
 PARALLEL = 16
 TAIL_BYTES = 32768
-"""So many bytes of rows may ride in the head object: a put of that size takes hardly longer than a small one."""
+"""How many bytes of rows the head object may hold: a put of that size takes hardly longer than a small one."""
 
 
 class ObjectBackend:
@@ -66,13 +62,13 @@ class ObjectBackend:
         self._durability = durability
         self._calls = Calls(objects, parallel)
         self._heads = Heads(self._calls)
-        self._log = ObjectLog(self._calls)
+        self._log = Log(self._calls, self._heads)
         self._swaps = Swaps(self._calls, self._heads, self._log, tail_bytes)
-        self._finder = Finder(self._calls, self._heads)
+        self._listings = Listings(self._calls, self._heads)
         self._is_probed = False
 
     def open(self) -> None:
-        """Refuses a store that ignores conditions. About ten calls."""
+        """See `Backend.open`. Refuse a store that ignores conditions. About ten calls."""
         self._calls.check_open()
         if not self._is_probed:
             check_format(self._calls)
@@ -84,41 +80,13 @@ class ObjectBackend:
         self._calls.close()
 
     def guarantee(self) -> Guarantee:
-        """The level this backend was made with: what an acknowledged put survives, only its objects know."""
+        """Return the level this backend was made with: only the author of its calls knows what a put survives."""
         self._calls.check_open()
         return Guarantee(level=self._durability, store=self.kind)
 
     def check(self) -> list[str]:
-        """See `Backend.check`: reads the head object of every thread, and lists all objects."""
-        found = sorted(filter(None, map(hash_in, self._calls.names(""))))
-        marks, markers = set(self._calls.names(MARKS)), list(self._calls.names(SPACES))  # later: they are put first
-        listed = {marker.rpartition("/")[2] for marker in markers}
-        problems = self._calls.each(lambda marker: self._problem(marker, marks), markers)
-        problems += self._calls.each(self._unlisted, [each for each in found if each not in listed])
-        return [problem for problem in problems if problem]
-
-    def _unlisted(self, thread_hash: str) -> str:
-        """What is wrong with a thread without a marker. One that only has posts needs none."""
-        try:
-            kept = self._heads.read(head_of(thread_hash))
-        except Corrupt as error:
-            return f"{error}; and no marker says whose it is"
-        if kept is None or not kept.record.head:
-            return ""
-        thread = kept.record.thread
-        return f"object {marker_name(thread)} is missing: listings leave thread {shown_id_of(thread)!r} out"
-
-    def _problem(self, marker: str, marks: Collection[str]) -> str:
-        head = head_of(marker.rpartition("/")[2])
-        try:
-            kept = self._heads.read(head)
-        except Corrupt as error:
-            return str(error)
-        missing = [name for name in _marks(kept) if name not in marks]
-        # A commit since then may have made the mark, or made it untrue.
-        if not any(self._calls.get(name) is None and name in _marks(self._heads.read(head)) for name in missing):
-            return ""
-        return f"object {missing[0]} is missing: listings by status and label leave its thread out"
+        """See `Backend.check`. Reads the head object of every thread, and lists all objects."""
+        return self._listings.check()
 
     def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
         """See `Backend.heads`. 1 call for each thread."""
@@ -126,20 +94,18 @@ class ObjectBackend:
         return self._calls.each(self._head, threads)
 
     def _head(self, thread: bytes) -> bytes | None:
-        kept = self._heads.fetch(thread)
-        if kept.record.leftovers.eras:
-            # Nobody writes to a deleted thread any more, so what a crash left of it goes when it is looked at.
-            self._swaps.sweep(kept)
-        return kept.record.head or None
-
-    # Swaps
+        stored = self._heads.fetch(thread)
+        if stored.record.leftovers.eras:
+            # Nobody writes to a deleted thread any more, so a reader deletes what a crash left of it.
+            self._swaps.sweep(stored)
+        return stored.record.head or None
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`. Never waits for another writer.
 
-        1 call for the head, 1 for each new blob, and 1 for all rows that leave it or are too large for it; 1 more for a
-        new thread, or if the thread was last written by another process. Rows that are dropped cost a listing, and 2
-        calls for each segment that is cut, and what is removed 1 each.
+        1 call for the head, 1 for each new blob, and 1 for all rows that move out of the head or are too large for it;
+        1 more for a new thread, or if another process wrote the thread last. Dropping rows costs a listing, 2 calls for
+        each segment that is cut, and 1 for each object that is deleted.
         """
         self._calls.check_open()
         outcomes = self._calls.each(self._attempted, swaps)
@@ -155,59 +121,40 @@ class ObjectBackend:
             return error
 
     def drop_misplaced(self, thread: bytes) -> None:
-        """See `Misplacing.drop_misplaced`: a damaged head object whose marker does not say whose it is."""
-        thread_hash = nameless_hash(thread)
+        """See `Misplacing.drop_misplaced`: a damaged head object whose marker is lost too."""
+        thread_hash = placeholder_hash(thread)
         if thread_hash:
             try:
                 self._heads.read(head_of(thread_hash))
             except Corrupt:
-                root = head_of(thread_hash).removesuffix("head")
-                self._log.delete([*self._calls.names(root), space_of(thread) + thread_hash])
+                self._calls.delete_all([*self._calls.names(root_of(thread_hash)), space_of(thread) + thread_hash])
 
     # Rows and blobs
 
     def rows(self, thread: bytes, seq: int) -> list[Row]:
-        """See `Backend.rows`. 1 call for each segment, and 1 for each thousand of them between the base and the newest.
-
-        No call if all of the rows ride in the head.
-        """
+        """See `Backend.rows`. 1 call for each segment; none if the head has all of the rows."""
         self._calls.check_open()
-        known = self._heads.known(thread)
-        record = known.record if known and known.record.holds(seq) else self._heads.fetch(thread).record
-        return self._steady(record, lambda each: self._log.restored(each, seq, self.tuning.keyframe_rows_max))
+        return self._log.restore(thread, seq)
 
-    def _steady(self, record: Record, read: Callable[[Record], Found]) -> list[Row]:
-        """What is read under a record. If not all of it was there, the record must be the present one."""
-        for _ in range(ATTEMPTS):
-            found = read(record)
-            if found.is_whole:
-                return found.rows
-            version, record = record.version, self._heads.fetch(record.thread).record
-            if record.version == version:
-                return found.rows
-        raise always_written(record.thread)
+    def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
+        """See `Backend.index`. 1 call for the head, and 1 for each segment, which is read whole."""
+        self._calls.check_open()
+        return [replace(row, body=b"") for row in self._log.newest(thread, before, limit)]
 
     def blobs(self, thread: bytes, ids: Collection[bytes]) -> Mapping[bytes, bytes]:
         """See `Backend.blobs`. 1 call for each."""
         self._calls.check_open()
         wanted = list(ids)
-        record = (self._heads.known(thread) or self._heads.fetch(thread)).record
-        found = self._calls.each(self._calls.get, [blob_object(record, blob) for blob in wanted])
+        record = (self._heads.cached(thread) or self._heads.fetch(thread)).record
+        found = self._calls.each(self._calls.get, [record.blob_name(blob) for blob in wanted])
         return {blob: content[0] for blob, content in zip(wanted, found, strict=True) if content}
 
     def strays(self, thread: bytes, last: int, known: Collection[bytes]) -> list[bytes]:
         """See `Littering.strays`. 1 call for the head, and 1 for each thousand blobs."""
         self._calls.check_open()
-        record = self._heads.fetch(thread).record
-        blobs = takewhile(lambda blob: seq_of(blob) <= last, self._log.blob_ids(record))
-        return [blob for blob in blobs if blob not in known]
-
-    def index(self, thread: bytes, before: int | None, limit: int | None) -> list[Row]:
-        """See `Backend.index`. Calls as for `rows`: segments are read whole."""
-        self._calls.check_open()
-        record = self._heads.fetch(thread).record
-        rows = self._steady(record, lambda each: self._log.newest(each, before, limit))
-        return [replace(row, body=b"") for row in rows]
+        folder = self._heads.fetch(thread).record.blob_name(b"")
+        blobs = filter(None, (blob_of(name.removeprefix(folder)) for name in self._calls.names(folder)))
+        return [blob for blob in takewhile(lambda blob: seq_of(blob) <= last, blobs) if blob not in known]
 
     # Threads
 
@@ -219,43 +166,40 @@ class ObjectBackend:
         cursor: str | None,
         limit: int,
     ) -> Listing:
-        """See `Backend.threads`: in the order of the hashes of their keys, which is stable.
+        """See `Backend.threads`. Ordered by the hashes of the keys, which is stable.
 
         1 call for each thousand names, and 1 for each head: of the threads with the first of the labels; else with the
         statuses; else, and for `idle` and `complete`, of all threads in the namespace, until `limit` match.
         """
         self._calls.check_open()
-        return self._finder.threads(prefix, statuses, labels, cursor, limit)
+        return self._listings.threads(prefix, statuses, labels, cursor, limit)
 
     # Posts
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
-        """See `Backend.post`. 3 calls: the head is read, the post put, and the head replaced by one that has it.
+        """See `Backend.post`. 3 calls: read the head, put the post, and replace the head by one that lists it.
 
-        So a post is consumed or dropped exactly when a head says so, and its key is free again in that moment.
+        So a post is consumed or dropped exactly when a head says so, and its key is free again at that moment.
         """
-        name, placed = token_hex(16), ""
+        post, placed = token_hex(16), ""
         for attempt in range(ATTEMPTS):
-            kept = self._heads.fetch(thread)
-            held, place = kept.record.posts.get(key), post_object(kept.record, name)
-            if held is not None:
-                self._withdraw(placed if held != name else "")
-                return held == name
-            if place != placed:
+            stored = self._heads.fetch(thread)
+            other, name = stored.record.posts.get(key), stored.record.post_name(post)
+            if other is not None:
+                self._withdraw(placed if other != post else "")
+                return other == post
+            if name != placed:
                 self._withdraw(placed)
-                self._put_post(kept, place, value)
-                placed = place
-            if self._heads.replace(kept, posted(kept.record, key, name), is_swept=kept.is_swept):
+                marker = {marker_name(thread): thread} if stored.tag is None else {}
+                self._calls.put_all({name: bind(name, value), **marker})
+                placed = name
+            if self._heads.replace(stored, posted(stored.record, key, post), is_swept=stored.is_swept):
                 return True
             pause(attempt)
-        raise always_written(thread)
-
-    def _put_post(self, kept: Kept, place: str, value: bytes) -> None:
-        marker = {marker_name(kept.record.thread): kept.record.thread} if kept.tag is None else {}
-        self._log.put({place: bind(place, value), **marker})
+        raise conflicting(thread)
 
     def _withdraw(self, placed: str) -> None:
-        """Remove a post that no head speaks of: another of its key was faster, or the thread was deleted."""
+        """Delete a post that no head lists: another post of its key won, or the thread was deleted."""
         if placed:
             with suppress(StoreError):
                 self._calls.delete(placed)
@@ -264,19 +208,15 @@ class ObjectBackend:
         """See `Backend.inbox`. 1 call for the head, and 1 for each post."""
         for _ in range(ATTEMPTS):
             record = self._heads.fetch(thread).record
-            names = [post_object(record, name) for _, name in sorted(record.posts.items())]
+            names = [record.post_name(post) for _, post in sorted(record.posts.items())]
             found = self._calls.each(self._calls.get, names)
             if None not in found or self._heads.fetch(thread).record.version == record.version:
                 return dict(zip(sorted(record.posts), map(_value, names, found), strict=True))
-        raise always_written(thread)
+        raise conflicting(thread)
 
     def inboxes(self, threads: Sequence[bytes]) -> list[dict[str, bytes]]:
-        """See `Overlooking.inboxes`. As many calls as one by one, but side by side."""
+        """See `Overlooking.inboxes`. As many calls as one by one, but in parallel."""
         return self._calls.each(self.inbox, threads)
-
-
-def _marks(kept: Kept | None) -> list[str]:
-    return mark_names(kept.record) if kept else []
 
 
 def _value(name: str, found: tuple[bytes, str] | None) -> bytes:
@@ -286,7 +226,7 @@ def _value(name: str, found: tuple[bytes, str] | None) -> bytes:
 
 
 def _in_common(outcomes: Sequence[bool | HoldfastError], errors: Sequence[HoldfastError]) -> StoreError:
-    """One error for a batch. Nothing was written by it only if no swap of it was made, nor perhaps made."""
+    """Return one error for a batch. Nothing was written only if no swap of it was made, or may have been made."""
     first, count = errors[0], len(outcomes)
     unsure = any(outcome is True or isinstance(outcome, OutcomeUnknown) for outcome in outcomes)
     error = OutcomeUnknown if unsure else StoreUnavailable

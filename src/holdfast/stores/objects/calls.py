@@ -1,11 +1,11 @@
-"""The five calls of an object store, and the one place where their errors are translated.
+"""The five calls of an object store, and the one place that translates their errors.
 
-Any error before a head is replaced means that nothing was committed; an error while it is replaced means that nobody
-knows. Calls that do not depend on each other run side by side, on a few threads that end with `close`.
+An error before a head is replaced means that nothing was committed; an error while it is replaced means that the
+outcome is unknown. Independent calls run in parallel, on a few threads that end with `close`.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from threading import Lock, local
@@ -23,34 +23,35 @@ U = TypeVar("U")
 
 
 class Objects(Protocol):
-    """All that an object store must offer. Blocking; each call may come from any thread, and sees all that was done.
+    """All that an object store must offer. The calls block, may come from any thread, and see all that was done before.
 
-    Names have at most 250 characters of `0-9a-z/-`. An object is there wholly or not at all, and a put that returns is
-    durable. A call that fails raises anything; `StoreUnavailable` says of a put that it was certainly not made. So does
-    None: a client that repeats a conditional put whose reply was lost, and is refused by itself, must raise instead.
+    Names have at most 250 characters of `0-9a-z/-`. An object exists completely or not at all, and a put that returns
+    is durable. A call that fails may raise anything; `StoreUnavailable` from a put promises that nothing was written.
+    So does None: a client that retries a conditional put whose reply was lost, and is then refused because of its own
+    first attempt, must raise instead.
     """
 
     def get(self, name: str) -> tuple[bytes, str] | None:
-        """The object's content and its version tag; None if it is not there."""
+        """Return the object's content and its version tag; None if it does not exist."""
         ...
 
     def put_if_absent(self, name: str, data: bytes) -> str | None:
-        """Create an object and return its tag; None if it exists already, which leaves it as it is."""
+        """Create an object and return its tag; None if it exists already, which leaves it unchanged."""
         ...
 
     def put_if_match(self, name: str, data: bytes, tag: str) -> str | None:
-        """Replace an object whose tag is still this one, and return the new tag; None if it changed or is gone."""
+        """Replace an object that still has this tag, and return the new tag; None if it changed or is gone."""
         ...
 
     def list(self, prefix: str, after: str = "", limit: int = PAGE) -> Names:
-        """The first `limit` names that begin with `prefix` and are greater than `after`, ascending by code point.
+        """Return the first `limit` names that begin with `prefix` and are greater than `after`, by code point.
 
-        Fewer than `limit` says that there are no more.
+        Fewer than `limit` means that there are no more.
         """
         ...
 
     def delete(self, name: str) -> None:
-        """Remove an object; no error if it is not there."""
+        """Delete an object; no error if it does not exist."""
         ...
 
 
@@ -67,7 +68,7 @@ class Calls:
         self._closed = False
 
     def close(self) -> None:
-        """Later calls raise `StoreClosed`."""
+        """Make later calls raise `StoreClosed`."""
         self._closed = True
         with self._lock:
             pool, self._pool = self._pool, None
@@ -75,7 +76,7 @@ class Calls:
             pool.shutdown()
 
     def check_open(self) -> None:
-        """`StoreClosed` after `close`."""
+        """Raise `StoreClosed` after `close`."""
         if self._closed:
             raise StoreClosed("this object store was closed")
 
@@ -96,7 +97,7 @@ class Calls:
         self._translated(self._objects.delete, name)
 
     def names(self, prefix: str, after: str = "", page: int = PAGE) -> Iterator[str]:
-        """All names that begin with `prefix` and are greater than `after`; asks for `page` of them at a time."""
+        """Yield all names that begin with `prefix` and are greater than `after`; one call for each `page` of them."""
         while True:
             listed = self._translated(self._objects.list, prefix, after, page)
             yield from listed
@@ -127,19 +128,29 @@ class Calls:
         except Exception as error:
             raise OutcomeUnknown(f"the object store failed while it replaced {name}: {error!r}") from error
 
+    # In parallel
+
+    def put_all(self, objects: Mapping[str, bytes]) -> None:
+        """Put objects in parallel. One that exists is equal, and stays."""
+        self.each(lambda item: self.put_if_absent(*item), list(objects.items()))
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Delete objects in parallel."""
+        self.each(self.delete, list(names))
+
     def each(self, function: Callable[[T], U], items: Sequence[T]) -> list[U]:
-        """`function` of every item, side by side; if one fails, that is raised once all are done."""
+        """Return `function` of every item, computed in parallel; if one fails, raise that once all are done."""
         if len(items) < 2 or getattr(self._here, "is_pool", False):
             return [function(item) for item in items]
         futures = self._submitted(function, items)
         try:
-            last = [function(item) for item in items[len(futures) :]]
+            rest = [function(item) for item in items[len(futures) :]]
         finally:
             wait(futures)
-        return [*(future.result() for future in futures), *last]
+        return [*(future.result() for future in futures), *rest]
 
     def _submitted(self, function: Callable[[T], U], items: Sequence[T]) -> list[Future[U]]:
-        """As many of the calls as the pool takes: none any more once Python is ending."""
+        """Submit as many of the calls as the pool accepts: none once Python is shutting down."""
         pool, futures = self._running_pool(), list[Future[U]]()
         with suppress(RuntimeError):
             for item in items:
@@ -147,7 +158,7 @@ class Calls:
         return futures
 
     def _in_pool(self, function: Callable[[T], U], item: T) -> U:
-        # Work within the pool must not wait for the pool: it would wait for itself once all threads do.
+        # Work in the pool must not wait for the pool: it would wait for itself once all threads do.
         self._here.is_pool = True
         return function(item)
 

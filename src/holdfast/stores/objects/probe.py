@@ -1,4 +1,4 @@
-"""Does an object store keep its word? Asked at open: one that ignores conditions would let two writers in."""
+"""Checks at open: the format of the store, and that its conditional writes work. Without them two writers could win."""
 
 from secrets import token_hex
 
@@ -6,26 +6,30 @@ from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleChe
 from holdfast.stores.objects.calls import Calls
 from holdfast.stores.objects.names import FORMAT_NAME
 
-FORMAT = 1
+FORMAT = 2
 FORMAT_DIGITS = 9
 
 
 def check_format(calls: Calls) -> None:
-    """Write the version of the layout into a new store; refuse a store that a newer version has written."""
+    """Write the format number into a new store; refuse a store of another format."""
     found = calls.get(FORMAT_NAME)
     if found is None:
         calls.put_if_absent(FORMAT_NAME, str(FORMAT).encode())
         return
     if not found[0].isdigit() or len(found[0]) > FORMAT_DIGITS:
-        raise Corrupt("the object 'format' is damaged, or not one of Holdfast's", record=f"object {FORMAT_NAME}")
-    if int(found[0]) > FORMAT:
+        raise Corrupt("the object 'format' is damaged, or was not written by Holdfast", record=f"object {FORMAT_NAME}")
+    number = int(found[0])
+    if number > FORMAT:
+        raise IncompatibleCheckpoint(f"a newer Holdfast wrote this object store (format {number}); upgrade holdfast")
+    if number < FORMAT:
         raise IncompatibleCheckpoint(
-            f"this object store was written by a newer Holdfast (format {int(found[0])}); upgrade holdfast"
+            f"this object store has format {number}, and this version reads only format {FORMAT}: export its threads"
+            " with the Holdfast that wrote them, and import them into a new prefix"
         )
 
 
 def probe(calls: Calls) -> None:
-    """`ConfigurationError` if one of the five calls does not do what `Objects` says."""
+    """Try the five calls on a scratch object; `ConfigurationError` if one does not do what `Objects` promises."""
     name = f"probe/{token_hex(16)}/object"
     try:
         fault = _fault(calls, name)
@@ -39,7 +43,7 @@ def probe(calls: Calls) -> None:
 
 
 def _fault(calls: Calls, name: str) -> str:
-    """What is wrong, empty if nothing is."""
+    """Return what is wrong; empty if nothing is."""
     first = calls.put_if_absent(name, b"first")
     if first is None:
         return "refuses to create an object"

@@ -1,4 +1,4 @@
-"""Threads in S3, and in what speaks like it: the object backend over obstore."""
+"""Threads in S3, and in services with the same interface: the object backend over obstore."""
 
 from holdfast.stores.s3.backend import S3Backend
 

@@ -1,7 +1,7 @@
 """Threads in a bucket: the object backend over obstore's calls.
 
-The head object, replaced on the condition that it has not changed, is the one commit point. Any number of processes may
-share a bucket.
+Replacing the head object, on the condition that it has not changed, is the commit. Any number of processes may share a
+bucket.
 """
 
 from holdfast.history.tuning import Tuning
@@ -34,17 +34,19 @@ class S3Backend(ObjectBackend):
         super().__init__(Client(self._place, patience), durability=level, tuning=tuning, parallel=parallel)
 
     def guarantee(self) -> Guarantee:
-        """The level that an acknowledged put has.
+        """Return the level that an acknowledged put has.
 
-        Of a cloud it is known: written to several places. Of another endpoint it is what was asked for at open, since
-        no server tells it.
+        The clouds write to several places. Another endpoint has the level that was asked for at open: no server reports
+        its own.
         """
-        known = super().guarantee()
-        said = "written to several places by the service" if self._place.is_cloud else "as far as the server promises"
-        details = {"place": str(self._place), "acknowledged put": said, "transport": self._place.transport}
-        return Guarantee(level=known.level, store=self.kind, details=details)
+        level = super().guarantee().level
+        meaning = (
+            "written to several places by the service" if self._place.is_cloud else "as far as the server promises"
+        )
+        details = {"place": str(self._place), "acknowledged put": meaning, "transport": self._place.transport}
+        return Guarantee(level=level, store=self.kind, details=details)
 
 
 def _level(place: Place, asked: Durability | None) -> Durability:
-    """The effective level: a put is never acknowledged early, so it is `durable` at least."""
+    """Return the effective level: a put is never acknowledged early, so it is at least `durable`."""
     return Durability.REPLICATED if place.is_cloud or asked is Durability.REPLICATED else Durability.DURABLE

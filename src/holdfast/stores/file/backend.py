@@ -1,8 +1,8 @@
 """Threads in a directory: one append-only log per thread, written under flock. Local file systems only.
 
-A swap is one frame (stores/file_log.py), one write and one fdatasync. A swap that drops something writes a new log and
+A swap appends one frame (frames.py), with one write and one fdatasync. A swap that drops something writes a new log and
 renames it over the old one. Writers lock the log's file, then check that it still has its name; readers lock nothing.
-Files and directories are made for their owner alone. No symbolic link below the root is followed.
+Files and directories are private to their owner. No symbolic link below the root is followed.
 """
 
 import json
@@ -10,10 +10,11 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from holdfast.history.tuning import Tuning
 from holdfast.records.errors import (
@@ -28,10 +29,9 @@ from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing, belongs, counted_as, replaces_lost_head
-from holdfast.stores.file_listing import LOG_NAME, head_in, nameless_owner, problem_of
-from holdfast.stores.file_locks import lock_file
-from holdfast.stores.file_log import Envelope, Index, change_of
-from holdfast.stores.file_pool import (
+from holdfast.stores.file.frames import Envelope, Index, change_of
+from holdfast.stores.file.listing import LOG_NAME, head_in, placeholder_owner, problem_of
+from holdfast.stores.file.logs import (
     RESERVE_AFTER,
     SYNC,
     LogPool,
@@ -41,13 +41,16 @@ from holdfast.stores.file_pool import (
     unavailable,
     write_all,
 )
+from holdfast.stores.file_locks import lock_file
 from holdfast.stores.private_files import PRIVATE_DIRECTORY, NotRegular, directory_below, open_regular
 
 FORMAT = 1
 MARKER = "holdfast.json"
 NEW_MARKER = "holdfast.new"
-MARKER_BYTES = 4096  # far more than one has
+MARKER_BYTES = 4096  # far more than a marker has
 THREADS = "threads"
+
+T = TypeVar("T")
 
 _SHARD_NAME = re.compile("[0-9a-f]{2}")
 
@@ -63,24 +66,24 @@ class FileBackend:
         if durability not in {Durability.PROCESS, Durability.DURABLE}:
             raise ConfigurationError(
                 f"a file store cannot be {durability}; use durability='durable' or 'process', "
-                "or a memory store for 'none', and Redis, Postgres or S3 for 'replicated'"
+                "a memory store for 'none', and Redis, Postgres or S3 for 'replicated'"
             )
         self._level = Durability(durability)
         self._durable = self._level == Durability.DURABLE
         self._root = Path(path).absolute()
         self._pool = LogPool(self._root / THREADS)
-        self._settled_shards: set[str] = set()
+        self._synced_shards: set[str] = set()
         self._closed = False
 
     def open(self) -> None:
-        """See `Backend.open`. Refuses a directory that holds anything else."""
+        """See `Backend.open`. Refuse a directory that holds anything else."""
         if self._closed:
             self._pool.check_usable()
         try:
             make_directory(self._root, durable=self._durable)
             self._claim_root()
         except (FileExistsError, NotADirectoryError) as error:
-            raise ConfigurationError(f"{self._root} is not a directory; give a file store one of its own") from error
+            raise ConfigurationError(f"{self._root} is not a directory; give a file store an empty one") from error
         except OSError as error:
             raise unavailable(error) from error
         self._pool.unusable = ""
@@ -108,7 +111,7 @@ class FileBackend:
         if type(version) is not int:
             raise Corrupt(f"{marker} is damaged: its format is {version!r}", record=MARKER)
         if version > FORMAT:
-            raise IncompatibleCheckpoint(f"{self._root} is of a newer Holdfast (format {version}); upgrade holdfast")
+            raise IncompatibleCheckpoint(f"a newer Holdfast wrote {self._root} (format {version}); upgrade holdfast")
 
     def _write_marker(self, root: int) -> None:
         if foreign := sorted({*os.listdir(root)} - {NEW_MARKER}):
@@ -136,12 +139,8 @@ class FileBackend:
         return Guarantee(level=self._level, store=self.kind, details={"sync": sync, "lock": "flock"})
 
     def check(self) -> list[str]:
-        """See `Backend.check`: reads every frame of every log."""
-        self._pool.check_usable()
-        try:
-            return [problem for log in self._all_logs() if (problem := problem_of(log))]
-        except OSError as error:
-            raise unavailable(error) from error
+        """See `Backend.check`. Reads every frame of every log."""
+        return list(filter(None, self._of_each_log(problem_of)))
 
     def heads(self, threads: Sequence[bytes]) -> list[bytes | None]:
         """See `Backend.heads`."""
@@ -186,34 +185,31 @@ class FileBackend:
         cursor: str | None,
         limit: int,
     ) -> Listing:
-        """See `Backend.threads`: by key. Every page reads the last frame of every log, some 50 us each."""
-        self._pool.check_usable()
+        """See `Backend.threads`. Ordered by key. Every page reads the last frame of every log, some 50 us each."""
         after = bytes.fromhex(cursor) if cursor else b""
-        try:
-            heads = [entry for entry in self._all_heads(prefix) if entry[0] > after]
-        except OSError as error:
-            raise unavailable(error) from error
+        heads = [entry for entry in self._all_heads(prefix) if entry[0] > after]
         found = sorted(entry for entry in heads if belongs(*entry, statuses, labels))
         page = found[:limit]
         return Listing(page, page[-1][0].hex() if len(found) > limit else None)
 
     def counts(self, prefix: bytes) -> dict[str, int]:
-        """See `Counting.counts`: reads the last frame of every log, once."""
+        """See `Counting.counts`. Reads the last frame of every log, once."""
+        statuses = [counted_as(*entry) for entry in self._all_heads(prefix)]
+        return dict(Counter(filter(None, statuses)))
+
+    def _all_heads(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        found = self._of_each_log(lambda log: head_in(log, prefix))
+        return [entry for entry in found if entry and entry[0].startswith(prefix)]
+
+    def _of_each_log(self, function: Callable[[OpenLog], T]) -> list[T]:
         self._pool.check_usable()
         try:
-            words = [counted_as(*entry) for entry in self._all_heads(prefix)]
+            return [function(log) for log in self._all_logs()]
         except OSError as error:
             raise unavailable(error) from error
-        return dict(Counter(filter(None, words)))
-
-    def _all_heads(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for log in self._all_logs():
-            found = head_in(log, prefix)
-            if found and found[0].startswith(prefix):
-                yield found
 
     def _all_logs(self) -> Iterator[OpenLog]:
-        """Every log there is, apart from the pool, and with its file not yet open."""
+        """Yield every log, apart from those of the pool, with its file not yet open."""
         for shard in filter(_SHARD_NAME.fullmatch, self._pool.names_in()):
             for name in filter(LOG_NAME.fullmatch, self._pool.names_in(shard)):
                 if name.startswith(shard):
@@ -222,8 +218,8 @@ class FileBackend:
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """See `Backend.swap`. Each swap is synced by itself; only the first can be `Busy`, the others wait.
 
-        In a batch an error is `OutcomeUnknown` if a swap was made before it, and else `StoreUnavailable` even for a
-        damaged log, so that the others can be tried alone.
+        In a batch an error is `OutcomeUnknown` if a swap was made before it. Otherwise it is `StoreUnavailable` even
+        for a damaged log, so that the others can be tried alone.
         """
         outcomes: list[bool] = []
         try:
@@ -231,7 +227,7 @@ class FileBackend:
                 outcomes.append(self._swap_one(swap, wait=wait or bool(outcomes)))
         except StoreError as error:
             if any(outcomes):
-                raise OutcomeUnknown(f"a part of these writes was made, then: {error}") from error
+                raise OutcomeUnknown(f"some of these writes were made, then: {error}") from error
             if len(swaps) > 1 and isinstance(error, Corrupt | IncompatibleCheckpoint):
                 raise StoreUnavailable(f"none of these writes was made: {error}") from error
             raise
@@ -255,18 +251,18 @@ class FileBackend:
             return True
 
     def _replace_damaged(self, log: OpenLog, swap: Swap, *, wait: bool) -> bool:
-        """Put a log of this swap alone in the place of a damaged one, or of what is no file."""
+        """Replace a damaged log, or something that is not a file, by a log of this swap alone."""
         log.remove_irregular()
         with suppress(Corrupt):
             index = log.for_writing(wait=wait, create=True)
             if index.head:
-                return False  # another process was faster
+                return False  # another process has replaced it
         self._replace(log, Index(log.owner, log.index.name), swap)
         return True
 
     def drop_misplaced(self, thread: bytes) -> None:
-        """See `Misplacing.drop_misplaced`: a log that does not say whose it is, listed under the file's name."""
-        owner = nameless_owner(thread)
+        """See `Misplacing.drop_misplaced`: a log whose key cannot be read, listed under the file's name."""
+        owner = placeholder_owner(thread)
         if owner is None:
             return
         with self._pool.take_apart(owner) as log:
@@ -275,7 +271,7 @@ class FileBackend:
                 log.remove_irregular()
                 with suppress(Corrupt):
                     log.for_writing(wait=True, create=False)
-                    return  # it was replaced by a sound one
+                    return  # another process has replaced it by a sound one
                 log.remove()
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
@@ -283,7 +279,7 @@ class FileBackend:
         with self._pool.take(thread) as log:
             index = log.for_writing(wait=True, create=True)
             if key in index.posts:
-                self._settle_name(log)  # its writer may have died before it could sync
+                self._sync_name(log)  # its writer may have died before it could sync
                 self._sync(log)
                 return False
             self._append(log, Envelope(index.head, posts=[(key, len(value))]), [value])
@@ -291,7 +287,7 @@ class FileBackend:
 
     def _append(self, log: OpenLog, envelope: Envelope, content: list[bytes]) -> None:
         if not log.index.named:
-            self._settle_name(log)
+            self._sync_name(log)
         frame = log.index.build(log.thread, envelope, content)
         if self._durable and log.append_count >= RESERVE_AFTER:
             log.reserve(len(frame.data))
@@ -323,13 +319,13 @@ class FileBackend:
             raise OutcomeUnknown(f"a failed write to {log.path} could not be undone: {error}") from error
 
     def _replace(self, log: OpenLog, left: Index, swap: Swap) -> None:
-        """Write a log of what is left, with the swap as its last frame, and give it the name of the old one."""
+        """Write a log of what is left, with the swap as its last frame, and rename it over the old one."""
         fd = log.new_file()
         try:
             os.fchmod(fd, stat.S_IMODE(os.fstat(log.fd).st_mode))
-            lock_file(fd, log.path)  # nobody may append to the new file before its name is on disk
+            lock_file(fd, log.path)  # no other process may append to the new file before its name is on disk
             index = _written(fd, log, left, swap)
-            os.fsync(fd)  # at every level: else a power loss could leave an empty file where a log was
+            os.fsync(fd)  # at every level: otherwise a power loss could leave an empty file instead of a log
             log.rename_new_file()
         except BaseException:
             os.close(fd)
@@ -338,27 +334,27 @@ class FileBackend:
         try:
             log.adopt(fd)
             log.index = index
-            self._settle_name(log)
+            self._sync_name(log)
         except OSError as error:
             raise OutcomeUnknown(f"{log.path} was replaced, but its directory could not be synced: {error}") from error
 
-    def _settle_name(self, log: OpenLog) -> None:
-        """Bring a new file's name to disk. Done before a frame is appended, so a log with such a frame has its name."""
+    def _sync_name(self, log: OpenLog) -> None:
+        """Sync a new file's name to disk, before a frame is appended: a log with such a frame then has its name."""
         if not self._durable or log.index.named:
             return
         with self._pool.folder(log.shard) as folder:
             os.fsync(folder)
-        if log.shard not in self._settled_shards:
+        if log.shard not in self._synced_shards:
             with self._pool.folder() as folder:
                 os.fsync(folder)
-            self._settled_shards.add(log.shard)
+            self._synced_shards.add(log.shard)
         log.index.named = True
 
 
 def _written(fd: int, log: OpenLog, left: Index, swap: Swap) -> Index:
-    """The index of the log that was written to `fd`: what is left, then the swap."""
+    """Write what is left to `fd`, then the swap; return the index of that log."""
     index = Index(log.owner, left.name)
-    for change in chain(left.carried(log.read), [change_of(swap)]):
+    for change in chain(left.copied(log.read), [change_of(swap)]):
         frame = index.build(log.thread, *change)
         write_all(fd, frame.data, index.end)
         index.accept(frame)
@@ -369,4 +365,4 @@ def _lock_or_refuse(root: int, path: str) -> None:
     try:
         lock_file(root, path)
     except OSError as error:
-        raise ConfigurationError(f"no locks on this file system ({error}); put a file store on a local one") from error
+        raise ConfigurationError(f"this file system has no locks ({error}); put a file store on a local one") from error

@@ -1,7 +1,7 @@
-"""The files of a file store: which logs are open, who uses them, and the few calls that change a disk.
+"""The files of a file store: which logs are open, who uses them, and the calls that change the disk.
 
-Nothing here knows what a head or a durability level is. What the operating system says is translated here, once, when a
-log is given back.
+Nothing here knows heads or durability levels. Errors of the operating system are translated here, when a log is
+released.
 """
 
 import fcntl
@@ -19,8 +19,8 @@ from weakref import WeakSet
 
 from holdfast.records.errors import Corrupt, StoreClosed, StoreError, StoreUnavailable
 from holdfast.stores.backend import Busy
+from holdfast.stores.file.frames import DIGEST_BYTES, HEADER_BYTES, Index
 from holdfast.stores.file_locks import lock_file, try_to_lock, unlock
-from holdfast.stores.file_log import DIGEST_BYTES, HEADER_BYTES, Index
 from holdfast.stores.private_files import (
     PRIVATE_DIRECTORY,
     NotRegular,
@@ -32,23 +32,20 @@ from holdfast.stores.private_files import (
 )
 
 MAX_OPEN = 128
-"""Files kept open. Far below the usual limits of a process: 1,024 on Linux, 256 on macOS."""
+"""How many files may stay open: far below the usual limits of a process, 1,024 on Linux and 256 on macOS."""
 MAX_LOGS = 1024
 MAX_INDEXED = 250_000
-"""Rows, blobs and posts that all indexes together may hold: about 50 MB."""
+"""How many rows, blobs and posts all indexes together may hold: about 50 MB."""
 TRIM_EVERY = 256
 
 RESERVE_AFTER = 16
-"""Appends, after which a log is taken for one that is written often."""
+"""After this many appends, a log counts as one that is written often."""
 RESERVE = bytes(1 << 16)
-"""Zeros that are written ahead of such a log: about as many as cost nothing beside the sync they come with."""
+"""Zeros written ahead in such a log: about as many as add nothing to the time of a sync."""
 
 
 class OpenLog:
-    """One thread's file and the index over it, for one caller at a time: taken from the pool, given back by `with`.
-
-    That is no `contextmanager`, since three of those cost a swap as much as all its other work.
-    """
+    """One thread's file and its index, for one caller at a time: `LogPool.take` takes it, `with` releases it."""
 
     def __init__(self, pool: "LogPool", owner: bytes, thread: bytes = b"") -> None:
         name = owner.hex()
@@ -56,6 +53,7 @@ class OpenLog:
         self.owner = owner
         self.shard = name[:2]
         self.path = f"{pool.directory}/{self.shard}/{name}.log"
+        self._file_name, self._new_name = f"{name}.log", f"{name}.new"
         self.thread = thread
         self.lock = Lock()
         self.users = 0
@@ -65,7 +63,7 @@ class OpenLog:
         self.size = 0
         self.append_count = 0
         self._identity = (0, 0)
-        self._name = ""
+        self._known_name = ""
         self.forget()
 
     def __enter__(self) -> Self:
@@ -76,19 +74,19 @@ class OpenLog:
             self.locked = False
             unlock(self.fd)
         self.lock.release()
-        self.pool.give_back(self)
+        self.pool.release(self)
         if isinstance(error, NotRegular):
-            raise self.planted(error) from error
+            raise self.irregular(error) from error
         if isinstance(error, OSError):
             raise unavailable(error) from error
 
-    def planted(self, error: NotRegular) -> Corrupt:
-        """The error for something else in the place of the log."""
+    def irregular(self, error: NotRegular) -> Corrupt:
+        """Return the error for something that is not a regular file in the place of the log."""
         what = str(error.strerror).partition(";")[0]
         return Corrupt(f"log {self.path} is damaged: {what}", record=f"log {self.path}")
 
     def forget(self) -> None:
-        """Start over: the next reading begins with the first frame."""
+        """Empty the index: the next read starts with the first frame."""
         self.index = Index(self.owner, f"log {self.path}")
 
     def adopt(self, fd: int) -> None:
@@ -96,25 +94,25 @@ class OpenLog:
         status = os.fstat(fd)
         self.shut()
         self.fd, self.swept, self._identity = fd, False, (status.st_ino, status.st_dev)
-        self._name, self.size, self.append_count = "", 0, 0
+        self._known_name, self.size, self.append_count = "", 0, 0
 
     def shut(self) -> None:
-        """Close the file. The index stays: it is checked when the file is opened again."""
+        """Close the file. The index stays, and is checked when the file is opened again."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 
     def reserve(self, length: int) -> None:
-        """See that a frame of that length lies on zeros: its sync need not write a new size of the file as well.
+        """Write zeros where a frame of that length will be: its sync then need not write a new file size as well.
 
-        That saves a third of it. Where it cannot be done, no harm is done: the frame makes the file grow.
+        That saves a third of the sync. A failure does no harm: the frame makes the file grow.
         """
         if self.size - self.index.end < length <= len(RESERVE):
             with suppress(OSError):
                 self.size = self.index.end + os.pwrite(self.fd, RESERVE, self.index.end)
 
     def retire(self) -> None:
-        """Close the file, and give back what was reserved, unless somebody else is writing."""
+        """Close the file, and cut off what was reserved, unless another process is writing."""
         if self.fd >= 0 and self.size > self.index.end:
             with suppress(OSError, StoreError):
                 self.locked = try_to_lock(self.fd)
@@ -125,7 +123,7 @@ class OpenLog:
         self.shut()
 
     def read(self, offset: int, length: int) -> bytes:
-        """The bytes there, fewer at the end of the file. One call reads 2 GB at most, hence the loop."""
+        """Return these bytes, fewer at the end of the file. One call reads at most 2 GB, hence the loop."""
         data = piece = os.pread(self.fd, length, offset)
         while piece and len(data) < length:
             piece = os.pread(self.fd, length - len(data), offset + len(data))
@@ -133,11 +131,11 @@ class OpenLog:
         return data
 
     def file_size(self) -> int:
-        """The size of the open file. It leaves the times alone, see `_size`."""
+        """Return the size of the open file without asking for its times, see `_size`."""
         return os.lseek(self.fd, 0, os.SEEK_END)
 
     def for_reading(self) -> Index:
-        """An index of all that is in the file that has the log's name now; an empty one if there is no file."""
+        """Return an index of the whole file that has the log's name now; an empty one if there is no file."""
         size = self._size() if self.fd >= 0 else -1
         if size < 0 and self._open(create=False):
             size = self.file_size()
@@ -146,7 +144,7 @@ class OpenLog:
         return self.index
 
     def for_writing(self, *, wait: bool, create: bool) -> Index:
-        """The same with the file locked, and made ready for an append to the index's end."""
+        """Return the same with the file locked, and ready for an append at the end of the index."""
         size = -1
         while size < 0 and (self.fd >= 0 or self._open(create=create)):
             self._lock_file(wait=wait)
@@ -157,30 +155,30 @@ class OpenLog:
         return self.index
 
     def _size(self) -> int:
-        """The size of the file; -1 if it was replaced or removed since it was opened, and so is closed now.
+        """Return the size of the file; -1 if it was replaced or removed since it was opened, and is closed now.
 
-        `stat` asks for the file's times: then Linux notes the exact time of the next write, and its sync takes half as
-        long again. So, once the file is known to have the log's name, only its name is asked for; that of a file which
-        was replaced or removed is another.
+        `stat` reads the file's times: Linux then records the exact time of the next write, and its sync takes half as
+        long again. So once the file is known to have the log's name, only its name is read: that of a file which was
+        replaced or removed is different.
         """
         name = _name_of(self.fd)
-        if name and name == self._name:
+        if name and name == self._known_name:
             return self.file_size()
         try:
             status = os.stat(self.path)  # noqa: PTH116  paths of logs are plain strings
         except FileNotFoundError:
             status = None
         if status and (status.st_ino, status.st_dev) == self._identity:
-            self._name = name
+            self._known_name = name
             return status.st_size
         self.locked = False
         self.shut()
         return -1
 
     def _is_current(self, size: int) -> bool:
-        # Nothing must have been written behind the end: the size tells little, since zeros may be reserved there. And
-        # the digest must be the same: a writer whose sync failed cuts its frame off, and another may have taken its
-        # place. Being chained, the last digest stands for all that was read before.
+        # Nothing may follow the end but zeros, which may be reserved: the size proves nothing. And the digest must
+        # be the same: a writer whose sync failed cuts its frame off, and another frame may have taken its place. The
+        # digests are chained, so the last one covers all that was read before.
         end = self.index.end
         if not 0 < end <= size:
             return False
@@ -188,7 +186,7 @@ class OpenLog:
         return tail.startswith(self.index.digest) and not tail[DIGEST_BYTES:].strip(b"\0")
 
     def _open(self, *, create: bool) -> bool:
-        """Open the file that has the log's name; False if there is none, and none shall be made."""
+        """Open the file that has the log's name; False if there is none, and `create` is not set."""
         try:
             fd = self.open_file(os.O_RDWR | os.O_CREAT if create else os.O_RDWR)
         except FileNotFoundError:
@@ -202,26 +200,26 @@ class OpenLog:
         return True
 
     def open_file(self, flags: int) -> int:
-        """Open the file that has the log's name; no symbolic link is followed on the way to it."""
+        """Open the file that has the log's name, without following symbolic links."""
         with self.pool.folder(self.shard) as folder:
             return open_regular(self.path, flags, directory=folder)
 
     def remove_irregular(self) -> None:
-        """Remove what is in the place of the log, unless it is a regular file. A link is removed, and not followed."""
+        """Remove what is in the place of the log, unless it is a regular file. A link is removed, not followed."""
         with suppress(FileNotFoundError), self.pool.folder(self.shard) as folder:
-            lock_file(folder, self.path)  # only one process at a time removes: the next one finds a log
+            lock_file(folder, self.path)  # one process at a time removes: the next one finds a log
             try:
                 refuse_irregular(self.path, directory=folder)
             except NotRegular:
-                remove_name(self._log_name, folder)
+                remove_name(self._file_name, folder)
 
     def remove(self) -> None:
         """Remove the file; call only with the log locked."""
         with self.pool.folder(self.shard) as folder:
-            remove_name(self._log_name, folder)
+            remove_name(self._file_name, folder)
 
     def new_file(self) -> int:
-        """Make a file beside the log that shall replace it; call only with the log locked."""
+        """Create a file beside the log that will replace it; call only with the log locked."""
         with self.pool.folder(self.shard) as folder:
             remove_name(self._new_name, folder)
             return open_regular(f"{self.path[:-4]}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, directory=folder)
@@ -229,20 +227,12 @@ class OpenLog:
     def rename_new_file(self) -> None:
         """Give the new file the name of the log."""
         with self.pool.folder(self.shard) as folder:
-            os.rename(self._new_name, self._log_name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.rename(self._new_name, self._file_name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def remove_new_file(self) -> None:
         """Remove the new file, if there is one."""
         with self.pool.folder(self.shard) as folder:
             remove_name(self._new_name, folder)
-
-    @property
-    def _log_name(self) -> str:
-        return f"{self.owner.hex()}.log"
-
-    @property
-    def _new_name(self) -> str:
-        return f"{self.owner.hex()}.new"
 
     def _lock_file(self, *, wait: bool) -> None:
         if not try_to_lock(self.fd):
@@ -252,7 +242,7 @@ class OpenLog:
         self.locked = True
 
     def _wait_for_lock(self) -> None:
-        """Wait with a descriptor apart, so that readers in this process can use the other meanwhile."""
+        """Wait with a second descriptor, so that readers in this process can use the first one meanwhile."""
         fd = self.open_file(os.O_RDWR)
         try:
             self.lock.release()
@@ -266,7 +256,7 @@ class OpenLog:
             raise
 
     def _clean(self) -> None:
-        """Remove what a writer that died left behind; a living one would have the lock."""
+        """Remove what a dead writer left behind; a live one would hold the lock."""
         if self.fd < 0:
             return
         self.remove_new_file()
@@ -278,14 +268,14 @@ class OpenLog:
             self.size = end
 
     def catch_up(self) -> None:
-        """Index what was appended. Damage is believed only under the lock, and when read from the start."""
+        """Index what was appended. Damage counts only if it is also found under the lock, in a read from the start."""
         if self.fd < 0:
             return
         try:
             self._catch_up()
         except Corrupt:  # or a writer cut the tail off and appended again during the read
             self.forget()
-            self._catch_up_alone()
+            self._catch_up_locked()
 
     def _catch_up(self) -> None:
         end = self.index.end
@@ -293,18 +283,19 @@ class OpenLog:
             self.forget()
         self.index.catch_up(self.read, self.file_size())
 
-    def _catch_up_alone(self) -> None:
+    def _catch_up_locked(self) -> None:
         if self.locked:
-            return self._catch_up()
+            self._catch_up()
+            return
         lock_file(self.fd, self.path, fcntl.LOCK_SH)
         try:
-            return self._catch_up()
+            self._catch_up()
         finally:
             unlock(self.fd)
 
 
 class LogPool:
-    """The logs used last, in a directory: a bounded number of open files and of indexed rows."""
+    """The logs of a directory that were used last: a bounded number of open files and of indexed rows."""
 
     def __init__(self, directory: Path) -> None:
         self.unusable = "is not open yet"
@@ -314,7 +305,7 @@ class LogPool:
         _POOLS.add(self)
 
     def close(self) -> None:
-        """Close all files, without the zeros at their ends, and forget all logs."""
+        """Close all files, cut off the zeros at their ends, and forget all logs."""
         for log in self._opened:
             if not log.users:
                 log.retire()
@@ -330,19 +321,20 @@ class LogPool:
         self._turns = 0
 
     def take(self, thread: bytes, *, wait: bool = True) -> OpenLog:
-        """The thread's log, for this caller alone within the process, until it leaves the log's `with`."""
+        """Return the thread's log, for this caller alone within the process, until it leaves the log's `with`."""
         self.check_usable()
         with self._lock:
-            log = self._logs.get(thread) or self._add(thread)
+            log = self._logs.get(thread) or OpenLog(self, sha256(thread).digest(), thread)
+            self._logs[thread] = log
             self._logs.move_to_end(thread)
             log.users += 1
         if not log.lock.acquire(blocking=wait):
-            self.give_back(log)
+            self.release(log)
             raise Busy
         return log
 
     def take_apart(self, owner: bytes) -> OpenLog:
-        """A log by the hash of its thread's key, apart from the logs of the pool; as `take`, for one caller."""
+        """Return a log by the hash of its thread's key, apart from those of the pool; as `take`, for one caller."""
         self.check_usable()
         log = OpenLog(self, owner)
         log.users += 1
@@ -350,30 +342,26 @@ class LogPool:
         return log
 
     def check_usable(self) -> None:
-        """Raise unless the store is open."""
+        """Raise `StoreClosed` unless the store is open."""
         if self.unusable:
             raise StoreClosed(f"the file store at {self.directory.parent} {self.unusable}")
 
     def folder(self, *names: str) -> AbstractContextManager[int]:
-        """A descriptor of the directory of logs, or of one below it; a symbolic link in its place is refused."""
+        """Open the directory of logs, or one below it; refuse a symbolic link in its place."""
         return directory_below(str(self.directory.parent), self.directory.name, *names)
 
     def make_shard(self, name: str) -> None:
-        """Make a directory for logs, unless it is there."""
+        """Create a directory for logs, unless it exists."""
         with self.folder() as folder, suppress(FileExistsError):
             os.mkdir(name, PRIVATE_DIRECTORY, dir_fd=folder)
 
     def names_in(self, *names: str) -> list[str]:
-        """What the directory of logs, or one below it, holds."""
+        """Return the names in the directory of logs, or in one below it."""
         with self.folder(*names) as folder:
             return os.listdir(folder)  # noqa: PTH208  a descriptor, not a path
 
-    def _add(self, thread: bytes) -> OpenLog:
-        log = self._logs[thread] = OpenLog(self, sha256(thread).digest(), thread)
-        return log
-
-    def give_back(self, log: OpenLog) -> None:
-        """The caller is done with the log."""
+    def release(self, log: OpenLog) -> None:
+        """Note that a caller is done with the log."""
         with self._lock:
             log.users -= 1
             self._turns += 1
@@ -381,7 +369,7 @@ class LogPool:
                 self._trim()
 
     def _trim(self) -> None:
-        """Forget the logs that were used longest ago, but for those in use and the last."""
+        """Forget the logs that were used longest ago, except those in use and the last."""
         count, indexed = len(self._logs), sum(log.index.count for log in self._logs.values())
         for thread, log in list(self._logs.items())[:-1]:
             if count <= MAX_LOGS and indexed <= MAX_INDEXED:
@@ -393,7 +381,7 @@ class LogPool:
                 log.retire()
 
     def note_open(self, log: OpenLog) -> None:
-        """A file was opened: close the one that was opened first, if there are too many and it is not in use."""
+        """Note that a file was opened: if there are too many, close the oldest that is not in use."""
         with self._lock:
             self._opened[log] = None
             self._opened.move_to_end(log)
@@ -406,7 +394,7 @@ _POOLS: WeakSet[LogPool] = WeakSet()
 
 
 def _drop_inherited() -> None:
-    """A forked child shares its parent's open files, and with them their locks: it must open its own."""
+    """Close a forked child's files: it shares them, and their locks, with its parent, and must open them again."""
     for pool in _POOLS:
         pool.drop()
 
@@ -415,12 +403,12 @@ os.register_at_fork(after_in_child=_drop_inherited)
 
 
 def unavailable(error: OSError) -> StoreUnavailable:
-    """The error for what the operating system refused."""
+    """Return the error for what the operating system refused."""
     return StoreUnavailable(f"the file store cannot be used, nothing was written: {error}")
 
 
 def _name_of(fd: int) -> str:
-    """The name that an open file has now, where Linux tells it; else nothing."""
+    """Return the present name of an open file, where Linux has it; else nothing."""
     try:
         return os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115  in the path of every swap
     except OSError:
@@ -428,7 +416,7 @@ def _name_of(fd: int) -> str:
 
 
 def write_all(fd: int, data: bytes | bytearray, offset: int) -> None:
-    """Write all of it there: in one call, unless the disk is full or it is more than 2 GB."""
+    """Write all data at the offset: in one call, unless the disk is full or it is more than 2 GB."""
     written = os.pwrite(fd, data, offset)
     while written < len(data):
         count = os.pwrite(fd, memoryview(data)[written:], offset + written)
@@ -441,7 +429,7 @@ SYNC = "F_FULLFSYNC" if sys.platform == "darwin" else "fdatasync"
 
 
 def sync_data(fd: int) -> None:
-    """Bring a file's bytes to disk."""
+    """Sync a file's bytes to disk."""
     if sys.platform == "darwin":  # pragma: no cover  fsync does not reach the disk there
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
@@ -449,7 +437,7 @@ def sync_data(fd: int) -> None:
 
 
 def make_directory(path: Path, *, durable: bool) -> None:
-    """Make a directory, private to this user, and those above it, each known to its parent on disk."""
+    """Create a directory, private to this user, and its parents; if `durable`, sync the name of each."""
     if path.is_dir():
         return
     make_directory(path.parent, durable=durable)

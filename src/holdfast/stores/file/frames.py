@@ -1,8 +1,8 @@
-"""The log of one thread as bytes: frames behind one another, each chained to the one before, and the index over them.
+"""The log of one thread as bytes: a sequence of frames, each chained to the one before, and the index over them.
 
-No files here: bytes come from a reader, `read(offset, length)`. A frame is one change, there wholly or not at all.
-Where the bytes end early inside a frame, or a sector of the last frame is missing, its write was cut short, and the
-change never happened. All else is damage.
+No files here: bytes come from a reader, `read(offset, length)`. A frame is one change, all or nothing. If the bytes end
+inside the last frame, or a sector of it is missing, its write was cut short, and the change never happened. Anything
+else is damage.
 """
 
 import re
@@ -22,9 +22,9 @@ Reader = Callable[[int, int], bytes]
 FORMAT = 1
 MAGIC = b"HFLG"
 LOOSE = 1
-"""A flag: the file's name may not be on disk yet, so the next durable writer must sync the directory first."""
+"""A flag: the file's name may not be on disk yet. The next durable writer must sync the directory first."""
 SECTOR = 512
-"""What a disk writes wholly or not at all. After a power loss any sectors of the last frame may still be zeros."""
+"""The unit that a disk writes atomically. After a power loss any sectors of the last frame may still be zeros."""
 
 _FIELDS = Struct("<4sBBHIQ")  # magic, format, flags, blank sectors, length of the envelope, length of the frame
 _MOST_BLANK = 0xFFFF
@@ -39,14 +39,14 @@ START = bytes(DIGEST_BYTES)
 SCAN_AHEAD = 1 << 20
 READ_AHEAD = 1 << 16
 CARRY_BYTES = 1 << 20
-"""A rewritten log is carried over in frames of about this size: all the memory a rewrite takes."""
+"""A rewrite copies a log in frames of about this size, which bounds its memory."""
 
 
 class Envelope(msgspec.Struct, array_like=True):
-    """What a frame changes. Rows, blobs and posts are named with their lengths; their bytes follow in this order."""
+    """What a frame changes: rows, blobs and posts with their lengths. Their bytes follow in this order."""
 
     head: bytes
-    """The head from here on. Only frames that a rewrite carries over, which are never the last, leave it empty."""
+    """The head after this frame. Empty only in frames that a rewrite copies, which are never the last."""
     rows: list[tuple[int, int, int, int]] = []
     """seq, base, and the lengths of the row's description and of its body."""
     blobs: list[tuple[bytes, int]] = []
@@ -57,7 +57,7 @@ class Envelope(msgspec.Struct, array_like=True):
 
 
 Place = tuple[int, int, int, int]
-"""Where a row is: offset, base, the length of its description, and that of description and body."""
+"""The place of a row: offset, base, the length of its description, and that of description and body."""
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)  # msgspec leaves the s
 
 
 class Window:
-    """A reader that reads ahead, up to `limit`, so that small pieces do not cost a system call each."""
+    """A reader that reads ahead, up to `limit`, to save system calls for small pieces."""
 
     def __init__(self, read: Reader, limit: int, ahead: int) -> None:
         self._read = read
@@ -88,7 +88,7 @@ class Window:
         self._data = b""
 
     def get(self, offset: int, length: int) -> bytes:
-        """These bytes; fewer where the reader had no more."""
+        """Return these bytes; fewer if the reader has no more."""
         at = offset - self._start
         if at < 0 or at + length > len(self._data):
             self._start, at = offset, 0
@@ -96,19 +96,19 @@ class Window:
         return self._data[at : at + length]
 
     def is_zero(self, offset: int) -> bool:
-        """True if nothing but zeros lies between `offset` and the limit."""
+        """True if there are only zeros between `offset` and the limit."""
         return not any(data.strip(b"\0") for data in self.rest(offset))
 
     def rest(self, offset: int, overlap: int = 0) -> Iterator[bytes]:
-        """All that lies between `offset` and the limit, in pieces of which each has some bytes of the next as well."""
+        """Yield the bytes between `offset` and the limit in pieces, each with the first `overlap` bytes of the next."""
         for at in range(offset, self._limit, self._ahead):
             yield self.get(at, min(self._ahead + overlap, self._limit - at))
 
 
 class Index:
-    """What a log holds, as far as it was read, and the only place that knows the bytes of a frame.
+    """What a log holds, as far as it was read. Only this class knows the bytes of a frame.
 
-    `owner` is the SHA-256 of the thread's key: every digest is bound to it, so no frame is taken for another thread's.
+    `owner` is the SHA-256 of the thread's key. Every digest includes it, so a frame of another thread is detected.
     """
 
     def __init__(self, owner: bytes, name: str) -> None:
@@ -125,11 +125,11 @@ class Index:
 
     @property
     def count(self) -> int:
-        """How many things are indexed."""
+        """How many rows, blobs and posts are indexed."""
         return len(self.rows) + len(self.blobs) + len(self.posts)
 
     def build(self, thread: bytes, envelope: Envelope, content: Sequence[bytes]) -> Frame:
-        """The frame that adds this change at the end."""
+        """Return the frame that adds this change at the end."""
         if not self.end:
             envelope.thread = thread
         described = _encode(envelope)
@@ -148,7 +148,7 @@ class Index:
         return digest.digest()[:DIGEST_BYTES]
 
     def accept(self, frame: Frame) -> None:
-        """Take over what a frame at the end changes."""
+        """Apply a frame at the end to the index."""
         envelope, data = frame.envelope, frame.data
         self._place(envelope, self.end + HEADER_BYTES + frame.envelope_length)
         for key in envelope.consumed:
@@ -171,7 +171,7 @@ class Index:
             at += length
 
     def catch_up(self, read: Reader, size: int) -> None:
-        """Read and verify every frame behind `end`, in a file of `size` bytes. A torn tail is left where it is."""
+        """Read and verify every frame after `end`, in a file of `size` bytes. Ignore a torn tail."""
         window = Window(read, size, READ_AHEAD if self.end else SCAN_AHEAD)
         while self.end < size and (frame := self._next(window, size)):
             self.accept(frame)
@@ -196,7 +196,7 @@ class Index:
         return Frame(self._opened(data, envelope_length), envelope_length, flags, data)
 
     def _is_torn_header(self, header: bytes, window: Window) -> bool:
-        """A header that was begun at most, with nothing behind it; or one with a sector missing, and no other frame."""
+        """True if a write was cut short: zeros follow its start, or a sector is missing and no frame follows."""
         begun = header.rstrip(b"\0")[: len(MAGIC)]
         if MAGIC.startswith(begun) and window.is_zero(self.end + len(header)):
             return True
@@ -205,7 +205,7 @@ class Index:
         return _blank_count(data, self.end) > 0 and not self._is_followed(window)
 
     def _is_followed(self, window: Window) -> bool:
-        """True if there is a frame further on: then there was one here as well."""
+        """True if there is a frame further on: then there was one here too."""
         for data in window.rest(self.end, DIGEST_BYTES + HEADER_BYTES):
             for at in (found.start() for found in re.finditer(MAGIC, data)):
                 if at >= DIGEST_BYTES and _is_header(data[at : at + HEADER_BYTES], data[at - DIGEST_BYTES : at]):
@@ -213,7 +213,7 @@ class Index:
         return False
 
     def _is_torn_frame(self, data: bytes, digest: bytes, blank: int, window: Window) -> bool:
-        """A frame with nothing behind it that has more blank sectors than it says, or lacks the end of its digest."""
+        """True if the last frame has more blank sectors than its header says, or lacks the end of its digest."""
         last = min((self.end + len(data)) % SECTOR or SECTOR, DIGEST_BYTES)
         lacks_end = data.endswith(digest[:-last] + bytes(last))
         lacks_more = _blank_count(data[HEADER_BYTES:-DIGEST_BYTES], self.end + HEADER_BYTES) > blank
@@ -233,19 +233,17 @@ class Index:
         return envelope
 
     def damage(self, offset: int, problem: str) -> Corrupt:
-        """The error for damage at this place."""
+        """Return the error for damage at this offset."""
         record = f"{self.name} at byte {offset}"
         return Corrupt(f"{record} is damaged: {problem}", record=record)
 
     def run_to(self, seq: int) -> list[int]:
-        """The seqs that are there of those which a restore of `seq` reads."""
-        if seq not in self.rows:
-            return []
-        base = self.rows[seq][1]
+        """Return the seqs of the rows that a restore of `seq` reads, as far as they exist."""
+        base = self.rows[seq][1] if seq in self.rows else seq
         return [at for at in range(base, seq + 1) if at in self.rows]
 
     def read_rows(self, read: Reader, seqs: Sequence[int], *, bodies: bool = True) -> list[Row]:
-        """The rows of these seqs, all of which are there; with empty bodies if those are not wanted."""
+        """Return the rows of these seqs, which must exist; without `bodies`, with empty ones."""
         places = [self.rows[seq] for seq in seqs]
         spans = [(offset, length if bodies else described) for offset, _, described, length in places]
         return [self._row(data, place) for data, place in zip(self.read(read, spans), places, strict=True)]
@@ -259,7 +257,7 @@ class Index:
         return Row(seq, base, digest, header, data[described:])
 
     def read(self, read: Reader, spans: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each (offset, length); what lies close together is read together."""
+        """Return the bytes of each (offset, length). Reads neighbours together."""
         window = Window(read, max((offset + length for offset, length in spans), default=0), READ_AHEAD)
         found = {span: window.get(*span) for span in sorted(set(spans))}
         for (offset, length), data in found.items():
@@ -268,7 +266,7 @@ class Index:
         return [found[span] for span in spans]
 
     def without(self, drop: Drop) -> "Index":
-        """What a drop leaves, where it lies now."""
+        """Return an index of what a drop leaves, at its present offsets."""
         left = Index(self.owner, self.name)
         if not drop.everything:
             left.rows, left.blobs, left.posts = dict(self.rows), dict(self.blobs), dict(self.posts)
@@ -279,8 +277,8 @@ class Index:
             left.blobs.pop(blob, None)
         return left
 
-    def carried(self, read: Reader) -> Iterator[tuple[Envelope, list[bytes]]]:
-        """All that is indexed, as changes of bounded size for a new log."""
+    def copied(self, read: Reader) -> Iterator[tuple[Envelope, list[bytes]]]:
+        """Yield everything that is indexed, as changes of bounded size for a new log."""
         envelope, content, size = Envelope(b""), list[bytes](), 0
         for kind, entry, span in self._pieces():
             getattr(envelope, kind).append(entry)
@@ -302,12 +300,12 @@ class Index:
 
 
 def _is_header(header: bytes, previous: bytes) -> bool:
-    """True if it is the header of a frame that is chained to the previous one's digest."""
+    """True if this is the header of a frame that is chained to the previous digest."""
     return header.startswith(MAGIC) and header[_FIELDS.size :] == _CHECK.pack(crc32(previous + header[: _FIELDS.size]))
 
 
 def _blank_count(data: bytes, offset: int) -> int:
-    """On how many sectors these bytes at this offset of a file are nothing but zeros; up to what a header can hold."""
+    """Return on how many sectors these bytes, at this offset of a file, are all zeros; up to what a header can hold."""
     count = start = 0
     for stop in (*range(SECTOR - offset % SECTOR, len(data), SECTOR), len(data)):
         count += not data[start:stop].strip(b"\0")
@@ -316,7 +314,7 @@ def _blank_count(data: bytes, offset: int) -> int:
 
 
 def change_of(swap: Swap) -> tuple[Envelope, list[bytes]]:
-    """What a swap adds, as an envelope and the bytes it names."""
+    """Return what a swap adds, as an envelope and the bytes that follow it."""
     envelope, content = Envelope(swap.replacement, consumed=swap.consumed), list[bytes]()
     for row in swap.rows:
         description = _encode((row.seq, row.base, row.digest, row.header))
@@ -329,7 +327,7 @@ def change_of(swap: Swap) -> tuple[Envelope, list[bytes]]:
 
 
 def end_of_data(read: Reader, size: int) -> int:
-    """Where the zeros begin that a file of this size ends with."""
+    """Return the offset at which the zeros at the end of a file begin."""
     while size:
         start = max(size - READ_AHEAD, 0)
         if data := read(start, size - start).rstrip(b"\0"):
@@ -339,9 +337,9 @@ def end_of_data(read: Reader, size: int) -> int:
 
 
 def last_frame(index: Index, read: Reader, size: int) -> bool:
-    """Set an empty index to the last frame alone, and the thread's key; False if only a full reading can tell.
+    """Fill an empty index with the last frame alone, and the thread's key; False if the whole log must be read.
 
-    This is what makes a listing cheap: it verifies the frame that holds the head, and leaves the rest unread.
+    This keeps a listing cheap: it verifies only the frame that holds the head.
     """
     footer = read(max(size - FOOTER_BYTES, 0), FOOTER_BYTES)
     length = _LENGTH.unpack_from(footer)[0] if len(footer) == FOOTER_BYTES else 0
