@@ -3,18 +3,21 @@
 PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
+DOCS := .venv-docs
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 STAMP := $(VENV)/.current
 BENCH_STAMP := $(BENCH)/.current
+DOCS_STAMP := $(DOCS)/.current
 JOBS ?= 4
 # Packages come from requirements/*.txt alone, with hashes: nothing is resolved or built in isolation at install time.
 PIP := -m pip install --quiet --disable-pip-version-check
 LOCKED := $(PIP) --require-hashes -r
 EDITABLE := $(PIP) --no-deps --no-build-isolation -e .
 EXTRAS := --extra crypto --extra redis --extra postgres --extra s3
-COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --annotation-style line \
-	--no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml requirements/package.in
+PIP_COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --annotation-style line \
+	--no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+COMPILE := $(PIP_COMPILE) pyproject.toml requirements/package.in
 # SERVERS=none: run only the tests that need no server and no strace, and ask nothing of the system.
 ifeq ($(SERVERS),none)
 SYSTEM := left-out
@@ -30,7 +33,7 @@ export PYTHONDONTWRITEBYTECODE :=
 POSTGRES := /usr/lib/postgresql/*/bin/postgres
 CORE := src/holdfast/records/*,src/holdfast/codec/*,src/holdfast/history/*,src/holdfast/stores/*,src/holdfast/runs/*
 
-.PHONY: help servers left-out demo test test-quick lint format cover faults soak bench bench-quick lock clean
+.PHONY: help servers left-out demo test test-quick lint format cover faults soak bench bench-quick docs package lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
@@ -52,6 +55,12 @@ $(BENCH_STAMP): pyproject.toml requirements/bench.txt
 	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	@$(BENCH)/bin/python $(LOCKED) requirements/bench.txt
 	@$(BENCH)/bin/python $(EDITABLE)
+	@touch $@
+
+$(DOCS_STAMP): requirements/docs.txt
+	@echo "setting up $(DOCS), once: installs the packages of requirements/docs.txt there"
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python $(LOCKED) requirements/docs.txt
 	@touch $@
 
 servers:
@@ -111,10 +120,19 @@ bench: $(BENCH_STAMP)  ## measure all figures, against other libraries and the r
 bench-quick: $(BENCH_STAMP)  ## measure with fewer samples, in a few minutes
 	$(BENCH)/bin/python -m benchmarks --quick
 
+docs: $(DOCS_STAMP)  ## build the documentation into build/docs, with warnings as errors; it needs no network to read
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --config-file website/mkdocs.yml
+	@echo "open build/docs/index.html"
+
+package: $(STAMP)  ## build the wheel and the source distribution into dist
+	rm -rf dist
+	$(BIN)/pyproject-build --no-isolation
+
 lock: $(STAMP)  ## renew requirements/*.txt: the newest versions that requirements/*.in and pyproject.toml allow
 	$(COMPILE) --upgrade --output-file requirements/package.txt
 	$(COMPILE) --upgrade $(EXTRAS) --extra yaml requirements/dev.in --output-file requirements/dev.txt
 	$(COMPILE) --upgrade $(EXTRAS) requirements/bench.in --output-file requirements/bench.txt
+	$(PIP_COMPILE) --upgrade requirements/docs.in --output-file requirements/docs.txt
 
-clean:  ## remove the virtual environments and all caches
-	rm -rf $(VENV) $(BENCH) .venv-alone .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+clean:  ## remove the virtual environments, the built site and packages, and all caches
+	rm -rf $(VENV) $(BENCH) $(DOCS) .venv-alone build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
