@@ -29,12 +29,17 @@ from patience import GIVE_UP_SECONDS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-DOCUMENTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")), *PAGES]
+PROJECT = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY", "benchmarks/README")]
+DOCUMENTS = [*PROJECT, *sorted((ROOT / "examples").glob("*/README.md")), *PAGES]
 SESSIONS = [ROOT / "README.md", ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "cookbook").glob("*.md"))]
 """Documents whose consoles are played, in the order in which a reader comes to them."""
 FENCE = re.compile(r"^(?:<!-- saved as (\S+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 VECTOR = re.compile(r"^\| `(.+?)` \| `([0-9a-f ]+)` \|$", re.MULTILINE)
+
+
+def title(document: Path) -> str:
+    return document.relative_to(ROOT).as_posix()
 
 
 class Block(NamedTuple):
@@ -56,7 +61,7 @@ def blocks_of(document: Path) -> Iterator[Block]:
         following = found[number + 1] if number + 1 < len(found) else (None, "", "")
         if not (saved_as and document in SESSIONS):
             output = following[2] if following[1] == "text" else None
-            yield Block(f"{document.name}-{number}", code, output, dict(files))
+            yield Block(f"{title(document)}-{number}", code, output, dict(files))
         if saved_as:
             files[saved_as] = code
 
@@ -83,18 +88,23 @@ def test_a_program_in_a_document_runs_as_pasted(block: Block, tmp_path: Path) ->
     assert not claimed or printed.splitlines() == claimed, "a comment behind a print says what it prints"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=title)
 def test_every_link_leads_somewhere(document: Path) -> None:
-    for link in LINK.findall(document.read_text()):
+    for link in LINK.findall(prose(document)):
         if not link.startswith("https://"):
             path, _, heading = link.partition("#")
             target = document.parent / path if path else document
-            assert target.exists(), link
-            assert not heading or heading in headings(target), link
+            assert target.is_file(), link
+            assert not heading or heading in anchors(target), link
 
 
-def headings(document: Path) -> set[str]:
-    lines = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
+def prose(document: Path) -> str:
+    return FENCE.sub("", document.read_text())
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, in the repository as on the site."""
+    lines = re.findall(r"^#+ (.*)$", prose(document), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", line).lower().replace(" ", "-") for line in lines}
 
 
@@ -108,7 +118,7 @@ def test_the_readme_is_short_and_promises_no_magic() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("document", SESSIONS, ids=lambda document: document.name)
+@pytest.mark.parametrize("document", SESSIONS, ids=title)
 def test_the_consoles_of_a_document_print_what_it_shows(document: Path, tmp_path: Path) -> None:
     bin_dir = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{bin_dir}:{os.environ['PATH']}", "COLUMNS": "200"}

@@ -9,23 +9,25 @@ import re
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = {name: f"examples/{name}" for name in ("agent_server", "data_pipeline", "research_loop")}
+EXAMPLES = ("agent_server", "data_pipeline", "research_loop")
 PROJECT = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "benchmarks/README.md",
-    *(f"{folder}/README.md" for folder in EXAMPLES.values()),
+    *(f"examples/{name}/README.md" for name in EXAMPLES),
     "examples/data_pipeline/pipeline.svg",
 )
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 SAVED_AS = re.compile(r"^<!-- saved as (\S+) -->\n```python$", re.MULTILINE)
 DIAGRAM = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
 TRANSITION = re.compile(r"^\s*(\w+) --> (\w+): (.*)$", re.MULTILINE)
 
 
@@ -47,6 +49,13 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     markdown = "".join(text + fence for text, fence in zip(linked, fences, strict=True))
     markdown = SAVED_AS.sub(r'```python title="\1"', markdown)
     return DIAGRAM.sub(_table, markdown)
+
+
+def on_post_page(output: str, page: Page, **_: object) -> str:
+    """Refuse a page that loads something from the network."""
+    if found := LOADED.search(output):
+        raise PluginError(f"{page.file.src_uri} loads from the network: {found[0]}")
+    return output
 
 
 def _program(readme: Path) -> str:
