@@ -1,4 +1,4 @@
-# Every target sets up what it needs on a machine with Python 3.11, make, pip and apt.
+# Every target sets up what it needs on a machine with Python 3.11, make and pip (`make test`: and apt-get).
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,7 +18,7 @@ EXTRAS := --extra crypto --extra redis --extra postgres --extra s3
 PIP_COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --annotation-style line \
 	--no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 COMPILE := $(PIP_COMPILE) pyproject.toml requirements/package.in
-# SERVERS=none: run only the tests that need no server and no strace, and ask nothing of the system.
+# SERVERS=none: run only the tests that need no server and no strace, and install nothing on the system.
 ifeq ($(SERVERS),none)
 SYSTEM := left-out
 RUN := HOLDFAST_SERVERS=none $(BIN)/python
@@ -70,13 +70,15 @@ servers:
 	command -v pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
 	ls $(POSTGRES) >/dev/null 2>&1 || missing="$$missing postgresql"; \
 	test -z "$$missing" && exit; \
-	echo "going to install with apt-get, for the tests of the server stores:$$missing"; \
-	echo "(SERVERS=none installs nothing, and leaves those tests out)"; \
+	echo "the tests of the server stores need these programs:$$missing"; \
+	echo "(to run only the tests that need none of them, and install nothing: make test SERVERS=none)"; \
+	command -v apt-get >/dev/null || { echo "there is no apt-get here: install them yourself"; exit 1; }; \
+	echo "installing them with apt-get"; \
 	apt-get -qq update && apt-get -qq install -y $$missing \
-		|| { echo "could not install$$missing: install them, or run make test SERVERS=none"; exit 1; }
+		|| { echo "could not install$$missing: install them yourself, as root"; exit 1; }
 
 left-out: $(STAMP)
-	@echo "SERVERS=none leaves out these tests, which need a server or strace:"
+	@echo "SERVERS=none leaves out these tests, which need a server or strace, and installs nothing on the system:"
 	@$(BIN)/python -m pytest --collect-only -qq -m "servers and not slow"
 
 demo: $(INSTALLED)  ## kill an agent after its payment and resume it: one refund (holdfast demo crash)
@@ -124,7 +126,9 @@ docs: $(DOCS_STAMP)  ## build the documentation into build/docs, with warnings a
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --config-file website/mkdocs.yml
 	@echo "open build/docs/index.html"
 
-package: $(STAMP)  ## build the wheel and the source distribution into dist
+package: $(STAMP)  ## build the wheel and the source distribution into dist; with TAG=v1.2.3, only if that is the version
+	@version=v$$($(BIN)/python -c "import holdfast; print(holdfast.__version__)"); \
+	test "$${TAG:-$$version}" = "$$version" || { echo "the tag is $$TAG, and the version $$version"; exit 1; }
 	rm -rf dist
 	$(BIN)/pyproject-build --no-isolation
 

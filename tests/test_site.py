@@ -1,4 +1,4 @@
-"""The site of the documents: every page is in its navigation, every public name in its reference. `make docs` builds it."""
+"""The site of the documents: all pages in the navigation, all public names in the reference. `make docs` builds it."""
 
 import re
 from collections import Counter

@@ -1,7 +1,7 @@
-"""Fit the repository's Markdown to the site: files from outside of docs/, links to them, and what the theme cannot show.
+"""Fit the repository's Markdown to the site: files from outside of docs/, links, and what the theme cannot show.
 
-Links are written for the repository, relative to the file they are in. The site has the files of `docs/` at its root and
-those of `PROJECT` below `project/`; here each link is turned from one tree into the other.
+Links are written for the repository, relative to the file they are in. The site has the files of `docs/` at its root
+and those of `PROJECT` below `project/`; here each link is turned from one tree into the other.
 """
 
 import posixpath
