@@ -1,7 +1,7 @@
 """Fit the repository's Markdown to the site: files from outside of docs/, links, and what the theme cannot show.
 
-Links are written for the repository, relative to the file they are in. The site has the files of `docs/` at its root
-and those of `PROJECT` below `project/`; here each link is turned from one tree into the other.
+Links are written for the repository, relative to the file they are in. The site has the files of `docs/` at its root,
+and others where `extra.project` of mkdocs.yml says; here each link is turned from one tree into the other.
 """
 
 import posixpath
@@ -14,15 +14,6 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = ("agent_server", "data_pipeline", "research_loop")
-PROJECT = (
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "benchmarks/README.md",
-    *(f"examples/{name}/README.md" for name in EXAMPLES),
-    "examples/data_pipeline/pipeline.svg",
-)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 SAVED_AS = re.compile(r"^<!-- saved as (\S+) -->\n```python$", re.MULTILINE)
@@ -33,19 +24,19 @@ TRANSITION = re.compile(r"^\s*(\w+) --> (\w+): (.*)$", re.MULTILINE)
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages and pictures from outside of docs/."""
-    for name in PROJECT:
+    for name, place in config.extra["project"].items():
         source = ROOT / name
         content = source.read_bytes() if source.suffix == ".svg" else source.read_text() + _program(source)
-        files.append(File.generated(config, f"project/{name}", content=content))
+        files.append(File.generated(config, place, content=content))
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: object) -> str:
     """Turn links, file names of programs and diagrams into what the site shows."""
-    here = page.file.src_uri
+    here, project = page.file.src_uri, config.extra["project"]
     prose = FENCE.split(markdown)
     fences = [*FENCE.findall(markdown), ""]
-    linked = (LINK.sub(lambda link: _on_site(link, here), text) for text in prose)
+    linked = (LINK.sub(lambda link: _on_site(link, here, project), text) for text in prose)
     markdown = "".join(text + fence for text, fence in zip(linked, fences, strict=True))
     markdown = SAVED_AS.sub(r'```python title="\1"', markdown)
     return DIAGRAM.sub(_table, markdown)
@@ -64,14 +55,14 @@ def _program(readme: Path) -> str:
     return "".join(f'\n## {path.name}\n\n```python title="{path.name}"\n{path.read_text()}```\n' for path in programs)
 
 
-def _on_site(link: re.Match[str], here: str) -> str:
+def _on_site(link: re.Match[str], here: str, project: dict[str, str]) -> str:
     """Turn a link of the repository into one of the site."""
     start, target, end = link.groups()
-    if "://" in target or target.startswith("mailto:"):
+    if "://" in target:
         return link[0]
-    file = here.removeprefix("project/") if here.startswith("project/") else f"docs/{here}"
+    file = next((name for name, place in project.items() if place == here), f"docs/{here}")
     wanted = posixpath.normpath(posixpath.join(posixpath.dirname(file), target))
-    place = f"project/{wanted}" if wanted in PROJECT else wanted.removeprefix("docs/")
+    place = project.get(wanted, wanted.removeprefix("docs/"))
     return f"{start}{posixpath.relpath(place, posixpath.dirname(here) or '.')}{end}"
 
 
