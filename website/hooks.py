@@ -50,7 +50,7 @@ def on_post_page(output: str, page: Page, **_: object) -> str:
 
 
 def _program(readme: Path) -> str:
-    """Return the programs of an example, to stand below its text."""
+    """Return the programs of an example, to show below its text."""
     programs = sorted(readme.parent.glob("*.py")) if readme.parent.parent.name == "examples" else []
     return "".join(f'\n## {path.name}\n\n```python title="{path.name}"\n{path.read_text()}```\n' for path in programs)
 
