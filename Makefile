@@ -1,21 +1,24 @@
-# Every target sets up what it needs on a machine with Python 3.11, make, pip and apt.
+# Every target sets up what it needs on a machine with Python 3.11, make and pip (`make test`: and apt-get).
 
 PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
+DOCS := .venv-docs
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 STAMP := $(VENV)/.current
 BENCH_STAMP := $(BENCH)/.current
+DOCS_STAMP := $(DOCS)/.current
 JOBS ?= 4
 # Packages come from requirements/*.txt alone, with hashes: nothing is resolved or built in isolation at install time.
 PIP := -m pip install --quiet --disable-pip-version-check
 LOCKED := $(PIP) --require-hashes -r
 EDITABLE := $(PIP) --no-deps --no-build-isolation -e .
 EXTRAS := --extra crypto --extra redis --extra postgres --extra s3
-COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --annotation-style line \
-	--no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host pyproject.toml requirements/package.in
-# SERVERS=none: run only the tests that need no server and no strace, and ask nothing of the system.
+PIP_COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --annotation-style line \
+	--no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+COMPILE := $(PIP_COMPILE) pyproject.toml requirements/package.in
+# SERVERS=none: run only the tests that need no server and no strace, and install nothing on the system.
 ifeq ($(SERVERS),none)
 SYSTEM := left-out
 RUN := HOLDFAST_SERVERS=none $(BIN)/python
@@ -30,7 +33,7 @@ export PYTHONDONTWRITEBYTECODE :=
 POSTGRES := /usr/lib/postgresql/*/bin/postgres
 CORE := src/holdfast/records/*,src/holdfast/codec/*,src/holdfast/history/*,src/holdfast/stores/*,src/holdfast/runs/*
 
-.PHONY: help servers left-out demo test test-quick lint format cover faults soak bench bench-quick lock clean
+.PHONY: help servers left-out demo test test-quick lint format cover faults soak bench bench-quick docs package lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## ?/\1\t/' | expand -t 14
@@ -54,6 +57,12 @@ $(BENCH_STAMP): pyproject.toml requirements/bench.txt
 	@$(BENCH)/bin/python $(EDITABLE)
 	@touch $@
 
+$(DOCS_STAMP): requirements/docs.txt
+	@echo "setting up $(DOCS), once: installs the packages of requirements/docs.txt there"
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python $(LOCKED) requirements/docs.txt
+	@touch $@
+
 servers:
 	@missing=; \
 	command -v strace >/dev/null || missing="$$missing strace"; \
@@ -61,13 +70,15 @@ servers:
 	command -v pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
 	ls $(POSTGRES) >/dev/null 2>&1 || missing="$$missing postgresql"; \
 	test -z "$$missing" && exit; \
-	echo "going to install with apt-get, for the tests of the server stores:$$missing"; \
-	echo "(SERVERS=none installs nothing, and leaves those tests out)"; \
+	echo "the tests of the server stores need these programs:$$missing"; \
+	echo "(to run only the tests that need none of them, and install nothing: make test SERVERS=none)"; \
+	command -v apt-get >/dev/null || { echo "there is no apt-get here: install them yourself"; exit 1; }; \
+	echo "installing them with apt-get"; \
 	apt-get -qq update && apt-get -qq install -y $$missing \
-		|| { echo "could not install$$missing: install them, or run make test SERVERS=none"; exit 1; }
+		|| { echo "could not install$$missing: install them yourself, as root"; exit 1; }
 
 left-out: $(STAMP)
-	@echo "SERVERS=none leaves out these tests, which need a server or strace:"
+	@echo "SERVERS=none leaves out these tests, which need a server or strace, and installs nothing on the system:"
 	@$(BIN)/python -m pytest --collect-only -qq -m "servers and not slow"
 
 demo: $(INSTALLED)  ## kill an agent after its payment and resume it: one refund (holdfast demo crash)
@@ -111,10 +122,21 @@ bench: $(BENCH_STAMP)  ## measure all figures, against other libraries and the r
 bench-quick: $(BENCH_STAMP)  ## measure with fewer samples, in a few minutes
 	$(BENCH)/bin/python -m benchmarks --quick
 
+docs: $(DOCS_STAMP)  ## build the documentation into build/docs, with warnings as errors; it needs no network to read
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --config-file website/mkdocs.yml
+	@echo "open build/docs/index.html"
+
+package: $(STAMP)  ## build the wheel and the source distribution into dist; with TAG=v1.2.3, only if that is the version
+	@version=v$$($(BIN)/python -c "import holdfast; print(holdfast.__version__)"); \
+	test "$${TAG:-$$version}" = "$$version" || { echo "the tag is $$TAG, and the version $$version"; exit 1; }
+	rm -rf dist
+	$(BIN)/pyproject-build --no-isolation
+
 lock: $(STAMP)  ## renew requirements/*.txt: the newest versions that requirements/*.in and pyproject.toml allow
 	$(COMPILE) --upgrade --output-file requirements/package.txt
 	$(COMPILE) --upgrade $(EXTRAS) --extra yaml requirements/dev.in --output-file requirements/dev.txt
 	$(COMPILE) --upgrade $(EXTRAS) requirements/bench.in --output-file requirements/bench.txt
+	$(PIP_COMPILE) --upgrade requirements/docs.in --output-file requirements/docs.txt
 
-clean:  ## remove the virtual environments and all caches
-	rm -rf $(VENV) $(BENCH) .venv-alone .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+clean:  ## remove the virtual environments, the built site and packages, and all caches
+	rm -rf $(VENV) $(BENCH) $(DOCS) .venv-alone build dist .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,15 +1,19 @@
-"""What `make` installs is locked, and is printed before it is done."""
+"""What `make` installs is locked, and is printed before it is done; the workflows run its targets and nothing else."""
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[1]
-LOCKED = ("package", "dev", "bench")
+LOCKED = ("package", "dev", "bench", "docs")
+WANTED = "strace redis-server pgbouncer postgresql"
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PIN = re.compile(r"([a-z0-9-]+)==[^ ]+( ; [^\\]+)?")
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
@@ -44,7 +48,7 @@ def test_every_package_that_is_asked_for_is_locked(name: str) -> None:
     lines = (ROOT / "requirements" / f"{name}.in").read_text().splitlines()
     asked = {re.split(r"[\[=]", line)[0] for line in lines if line and not line.startswith("#")}
     assert asked <= names(name)
-    assert names("package") <= names(name)
+    assert name == "docs" or names("package") <= names(name), "the site is built without importing the package"
 
 
 def test_without_servers_nothing_is_asked_of_the_system() -> None:
@@ -76,13 +80,60 @@ def bare(tmp_path: Path) -> Path:
 
 def test_what_is_going_to_be_installed_is_printed_first(bare: Path) -> None:
     said = make("servers", "POSTGRES=/nowhere/postgres", path=bare).stdout.splitlines()
-    wanted = "strace redis-server pgbouncer postgresql"
-    assert said[0].endswith(f": {wanted}")
+    assert said[0].endswith(f": {WANTED}")
     assert "SERVERS=none" in said[1]
-    assert said[2:] == ["called: -qq update", f"called: -qq install -y {wanted}"]
+    assert said[-2:] == ["called: -qq update", f"called: -qq install -y {WANTED}"]
+
+
+def test_without_apt_get_it_is_said_what_to_install_and_how_to_avoid_it(bare: Path) -> None:
+    (bare / "apt-get").unlink()
+    done = make("servers", "POSTGRES=/nowhere/postgres", path=bare)
+    assert done.returncode != 0
+    assert WANTED in done.stdout
+    assert "make test SERVERS=none" in done.stdout
+    assert "apt-get" not in done.stderr, "nothing is tried"
 
 
 def test_what_is_there_is_not_installed(bare: Path) -> None:
     for name in ("strace", "redis-server", "pgbouncer", "postgres"):
         (bare / name).symlink_to("apt-get")
     assert not make("servers", f"POSTGRES={bare}/postgres", path=bare).stdout
+
+
+def test_help_lists_every_target() -> None:
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony is not None
+    listed = {line.split()[0] for line in make("help").stdout.splitlines()}
+    assert listed == set(phony[1].split()) - {"servers", "left-out"}, "these two are parts of `make test`"
+
+
+def test_the_contributors_page_has_every_target() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    for line in make("help").stdout.splitlines():
+        assert f"`make {line.split()[0]}`" in text, line
+
+
+def steps_of(workflow: Path) -> list[dict[str, str]]:
+    return [step for job in yaml.safe_load(workflow.read_text())["jobs"].values() for step in job["steps"]]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda workflow: workflow.name)
+def test_a_workflow_runs_targets_that_exist_and_has_no_secrets(workflow: Path) -> None:
+    targets = {line.split()[0] for line in make("help").stdout.splitlines()}
+    for step in steps_of(workflow):
+        assert "run" not in step or step["run"].removeprefix("make ") in targets, step
+    assert "secrets" not in workflow.read_text()
+    assert yaml.safe_load(workflow.read_text())["permissions"] == {"contents": "read"}
+
+
+def test_every_supported_python_is_tested() -> None:
+    (ci,) = [workflow for workflow in WORKFLOWS if workflow.name == "ci.yml"]
+    tested = yaml.safe_load(ci.read_text())["jobs"]["test"]["strategy"]["matrix"]["python"]
+    supported = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
+    assert tested == supported
+
+
+def test_a_tag_that_is_not_the_version_is_refused() -> None:
+    done = make("package", "TAG=v9.9.9", "STAMP=", f"BIN={Path(sys.executable).parent}")
+    assert done.returncode != 0
+    assert "the tag is v9.9.9" in done.stdout

@@ -108,7 +108,7 @@ def spawn(coroutine: Any) -> None:
 
 
 async def resume_quietly(*ids: str) -> None:
-    """Resume a new task, unless another server was faster. What it raises is kept with the task."""
+    """Resume a new task, unless another server holds it. Its error is stored with the task."""
     try:
         await manager.resume(*ids)
     except Exception as error:  # the status of the task shows it
@@ -160,7 +160,7 @@ async def webhook(
 
 @app.get("/tasks/{user}/{session}/{task}")
 async def status(user: str, session: str, task: str) -> dict[str, Any]:
-    """Where a task stands: done with its answer, or its status, phase and pending call."""
+    """Return the progress of a task: done with its answer, or its status, phase and pending call."""
     answer = await answer_of(APP, user, session, task)
     if answer is not None:
         return {"status": "done", "answer": answer}
@@ -169,7 +169,7 @@ async def status(user: str, session: str, task: str) -> dict[str, Any]:
         raise HTTPException(404, f"there is no task {task!r}")
     try:
         info = await store.thread(manager.thread_id(APP, user, session, task))
-    except holdfast.NotFound:  # it was completed meanwhile
+    except holdfast.NotFound:  # it was completed in the meantime
         return await status(user, session, task)
     pending = state.pending_tool_call.to_dict() if state.pending_tool_call else None
     return {"status": info.status, "phase": state.phase, "pending": pending, "error": info.error}
