@@ -113,7 +113,7 @@ async def test_a_limit_of_an_agent_within_it_is_a_failure_of_the_outer_one(world
         tried.append(1)
         return str(await inner.run("c", thread_id=f"child {len(tried)}"))
 
-    with pytest.raises(holdfast.Escalated, match="3 recoveries were tried"):
+    with pytest.raises(holdfast.Escalated, match="max_recovery_attempts=3 is used up"):
         await agent(world, parent, policy=RETRY).run("p", thread_id="p")
     assert len(tried) == 4
 
@@ -270,6 +270,6 @@ async def test_an_effect_without_a_compensator_is_not_undone_by_a_strict_rollbac
 
     made = agent(world, trip, policy=holdfast.compensating_rollback())
     for _ in range(2):
-        with pytest.raises(holdfast.Escalated, match=r"'pay'.*has no compensator|3 recoveries were tried"):
+        with pytest.raises(holdfast.Escalated, match=r"'pay'.*has no compensator|max_recovery_attempts=3 is used up"):
             await made.run("t", thread_id="t")
     assert len(paid) == 1

@@ -132,7 +132,7 @@ async def test_context_functions_act_on_the_attempt_they_are_called_in(world: Wo
     latest = await world.store.latest("t")
     assert latest is not None
     assert (latest.state, [step.action for step in latest.steps]) == ({"c": 3}, ["looked"])
-    with pytest.raises(holdfast.ConfigurationError, match="no agent here"):
+    with pytest.raises(holdfast.ConfigurationError, match="no agent is running here"):
         holdfast.record_step(Step(action="lost"))
 
 
@@ -163,14 +163,14 @@ async def test_attempts_are_limited_over_all_processes(world: World) -> None:
         raise ConnectionError("down")
 
     made = agent(world, worker, policy=RETRY, max_recovery_attempts=2)
-    with pytest.raises(holdfast.Escalated, match="2 recoveries were tried") as raised:
+    with pytest.raises(holdfast.Escalated, match="max_recovery_attempts=2 is used up") as raised:
         await made.run("t", thread_id="t")
     assert len(calls) == 3
     assert raised.value.context is not None
     assert raised.value.context.earlier == (FailureType.EXTERNAL_FAULT,) * 2
     assert isinstance(raised.value.__cause__, ConnectionError)
     again = agent(world, worker, store=world.open(), policy=RETRY, max_recovery_attempts=2)
-    with pytest.raises(holdfast.Escalated, match="2 recoveries were tried"):
+    with pytest.raises(holdfast.Escalated, match="max_recovery_attempts=2 is used up"):
         await again.run("t", thread_id="t")
     assert len(calls) == 4
 
@@ -180,7 +180,7 @@ async def test_the_time_of_recovery_is_limited(world: World) -> None:
         raise ConnectionError("down")
 
     made = agent(world, worker, policy=RETRY(delay=50), max_recovery_seconds=70, max_recovery_attempts=99)
-    with pytest.raises(holdfast.Escalated, match="recovering for 100 s"):
+    with pytest.raises(holdfast.Escalated, match="recovery has taken 100 s"):
         await made.run("t", thread_id="t")
 
 

@@ -345,7 +345,7 @@ async def test_an_unknown_compensator_is_refused_when_it_is_recorded(world: Worl
         with pytest.raises(holdfast.ConfigurationError, match="the step just recorded"):
             record_compensator(len)
         record_step(Step(action="book"))
-        with pytest.raises(holdfast.ConfigurationError, match="'undo' is not one of"):
+        with pytest.raises(holdfast.ConfigurationError, match="'undo' is not among"):
             record_compensator("undo")
 
     await agent(world, trip).run("t", thread_id="t")
@@ -458,7 +458,7 @@ async def test_a_compensator_of_another_process_is_not_taken_for_one_of_the_same
     with pytest.raises(Crash):
         await agent(world, trip, store=doomed_store(world), policy=policy).run("t", thread_id="t")
     world.clock.advance(60)
-    with pytest.raises(holdfast.Escalated, match="which this process does not know"):
+    with pytest.raises(holdfast.Escalated, match="which this process does not have"):
         await agent(world, trip, policy=policy).run("t", thread_id="t")
     assert undone == ["by 1"]
 

@@ -281,7 +281,7 @@ async def test_a_compensator_without_any_step_is_refused(world: World) -> None:
         record_compensator("refund")
 
     made = agent(world, trip, compensators={"refund": print})
-    with pytest.raises(holdfast.ConfigurationError, match="there is none in this branch"):
+    with pytest.raises(holdfast.ConfigurationError, match="this branch has none"):
         await made.run("t", thread_id="t")
 
 
@@ -375,7 +375,7 @@ def test_a_branch_whose_own_last_step_is_not_known_is_refused() -> None:
         async def leg(name: str) -> None:
             await asyncio.create_task(run.step(name, str))
             await asyncio.sleep(0.01)
-            with pytest.raises(holdfast.ConfigurationError, match="there is none in this branch"):
+            with pytest.raises(holdfast.ConfigurationError, match="this branch has none"):
                 record_compensator("undo", name)
 
         await asyncio.gather(*map(leg, NAMES))

@@ -92,7 +92,7 @@ async def test_whoever_consumes_a_stream_is_in_no_run_of_it(world: World) -> Non
         seen.append(item)
         with pytest.raises(holdfast.ConfigurationError, match="no run here"):
             world.api.current()
-        with pytest.raises(holdfast.ConfigurationError, match="no agent here"):
+        with pytest.raises(holdfast.ConfigurationError, match="no agent is running here"):
             holdfast.record_step(Step(action="outside"))
     assert seen == ["t", "t"]
 
@@ -112,7 +112,7 @@ async def test_an_agent_that_yields_nothing_has_no_stream(world: World) -> None:
     async def worker(task: str) -> str:
         return task
 
-    with pytest.raises(holdfast.ConfigurationError, match="yields nothing"):
+    with pytest.raises(holdfast.ConfigurationError, match="does not yield"):
         await consume(streamed(agent(world, worker), "t"), print)
 
 

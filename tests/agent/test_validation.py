@@ -115,17 +115,32 @@ def test_the_document_shows_a_policy_that_can_be_read_and_signatures_that_are_so
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: holdfast.retry_with_hint(5), "hint=5: a str, or a plain function"),  # type: ignore[arg-type]
+        (lambda: holdfast.retry_with_hint(5), "`hint` must be a str or a plain function"),  # type: ignore[arg-type]
         (lambda: holdfast.retry_with_hint(slowly), "a plain function"),  # type: ignore[arg-type]
-        (lambda: holdfast.resume_from_subgoal(5), "subgoal=5: a str, or None"),  # type: ignore[arg-type]
-        (lambda: holdfast.circuit_breaker(5), "strategy=5: a RecoveryAction"),
+        (lambda: holdfast.resume_from_subgoal(5), "`subgoal` must be a str or None"),  # type: ignore[arg-type]
+        (lambda: holdfast.circuit_breaker(5), "strategy must be a RecoveryAction"),
         (lambda: holdfast.circuit_breaker(holdfast.replan), "call it"),
+<<<<<<< HEAD
         (lambda: holdfast.backoff_and_retry(hint=5), "hint=5: a str"),  # type: ignore[arg-type]
         (lambda: holdfast.backoff_and_retry(longest=1e12), "longest.* a thousand years"),
         (lambda: FailurePolicy.from_dict({"default": {"strategy": "retry_with_hint", "hint": 5}}), "hint=5"),
         (lambda: FailurePolicy.from_yaml("default: {strategy: retry_with_hint, hint: 5}"), "hint=5"),
         (lambda: FailurePolicy.from_yaml("default: {strategy: resume_from_subgoal, subgoal: 5}"), "subgoal=5"),
         (lambda: FailurePolicy.from_yaml("default: {strategy: circuit_breaker, then: 5}"), "5 is no strategy"),
+=======
+        (lambda: holdfast.backoff_and_retry(hint=5), "`hint` must be a str, got 5"),  # type: ignore[arg-type]
+        (lambda: holdfast.backoff_and_retry(longest=1e12), "longest=.* at most a thousand years"),
+        (
+            lambda: FailurePolicy.from_dict({"default": {"strategy": "retry_with_hint", "hint": 5}}),
+            "`hint` must be a str",
+        ),
+        (lambda: FailurePolicy.from_yaml("default: {strategy: retry_with_hint, hint: 5}"), "`hint` must be a str"),
+        (
+            lambda: FailurePolicy.from_yaml("default: {strategy: resume_from_subgoal, subgoal: 5}"),
+            "`subgoal` must be a str",
+        ),
+        (lambda: FailurePolicy.from_yaml("default: {strategy: circuit_breaker, then: 5}"), "unknown strategy 5"),
+>>>>>>> work-runtimes
     ],
 )
 def test_a_strategy_that_would_fail_at_the_first_failure_is_refused(make: Callable[[], Any], said: str) -> None:
@@ -136,18 +151,18 @@ def test_a_strategy_that_would_fail_at_the_first_failure_is_refused(make: Callab
 @pytest.mark.parametrize("maker", EVERY_MAKER)
 def test_a_strategy_that_was_not_called_is_refused(maker: Any) -> None:
     for module in (holdfast, sync):
-        with pytest.raises(ConfigurationError, match=rf"call it, policy={maker.__name__}\("):
+        with pytest.raises(ConfigurationError, match=rf"policy must be a strategy.*call it, {maker.__name__}\("):
             module.Agent(worker, policy=maker)
-    with pytest.raises(ConfigurationError, match="call it, default="):
+    with pytest.raises(ConfigurationError, match=r"default must be a strategy.*call it"):
         FailurePolicy(default=maker)
-    with pytest.raises(ConfigurationError, match="call it, chain="):
+    with pytest.raises(ConfigurationError, match=r"chain must be a strategy.*call it"):
         FailurePolicy.chain(maker)
 
 
 @pytest.mark.parametrize("cls", [FailurePolicy, RecoveryAction])
 def test_a_class_is_no_policy(cls: Any) -> None:
     for module in (holdfast, sync):
-        with pytest.raises(ConfigurationError, match=rf"call it, policy={cls.__name__}\("):
+        with pytest.raises(ConfigurationError, match=rf"policy must be a strategy.*call it, {cls.__name__}\("):
             module.Agent(worker, policy=cls)
 
 
@@ -161,7 +176,7 @@ def test_a_strategy_that_returns_a_maker_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", ["foo", "RETRY", "", None, 5, []])
 def test_an_action_of_no_kind_is_refused_when_it_is_made(kind: Any) -> None:
-    with pytest.raises(ConfigurationError, match="is no action; one of retry, replan"):
+    with pytest.raises(ConfigurationError, match="must be one of retry, replan"):
         RecoveryAction(kind=kind)
 
 
@@ -170,7 +185,11 @@ def test_an_action_of_no_kind_is_refused_when_it_is_made(kind: Any) -> None:
     [("hint", 5), ("delay", -1), ("delay", "x"), ("checkpoint_id", 5), ("strict", 1), ("undo", None), ("reason", [])],
 )
 def test_an_action_made_by_hand_is_checked_as_one_that_is_called(name: str, value: Any) -> None:
+<<<<<<< HEAD
     with pytest.raises(ConfigurationError, match=f"{name}`? ?(=|must be)"):
+=======
+    with pytest.raises(ConfigurationError, match=rf"^`?{name}\b"):
+>>>>>>> work-runtimes
         RecoveryAction(kind="retry", **{name: value})
 
 
@@ -252,7 +271,11 @@ def test_a_failure_type_of_an_error_may_be_a_plain_word() -> None:
     ],
 )
 def test_a_classifier_names_the_argument_that_is_wrong(name: str, value: Any) -> None:
+<<<<<<< HEAD
     with pytest.raises(ConfigurationError, match=f"^`?{name}`? ?(=|must be)"):
+=======
+    with pytest.raises(ConfigurationError, match=rf"^`?{name}\b"):
+>>>>>>> work-runtimes
         RulesClassifier(**{name: value})
 
 
@@ -277,7 +300,7 @@ def test_a_classifier_takes_collections_of_any_kind_and_types_by_their_words() -
 
 @pytest.mark.parametrize("text", ["false", "[]", "0", "''", "retry"])
 def test_yaml_that_is_no_mapping_is_no_policy(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="a policy is a dict"):
+    with pytest.raises(ConfigurationError, match="a policy must map failure types"):
         FailurePolicy.from_yaml(text)
 
 
@@ -290,13 +313,13 @@ def test_a_policy_that_cannot_be_read_says_which(tmp_path: Path) -> None:
     missing, latin = tmp_path / "missing.yaml", tmp_path / "latin.yaml"
     latin.write_bytes("default: {action: abort, reason: für}".encode("latin-1"))
     for source in (missing, str(missing), latin, tmp_path):
-        with pytest.raises(ConfigurationError, match=rf"{Path(source).name}.* cannot be read"):
+        with pytest.raises(ConfigurationError, match=rf"cannot read the policy .*{Path(source).name}"):
             FailurePolicy.from_yaml(source)
 
 
 @pytest.mark.parametrize("source", [b"default: retry", None, 5, {"default": "retry"}])
 def test_a_policy_is_read_from_a_path_or_a_text(source: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"or YAML as a str, not {type(source).__name__}"):
+    with pytest.raises(ConfigurationError, match=f"takes a path or YAML text, got {type(source).__name__}"):
         FailurePolicy.from_yaml(source)
 
 
@@ -312,7 +335,7 @@ def test_a_policy_is_read_from_a_path_or_a_text(source: Any) -> None:
     ],
 )
 def test_a_key_that_is_given_twice_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="is given twice"):
+    with pytest.raises(ConfigurationError, match="twice; remove one"):
         FailurePolicy.from_yaml(text)
 
 
@@ -324,7 +347,7 @@ def test_a_part_of_a_policy_may_be_used_twice() -> None:
 
 
 def test_a_value_that_yaml_cannot_make_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="no YAML"):
+    with pytest.raises(ConfigurationError, match="not valid YAML"):
         FailurePolicy.from_yaml("default: 2026-99-99")
 
 
@@ -418,7 +441,7 @@ def test_an_agent_of_a_bare_decorator_runs(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("module", [holdfast, sync])
 def test_what_is_no_function_is_no_agent(module: Any) -> None:
-    with pytest.raises(ConfigurationError, match="an agent is a function, not FailurePolicy"):
+    with pytest.raises(ConfigurationError, match="an agent must be a function, got FailurePolicy"):
         module.agent(FailurePolicy())
 
 

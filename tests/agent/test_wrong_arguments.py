@@ -72,7 +72,7 @@ def test_a_state_and_a_step_that_are_none_are_refused() -> None:
     def careless(_task: str, *, record_step: Any, replace_state: Any) -> None:
         with pytest.raises(ConfigurationError, match=r"holdfast\.Step, not str"):
             record_step("looked")
-        with pytest.raises(ConfigurationError, match="a dict, not list"):
+        with pytest.raises(ConfigurationError, match="must be a dict, got list"):
             replace_state([])
 
     with sync.MemoryStore() as store:
@@ -91,7 +91,7 @@ def test_a_classifier_that_names_no_type_is_refused(kind: Any) -> None:
 def test_a_compensator_that_is_none_is_refused() -> None:
     def careless(_task: str, *, record_step: Any, record_compensator: Any) -> None:
         record_step(holdfast.Step(action="book"))
-        with pytest.raises(ConfigurationError, match="or a function, not 5"):
+        with pytest.raises(ConfigurationError, match="or a function, got 5"):
             record_compensator(5)
 
     with sync.MemoryStore() as store:

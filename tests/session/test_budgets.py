@@ -80,7 +80,7 @@ async def test_turns_are_limited_over_the_whole_thread(world: World) -> None:
             await take(session, model, None)
     async with orchestrator(world, max_turns=3).session("t") as session:
         await take(session, model, "k")
-        with pytest.raises(TurnLimitExceeded, match="took its 3 turns"):
+        with pytest.raises(TurnLimitExceeded, match="has taken all of its 3 turns"):
             await take(session, model, None)
         assert await take(session, model, "k") == "answer 3 to k"
     assert len(model.prompts) == 3

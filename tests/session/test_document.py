@@ -141,7 +141,7 @@ async def test_a_result_that_cannot_be_stored_can_be_logged_and_the_call_still_w
         with pytest.raises(UnstorableValue):
             await session.run_turn(unstorable, idempotency_key="k", on_unstorable="raise")
     assert len(made) == 3
-    assert [record.levelname for record in caplog.records if "is not kept" in record.message] == ["WARNING"] * 2
+    assert [record.levelname for record in caplog.records if "is not stored" in record.message] == ["WARNING"] * 2
 
 
 async def test_a_half_finished_turn_goes_on_within_itself(world: World) -> None:

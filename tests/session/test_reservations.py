@@ -40,7 +40,7 @@ async def test_a_crashed_turn_counts_until_its_key_is_repeated(world: World, bud
     model = Model()
     async with orchestrator(world, **budget).session("t") as session:
         refused = session.run_turn(model.asked("2"), model="model-a", idempotency_key="2", reserve=HALF)
-        with pytest.raises(holdfast.BudgetExceeded, match=r"would have used .*reserve of .1., which began"):
+        with pytest.raises(holdfast.BudgetExceeded, match=r"would have used .*reserve of .1., which started"):
             await refused
         assert model.prompts == []
         assert session.cost_usd == 0
@@ -84,7 +84,7 @@ async def test_a_fork_does_not_count_what_its_origin_reserved(world: World) -> N
     ("options", "text"),
     [
         ({"reserve": HALF}, "needs an idempotency_key"),
-        ({"reserve": 5, "idempotency_key": "1"}, "reserve=5: a UsageSnapshot"),
+        ({"reserve": 5, "idempotency_key": "1"}, "`reserve` must be a UsageSnapshot"),
         ({"reserved": HALF}, "did you mean 'reserve'"),
     ],
 )

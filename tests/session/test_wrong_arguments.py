@@ -102,5 +102,5 @@ def test_usages_are_added_to_usages_alone() -> None:
 
 
 def test_an_awaitable_orchestrator_takes_an_awaitable_store() -> None:
-    with pytest.raises(ConfigurationError, match="a store of holdfast,"):
+    with pytest.raises(ConfigurationError, match=r"must be a store from holdfast\.open"):
         holdfast.Orchestrator("writer", "draft", sync.MemoryStore())  # type: ignore[arg-type]

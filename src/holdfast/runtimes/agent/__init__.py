@@ -1,1 +1,1 @@
-"""An agent that fails and tries again: failures are classified, a policy decides, rollbacks restore what was."""
+"""An agent that retries when it fails: classify the failure, ask the policy, restore an earlier state if needed."""

@@ -1,4 +1,4 @@
-"""What can be done about a failure."""
+"""The actions a policy can choose after a failure."""
 
 from typing import Any, ClassVar
 
@@ -20,19 +20,19 @@ _FLAGS, _TEXTS = ("strict", "undo"), ("hint", "from_subgoal", "message", "reason
 
 
 class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
-    """One of RETRY, REPLAN, ROLLBACK, RESUME, ESCALATE, SUSPEND, ABORT. Call it to say more: `RETRY(hint="…")`."""
+    """One of RETRY, REPLAN, ROLLBACK, RESUME, ESCALATE, SUSPEND, ABORT. Call one to set options: `RETRY(hint="…")`."""
 
     kind: str
     hint: str = ""
     delay: float = 0.0
     checkpoint_id: str | None = None
     strict: bool = False
-    """Rather escalate than leave an undone step without a compensator, unless it is idempotent."""
+    """Escalate if an undone step has no compensator and is not idempotent."""
     from_subgoal: str = ""
     message: str = ""
     reason: str = ""
     undo: bool = False
-    """Compensate every step before the end, and leave nothing of them in state and trajectory."""
+    """Compensate every step before aborting, and remove them from the state and the trajectory."""
 
     RETRY: ClassVar["RecoveryAction"]
     REPLAN: ClassVar["RecoveryAction"]
@@ -44,7 +44,7 @@ class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.kind not in tuple(_OPTIONS):
-            raise ConfigurationError(f"kind={self.kind!r} is no action; one of {', '.join(_OPTIONS)}")
+            raise ConfigurationError(f"`kind` must be one of {', '.join(_OPTIONS)}, got {self.kind!r}")
         msgspec.structs.force_setattr(self, "delay", seconds(self.delay, "delay"))
         for name in _FLAGS:
             _check(getattr(self, name), name, bool)
@@ -54,11 +54,11 @@ class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
             _check(self.checkpoint_id, "checkpoint_id", str)
 
     def __call__(self, **options: Any) -> "RecoveryAction":
-        """This action with options."""
+        """Return this action with options."""
         known = _OPTIONS[self.kind]
         if unknown := set(options) - set(known):
             raise ConfigurationError(
-                f"{self.kind.upper()} takes {', '.join(f'{name}=' for name in known)}; not {min(unknown)}="
+                f"{self.kind.upper()} has no option {min(unknown)}=; it takes {', '.join(f'{name}=' for name in known)}"
             )
         return msgspec.structs.replace(self, **options)
 
@@ -68,15 +68,15 @@ class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def named(cls, word: object, /, **options: Any) -> "RecoveryAction":
-        """The action of that name, in any case of letters."""
+        """Return the action of that name; the case does not matter."""
         if not isinstance(word, str) or word.lower() not in _OPTIONS:
-            raise ConfigurationError(f"{word!r} is no action; one of {', '.join(_OPTIONS)}")
+            raise ConfigurationError(f"an action must be one of {', '.join(_OPTIONS)}, got {word!r}")
         return cls(kind=word.lower())(**options)
 
 
 def _check(value: object, name: str, kind: type) -> None:
     if not isinstance(value, kind):
-        raise ConfigurationError(f"{name}={value!r}: a {kind.__name__}")
+        raise ConfigurationError(f"`{name}` must be a {kind.__name__}, got {value!r}")
 
 
 for _kind in _OPTIONS:

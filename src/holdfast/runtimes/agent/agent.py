@@ -1,4 +1,4 @@
-"""`Agent`: a function that is tried again, as its policy says, on a thread that any process can resume."""
+"""`Agent`: a function that its policy retries after failures, on a thread that any process can resume."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from functools import partial
@@ -26,9 +26,9 @@ BY_NAME = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
 
 
 class AgentCore:
-    """What both worlds share: an agent whose store is found when it is run.
+    """The part of an agent that both worlds share. It looks up its store when it runs.
 
-    `receipt` is what the function's world makes of a receipt.
+    `receipt` converts a receipt for the function's world.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class AgentCore:
         self.store = store
         self._receipt = receipt
         self._bare: dict[bytes, Bare] = {}
-        """The compensators that only this process knows, by the life of the thread that they were recorded in."""
+        """Compensators that are functions of this process, by the incarnation of their thread."""
 
     @property
     def name(self) -> str:
-        """What its threads record."""
+        """The name its threads record."""
         return self.terms.name
 
     @property
@@ -52,18 +52,18 @@ class AgentCore:
 
     @property
     def required(self) -> list[str]:
-        """The keywords that the function cannot do without, and that only its caller can give."""
+        """Keywords without a default that the caller must pass."""
         others = list(signature(self.terms.function).parameters.values())[1:]
         given = {*HANDED, "restored_state", "recovery"}
         needed = [each for each in others if each.default is Parameter.empty and each.kind in BY_NAME]
         return [each.name for each in needed if each.name not in given]
 
     def thread_id(self, given: str | None) -> str:
-        """The thread to run on: the given one, or a new one."""
+        """Return the given thread id, or a new one."""
         return fresh_id(self.store(), "agent") if given is None else given
 
     async def result(self, task: Any, thread_id: str, named: Mapping[str, Any]) -> Any:
-        """The function's result on a thread; of one that yields, all its items."""
+        """Run the function on a thread and return its result; for a generator, the list of its items."""
         if self.is_stream:
             return [item async for item in self.items(task, thread_id, named)]
         try:
@@ -74,9 +74,9 @@ class AgentCore:
             raise
 
     async def work(self, run: Run, task: Any, named: Mapping[str, Any]) -> Any:
-        """The function's result within a run: stored, or made by as many attempts as it takes.
+        """Return the stored result, or make attempts until one succeeds or the policy ends the run.
 
-        One that cannot be stored is the `value` of the `UnstorableValue` that is raised: it was paid for.
+        A result that cannot be stored is kept as `UnstorableValue.value`: it was paid for.
         """
         driver = Driver(run)
         if await self._started(driver, task):
@@ -105,7 +105,7 @@ class AgentCore:
         return Attempts(self.terms, driver, started.arguments, named, bare, self._receipt)
 
     async def resume(self, run: Run, named: Mapping[str, Any]) -> Any:
-        """Resume a thread that a recovery claimed; its task is recorded."""
+        """Resume a thread that `recover` claimed; the task is recorded."""
         driver = Driver(run)
         started = driver.record.started
         if started is None or self.is_stream:
@@ -114,9 +114,9 @@ class AgentCore:
         return await self.work(run, decode(started.arguments)[0], named)
 
     async def items(self, task: Any, thread_id: str, named: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
-        """What the function yields on a thread: what was delivered before, then the rest, each item stored first."""
+        """Yield the items delivered earlier, then the remaining ones. Each item is stored before it is yielded."""
         if not self.is_stream:
-            raise ConfigurationError(f"{self.name} yields nothing; run it, or make it an async generator")
+            raise ConfigurationError(f"{self.name} does not yield; call run(), or make it an async generator")
         items = Items(self._block(thread_id))
         async with items:
             run, driver = items.run, Driver(items.run)
@@ -143,7 +143,7 @@ class AgentCore:
             attempts.check_limits()
 
     async def outcome(self, task: Any, thread_id: str, named: Mapping[str, Any]) -> Outcome:
-        """Run the agent on a thread and say how it stands, also if it waits."""
+        """Run the agent on a thread and return its outcome, also if it waits."""
         try:
             result = await self.result(task, thread_id, named)
         except Suspended as suspended:
@@ -152,48 +152,48 @@ class AgentCore:
         return Outcome(status=Status.COMPLETE, thread_id=thread_id, result=result)
 
     async def summary(self, thread_id: str) -> AgentSummary:
-        """What a thread's attempts amount to."""
+        """Summarise a thread's attempts."""
         return await read_summary(self.store(), thread_id)
 
     def _block(self, thread_id: str) -> RunBlock:
         return claim(self.store(), thread_id, self.terms.run)
 
     async def _started(self, driver: Driver, task: Any) -> bool:
-        """Note what is run, the first time. True if it is finished."""
+        """Record the agent and its task the first time. True if the thread is finished."""
         labels = {"agent": self.name.rpartition(":")[2]}
         await driver.start(AGENT + self.name, encode([task], path="task"), "task", labels)
         return driver.run.finished
 
 
 class Agent:
-    """A function that is tried again when it fails, as its policy says, and that any process can resume.
+    """A function that its policy retries after failures, and that any process can resume.
 
-    The function is called with the task, and with those of `record_step, update_state, replace_state, record_usage,
-    record_compensator, checkpoint, restored_state, recovery` that it names or takes by `**kwargs`. Without a policy a
-    failure is escalated. `name` is what its threads record, by default module and function.
+    The function gets the task, and those of `record_step, update_state, replace_state, record_usage,
+    record_compensator, checkpoint, restored_state, recovery` that it names or takes by `**kwargs`. Without a policy
+    every failure is escalated. `name` identifies the agent in its threads; it defaults to module and function.
     """
 
     def __init__(
         self, function: Callable[..., Any], *, store: Store | None = None, **options: Unpack[AgentOptions]
     ) -> None:
         if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
+            raise ConfigurationError(f"`store` must be a store from holdfast.open, got {store!r}")
         self._core = AgentCore(agent_terms(function, **options), default_store if store is None else lambda: store)
 
     @property
     def name(self) -> str:
-        """What its threads record, and a recovery looks for."""
+        """The name its threads record, by which `recover` finds the agent."""
         return self._core.name
 
     async def run(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Any:
-        """The agent's result. An unfinished thread is resumed; a finished one has its result already.
+        """Run the agent and return its result. Resumes an unfinished thread; returns the result of a finished one.
 
-        Raises `Escalated` or `Aborted` with what is known of the failure, and `Suspended` if it waits for an answer.
+        Raises `Escalated` or `Aborted` with the context of the failure, and `Suspended` if it waits for an answer.
         """
         return await self._core.result(task, self._core.thread_id(thread_id), kwargs)
 
     async def start(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Outcome:
-        """As `run`, but returns how the thread stands instead of raising `Suspended`."""
+        """Run the agent like `run`, but return an `Outcome` instead of raising `Suspended`."""
         return await self._core.outcome(task, self._core.thread_id(thread_id), kwargs)
 
     async def resume(self, run: Run, **kwargs: Any) -> Any:
@@ -201,11 +201,11 @@ class Agent:
         return await self._core.resume(run, kwargs)
 
     async def summary(self, thread_id: str) -> AgentSummary:
-        """How often a thread's attempts failed, what was done about it, and what they used; `NotFound` without one."""
+        """Return a thread's failures, the actions taken, and the usage. `NotFound` if the thread does not exist."""
         return await self._core.summary(thread_id)
 
     def stream(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> AsyncIterator[Any]:
-        """What the function yields: first what was delivered before, then the rest. Each item is stored first."""
+        """Iterate over what the function yields: items delivered earlier first. Each is stored before it is yielded."""
         return self._core.items(task, self._core.thread_id(thread_id), kwargs)
 
 

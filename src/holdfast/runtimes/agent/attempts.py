@@ -1,7 +1,7 @@
-"""From the first attempt to the last: call the function, and do what the policy says about each failure.
+"""The attempts of a run: call the function, and carry out what the policy decides about each failure.
 
-Every decision is noted before it is carried out, and carrying it out again changes nothing: a process that comes later
-continues with the decision of the one that died.
+Every decision is recorded before it is carried out, and carrying it out again changes nothing. So after a crash the
+next process carries out the decision of the one that died.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -60,11 +60,11 @@ class Attempts:
 
     @property
     def task(self) -> Any:
-        """The task, a copy each time: what an attempt does to it is not the next one's."""
+        """A fresh copy of the task, so that one attempt cannot change it for the next."""
         return decode(self._packed_task)[0]
 
     async def begin(self) -> None:
-        """Carry out what was decided and perhaps not done; refuse what may not go on."""
+        """Carry out a decision that may be unfinished. Raises if the thread may not continue."""
         failures = self._memory().failures
         if failures:
             await self._carry_out(failures[-1], self._context(failures[-1]))
@@ -73,7 +73,7 @@ class Attempts:
 
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[tuple[Hands, dict[str, Any]]]:
-        """One attempt: its hands, and what to call the function with. However it is left, all is stored first."""
+        """Open one attempt: its recording functions and the arguments. On leaving, everything is stored first."""
         terms, driver = self._terms, self._driver
         self._bare.begin()
         hands = Hands(
@@ -97,18 +97,18 @@ class Attempts:
                     await hands.drain()
 
     def check_limits(self) -> None:
-        """`Escalated` if the thread used more than it may, even if the function caught the error that said so."""
+        """Raise `Escalated` if the thread exceeded its budget, even if the function caught the first such error."""
         if reason := self._spending.exceeded():
-            text = f"{reason}; the agent continued all the same, and its result is stored: run it again to get it"
+            text = f"{reason}; the agent ignored the limit and finished: its result is stored, run it again to get it"
             raise Escalated(text, context=self._spent(reason))
 
     async def call(self) -> Any:
-        """The function's result, in one attempt."""
+        """Call the function once, as one attempt, and return its result."""
         async with self.attempt() as (_, named):
             return await self._driver.ports.invoke(self._terms.function, (self.task,), named, None)
 
     def _arguments(self, hands: Hands) -> dict[str, Any]:
-        """The caller's keywords, and of ours those that the function takes."""
+        """Return the caller's keywords, plus those of ours that the function accepts."""
         ours = hands.given() | self._restored()
         parameters = signature(self._terms.function).parameters.values()
         if not any(each.kind is Parameter.VAR_KEYWORD for each in parameters):
@@ -120,7 +120,7 @@ class Attempts:
         return {**self._named, **ours}
 
     def _restored(self) -> dict[str, Any]:
-        """What an attempt gets to know of those before it; nothing if it is the first."""
+        """Return what this attempt learns about earlier ones; empty for the first."""
         run, memory = self._driver.run, self._memory()
         failures, delivered = memory.failures, len(self._driver.record.notes(ITEM))
         if not (failures or delivered or self._driver.step_count or run.state):
@@ -151,17 +151,17 @@ class Attempts:
     # Failures
 
     async def recover(self, error: Exception) -> None:
-        """Find out what an error means, decide, note it, and do it. Raises if there is to be no further attempt.
+        """Classify an error, decide, record the decision and carry it out. Raises if no further attempt is allowed.
 
-        An error that says how the library is to be used is raised as it is: another attempt would end the same. So is
-        that of another thread that waits: this one waits with it.
+        Errors about wrong use of the library are raised unchanged: another attempt would fail the same way. So is the
+        suspension of another thread: this one waits with it.
         """
         driver = self._driver
         if isinstance(error, _NOT_OURS) or driver.is_lost:
             raise error
         context = await self._classified(error)
         if isinstance(error, Aborted | Escalated) and error.context is None:
-            error.context = context  # its own limit, or its own wish; that of an agent within it is a failure
+            error.context = context  # raised by this agent itself; one with a context came from a nested agent
             raise error
         await self._tell(self._terms.on_failure, context)
         failure = await self._decided(context)
@@ -210,7 +210,7 @@ class Attempts:
         )
 
     async def _target(self, action: RecoveryAction, context: FailureContext) -> int:
-        """The checkpoint to go back to, if it comes to that; 0 for the beginning. `NoWayBack` if it cannot be done."""
+        """Return the checkpoint a rollback would restore; 0 for the beginning. `NoWayBack` if there is none."""
         driver, earlier = self._driver, self._memory().failures
         if action.kind not in {"rollback", "suspend"}:
             return 0
@@ -224,27 +224,27 @@ class Attempts:
         return target
 
     async def _action(self, context: FailureContext) -> RecoveryAction:
-        """What the policy says; where there is to be no further attempt, only how to end it."""
+        """Ask the policy. Once a limit is used up, only ESCALATE and ABORT are possible."""
         action = await decide(self._terms.policy, context, self._ask_user)
         over = self._used_up(context)
         return action if not over or action.kind == "abort" else RecoveryAction.ESCALATE(message=over)
 
     def _used_up(self, context: FailureContext) -> str:
-        """Which limit there is to a further attempt; empty if there is none."""
+        """Return which limit forbids a further attempt; empty if none does."""
         terms, longest = self._terms, self._terms.max_recovery_seconds
         if spent := self._spending.exceeded():
             return spent
         if context.attempt > terms.max_recovery_attempts:
-            return f"{terms.max_recovery_attempts} recoveries were tried"
+            return f"max_recovery_attempts={terms.max_recovery_attempts} is used up"
         if longest is not None and context.seconds > longest:
-            return f"recovering for {context.seconds:g} s, longer than max_recovery_seconds={longest:g}"
+            return f"recovery has taken {context.seconds:g} s, more than max_recovery_seconds={longest:g}"
         return ""
 
     async def _ask_user(self, strategy: Callable[..., Any], context: FailureContext) -> Any:
         return await self._driver.ports.invoke(strategy, (context,), {}, None)
 
     def _context(self, failure: Failure) -> FailureContext:
-        """What is known of an earlier failure, in another process."""
+        """Rebuild the context of a failure that an earlier process recorded."""
         before = [each for each in self._memory().failures if each.attempt < failure.attempt]
         return msgspec.structs.replace(
             self._surroundings(),
@@ -257,7 +257,7 @@ class Attempts:
         )
 
     def _spent(self, reason: str) -> FailureContext:
-        """What is known where no attempt failed, but a limit is used up."""
+        """Return the context of an escalation without a failed attempt: a limit is used up."""
         attempt = len(self._memory().failures) + 1
         return msgspec.structs.replace(
             self._surroundings(), error_type=Escalated.__name__, message=reason, attempt=attempt
@@ -274,10 +274,10 @@ class Attempts:
             cost_usd=spent.cost_usd,
         )
 
-    # What was decided
+    # Carrying out decisions
 
     async def _carry_out(self, failure: Failure, context: FailureContext) -> None:
-        """Do what was decided, or the rest of it. A decision that ends the run is raised once."""
+        """Carry out a decision, or the rest of it. A decision that ends the run is raised once."""
         driver, action = self._driver, failure.decision
         kind = action.kind
         if kind == "suspend":
@@ -298,7 +298,7 @@ class Attempts:
             await self._tell(self._terms.on_recovery, context, action)
 
     async def _was_told(self, failure: Failure) -> bool:
-        """True if the process before came to its end and raised the failure. Noted, since this one may be killed."""
+        """True if an earlier process already raised this failure. Recorded, since this process may be killed too."""
         if failure.attempt in self._memory().told:
             return True
         driver = self._driver
@@ -315,7 +315,7 @@ class Attempts:
             raise
 
     async def _answer(self, failure: Failure, action: RecoveryAction) -> str:
-        """What a person chose. It is noted before it is done: a rollback undoes the question, but not the choice."""
+        """Return what a person chose. The choice is recorded first: a rollback removes the question, not the choice."""
         known = self._memory().choices.get(failure.attempt)
         if known is not None:
             return known.choice

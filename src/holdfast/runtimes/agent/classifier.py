@@ -1,4 +1,4 @@
-"""Rules that tell the type of a failure from its error and from what was recorded."""
+"""Classify a failure by its error and by the recorded steps."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -17,16 +17,16 @@ _SCHEMA_ERRORS = {"ValidationError", "JSONDecodeError", "SchemaError", "DecodeEr
 _EXTERNAL_ERRORS = {"HTTPError", "RequestError", "RateLimitError", "ServiceUnavailable", "APIError", "StoreUnavailable"}
 _OS_ERRORS: tuple[type, ...] = (OSError, *OSError.__subclasses__(), *ConnectionError.__subclasses__())
 _EXTERNAL_ERRORS |= {each.__name__ for each in _OS_ERRORS}
-"""By name, since a step that failed before is known by the name of its error only."""
+"""By name: of a step that failed in an earlier process only the name of its error is known."""
 _OVERFLOW_TEXTS = ("context length", "context window", "maximum context", "too many tokens", "prompt is too long")
 
 
 class RulesClassifier:
-    """Asks its rules in their order; the first that knows the failure names its type.
+    """Classifies failures by rules; the first rule that matches decides.
 
-    An error's own `failure_type` comes first if it is one, then `rules` (pairs of a function of the context and a
-    type), then loops, tools, constraints and schemas in what was recorded, then the error's type and text, and last a
-    plan with gaps. The functions are plain ones.
+    The order: the error's own `failure_type`; `rules` (pairs of a function of the context and a type); loops, tools,
+    constraints and schemas of the recorded steps; the error's class and text; missing `required_actions`. The
+    functions must be plain, not async.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class RulesClassifier:
         self._required_actions = _words(required_actions, "required_actions")
 
     def __call__(self, context: FailureContext) -> FailureType:
-        """The type of a failure; UNKNOWN if no rule knows it."""
-        for question in (self._told, self._recorded, self._raised, self._planned):
-            answer = question(context)
-            if answer is not None:
-                return answer
+        """Return the type of a failure; UNKNOWN if no rule matches."""
+        for rule in (self._declared, self._recorded, self._raised, self._planned):
+            failure = rule(context)
+            if failure is not None:
+                return failure
         return FailureType.UNKNOWN
 
-    def _told(self, context: FailureContext) -> FailureType | None:
+    def _declared(self, context: FailureContext) -> FailureType | None:
         own = getattr(context.error, "failure_type", None)
         if _is_type(own):
             return FailureType(own)
@@ -78,7 +78,7 @@ class RulesClassifier:
         check = self._schemas.get(step.tool_called or "")
         try:
             return check is None or check(step.tool_output) is not False
-        except Exception:  # noqa: BLE001  a validator says no in its own way
+        except Exception:  # noqa: BLE001  validators raise errors of any class
             return False
 
     def _raised(self, context: FailureContext) -> FailureType | None:
@@ -103,17 +103,17 @@ class RulesClassifier:
 
 
 def _origin(error: BaseException | None) -> BaseException | None:
-    """What made a step fail, where the error is that of a step; it is known only the first time."""
+    """Return the cause of a failed step, which only the process that ran it has; else the error itself."""
     while isinstance(error, StepFailed) and error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
 def _each(given: object, name: str, fits: Callable[[Any], bool], what: str) -> tuple[Any, ...]:
-    """What is listed, if each of it fits; else a refusal that says what to give. A str is no list of its letters."""
+    """Return the items as a tuple, or raise if one does not fit. A str is not taken for a list of characters."""
     listed = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else None
     if listed is None or not all(map(fits, listed)):
-        raise ConfigurationError(f"{name}={given!r}: a sequence of {what}")
+        raise ConfigurationError(f"`{name}` must be a sequence of {what}, got {given!r}")
     return listed
 
 
@@ -124,20 +124,20 @@ def _words(given: object, name: str) -> tuple[str, ...]:
 def _by_error(given: object) -> dict[type[BaseException], FailureType]:
     pairs: dict[Any, Any] = dict(mapping_or_none(given, "exceptions") or {})
     if not all(_is_error(kind) and _is_type(failure) for kind, failure in pairs.items()):
-        raise ConfigurationError(f"exceptions={given!r}: a FailureType for each class of exceptions")
+        raise ConfigurationError(f"`exceptions` must map exception classes to FailureTypes, got {given!r}")
     return {kind: FailureType(failure) for kind, failure in pairs.items()}
 
 
 def _by_tool(given: object) -> dict[str, Callable[[Any], Any]]:
     pairs: dict[Any, Any] = dict(mapping_or_none(given, "schemas") or {})
     if not all(isinstance(tool, str) and is_plain(check) for tool, check in pairs.items()):
-        raise ConfigurationError(f"schemas={given!r}: a plain function for the name of each tool")
+        raise ConfigurationError(f"`schemas` must map tool names to plain functions, got {given!r}")
     return pairs
 
 
 def _share(given: float, name: str) -> float:
     if amount(given, name) > 1:
-        raise ConfigurationError(f"{name}={given!r}: a number from 0 to 1")
+        raise ConfigurationError(f"`{name}` must be a number from 0 to 1, got {given!r}")
     return given
 
 
@@ -154,7 +154,7 @@ def _is_type(given: object) -> TypeGuard[str]:
 
 
 def is_loop(steps: Sequence[Step], window: int, similarity: float) -> bool:
-    """True if the last `window` steps did the same, or nearly so for a similarity below 1."""
+    """True if the last `window` steps are equal, or at least as similar as `similarity`."""
     if window < 2 or len(steps) < window:
         return False
     first, *others = map(doing, steps[-window:])
@@ -162,7 +162,7 @@ def is_loop(steps: Sequence[Step], window: int, similarity: float) -> bool:
 
 
 def _is_like(one: str, other: str, similarity: float) -> bool:
-    """To compare long texts takes long: only if it can matter."""
+    """Compare two texts; the slow exact comparison runs only if the quick estimate passes."""
     if one == other or similarity >= 1:
         return one == other
     matcher = SequenceMatcher(None, one, other)
@@ -170,10 +170,10 @@ def _is_like(one: str, other: str, similarity: float) -> bool:
 
 
 def doing(step: Step) -> str:
-    """What a step did: its call, or where it called nothing what it brought about."""
+    """Return what a step did, as text to compare: its call, or without input also its output."""
     called = (step.action, step.tool_called, step.tool_input)
     done = called if step.tool_input is not None else (*called, step.tool_output, step.llm_output)
     try:
         return repr(done)
-    except ValueError:  # an int of more digits than Python writes
+    except ValueError:  # an int with more digits than Python converts to text
         return encode(done).hex()

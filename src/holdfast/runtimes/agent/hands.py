@@ -1,4 +1,4 @@
-"""What an agent's function is handed to record its work: plain calls, each on its way to the store when it returns."""
+"""The functions an agent gets to record its work. Each is a plain call whose write is queued when it returns."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
@@ -15,44 +15,44 @@ from holdfast.runtimes.agent.memory import COMPENSATOR, ITEM, USAGE, Compensator
 
 current_hands: "ContextVar[Hands | None]" = ContextVar("holdfast_hands", default=None)
 HANDED = ("record_step", "update_state", "replace_state", "record_usage", "record_compensator", "checkpoint")
-"""What a function may be handed, by name."""
+"""The names under which a function can ask for them."""
 
 
 class HeldReceipt:
-    """A step that waits for the next checkpoint: `await` it to take that now."""
+    """The receipt of a step that waits for the next checkpoint. Await it to take that checkpoint now."""
 
     def __init__(self, hands: "Hands") -> None:
         self._hands = hands
 
     @property
     def done(self) -> bool:
-        """True if it is stored."""
+        """True if the step is stored."""
         return not self._hands.holds(self)
 
     def __await__(self) -> Generator[Any, None, None]:
         return self.wait().__await__()
 
     async def wait(self) -> None:
-        """Take a checkpoint if there was none since, and wait until it is stored."""
+        """Take a checkpoint unless one followed the step, and wait until it is stored."""
         await self._hands.drain()
 
 
 class Bare:
-    """The compensators that are functions of this process, each for the step that it undoes."""
+    """Compensators given as functions: known only to this process, each for the step it undoes."""
 
     def __init__(self) -> None:
         self._functions: dict[tuple[str, int], Callable[..., Any]] = {}
         self._said: dict[tuple[str, int], Callable[..., Any]] = {}
-        """Those of the present attempt: the next one may make the same functions again."""
+        """Those of the current attempt; the next attempt may create the same functions again."""
 
     def begin(self) -> None:
-        """Another attempt begins."""
+        """Start a new attempt."""
         self._said = {}
 
     def name(self, function: Callable[..., Any], step: int) -> str:
-        """What to record it by: its full name. Another of the same step and name gets another one."""
+        """Return the name to record it under: its full name, made unique among those of the same step."""
         if not callable(function):
-            raise ConfigurationError(f"a compensator is a name of compensators=, or a function, not {function!r}")
+            raise ConfigurationError(f"a compensator must be a name from compensators= or a function, got {function!r}")
         name = name_of(function)
         while self._said.setdefault((name, step), function) != function:
             name += "'"
@@ -60,14 +60,14 @@ class Bare:
         return name
 
     def function(self, recorded: Compensator) -> Callable[..., Any] | None:
-        """The function of a compensator, if it is one of these."""
+        """Return the function of a recorded compensator, or None if this process does not have it."""
         return self._functions.get((recorded.name, recorded.step)) if recorded.bare else None
 
 
 class Hands:
-    """One attempt's way to the store, until the attempt is over. Its calls may come from several threads.
+    """Records the work of one attempt until the attempt ends. Thread-safe.
 
-    `on_step` is called with each step. `receipt` is what the function's world makes of a receipt.
+    `on_step` is called with each step. `receipt` converts a receipt for the function's world.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class Hands:
         self._held: list[tuple[Line, HeldReceipt]] = []
         self._repeated: Counter[tuple[str, bytes]] = Counter()
 
-    # What the function calls
+    # Called by the agent's function
 
     def record_step(self, step: Step, *, compensator: Any = None) -> Any:
-        """Record a step. With auto_checkpoint it is handed to the store at once, with the state.
+        """Record a step. With `auto_checkpoint` it is queued at once, together with the state.
 
-        `compensator`: how to undo it, as for `record_compensator` (a tuple if it takes arguments), kept with the step.
+        `compensator` undoes the step, as in `record_compensator`; a tuple adds its arguments.
         """
         recorded = self._driver.recorded(step)
         undo = compensator if isinstance(compensator, tuple) else () if compensator is None else (compensator,)
@@ -122,19 +122,19 @@ class Hands:
             self._notified.append(awaited)
 
     def update_state(self, changes: Mapping[str, Any]) -> None:
-        """Merge top-level keys into the state. It is saved with the next row: a step, a question, a checkpoint."""
+        """Merge top-level keys into the state. The next row saves it: a step, a question or a checkpoint."""
         with self._at_work():
             self._driver.change_state(_state(changes))
 
     def replace_state(self, state: Mapping[str, Any]) -> None:
-        """Replace the whole state. It is saved with the next row: a step, a question, a checkpoint."""
+        """Replace the whole state. The next row saves it: a step, a question or a checkpoint."""
         with self._at_work():
             self._driver.replace_state(_state(state))
 
     def record_usage(self, *, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float = 0.0) -> Any:
-        """Add to what the thread has used. `Escalated` once that is more than the agent may use; it is kept first.
+        """Add to the thread's usage. The usage is recorded first; then `Escalated` if it exceeds the agent's budget.
 
-        What an attempt that is over left running counts too: it was paid for.
+        Calls from work that an ended attempt left running count too: they were paid for.
         """
         used = Used(input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=cost_usd)
         with self._lock:
@@ -145,19 +145,19 @@ class Hands:
         return self._made(receipt)
 
     def record_compensator(self, compensator: str | Callable[..., Any], *args: Any) -> Any:
-        """How to undo the step that this branch just recorded or replayed.
+        """Say how to undo the step that this branch just recorded or replayed.
 
-        `compensator` is a name of `compensators=`, or a function that dies with this process. Giving the same one for a
-        step again, as a retry does, changes nothing.
+        `compensator` is a name from `compensators=`, or a function, which only this process can call. Recording the
+        same compensator for a step again, as a retry does, changes nothing.
         """
         with self._at_work():
             self.checkpoint()
             index = self._driver.last_step()
             if index is None:
                 raise ConfigurationError(
-                    "record_compensator is for the step just recorded or replayed, and there is none in this branch;"
-                    " call it in the task or thread that awaited the step itself (asyncio.wait_for makes a task of its"
-                    " own in Python 3.11, asyncio.timeout does not; threads need the context of their caller)"
+                    "record_compensator applies to the step just recorded or replayed, and this branch has none;"
+                    " call it in the task or thread that awaited the step (in Python 3.11 asyncio.wait_for runs its"
+                    " argument in a new task, asyncio.timeout does not; threads need the context of their caller)"
                 )
             if not self._driver.has_own_step:
                 known = self._known_step(compensator, args)
@@ -167,9 +167,9 @@ class Hands:
         return self._made(receipt)
 
     def _known_step(self, compensator: Any, args: tuple[Any, ...]) -> int | None:
-        """The step that an earlier attempt gave the same compensator for, at the same place among equal ones.
+        """Return the step for which an earlier attempt recorded the same compensator, at the same position.
 
-        An attempt that finds its steps in the restored state records none, and gives their compensators all the same.
+        An attempt that finds its steps in the restored state records none, but still records their compensators.
         """
         name = compensator if isinstance(compensator, str) else name_of(compensator)
         said = (name, note(COMPENSATOR, list(args), 0).content)
@@ -191,46 +191,46 @@ class Hands:
     def _known(self, name: str) -> str:
         if name not in self._compensators:
             known = ", ".join(map(repr, self._compensators)) or "none"
-            raise ConfigurationError(f"compensator {name!r} is not one of the agent's compensators= ({known})")
+            raise ConfigurationError(f"compensator {name!r} is not among the agent's compensators= ({known})")
         return name
 
     def checkpoint(self) -> Any:
-        """Hand to the store what it does not have yet. Await the receipt to know that it is stored."""
+        """Queue everything that is not stored yet. Await the receipt to know that it is stored."""
         with self._at_work():
             return self._made(self._write() if self._is_behind else self._driver.last_receipt)
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
-        """One call at a time, and none once the attempt is over: its state is no longer the thread's."""
+        """Allow one call at a time, and none after the attempt ended: the state is no longer its own."""
         with self._lock:
             self._driver.check()
             if self._over:
                 raise Finished(
-                    f"this attempt at {self._driver.thread_id!r} is over; what it left running records nothing"
+                    f"this attempt at {self._driver.thread_id!r} has ended; work it left running cannot record steps"
                 )
             yield
 
-    # What its runtime calls
+    # Called by the runtime
 
     def given(self) -> dict[str, Any]:
-        """All that a function may be handed, by name."""
+        """Return the recording functions by name."""
         return {name: getattr(self, name) for name in HANDED}
 
     def deliver(self, item: Any) -> Receipt:
-        """Note an item of the stream."""
+        """Record an item of the stream."""
         return self._note(ITEM, item)
 
     def holds(self, receipt: HeldReceipt) -> bool:
-        """True if the step of a receipt was not handed over yet."""
+        """True if the step of a receipt is not queued yet."""
         return any(each is receipt for _, each in self._held)
 
     def close(self) -> None:
-        """The attempt is over."""
+        """End the attempt."""
         with self._lock:
             self._over = True
 
     async def drain(self) -> None:
-        """Wait until everything is stored, the state set last included, and all callbacks have returned."""
+        """Wait until everything is stored, including the last state, and all callbacks have returned."""
         with self._lock:
             if self._is_behind:
                 self._write()
@@ -243,7 +243,7 @@ class Hands:
         return self._driver.queue(lambda: (written,), journal=True)
 
     def _write(self, *steps: Line, undo: tuple[Any, ...] = (), metadata: dict[str, Any] | None = None) -> Receipt:
-        """What is held, and these steps; `undo` says how the last of them is undone."""
+        """Queue the held steps and these; `undo` compensates the last of them."""
         held, self._held = self._held, []
         lines = (*(step for step, _ in held), *steps)
 
@@ -253,34 +253,34 @@ class Hands:
         try:
             return self._driver.queue(made, metadata=metadata)
         except HoldfastError:
-            self._held = held  # what was refused is not theirs: an argument of the compensator, say
+            self._held = held  # something else was refused, such as an argument of the compensator
             raise
 
     @property
     def _is_behind(self) -> bool:
-        """True if there is something that the store does not have yet."""
+        """True if something is not queued yet."""
         return bool(self._held) or self._driver.has_changes
 
 
 class Spending:
-    """What an agent's thread has used, and may use."""
+    """The usage of an agent's thread, and its budget."""
 
     def __init__(self, spent: Spent, budget: Budget) -> None:
         self.spent = spent
         self._budget = budget
 
     def add(self, more: Spent) -> None:
-        """Count this too; `Escalated` if it is more than the agent may use."""
+        """Add to the usage; `Escalated` if that exceeds the budget."""
         self.spent += more
         if reason := self.exceeded():
             raise Escalated(reason)
 
     def exceeded(self) -> str:
-        """Which limit is used up; empty if none is."""
+        """Return which limit is used up; empty if none is."""
         return self._budget.exceeded(self.spent.cost, self.spent.usage.tokens)
 
 
 def _state(given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
-        raise ConfigurationError(f"a state is a dict, not {type(given).__name__}")
+        raise ConfigurationError(f"the state must be a dict, got {type(given).__name__}")
     return dict(given)

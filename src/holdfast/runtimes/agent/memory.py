@@ -1,4 +1,4 @@
-"""What an agent's thread remembers of its attempts: folded from its notes."""
+"""What an agent's thread records about its attempts, read from its notes."""
 
 from datetime import datetime
 from functools import partial
@@ -16,34 +16,34 @@ from holdfast.runtimes.agent.actions import RecoveryAction
 
 FAILURE, USAGE, COMPENSATOR, ITEM, CHOICE, TOLD = "failure", "usage", "compensator", "item", "choice", "told"
 AGENT = "agent "
-"""How the name of the function that a thread runs begins, if an agent runs it."""
+"""The prefix of the recorded function name of threads that an agent runs."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """A failed attempt, and what was decided about it."""
+    """A failed attempt, and the decision about it."""
 
     attempt: int
     type: str
     error: str
     message: str
     progress: int
-    """How many different things had been done."""
+    """The count of distinct actions done so far."""
     action: dict[str, Any]
     target: int = 0
-    """The checkpoint to go back to."""
+    """The checkpoint that a rollback restores."""
     rollbacks: int = 0
-    """How many rollbacks there were before."""
+    """The count of earlier rollbacks."""
     due: int = 0
     at: int = 0
 
     @property
     def failure_type(self) -> FailureType:
-        """Its type."""
+        """The type of the failure."""
         return FailureType(self.type)
 
     @property
     def decision(self) -> RecoveryAction:
-        """What was decided."""
+        """The action that was decided."""
         return msgspec.convert(self.action, RecoveryAction)
 
 
@@ -59,12 +59,12 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def answer(self) -> Answer:
-        """The same as an answer."""
+        """The choice as an `Answer`."""
         return Answer(choice=self.choice, value=self.value, by=self.by, comment=self.comment, at=self.at)
 
 
 class Used(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part of the work used, as it is noted."""
+    """Usage as it is recorded in a note."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -72,13 +72,13 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spent(self) -> Spent:
-        """The same, checked, to be added up."""
+        """The usage, checked, in a form that can be summed."""
         usage = UsageSnapshot(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
         return Spent(usage, round(amount(self.cost_usd, "cost_usd") * PICODOLLARS))
 
 
 class Compensator(msgspec.Struct, frozen=True, kw_only=True):
-    """How to undo a step."""
+    """The recorded way to undo a step."""
 
     name: str
     arguments: list[Any]
@@ -86,34 +86,34 @@ class Compensator(msgspec.Struct, frozen=True, kw_only=True):
     """The step's index in the trajectory."""
     rollbacks: int
     bare: bool = False
-    """True for a function that only its own process knows."""
+    """True for a function that only one process has."""
 
     def is_undone(self, rollbacks: list[Rollback]) -> bool:
-        """True if a rollback since then went past the step."""
+        """True if a later rollback removed the step."""
         return any(each.kept <= self.step for each in rollbacks[self.rollbacks :])
 
     def repeats(self, earlier: "Compensator", rollbacks: list[Rollback]) -> bool:
-        """True if the same was recorded for the step before, and it is still that step."""
+        """True if the same compensator was already recorded for this step, and no rollback removed it since."""
         said = (self.name, self.arguments, self.step, self.bare)
         is_same = said == (earlier.name, earlier.arguments, earlier.step, earlier.bare)
         return is_same and not earlier.is_undone(rollbacks[: self.rollbacks])
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """The notes of a thread, sorted."""
+    """The notes of a thread, by kind."""
 
     failures: list[Failure]
     compensators: list[Compensator]
     spent: Spent
     choices: dict[int, Choice]
-    """What a person chose, by the attempt that it was about."""
+    """What a person chose, by attempt."""
     told: set[int]
-    """The attempts whose failure ended a run, and after which there was another."""
+    """The attempts whose failure was already raised to a caller."""
 
     @classmethod
     def of(cls, record: Record) -> "Memory":
-        """What a thread's record remembers."""
-        record.check_together(record.notes(*_KINDS), "what the agent noted")
+        """Read the notes of a thread."""
+        record.check_together(record.notes(*_KINDS), "the notes of the agent")
         choices = [read_note(each, _choice) for each in record.notes(CHOICE)]
         return cls(
             [read_note(each, _failure) for each in record.notes(FAILURE)],
@@ -142,7 +142,7 @@ def _spent(plain: Any) -> Spent:
 
 
 def _compensators(record: Record) -> list[Compensator]:
-    """Those of every step, each once, in the order in which they were recorded first."""
+    """Return the compensators of all steps, each once, in the order of their first record."""
     found: list[Compensator] = []
     known: dict[tuple[str, int], list[Compensator]] = {}
     for each in record.notes(COMPENSATOR):
@@ -155,7 +155,7 @@ def _compensators(record: Record) -> list[Compensator]:
 
 
 async def read_summary(store: Store, thread_id: str) -> AgentSummary:
-    """What the attempts of a thread amount to, read without a claim on it."""
+    """Summarise the attempts of a thread without claiming it."""
     record = await read(store, thread_id)
     memory, started = Memory.of(record), record.started.function if record.started is not None else ""
     return AgentSummary(

@@ -1,4 +1,4 @@
-"""How an agent recovers: its keywords, declared once for both worlds, and checked when they are given."""
+"""The options of an agent: declared once for both worlds, and checked when the agent is created."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -26,7 +26,7 @@ from holdfast.runtimes.agent.policy import AnyStrategy, check_strategy
 
 
 class AgentOptions(TypedDict, total=False):
-    """The keywords of an agent, beside its store."""
+    """The keyword options of an agent, except its store."""
 
     policy: "AnyStrategy | None"
     name: str | None
@@ -45,11 +45,11 @@ class AgentOptions(TypedDict, total=False):
 
 
 class AgentTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """The same, checked, with the function that is called."""
+    """The checked options, and the function."""
 
     function: Callable[..., Any]
     name: str
-    """What its threads record: how a recovery finds the agent."""
+    """The name its threads record, by which `recover` finds the agent."""
     policy: Any
     classifier: Callable[[FailureContext], Any]
     compensators: Mapping[str, Callable[..., Any]]
@@ -64,10 +64,10 @@ class AgentTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def agent_terms(function: Callable[..., Any], **options: Unpack[AgentOptions]) -> AgentTerms:
-    """The terms of an agent; `ConfigurationError` for what makes no sense."""
+    """Check the options of an agent; `ConfigurationError` if one is invalid."""
     check_options(options, (*AgentOptions.__annotations__, "store"))
     if not callable(function):
-        raise ConfigurationError(f"an agent is a function, not {type(function).__name__}")
+        raise ConfigurationError(f"an agent must be a function, got {type(function).__name__}")
     given: Callable[..., Any] = options.get
     policy = RecoveryAction.ESCALATE if given("policy") is None else given("policy")
     check_strategy(policy, "policy")
@@ -97,5 +97,5 @@ def _functions(compensators: object) -> dict[str, Callable[..., Any]]:
     given = dict(mapping_or_none(compensators, "compensators") or {})
     for name, function in given.items():
         if type(name) is not str or not callable(function):
-            raise ConfigurationError(f"compensators={compensators!r}: functions by their names")
+            raise ConfigurationError(f"`compensators` must map names to functions, got {compensators!r}")
     return given

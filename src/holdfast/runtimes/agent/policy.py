@@ -1,4 +1,4 @@
-"""Which failure is answered by what: a strategy for each type, and one for the rest."""
+"""Failure policies: a strategy for each type of failure, and a default."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib import import_module
@@ -14,7 +14,7 @@ from holdfast.runtimes.agent.strategies import Composed, check_strategy
 __all__ = ["AnyStrategy", "Chain", "FailurePolicy", "Sequence", "check_strategy", "decide", "functions_of"]
 
 Strategy: TypeAlias = "RecoveryAction | Callable[[FailureContext], RecoveryAction | Awaitable[RecoveryAction]]"
-"""What to do about a failure, or a function that decides it."""
+"""An action, or a function that chooses one."""
 MOST_PARTS = 10_000
 DEEPEST = 50
 Call: TypeAlias = Callable[..., Awaitable[Any]]
@@ -26,7 +26,7 @@ class FailurePolicy(Composed):
     def __init__(self, /, *, default: "AnyStrategy" = RecoveryAction.ESCALATE, **by_type: "AnyStrategy") -> None:
         known = {each.value for each in FailureType}
         if unknown := set(by_type) - known:
-            raise ConfigurationError(f"{min(unknown)!r} is no type of failure; one of {', '.join(sorted(known))}")
+            raise ConfigurationError(f"unknown failure type {min(unknown)!r}; use one of {', '.join(sorted(known))}")
         for name, strategy in {**by_type, "default": default}.items():
             check_strategy(strategy, name)
         self.by_type = by_type
@@ -34,35 +34,35 @@ class FailurePolicy(Composed):
         self.parts = (*by_type.values(), default)
 
     def for_type(self, failure: FailureType) -> "AnyStrategy":
-        """The strategy for a type of failure."""
+        """Return the strategy for a type of failure."""
         return self.by_type.get(failure.value, self.default)
 
     @staticmethod
     def sequence(*several: "AnyStrategy") -> "Sequence":
-        """The n-th of these at the n-th failure of the thread, and the last from then on."""
+        """Use the n-th strategy for the n-th failure of the thread, and the last one from then on."""
         return Sequence(several)
 
     @staticmethod
     def chain(*several: "AnyStrategy") -> "Chain":
-        """The first of these that does not escalate."""
+        """Use the first strategy that does not escalate."""
         return Chain(several)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "FailurePolicy":
-        """A policy from plain data, by type: an action's or a strategy's name, a dict with its options, or a list.
+        """Build a policy from plain data: per failure type the name of an action or strategy, a dict, or a list.
 
-        `{"timeout": "retry", "external_fault": {"action": "rollback"}, "default": {"strategy": "replan"}}`; a list is
-        a sequence. Names are taken in any case of letters.
+        `{"timeout": "retry", "external_fault": {"action": "rollback"}, "default": {"strategy": "replan"}}`. A dict
+        adds options, a list is a sequence. The case of names does not matter.
         """
         if not isinstance(plain, Mapping):
-            raise ConfigurationError(f"a policy is a dict of strategies by type of failure, not {type(plain).__name__}")
+            raise ConfigurationError(f"a policy must map failure types to strategies, got {type(plain).__name__}")
         _check_size(plain)
         _check_once([str(name).lower() for name in plain])
         return cls(**{str(name).lower(): _strategy_of(value) for name, value in plain.items()})
 
     @classmethod
     def from_yaml(cls, source: str | Path) -> "FailurePolicy":
-        """A policy from a YAML file, or from its text. Needs the extra `yaml`."""
+        """Build a policy from a YAML file or YAML text. Needs the extra `yaml`."""
         try:
             yaml = import_module("yaml")
         except ImportError:
@@ -74,7 +74,7 @@ class FailurePolicy(Composed):
         except (ConfigurationError, MemoryError):
             raise
         except Exception as error:  # PyYAML lets errors of all kinds out: IndexError, OverflowError, RecursionError
-            raise ConfigurationError(f"this policy is no YAML: {error}") from error
+            raise ConfigurationError(f"the policy is not valid YAML: {error}") from error
         return cls.from_dict({} if plain is None else plain)
 
 
@@ -96,7 +96,7 @@ AnyStrategy: TypeAlias = "Strategy | FailurePolicy | Sequence | Chain"
 
 
 def functions_of(strategy: AnyStrategy) -> Iterator[Callable[..., Any]]:
-    """The functions that a strategy may ask, however deep within it they are."""
+    """Yield the functions a strategy may call, at any depth."""
     if isinstance(strategy, Composed):
         for part in strategy.parts:
             yield from functions_of(part)
@@ -113,7 +113,7 @@ def _some(several: "tuple[AnyStrategy, ...]", name: str) -> "tuple[AnyStrategy, 
 
 
 async def decide(strategy: AnyStrategy, context: FailureContext, call: Call) -> RecoveryAction:
-    """What a strategy does about a failure. `call` calls a user's function, plain or async."""
+    """Return the action a strategy chooses for a failure. `call` calls a user's function, plain or async."""
     if isinstance(strategy, RecoveryAction):
         return strategy
     if isinstance(strategy, FailurePolicy):
@@ -127,19 +127,19 @@ async def decide(strategy: AnyStrategy, context: FailureContext, call: Call) -> 
                 break
         return action
     chosen = await call(strategy, context)
-    check_strategy(chosen, "what a strategy returned")
+    check_strategy(chosen, "the result of a strategy")
     return await decide(chosen, context, call)
 
 
 def _check_size(plain: Any) -> None:
-    """`ConfigurationError` for a policy that holds itself, or holds so much that making it would not end."""
+    """Raise `ConfigurationError` for a policy that contains itself, or is too large or too deep to build."""
     count, waiting = 0, [(plain, 0)]
     while waiting:
         each, depth = waiting.pop()
         count += 1
         if count > MOST_PARTS or depth > DEEPEST:
             raise ConfigurationError(
-                f"the policy has more than {MOST_PARTS} parts, nests deeper than {DEEPEST}, or holds itself"
+                f"the policy has more than {MOST_PARTS} parts, is nested deeper than {DEEPEST}, or contains itself"
             )
         inner = each.values() if isinstance(each, Mapping) else each if isinstance(each, list) else ()
         waiting.extend((part, depth + 1) for part in inner)
@@ -161,7 +161,7 @@ def _strategy_of(plain: Any) -> AnyStrategy:
 def _ready(name: Any, options: dict[str, Any]) -> AnyStrategy:
     maker = strategies.READY.get(name.lower()) if isinstance(name, str) else None
     if maker is None:
-        raise ConfigurationError(f"{name!r} is no strategy; one of {', '.join(strategies.READY)}, or give an action")
+        raise ConfigurationError(f"unknown strategy {name!r}; use one of {', '.join(strategies.READY)}, or an action")
     if maker is strategies.circuit_breaker:
         options["strategy"] = _strategy_of(options.pop("then", "retry"))
     try:
@@ -172,20 +172,20 @@ def _ready(name: Any, options: dict[str, Any]) -> AnyStrategy:
 
 
 def _text_of(source: object) -> str:
-    """The text of a policy: a str that does not name a file, or what is in the file."""
+    """Return the text of a policy: the str itself, or the content of the file it names."""
     if isinstance(source, str) and ("\n" in source or not source.endswith((".yaml", ".yml"))):
         return source
     if not isinstance(source, str | Path):
         kind = type(source).__name__
-        raise ConfigurationError(f"from_yaml takes the path of a file, or YAML as a str, not {kind}")
+        raise ConfigurationError(f"from_yaml takes a path or YAML text, got {kind}")
     try:
         return Path(source).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"the policy {str(source)!r} cannot be read: {error}") from error
+        raise ConfigurationError(f"cannot read the policy {str(source)!r}: {error}") from error
 
 
 def _check_keys(node: Any, seen: set[int]) -> None:
-    """`ConfigurationError` for a key that a mapping in a YAML document has twice. An alias is a node seen before."""
+    """Raise `ConfigurationError` for a duplicate key in a YAML mapping. `seen` holds nodes, as aliases repeat them."""
     inner = getattr(node, "value", None)
     if not isinstance(inner, list) or id(node) in seen:
         return
@@ -199,4 +199,4 @@ def _check_keys(node: Any, seen: set[int]) -> None:
 def _check_once(names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ConfigurationError(f"{name!r} is given twice in this policy; which is meant?")
+            raise ConfigurationError(f"the policy defines {name!r} twice; remove one")

@@ -1,4 +1,4 @@
-"""Going back: to which checkpoint, which steps that undoes, how they are compensated, and the restored thread."""
+"""Rollbacks: choose the checkpoint, compensate the steps after it, restore the thread."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,23 +16,23 @@ from holdfast.runtimes.agent.memory import Compensator, Failure, Memory
 
 
 class NoWayBack(Exception):
-    """A rollback that cannot be made; its text says why."""
+    """A rollback is impossible; the text says why."""
 
 
 def good_step_count(steps: list[Step]) -> int:
-    """How many steps there are before the failing one: a step recorded with an error is itself that."""
+    """Count the steps before the failing one. A last step recorded with an error is the failing one."""
     return len(steps) - 1 if steps and steps[-1].error is not None else len(steps)
 
 
 def progress_of(steps: list[Step]) -> int:
-    """How many different things were done before the failing step: to do the same once more is no progress."""
+    """Count the distinct actions before the failing step. Repeating an action is not progress."""
     return len(set(map(doing, steps[: good_step_count(steps)])))
 
 
 def choose_target(
     past: Past, steps: list[Step], failure: FailureType, earlier: list[Failure], rollbacks: list[Rollback]
 ) -> int:
-    """The newest checkpoint before the failing step; if the last rollback was of no use, the one before its target."""
+    """Return the newest checkpoint before the failing step; after a useless rollback, one before its target."""
     good = good_step_count(steps)
     if (last := _useless_rollback(earlier, failure, progress_of(steps), rollbacks)) is not None:
         older = next((seq for seq in past.lineage(last.target) if seq < last.target), None)
@@ -46,7 +46,7 @@ def choose_target(
 def _useless_rollback(
     earlier: list[Failure], failure: FailureType, progress: int, rollbacks: list[Rollback]
 ) -> Rollback | None:
-    """The last rollback, if the failures since then are all of this type, as was its own, and nothing new was done."""
+    """Return the last rollback if only failures of the same type followed it, without progress; else None."""
     streak = list(takewhile(lambda each: each.type == failure.value, reversed(earlier)))
     if not streak or progress > max(each.progress for each in streak):
         return None
@@ -55,19 +55,19 @@ def _useless_rollback(
 
 
 async def named_target(driver: Driver, checkpoint_id: str) -> int:
-    """The checkpoint that an action names, which must be one of the thread's."""
+    """Return the seq of the checkpoint an action names. It must belong to the thread and still be current."""
     named = CheckpointId.parse(checkpoint_id)
     if named.thread_id != driver.thread_id:
-        raise ConfigurationError(f"checkpoint {checkpoint_id} is not of thread {driver.thread_id!r}")
+        raise ConfigurationError(f"checkpoint {checkpoint_id} does not belong to thread {driver.thread_id!r}")
     then = await driver.ports.perform(driver.past().at, named.seq, named.life)
     since = driver.record.rollbacks[then.rollback_count :]
     if any(each.target < named.seq for each in since):
-        raise ConfigurationError(f"checkpoint {checkpoint_id} was undone by a rollback; name one that was not")
+        raise ConfigurationError(f"checkpoint {checkpoint_id} was undone by a rollback; choose an earlier one")
     return named.seq
 
 
 async def roll_back(driver: Driver, failure: Failure, functions: Mapping[str, Callable[..., Any]], bare: Bare) -> None:
-    """Undo the steps after the target, the newest first, and make the thread what it was there."""
+    """Compensate the steps after the target, newest first, and restore the thread to the target."""
     try:
         then = await driver.ports.perform(driver.past().at_latest, failure.target)
     except Pruned as reason:
@@ -83,14 +83,14 @@ async def roll_back(driver: Driver, failure: Failure, functions: Mapping[str, Ca
 
 
 def _undone(record: Record, kept: int) -> list[Compensator]:
-    """The compensators of the steps beyond those that are kept: of the newest step first, and of a step the newest."""
+    """Return the open compensators of the steps after the first `kept`, newest step and newest compensator first."""
     found = [each for each in Memory.of(record).compensators if each.step >= kept]
     open_ones = [each for each in reversed(found) if not each.is_undone(record.rollbacks)]
     return sorted(open_ones, key=lambda each: -each.step)
 
 
 async def check_compensated(driver: Driver, target: int) -> None:
-    """`NoWayBack` if a step that a rollback to the target would undo has no compensator, and needs one."""
+    """Raise `NoWayBack` if a rollback to the target would undo a step that needs a compensator and has none."""
     then = await driver.ports.perform(driver.past().at_latest, target)
     covered = {each.step for each in _undone(driver.record, then.step_count)}
     for step in driver.lazy_steps[then.step_count :]:
@@ -99,19 +99,19 @@ async def check_compensated(driver: Driver, target: int) -> None:
 
 
 async def _compensate(driver: Driver, name: str, each: Compensator, function: Callable[..., Any] | None) -> None:
-    """Call a compensator as a step with an effect: once it is recorded it is never called again."""
+    """Call a compensator as a step with an effect: once recorded, it is never called again."""
     step = _step_name(driver, each)
     if function is None:
         raise Escalated(
-            f"{step} is to be undone by {each.name!r}, which this process does not know;"
-            f" give the agent compensators={{{each.name!r}: function}} and run it again"
+            f"{step} must be undone by {each.name!r}, which this process does not have;"
+            f" pass compensators={{{each.name!r}: function}} to the agent and run it again"
         )
     try:
         await driver.step("compensate", name, function, *each.arguments, effect=True)
     except StepInDoubt as error:
         raise Escalated(
-            f"compensator {each.name!r} of {step} was started and its outcome is unknown: let it take"
-            " idempotency_key=, so that it can be called again, and run the agent again"
+            f"compensator {each.name!r} of {step} was started and its outcome is unknown: add an idempotency_key"
+            " parameter to it, so that it can be called again, and run the agent again"
         ) from error
     except StepFailed as error:
         raise Escalated(f"compensator {each.name!r} of {step} failed: {error}") from error

@@ -1,7 +1,4 @@
-"""Ready strategies: each returns what to do about a failure, from nothing but what is known about it.
-
-Here also stands what counts as a strategy, and which functions a strategy may be made of.
-"""
+"""Ready-made strategies: each chooses an action from the context of a failure. Also the checks of strategies."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,22 +14,22 @@ Choice = Callable[[FailureContext], Any]
 
 
 class Composed:
-    """A strategy that is made of others."""
+    """A strategy composed of others."""
 
     parts: tuple[Any, ...] = ()
 
 
 def check_strategy(strategy: object, name: str) -> None:
-    """`ConfigurationError` for what is no strategy, also for what must be called to make one."""
+    """Raise `ConfigurationError` for anything but a strategy, also for a function that returns one when called."""
     if isinstance(strategy, type) or any(strategy is maker for maker in READY.values()):
         word = getattr(strategy, "__name__", "")
-        raise ConfigurationError(f"{name}={word} is no strategy, but may make one: call it, {name}={word}(…)")
+        raise ConfigurationError(f"{name} must be a strategy; {word} creates one: call it, {word}(…)")
     if not callable(strategy) and not isinstance(strategy, Composed):
-        raise ConfigurationError(f"{name}={strategy!r}: a RecoveryAction, or a function that returns one")
+        raise ConfigurationError(f"{name} must be a RecoveryAction or a function that returns one, got {strategy!r}")
 
 
 def is_plain(function: object) -> bool:
-    """True of what can be called and is no `async def`: neither itself, nor within a partial, nor by its `__call__`."""
+    """True if it is callable and not async: neither itself, nor inside a partial, nor by its `__call__`."""
     while isinstance(function, partial):
         function = function.func
     return callable(function) and not (_is_async(function) or _is_async(type(function).__call__))
@@ -43,7 +40,7 @@ def _is_async(function: object) -> bool:
 
 
 def backoff_and_retry(base: float = 1.0, factor: float = 2.0, longest: float = 60.0, hint: str = "") -> Choice:
-    """Try again after a while, each time after a longer one."""
+    """Retry with exponential backoff."""
     for name, value in {"base": base, "factor": factor, "longest": longest}.items():
         amount(value, name)
     duration_us(longest, "longest")
@@ -63,9 +60,9 @@ def _grown(base: float, factor: float, times: int, longest: float) -> float:
 
 
 def retry_with_hint(hint: str | Callable[[FailureContext], str]) -> Choice:
-    """Try again with a hint, or with what a plain function makes of the failure."""
+    """Retry with a hint, or with the hint that a plain function returns for the failure."""
     if not isinstance(hint, str) and not is_plain(hint):
-        raise ConfigurationError(f"hint={hint!r}: a str, or a plain function that returns one")
+        raise ConfigurationError(f"`hint` must be a str or a plain function that returns one, got {hint!r}")
 
     def choose(context: FailureContext) -> RecoveryAction:
         return RecoveryAction.RETRY(hint=hint if isinstance(hint, str) else hint(context))
@@ -74,24 +71,24 @@ def retry_with_hint(hint: str | Callable[[FailureContext], str]) -> Choice:
 
 
 def replan(hint: str = "the plan failed; make another") -> RecoveryAction:
-    """Try again with a new plan, keeping what is there."""
+    """Retry with a new plan, and keep the state."""
     return RecoveryAction.REPLAN(hint=hint)
 
 
 def rollback_to_checkpoint(checkpoint_id: str | None = None, hint: str = "") -> RecoveryAction:
-    """Go back to a checkpoint: this one, or the newest before the failing step."""
+    """Roll back to this checkpoint, or to the newest before the failing step."""
     return RecoveryAction.ROLLBACK(checkpoint_id=checkpoint_id, hint=hint)
 
 
 def compensating_rollback(checkpoint_id: str | None = None, hint: str = "") -> RecoveryAction:
-    """As a rollback, but only if each undone step has a compensator or is idempotent; else escalate."""
+    """Roll back only if each undone step has a compensator or is idempotent; else escalate."""
     return RecoveryAction.ROLLBACK(checkpoint_id=checkpoint_id, hint=hint, strict=True)
 
 
 def resume_from_subgoal(subgoal: str | None = None) -> Choice:
-    """Go on from a sub-goal: this one, or the newest that a step names in its metadata (`subgoal`)."""
+    """Resume from this sub-goal, or from the newest that a step names in its metadata (`subgoal`)."""
     if subgoal is not None and not isinstance(subgoal, str):
-        raise ConfigurationError(f"subgoal={subgoal!r}: a str, or None")
+        raise ConfigurationError(f"`subgoal` must be a str or None, got {subgoal!r}")
 
     def choose(context: FailureContext) -> RecoveryAction:
         named = [step.metadata["subgoal"] for step in context.steps if "subgoal" in step.metadata]
@@ -101,9 +98,9 @@ def resume_from_subgoal(subgoal: str | None = None) -> Choice:
 
 
 def circuit_breaker(strategy: Any = RecoveryAction.RETRY, threshold: int = 3) -> Choice:
-    """A strategy, until a failure of one type has come so often in a row: then escalate.
+    """Use a strategy until failures of one type occur `threshold` times in a row, then escalate.
 
-    In plain data, where `strategy` is the name of this one, its own is `then`, by default retry:
+    In plain data the inner strategy is `then` (default: retry):
     `{"strategy": "circuit_breaker", "then": "rollback", "threshold": 2}`.
     """
     check_strategy(strategy, "strategy")

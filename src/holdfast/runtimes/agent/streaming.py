@@ -1,4 +1,4 @@
-"""Agents that yield: what is theirs between two items, and what belongs to the consumer."""
+"""Agents that yield: switch between the agent's run and the consumer's context at every item."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,12 +15,12 @@ _END = object()
 
 
 class Items:
-    """A run whose code pauses: meanwhile the consumer is in no run of ours."""
+    """A run that pauses at each item; meanwhile the consumer is not inside the run."""
 
     def __init__(self, block: RunBlock) -> None:
         self._block = block
         self._outer = _where()
-        """Where the consumer is, as of when it last asked for an item."""
+        """The consumer's context when it last asked for an item."""
         self.run: Run
 
     async def __aenter__(self) -> Self:
@@ -37,7 +37,7 @@ class Items:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """While an item is with the consumer."""
+        """Leave the run while the consumer handles an item."""
         inner = _where()
         _go_to(self._outer)
         try:
@@ -59,7 +59,7 @@ def _go_to(where: Any) -> None:
 async def items_of(
     ports: Ports, function: Callable[..., Any], task: Any, named: Mapping[str, Any]
 ) -> AsyncIterator[Any]:
-    """What a generator function yields, async or plain."""
+    """Iterate over a generator function, async or plain."""
     made = function(task, **named)
     if isasyncgen(made):
         try:
@@ -68,7 +68,7 @@ async def items_of(
         finally:
             await made.aclose()
         return
-    context = copy_context()  # one for all its items, whichever threads they are made on: it is one branch of the run
+    context = copy_context()  # one for all items, on whichever threads they are made: it is one branch of the run
     try:
         while (item := await ports.invoke(context.run, (next, made, _END), {}, None)) is not _END:
             yield item

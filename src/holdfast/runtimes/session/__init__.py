@@ -1,1 +1,1 @@
-"""Sessions: conversations made of turns, each executed once, with usage, cost and budgets over the whole thread."""
+"""Sessions: conversations of turns, each executed once, with usage, cost and budgets for the whole thread."""

@@ -1,4 +1,4 @@
-"""The keywords of sessions and turns, declared once for both worlds, and checked when they are given."""
+"""The options of sessions and turns: declared once for both worlds, and checked when they are passed."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -17,7 +17,7 @@ Usage: TypeAlias = UsageSnapshot | Callable[[Any], Any] | None
 
 
 class OrchestratorOptions(TypedDict, total=False):
-    """The keywords of an orchestrator, beside role, phase and store."""
+    """The keyword options of an orchestrator, except role, phase and store."""
 
     budget_usd: float | None
     budget_tokens: int | None
@@ -29,7 +29,7 @@ class OrchestratorOptions(TypedDict, total=False):
 
 
 class TurnOptions(TypedDict, total=False):
-    """The keywords of a turn. See `Session.run_turn`."""
+    """The keyword options of a turn. See `Session.run_turn`."""
 
     model: str | None
     usage: Usage
@@ -47,7 +47,7 @@ _TURN_NAMES = frozenset(TURN_NAMES)
 
 
 class SessionOptions(msgspec.Struct, frozen=True):
-    """What all sessions of an orchestrator have in common."""
+    """The options that all sessions of an orchestrator share."""
 
     role: str
     phase: str
@@ -57,7 +57,7 @@ class SessionOptions(msgspec.Struct, frozen=True):
     run: Terms
 
     def price_of(self, model: str | None) -> ModelPricing | None:
-        """The price of a model; `ConfigurationError` if it has none and needs one."""
+        """Return the price of a model; `ConfigurationError` if it has none and a budget needs one."""
         price = None if model is None else self.pricing.get(model)
         if price is None and (refusal := self.limits.need_price(model)) is not None:
             raise refusal
@@ -65,13 +65,13 @@ class SessionOptions(msgspec.Struct, frozen=True):
 
 
 def session_options(role: str, phase: str, options: OrchestratorOptions) -> SessionOptions:
-    """The options of an orchestrator's sessions; `ConfigurationError` for what makes no sense."""
+    """Check the options of an orchestrator; `ConfigurationError` if one is invalid."""
     check_options(options, ORCHESTRATOR_NAMES)
     given: Callable[..., Any] = options.get
     limits = Limits(given("budget_usd"), given("budget_tokens"), given("max_turns"))
     pricing = mapping_or_none(given("pricing"), "pricing") or {}
     if not all(isinstance(price, ModelPricing) for price in pricing.values()):
-        raise ConfigurationError(f"pricing={pricing!r}: a mapping of model names to ModelPricing")
+        raise ConfigurationError(f"`pricing` must map model names to ModelPricing, got {pricing!r}")
     on_unstorable = check_policy(given("on_unstorable", "raise"))
     run = Terms(given("lease", 30), given("wait"))
     run.check()
@@ -79,32 +79,32 @@ def session_options(role: str, phase: str, options: OrchestratorOptions) -> Sess
 
 
 def needed_text(value: object, name: str) -> str:
-    """A non-empty str."""
+    """Return a non-empty str, or raise."""
     text = text_or_none(value, name)
     if text is None:
-        raise ConfigurationError(f"{name}=None: a non-empty str")
+        raise ConfigurationError(f"`{name}` must be a non-empty str, got None")
     return text
 
 
 def check_call(function: object, options: TurnOptions) -> None:
-    """`ConfigurationError` for what cannot be a turn."""
+    """Raise `ConfigurationError` for an invalid call of a turn."""
     if not _TURN_NAMES.issuperset(options):
         check_options(options, TURN_NAMES)
     if not callable(function):
-        raise ConfigurationError(f"a turn takes a function to call, not {type(function).__name__}; wrap it in a lambda")
+        raise ConfigurationError(f"a turn needs a function to call, got {type(function).__name__}; wrap it in a lambda")
     usage, reserve = options.get("usage"), options.get("reserve")
     if not (usage is None or isinstance(usage, UsageSnapshot) or callable(usage)):
-        raise ConfigurationError(f"usage={usage!r}: a UsageSnapshot, or a function of the result that returns one")
+        raise ConfigurationError(f"`usage` must be a UsageSnapshot or a function that returns one, got {usage!r}")
     if reserve is not None and not isinstance(reserve, UsageSnapshot):
-        raise ConfigurationError(f"reserve={reserve!r}: a UsageSnapshot, the most that the turn may use")
+        raise ConfigurationError(f"`reserve` must be a UsageSnapshot, the most that the turn may use, got {reserve!r}")
     if reserve is not None and not options.get("idempotency_key"):
         raise ConfigurationError(
-            "reserve= needs an idempotency_key: a turn that never ended counts until its key is repeated"
+            "`reserve` needs an idempotency_key: a turn that never ended counts until its key is repeated"
         )
 
 
 def check_policy(value: str) -> str:
-    """What to do with a result that cannot be stored."""
+    """Return what to do with a result that cannot be stored, or raise."""
     if value not in {"raise", "warn"}:
-        raise ConfigurationError(f"on_unstorable={value!r}: 'raise' or 'warn'")
+        raise ConfigurationError(f"`on_unstorable` must be 'raise' or 'warn', got {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""`Orchestrator`: what the sessions of one role have in common, and the way to them."""
+"""`Orchestrator`: opens the sessions of one role."""
 
 from collections.abc import Callable, Mapping
 from typing import Unpack
@@ -12,7 +12,7 @@ from holdfast.runtimes.session.session import SessionBlock
 
 
 class OrchestratorCore:
-    """What both worlds share: sessions of one kind, on a store that is found when one is opened."""
+    """The part of an orchestrator that both worlds share. It looks up its store when a session opens."""
 
     def __init__(self, options: SessionOptions, store: Callable[[], Store]) -> None:
         self._options = options
@@ -22,28 +22,28 @@ class OrchestratorCore:
         return f"Orchestrator(role={self._options.role!r}, phase={self._options.phase!r})"
 
     def session(self, thread_id: str | None, labels: Mapping[str, str] | None) -> SessionBlock:
-        """The block of a session on a thread, or on a new one."""
+        """Return the block of a session on this thread, or on a new one."""
         store = self._store()
         name = fresh_id(store, "session") if thread_id is None else thread_id
         return SessionBlock(claim(store, name, self._options.run, labels), self._options)
 
     async def summary(self, thread_id: str) -> SessionSummary:
-        """What the turns of a thread amount to."""
+        """Summarise the turns of a thread."""
         return await read_summary(self._store(), thread_id)
 
 
 class Orchestrator:
-    """Opens sessions: conversations whose turns are executed once, and counted over every process.
+    """Opens sessions: conversations whose turns execute once and are counted over all processes.
 
-    `budget_usd`, `budget_tokens` and `max_turns` are for a whole thread, and a later orchestrator may raise them.
-    `pricing` gives the prices of models by name. `lease` and `wait` are those of `store.run`.
+    `budget_usd`, `budget_tokens` and `max_turns` apply to a whole thread; a later orchestrator may raise them.
+    `pricing` maps model names to prices. `lease` and `wait` work as in `store.run`.
     """
 
     def __init__(
         self, role: str, phase: str, store: Store | None = None, **options: Unpack[OrchestratorOptions]
     ) -> None:
         if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"store={store!r}: a store of holdfast, as holdfast.open returns it")
+            raise ConfigurationError(f"`store` must be a store from holdfast.open, got {store!r}")
         checked = session_options(role, phase, options)
         self._core = OrchestratorCore(checked, default_store if store is None else lambda: store)
 
@@ -53,17 +53,17 @@ class Orchestrator:
     def session(self, thread_id: str | None = None, *, labels: Mapping[str, str] | None = None) -> SessionBlock:
         """Claim a thread for a session: `async with orchestrator.session("user-42:essay") as session`.
 
-        Without a thread id the session has a new thread, and resumes nothing. Leaving the block leaves the thread idle.
+        Without a thread id the session starts a new thread. Leaving the block leaves the thread idle.
         """
         return self._core.session(thread_id, labels)
 
     async def summary(self, thread_id: str) -> SessionSummary:
-        """What the turns of a thread amount to, without claiming it. `NotFound` if there is no such thread."""
+        """Summarise the turns of a thread without claiming it. `NotFound` if the thread does not exist."""
         return await self._core.summary(thread_id)
 
 
 async def read_summary(store: Store, thread_id: str) -> SessionSummary:
-    """What the turns of a thread amount to."""
+    """Summarise the turns of a thread."""
     record, turns = await read(store, thread_id), Turns()
     for note in record.notes(TURN, HAND_OVER):
         turns.hand_over(note) if note.kind == HAND_OVER else turns.add(note)

@@ -1,4 +1,4 @@
-"""What a session's thread remembers of its turns: folded from its notes, each question answered at one look."""
+"""What a session's thread records about its turns: counters kept while its notes are read."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -26,29 +26,29 @@ class TurnContent(
     omit_defaults=True,
     rename={"fingerprint": "_fingerprint", "streamed": "_streamed"},
 ):
-    """What the note of a turn says of it. Its result is the note's value."""
+    """The content of a turn's note. The result is the note's value."""
 
     role: str
     phase: str
     model: str = ""
     usage: dict[str, Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]] = {}
-    """What is not zero."""
+    """The counts that are not zero."""
     cost_usd: float | None = None
     """None if the model has no price."""
     fingerprint: bytes = b""
-    """Of what the caller says the turn is about; empty if it says nothing."""
+    """The digest of the caller's `fingerprint`; empty without one."""
     streamed: bool = False
 
 
 packed_content: Callable[[TurnContent], bytes] = msgspec.msgpack.Encoder().encode
-"""The content of a turn's note. Nothing but plain values: so it is what the codec makes of a dict, and it reads it."""
+"""Encode the content of a turn's note: plain values only, so the bytes equal the codec's encoding of a dict."""
 _read = msgspec.msgpack.Decoder(TurnContent).decode
 _FIELDS = frozenset(UsageSnapshot.__struct_fields__)
-"""What a subclass adds to a usage is its own."""
+"""The fields that are stored; fields that a subclass adds are not."""
 
 
 def content_of(note: Note) -> TurnContent:
-    """What the note of a turn says."""
+    """Decode the content of a turn's note, or raise `Corrupt`."""
     try:
         content = _read(note.content)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -60,36 +60,36 @@ def content_of(note: Note) -> TurnContent:
 
 
 def used(usage: UsageSnapshot) -> dict[str, int]:
-    """A usage as a note keeps it."""
+    """Return a usage in the form a note stores."""
     return {name: count for name, count in asdict(usage).items() if count and name in _FIELDS}
 
 
 class Turns:
-    """What a thread's turns were, and what they amount to."""
+    """The turns of a thread, and their totals."""
 
     def __init__(self) -> None:
         self.count = 0
-        """How many were taken: one that failed and came again under its key is one."""
+        """The count of turns; one that failed and was repeated under its key counts once."""
         self.cost = 0
         """In picodollars."""
         self.tokens = 0
         self._used: dict[str, int] = {}
         self.taken: set[str] = set()
-        """The keys under which turns were taken, whatever came of them."""
+        """The keys of all turns, failed ones included."""
         self.unfinished: dict[str, Spent] = {}
-        """What turns that began and did not end may use, by their keys."""
+        """The reserves of turns that started and did not end, by key."""
         self._every: list[Note] = []
         self._hands: tuple[str, str] = ("", "")
         """Role and phase of the last turn or hand-over."""
 
     @property
     def usage(self) -> UsageSnapshot:
-        """What all of them used."""
+        """The total usage."""
         return _usage(self._used)
 
     @property
     def cost_usd(self) -> float:
-        """What all of them cost; those without a price count for nothing."""
+        """The total cost; turns without a price count as zero."""
         return self.cost / PICODOLLARS
 
     def add(self, note: Note) -> None:
@@ -97,7 +97,7 @@ class Turns:
         content, key = content_of(note), note.key
         self._hands = (content.role, content.phase)
         if note.value and key in self.taken and (replaced := self._with_result(key)) is not None:
-            self._every[replaced] = note  # a fork has another result in its place
+            self._every[replaced] = note  # a fork replaced the result
             return
         self._every.append(note)
         for name, count in content.usage.items():
@@ -116,29 +116,29 @@ class Turns:
         return next((at for at, note in enumerate(self._every) if note.key == key and note.value), None)
 
     def reserve(self, note: Note) -> None:
-        """A turn is about to begin that may use this much."""
+        """Count the reserve that this note records."""
         self.hold(note.key, read_note(note, _reservation))
 
     def hold(self, key: str, spent: Spent) -> None:
-        """Count this much for a turn until it ends."""
+        """Count a reserve until its turn ends."""
         self.unfinished[key] = spent
 
     def reserved(self, key: str) -> Spent | None:
-        """What turns other than this one may still use: they began, and did not end. None if there are none."""
+        """Return the sum of the reserves of other turns; None if there are none."""
         others = [spent for name, spent in tuple(self.unfinished.items()) if name != key]
         return sum(others, Spent()) if others else None
 
     def hand_over(self, note: Note) -> None:
-        """The session is in other hands."""
+        """Count a hand-over."""
         self._hands = read_note(note, _hands)
 
     def listed(self, record: Record) -> list[Turn]:
-        """All of them as users see them, those that failed among them."""
+        """Return all turns as records, failed ones included."""
         record.check_together(self._every, f"the list of all {len(self._every)} turns of the thread")
         return [_turn(number, note, content_of(note)) for number, note in enumerate(self._every, 1)]
 
     def summary(self, thread_id: str, role: str = "", phase: str = "") -> SessionSummary:
-        """What they amount to; in these hands, or by default in those of the last turn or hand-over."""
+        """Return the totals, with this role and phase, or those of the last turn or hand-over."""
         every = [(note, content_of(note)) for note in self._every]
         models = dict.fromkeys(content.model for _, content in every if content.model)
         return SessionSummary(
@@ -169,7 +169,7 @@ def _total(contents: Iterable[TurnContent]) -> UsageSnapshot:
 
 
 def _usage(counts: Mapping[str, int]) -> UsageSnapshot:
-    """Several together; what is beyond all counting is counted as that."""
+    """Sum counts into a usage; a sum beyond the largest count becomes the largest."""
     return UsageSnapshot(**{name: min(count, LARGEST_COUNT) for name, count in counts.items()})
 
 

@@ -1,4 +1,4 @@
-"""A session as its code sees it: turns, steps within them, questions to people, and hand-overs."""
+"""A session: turns, steps within them, questions to people, and hand-overs."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -24,11 +24,11 @@ from holdfast.runtimes.session.turns import TurnExecution
 T = TypeVar("T")
 
 TURN_NAMES = ("turn=", "turn~")
-"""How the names of turns begin: with a key, and without."""
+"""The prefixes of turn names: with a key, and without."""
 
 
 class Session:
-    """A conversation on a thread that this process holds. Made by `Orchestrator.session`."""
+    """A conversation on a thread that this process holds. Opened by `Orchestrator.session`."""
 
     def __init__(self, run: Run, options: SessionOptions) -> None:
         self._driver = driver = Driver(run)
@@ -40,17 +40,17 @@ class Session:
         driver.follow({TURN: turns.add, RESERVE: turns.reserve, HAND_OVER: turns.hand_over})
         self._places = Places(turns.count, driver.ports.lock())
         self._visit = len(driver.record.notes(VISIT)) + 1
-        """The number of this session among those that were left normally, and with it of those that continue it."""
+        """The number of earlier sessions that were left normally. Sessions that resume this one share it."""
         self._used_answers = False
 
     def __repr__(self) -> str:
         return f"Session({self.thread_id!r}, role={self.role!r}, phase={self.phase!r}, turns={self._turns.count})"
 
-    # What it knows
+    # Properties
 
     @property
     def thread_id(self) -> str:
-        """The thread this session is kept in."""
+        """The id of the session's thread."""
         return self._run.thread_id
 
     @property
@@ -60,34 +60,34 @@ class Session:
 
     @property
     def role(self) -> str:
-        """Who takes the next turn."""
+        """The role that takes the next turn."""
         return self._options.role
 
     @property
     def phase(self) -> str:
-        """What the next turn is part of."""
+        """The phase the next turn belongs to."""
         return self._options.phase
 
     @property
     def usage(self) -> UsageSnapshot:
-        """What all turns of the thread used, in every process."""
+        """The usage of all turns of the thread, in all processes."""
         return self._turns.usage
 
     @property
     def cost_usd(self) -> float:
-        """What all turns of the thread cost, at the prices of their day; those of unpriced models count for nothing."""
+        """The cost of all turns of the thread, at the prices when they ran; unpriced models count as zero."""
         return self._turns.cost_usd
 
     @property
     def turns(self) -> list[Turn]:
-        """The history: every turn that was executed on the thread, those that failed among them.
+        """The history: every turn executed on the thread, failed ones included.
 
-        `LimitExceeded` if all of it would take too much memory.
+        `LimitExceeded` if the list would need too much memory.
         """
         return self._turns.listed(self._driver.record)
 
     def summary(self) -> SessionSummary:
-        """What the turns of the thread amount to."""
+        """Return the totals of the thread's turns."""
         return self._turns.summary(self.thread_id, self.role, self.phase)
 
     # Turns
@@ -99,26 +99,26 @@ class Session:
     async def run_turn(self, function: Callable[[], T], **options: Unpack[TurnOptions]) -> TurnResult[T]: ...
 
     async def run_turn(self, function: Callable[[], Any], **options: Unpack[TurnOptions]) -> TurnResult[Any]:
-        """What `function()` returns, and what it used: from the record if this thread has one under the key.
+        """Call `function()` as a turn and return its result and usage; replay the turn if its key is recorded.
 
-        `usage` is known beforehand, or a function of the result. The result is recorded before any budget is judged, so
-        that nothing paid for is lost: after `BudgetExceeded` the same key returns it. A `fingerprint` says what the
-        turn is about; the same key with another one is `KeyReused`. A turn that fails is recorded as failed, and
-        executed again when its key comes again. Without a key a turn is recorded, and never replayed. After `timeout`
-        it is abandoned (`StepTimeout`). A result that cannot be stored raises `UnstorableValue`, which has it as
-        `value`; with `on_unstorable="warn"` it is returned, and would be made again. `reserve` is the most that the
-        turn may use: it is noted before the call, the turn is refused if the budget has no room for it, and if the
-        process dies it counts against the budget until the key is repeated.
+        `usage` is a value or a function of the result. The result is recorded before the budget is checked, so nothing
+        paid for is lost: after `BudgetExceeded` the same key returns it. A `fingerprint` identifies the content of the
+        turn; the same key with another fingerprint raises `KeyReused`. A failed turn is recorded as failed, and
+        executed again when its key is repeated. A turn without a key is recorded and never replayed. After `timeout`
+        it is abandoned (`StepTimeout`). A result that cannot be stored raises `UnstorableValue` with the result as
+        `value`; with `on_unstorable="warn"` it is returned, and a rerun executes the turn again. `reserve` is the most
+        the turn may use: it is recorded before the call, a turn whose reserve exceeds the budget is refused, and after
+        a crash it counts against the budget until the key is repeated.
         """
         return await self._execution(function, options).result()
 
     def run_turn_stream(
         self, function: Callable[[], AsyncIterator[T] | Iterable[T]], **options: Unpack[TurnOptions]
     ) -> AsyncGenerator[T, None]:
-        """The chunks of a stream, as they come. It is recorded when it ends, and a replay gives the same chunks.
+        """Yield the chunks of a stream. The turn is recorded when the stream ends; a replay yields the same chunks.
 
-        `usage` may be a function of the list of chunks. A stream that is left before its end is not recorded, and
-        closed at the end of the session at the latest.
+        `usage` may be a function of the list of chunks. A stream that is left early is not recorded; it is closed when
+        the session ends at the latest.
         """
         return self._streams.add(self._execution(function, options).chunks())
 
@@ -133,7 +133,7 @@ class Session:
             self._turns,
             self._streams,
             self._places,
-            # Without a key, a name that no other claim of the thread ever gives: steps within it are its own.
+            # Without a key: a name that no other claim of the thread uses, so that its steps are its own.
             driver.key("turn", key) if key else f"turn~{driver.token}.{next(self._unnamed)}",
             function,
             None if (model := given.get("model")) is None else text_or_none(model, "model"),
@@ -147,14 +147,14 @@ class Session:
         )
 
     async def _leave(self, error: BaseException | None) -> None:
-        """Close the streams that were left before their end. Answers that this session used are used up."""
+        """Close the streams that were left early, and mark the answers this session used as consumed."""
         await self._streams.close()
         driver = self._driver
         if error is None and self._used_answers and not (driver.is_waiting or driver.is_lost or self._run.finished):
             visit = note(VISIT, None, driver.ports.now(), lasting=True)
             await driver.write(visit, journal=True, metadata={"visit": self._visit})
 
-    # Within and between turns
+    # Steps, questions and hand-overs
 
     @overload
     async def step(
@@ -165,19 +165,19 @@ class Session:
     async def step(self, key: str, function: Callable[..., T], *args: Any, **policy: Unpack[StepPolicy]) -> T: ...
 
     async def step(self, key: str, function: Callable[..., Any], *args: Any, **policy: Unpack[StepPolicy]) -> Any:
-        """A step, executed once; see `Run.step`. Within a turn its key is the turn's own: another turn has another.
+        """Execute a step once; see `Run.step`. Inside a turn the key belongs to that turn.
 
-        So a turn that died halfway, and is executed again, continues behind its finished steps. Threads that a turn
-        starts need its context: `copy_context().run(session.step, ...)`.
+        So a turn that died halfway resumes after its finished steps. Threads that a turn starts need its context:
+        `copy_context().run(session.step, ...)`.
         """
         self._check_turn_known(key)
         return await self._run.step(self._driver.key_within(check_key(key)), function, *args, **policy)
 
     def _check_turn_known(self, key: str) -> None:
-        """Refuse a step that may be part of a turn and does not say of which: another turn would get its result."""
+        """Refuse a step whose turn is unknown: another turn could get its result."""
         if not self._driver.is_within and any(name.startswith(TURN_NAMES) for name in tuple(self._driver.running)):
             raise ConfigurationError(
-                f"step {key!r} is called from a thread that does not know its turn;"
+                f"step {key!r} is called from a thread without the context of its turn;"
                 " start it with contextvars.copy_context().run"
             )
 
@@ -191,10 +191,10 @@ class Session:
         default: Any = None,
         key: str | None = None,
     ) -> Answer:
-        """Ask a person, and suspend the session until there is an answer; see `Run.ask`.
+        """Ask a person, and suspend the session until the answer arrives; see `Run.ask`.
 
-        A question with a `key` is asked once in the thread. Without one, its answer is used until a session that used
-        it was left normally: an equal question in a later session is asked again.
+        A question with a `key` is asked once per thread. Without a key, the answer is reused until a session that used
+        it is left normally; a later session asks an equal question again.
         """
         driver, question = self._driver, {"choices": choices, "deadline": deadline, "default": default}
         if key is not None:
@@ -205,10 +205,10 @@ class Session:
         return answer
 
     async def hand_over(self, role: str, phase: str | None = None, *, idempotency_key: str | None = None) -> None:
-        """The turns that follow are taken by another role, or belong to another phase. Recorded as an event, once.
+        """Hand the following turns to another role or phase. Recorded once as an event.
 
-        A program that is run again comes to the same hand-over again. Hand-overs to the same role and phase differ by
-        their order in the session, or by the key you give them.
+        A rerun of the program repeats its hand-overs without recording them again: those to the same role and phase
+        are matched by their order in the session, or by the key you pass.
         """
         phase = self.phase if phase is None else needed_text(phase, "phase")
         options = replace(self._options, role=needed_text(role, "role"), phase=phase)
@@ -238,7 +238,7 @@ class SessionBlock:
         self._session: Session | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"a session is a block: `with orchestrator.session(...) as session:`, then session.{name}")
+        raise AttributeError(f"enter the session before session.{name}: `with orchestrator.session(...) as session:`")
 
     async def __aenter__(self) -> Session:
         return await self.enter()
@@ -259,7 +259,7 @@ class SessionBlock:
         return self._session
 
     async def leave(self, error: BaseException | None) -> None:
-        """Give the thread back: idle, or failed with the error that left the block, or waiting."""
+        """Release the thread: as idle, as failed with the error that left the block, or as waiting."""
         try:
             if self._session is not None:
                 await self._session._leave(error)  # noqa: SLF001  one file

@@ -1,4 +1,4 @@
-"""The chunks of a user's stream, in both worlds: a plain iterator, or in the awaitable world also an async one."""
+"""Read the chunks of a user's stream: a plain iterator, or in the awaitable world also an async one."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -16,7 +16,7 @@ END = object()
 
 
 class Source:
-    """A stream that was begun. Its code belongs to the turn's frame whenever it runs, and never while it rests."""
+    """A started stream. Its code runs in the frame of its turn; between two chunks that frame is not active."""
 
     def __init__(self, ports: Ports, frame: Frame, timeout: float | None) -> None:
         self._ports = ports
@@ -34,12 +34,12 @@ class Source:
             self._stream = iter(stream)
         else:
             raise ConfigurationError(
-                f"a stream's function returns an iterator of chunks, not {type(stream).__name__}"
-                " (holdfast.sync takes plain iterators, holdfast async ones too)"
+                f"the function of a stream must return an iterator of chunks, got {type(stream).__name__}"
+                " (holdfast.sync takes plain iterators, holdfast also async ones)"
             )
 
     async def chunk(self) -> Any:
-        """The next chunk, or END."""
+        """Return the next chunk, or END."""
         with within(self._frame):
             return await self._pulled()
 
@@ -64,7 +64,7 @@ class Source:
         return left
 
     async def close(self) -> None:
-        """Let the stream's own code clean up; not if it still runs, abandoned, on a thread of its own."""
+        """Close the stream so that its code can clean up, unless it still runs on an abandoned thread."""
         if isinstance(self._stream, AsyncGenerator):
             await self._stream.aclose()
         elif isinstance(self._stream, GeneratorType) and not self._stream.gi_running:
@@ -72,20 +72,20 @@ class Source:
 
 
 class OpenStreams:
-    """The streams of a session that were begun, and are neither read to their end nor closed."""
+    """The open streams of a session: started, not read to the end, not closed."""
 
     def __init__(self) -> None:
         self.names: dict[str, object] = {}
-        """The turns that are being streamed, each by one reader."""
+        """The turns being streamed, each by one reader."""
         self._streams: WeakSet[AsyncGenerator[Any, None]] = WeakSet()
 
     def refuse(self, shown: str) -> NoReturn:
-        """Not while it is being streamed: the caller that waited for its end might be the one to read it."""
-        raise ConfigurationError(f"turn {shown!r} is being streamed; read that stream to its end, or close it")
+        """Refuse a turn that is being streamed: waiting for it could deadlock, as the caller may be its reader."""
+        raise ConfigurationError(f"turn {shown!r} is being streamed; read that stream to the end or close it first")
 
     @contextmanager
     def opened(self, name: str, shown: str) -> Iterator[None]:
-        """A turn is being streamed, by one reader."""
+        """Mark a turn as being streamed."""
         mine = object()
         if self.names.setdefault(name, mine) is not mine:
             self.refuse(shown)
@@ -95,12 +95,12 @@ class OpenStreams:
             del self.names[name]
 
     def add(self, stream: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-        """Remember a stream for as long as anybody has it."""
+        """Track a stream while it is referenced."""
         self._streams.add(stream)
         return stream
 
     async def close(self) -> None:
-        """Close those that nobody is reading."""
+        """Close the streams that have no active reader."""
         for stream in tuple(self._streams):
             if isinstance(stream, AsyncGeneratorType) and not stream.ag_running:
                 await stream.aclose()
@@ -108,7 +108,7 @@ class OpenStreams:
 
 @asynccontextmanager
 async def opened(ports: Ports, frame: Frame, timeout: float | None) -> AsyncIterator[Source]:  # noqa: ASYNC109  the stream's
-    """A source that is closed however it is left."""
+    """Open a source, and close it on every way out."""
     source = Source(ports, frame, timeout)
     try:
         yield source

@@ -1,4 +1,4 @@
-"""Executing a turn: from its record if it has one; else within the limits, recorded, and only then judged."""
+"""Execute a turn: replay it if recorded; else check the limits, call, record, and then check the budget."""
 
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
@@ -20,11 +20,11 @@ from holdfast.runtimes.session.streams import END, OpenStreams, opened
 
 NOTHING_USED = UsageSnapshot()
 turn_result: Callable[[tuple[Any, UsageSnapshot]], TurnResult[Any]] = partial(tuple.__new__, TurnResult)
-"""A named tuple of a tuple, without the detour over its own `__new__`."""
+"""Build the named tuple from a tuple, without its slower `__new__`."""
 
 
 class TurnExecution(msgspec.Struct):
-    """One turn, from its call to its recorded end."""
+    """One turn, from the call to its record."""
 
     _driver: Driver
     _options: SessionOptions
@@ -36,24 +36,24 @@ class TurnExecution(msgspec.Struct):
     _model: str | None
     _usage: UsageSnapshot | Callable[[Any], Any] | None
     _key: str
-    """Empty if it has none."""
+    """Empty for a turn without a key."""
     _shown: str
-    """The name as users know it."""
+    """The name to show to users."""
     _fingerprint: bytes
     _timeout: float | None
     _on_unstorable: str
     _reserve: UsageSnapshot | None
-    """What it may use: noted before the call, and counted if it never ends."""
+    """The most it may use: recorded before the call, and counted if the turn never ends."""
     _streamed: bool = False
     _price: ModelPricing | None = None
     _started_at: int = 0
     _is_heard: bool = False
-    """True if somebody listens to its events, or reads them in the log."""
+    """True if its events have a listener or are logged."""
     _has_place: bool = False
-    """True while it has a place among the turns that it must give back, since it is not recorded."""
+    """True while it occupies a place that must be freed if the turn is not recorded."""
 
     async def result(self) -> TurnResult[Any]:
-        """What the turn returned, now or before."""
+        """Return the result of the turn: replayed, or by calling the function."""
         if self._name in self._streams.names:
             self._streams.refuse(self._shown)
         try:
@@ -80,11 +80,11 @@ class TurnExecution(msgspec.Struct):
         return turn_result((value, await self._end(value)))
 
     async def chunks(self) -> AsyncGenerator[Any, None]:
-        """The chunks of the turn's stream, now or before. It is recorded when the stream has ended."""
+        """Yield the chunks of the turn's stream: replayed, or as they arrive. Recorded when the stream ends."""
         self._streamed = True
         driver = self._driver
         with self._streams.opened(self._name, self._shown):
-            # Not for as long as the stream lasts: one that rests is no step under way, and nobody is to wait for it.
+            # Not for the whole stream: no step is running while the consumer handles a chunk.
             known = await driver.alone(self._name, self._known)
             if known is not None:
                 await self._replay(known)
@@ -115,7 +115,7 @@ class TurnExecution(msgspec.Struct):
     # Before
 
     async def _replay(self, known: Note) -> UsageSnapshot:
-        """What a recorded turn used, if it is this turn. A replay is free: no limit is asked."""
+        """Return the usage of the recorded turn, or raise if it is another turn. Replays count against no limit."""
         driver, content = self._driver, content_of(known)
         other = self._fingerprint and content.fingerprint and self._fingerprint != content.fingerprint
         if other or content.streamed != self._streamed:
@@ -148,7 +148,7 @@ class TurnExecution(msgspec.Struct):
     # After
 
     async def _left_by(self, error: BaseException) -> None:
-        """Record a turn that failed by itself; one that was cancelled, suspended or abandoned leaves no trace."""
+        """Record a failed turn. A turn that was cancelled, suspended or abandoned is not recorded."""
         driver, kind = self._driver, type(error).__name__
         if isinstance(error, RunCancelled) or driver.is_lost or not isinstance(error, Exception):
             await driver.emit("step_stopped", step=self._name, name=self._shown, attempt=1, error=kind)
@@ -162,14 +162,14 @@ class TurnExecution(msgspec.Struct):
         await self._driver.emit("step_failed", step=self._name, name=self._shown, attempt=1, error=kind)
 
     async def _end(self, value: Any) -> UsageSnapshot:
-        """Record what was paid for; only then complain."""
+        """Record the result, then raise what is wrong with it: it was paid for."""
         driver, usage, complaint = self._driver, self._usage, None
         if usage is None:
             usage = NOTHING_USED
         elif type(usage) is not UsageSnapshot:
             usage, complaint = await self._used(usage, value)
             if complaint is not None:
-                self._price = None  # what it cost is not known
+                self._price = None  # the cost is unknown
         try:
             encoded = encode(value, path=f"result of turn {self._shown!r}")
         except (UnstorableValue, LimitExceeded) as error:
@@ -189,12 +189,12 @@ class TurnExecution(msgspec.Struct):
     async def _used(
         self, given: UsageSnapshot | Callable[[Any], Any], value: Any
     ) -> tuple[UsageSnapshot, BaseException | None]:
-        """What the turn used, and what kept us from knowing it."""
+        """Return the usage of the turn, and the error if it cannot be determined."""
         if isinstance(given, UsageSnapshot):
             return given, None
         try:
             usage = await self._driver.ports.call(given, value)
-        except BaseException as error:  # noqa: BLE001  also if it was cancelled: raised again once the result is safe
+        except BaseException as error:  # noqa: BLE001  cancellation too: raised again once the result is stored
             return NOTHING_USED, error
         if isinstance(usage, UsageSnapshot):
             return usage, None
@@ -204,11 +204,11 @@ class TurnExecution(msgspec.Struct):
         if self._on_unstorable == "raise":
             path = getattr(error, "path", "")
             raise UnstorableValue(
-                f"{error}; the result is this error's value, and the turn would be executed again",
+                f"{error}; the result is this error's `value`; a rerun executes the turn again",
                 path=path,
                 value=value,
             ) from error
-        logger().warning("turn %r of thread %r is not kept: %s", self._shown, self._driver.thread_id, error)
+        logger().warning("turn %r of thread %r is not stored: %s", self._shown, self._driver.thread_id, error)
 
     def _note(self, value: bytes, usage: UsageSnapshot, error: str = "", failed: tuple[str, ...] = ()) -> Note:
         now, price = self._driver.ports.now(), self._price
