@@ -120,14 +120,6 @@ def test_the_document_shows_a_policy_that_can_be_read_and_signatures_that_are_so
         (lambda: holdfast.resume_from_subgoal(5), "`subgoal` must be a str or None"),  # type: ignore[arg-type]
         (lambda: holdfast.circuit_breaker(5), "strategy must be a RecoveryAction"),
         (lambda: holdfast.circuit_breaker(holdfast.replan), "call it"),
-<<<<<<< HEAD
-        (lambda: holdfast.backoff_and_retry(hint=5), "hint=5: a str"),  # type: ignore[arg-type]
-        (lambda: holdfast.backoff_and_retry(longest=1e12), "longest.* a thousand years"),
-        (lambda: FailurePolicy.from_dict({"default": {"strategy": "retry_with_hint", "hint": 5}}), "hint=5"),
-        (lambda: FailurePolicy.from_yaml("default: {strategy: retry_with_hint, hint: 5}"), "hint=5"),
-        (lambda: FailurePolicy.from_yaml("default: {strategy: resume_from_subgoal, subgoal: 5}"), "subgoal=5"),
-        (lambda: FailurePolicy.from_yaml("default: {strategy: circuit_breaker, then: 5}"), "5 is no strategy"),
-=======
         (lambda: holdfast.backoff_and_retry(hint=5), "`hint` must be a str, got 5"),  # type: ignore[arg-type]
         (lambda: holdfast.backoff_and_retry(longest=1e12), "longest=.* at most a thousand years"),
         (
@@ -140,7 +132,6 @@ def test_the_document_shows_a_policy_that_can_be_read_and_signatures_that_are_so
             "`subgoal` must be a str",
         ),
         (lambda: FailurePolicy.from_yaml("default: {strategy: circuit_breaker, then: 5}"), "unknown strategy 5"),
->>>>>>> work-runtimes
     ],
 )
 def test_a_strategy_that_would_fail_at_the_first_failure_is_refused(make: Callable[[], Any], said: str) -> None:
@@ -185,11 +176,7 @@ def test_an_action_of_no_kind_is_refused_when_it_is_made(kind: Any) -> None:
     [("hint", 5), ("delay", -1), ("delay", "x"), ("checkpoint_id", 5), ("strict", 1), ("undo", None), ("reason", [])],
 )
 def test_an_action_made_by_hand_is_checked_as_one_that_is_called(name: str, value: Any) -> None:
-<<<<<<< HEAD
-    with pytest.raises(ConfigurationError, match=f"{name}`? ?(=|must be)"):
-=======
     with pytest.raises(ConfigurationError, match=rf"^`?{name}\b"):
->>>>>>> work-runtimes
         RecoveryAction(kind="retry", **{name: value})
 
 
@@ -271,11 +258,7 @@ def test_a_failure_type_of_an_error_may_be_a_plain_word() -> None:
     ],
 )
 def test_a_classifier_names_the_argument_that_is_wrong(name: str, value: Any) -> None:
-<<<<<<< HEAD
-    with pytest.raises(ConfigurationError, match=f"^`?{name}`? ?(=|must be)"):
-=======
     with pytest.raises(ConfigurationError, match=rf"^`?{name}\b"):
->>>>>>> work-runtimes
         RulesClassifier(**{name: value})
 
 
