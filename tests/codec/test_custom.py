@@ -63,7 +63,7 @@ def test_what_take_returns_must_be_storable_itself() -> None:
 
 def test_take_that_never_gets_smaller_is_refused() -> None:
     register(Matrix, take=lambda value: value, make=Matrix)
-    with pytest.raises(UnstorableValue, match="returned another one"):
+    with pytest.raises(UnstorableValue, match="returned the same class"):
         encode(Matrix(1))
     register(Matrix, take=lambda value: [value], make=Matrix)
     with pytest.raises(LimitExceeded):

@@ -241,7 +241,7 @@ def test_the_newest_of_two_classes_of_one_place_wins_and_the_other_is_refused_wi
 
     old, new = define(), define()
     assert same(decode(encode(new(1))), new(1))
-    with pytest.raises(UnstorableValue, match=r"registered again by a newer definition.*name=\.\.\."):
+    with pytest.raises(UnstorableValue, match=r"replaced by a newer class.*name=\.\.\."):
         encode([old(1)])
 
 
@@ -251,7 +251,7 @@ def test_a_name_that_another_class_has_is_refused_at_decoration() -> None:
         a: int
 
     register(Squatter, name=f"{__name__}.Item")
-    with pytest.raises(ConfigurationError, match=r"Item' is taken by .*Squatter; give .*Item another one"):
+    with pytest.raises(ConfigurationError, match=r"Item' is taken by .*Squatter; choose another one for .*Item"):
         step(new_type)
     register(Item, name="item")
     step(new_type)
@@ -278,7 +278,7 @@ def test_what_was_registered_with_another_class_can_be_given_a_name_and_a_versio
     assert b"test_discovery.Item" in data
     assert decode(data) == Item(price=2)
     assert b"item" in encode(Item(price=1))
-    with pytest.raises(ConfigurationError, match="registered already, as 'item'"):
+    with pytest.raises(ConfigurationError, match="already registered as 'item'"):
         register(Item, name="thing")
 
 

@@ -53,7 +53,7 @@ def test_a_missing_key_is_named() -> None:
 
 def test_another_key_of_the_same_id_is_told_from_damage() -> None:
     wrapped = before().wrap(DATA_KEY, THREAD, entropy)
-    with pytest.raises(KeyUnavailable, match="not the one") as caught:
+    with pytest.raises(KeyUnavailable, match="not the key") as caught:
         KeyRing({"2025": NEW}, write="2025").unwrap(wrapped, THREAD)
     assert caught.value.key_id == "2025"
 
