@@ -20,7 +20,7 @@ DIRECTIVE = re.compile(r"^::: (holdfast[\w.]*)\.(\w+)$", re.MULTILINE)
 DIRECTIVES = [found for page in REFERENCE for found in DIRECTIVE.findall(page.read_text())]
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.SafeLoader):  # type: ignore[misc]
     """Reads mkdocs.yml without making what its tags name."""
 
 

@@ -36,7 +36,7 @@ def found_in(text: str) -> Iterator[tuple[int, str, str]]:
     """Yield the line, the phrase and what to say instead, for each phrase that we do not use."""
     for pattern, instead in INSTEAD.items():
         for match in re.finditer(
-            rf"\b({pattern})\b", re.sub(r"\s*\n\s*(#|--)?\s*", lambda gap: " " * len(gap[0]), text), re.I
+            rf"\b({pattern})\b", re.sub(r"\s*\n\s*(#|--)?\s*", lambda gap: " " * len(gap[0]), text), re.IGNORECASE
         ):
             yield text.count("\n", 0, match.start()) + 1, match[0], instead
 

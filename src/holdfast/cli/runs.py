@@ -74,9 +74,8 @@ def _resume(session: Session, app: apps.App, thread_id: str) -> Any:
     try:
         if not isinstance(app, Durable):
             return _resume_agent(session, app, thread_id)
-        return apps.call_with_store(
-            session, lambda store: app._resume(thread_id, store), blocking=apps.is_blocking(app)
-        )  # noqa: SLF001
+        resume = app._resume  # noqa: SLF001  not for users
+        return apps.call_with_store(session, lambda store: resume(thread_id, store), blocking=apps.is_blocking(app))
     except errors.HoldfastError:
         raise
     except Exception as error:
