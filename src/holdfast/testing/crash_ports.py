@@ -92,7 +92,7 @@ class Life:
         return kind == "life" and int(number) < self.number
 
 
-class CrashPorts:
+class CrashPorts(Ports):
     """The ports of one life, over blocking or awaitable ones. Its clock goes on only by its sleeps."""
 
     def __init__(self, inner: Ports, life: Life, witness: Witness, seed: int = 0) -> None:
