@@ -141,7 +141,7 @@ class Named(BlockingPorts):
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def owner(self) -> str:  # type: ignore[override]  # the system's needs no self
+    def owner(self) -> str:
         return f"{self._name}:00000000"
 
 

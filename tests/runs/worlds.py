@@ -180,7 +180,7 @@ class _PlainPorts(BlockingPorts):
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def now(self) -> int:  # type: ignore[override]  # the system's clock needs no self
+    def now(self) -> int:
         return self._world.clock.now
 
     async def sleep(self, seconds: float) -> None:
@@ -192,7 +192,7 @@ class _AwaitablePorts(AsyncPorts):
         super().__init__()
         self._world = world
 
-    def now(self) -> int:  # type: ignore[override]  # the system's clock needs no self
+    def now(self) -> int:
         return self._world.clock.now
 
     async def sleep(self, seconds: float) -> None:

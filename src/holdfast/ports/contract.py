@@ -23,13 +23,11 @@ class Ports(ABC):
     blocking: bool
     """True if there is no event loop, so that no async function can be called."""
 
-    @staticmethod
-    def now() -> int:
+    def now(self) -> int:
         """Return microseconds since 1970. Only shown, or compared with leases: no order depends on it."""
         return time.time_ns() // 1000
 
-    @staticmethod
-    def entropy(count: int) -> bytes:
+    def entropy(self, count: int) -> bytes:
         """Return random bytes."""
         return os.urandom(count)
 
@@ -90,13 +88,11 @@ class Ports(ABC):
     def is_raised_cancellation(self, error: BaseException) -> bool:
         """True if the called code raised a cancellation itself, without a request to cancel."""
 
-    @staticmethod
-    def owner() -> str:
+    def owner(self) -> str:
         """Return a unique name for a new claim of this process."""
         return f"{processes.identity()}:{os.urandom(4).hex()}"
 
-    @staticmethod
-    def is_certainly_dead(owner: str) -> bool:
+    def is_certainly_dead(self, owner: str) -> bool:
         """True if the process of a claim has certainly ended."""
         return processes.is_certainly_dead(owner)
 
@@ -108,21 +104,18 @@ class Ports(ABC):
     def others(self, belongs: Callable[[Context], bool]) -> Collection[object]:
         """Return the other tasks or threads whose context may belong to the caller's run."""
 
-    @staticmethod
-    def lock() -> AbstractContextManager[Any]:
+    def lock(self) -> AbstractContextManager[Any]:
         """Return a reentrant lock."""
         return RLock()
 
-    @staticmethod
-    def beat(tick: Callable[[], float | None], woken: Signal) -> None:
+    def beat(self, tick: Callable[[], float | None], woken: Signal) -> None:
         """Call `tick` on a separate thread, repeatedly after the seconds it returns, until it returns None.
 
         The signal wakes it sooner.
         """
         Thread(target=_beat, args=(tick, woken), name="holdfast-heartbeat", daemon=True).start()
 
-    @staticmethod
-    def tell(text: str) -> None:
+    def tell(self, text: str) -> None:
         """Print a text if there is a terminal."""
         if sys.stderr.isatty():
             sys.stderr.write(f"{text}\n")

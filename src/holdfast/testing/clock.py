@@ -23,7 +23,7 @@ class _BlockingClockPorts(BlockingPorts):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def now(self) -> int:  # type: ignore[override]  # the system's clock needs no self
+    def now(self) -> int:
         return self._clock.now
 
 
@@ -32,5 +32,5 @@ class _AsyncClockPorts(AsyncPorts):
         super().__init__()
         self._clock = clock
 
-    def now(self) -> int:  # type: ignore[override]  # the system's clock needs no self
+    def now(self) -> int:
         return self._clock.now
