@@ -3,7 +3,7 @@
 
     python read_store.py agents.db                 the threads
     python read_store.py agents.db THREAD [SEQ]    the state of a thread, as it is or as it was at a checkpoint
-    python read_store.py agents.db THREAD journal  what its runs did, asked and were told
+    python read_store.py agents.db THREAD journal  what its runs did, asked and received
 
 Every digest on the way is checked. Beside the standard library only zstd is needed, where something is compressed.
 """
