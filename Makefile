@@ -105,6 +105,7 @@ lint: $(STAMP)  ## run ruff, mypy, the import contracts, and both type checkers 
 	$(BIN)/mypy --strict --config-file= --cache-dir=.mypy_cache/programs tests/programs/*.py
 	cd tests/programs && $(CURDIR)/$(BIN)/pyright --pythonpath $(CURDIR)/$(BIN)/python *.py
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.wording
 
 format: $(STAMP)  ## format the code and apply the safe fixes of ruff
 	$(BIN)/ruff check --fix .

@@ -235,7 +235,7 @@ def test_a_policy_that_holds_itself_is_a_configuration_error() -> None:
     endless: list[Any] = []
     endless.append(endless)
     for plain in ({"timeout": endless}, {"timeout": {"strategy": "circuit_breaker", "then": endless}}):
-        with pytest.raises(ConfigurationError, match="holds itself"):
+        with pytest.raises(ConfigurationError, match="contains itself"):
             FailurePolicy.from_dict(plain)
 
 

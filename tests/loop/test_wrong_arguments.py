@@ -35,7 +35,7 @@ def noop(*_: Any) -> None:
         ({"retention": 3}, "`retention` must be a holdfast.Retention"),
         ({"tools": [3]}, "a tool is a function, got 3"),
         ({"tools": [noop, noop]}, "two tools are named 'noop'"),
-        ({"lease": 0.1}, "lease=0.1"),
+        ({"lease": 0.1}, "`lease` must be at least"),
         ({"exekute": noop}, "unknown option 'exekute'; did you mean 'execute'"),
         ({"store": "agents.db"}, "store must be a store of holdfast"),
     ],
@@ -51,8 +51,8 @@ def test_a_wrong_option_is_refused(api: Any, options: dict[str, Any], message: s
     [
         (lambda api: api.tool(lambda: None, effect=True), "a tool needs a name"),
         (lambda api: api.tool(noop, retries=3), "retries of tool 'noop' is for tools with effect=True"),
-        (lambda api: api.tool(noop, effect=True, retries=-1), "retries=-1"),
-        (lambda api: api.tool(noop, effect=True, on_doubt="perhaps"), "on_doubt='perhaps'"),
+        (lambda api: api.tool(noop, effect=True, retries=-1), "`retries` must be"),
+        (lambda api: api.tool(noop, effect=True, on_doubt="perhaps"), "`on_doubt` must be"),
         (lambda api: api.tool(noop, effects=True), "unknown option 'effects'; did you mean 'effect'"),
     ],
 )

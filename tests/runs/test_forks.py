@@ -57,6 +57,19 @@ async def test_steps_before_the_fork_are_not_done_again(world: World) -> None:
     assert calls == ["plan", "kelp", "write", "kelp", "write"]
 
 
+async def test_a_fork_with_another_state_keeps_the_steps(world: World) -> None:
+    calls: list[str] = []
+    agent = await agent_of(world, calls)
+    await agent.start("t")
+    fork = await world.store.fork(await checkpoint_of(world, "search"), "u", state={"other": True})
+    result = await finish(world, agent, fork, "go")
+    assert calls == ["plan", "kelp", "write"]
+    assert result[:2] == ["plan 1", "kelp 2"]
+    checkpoint = await world.store.latest(fork)
+    assert checkpoint is not None
+    assert checkpoint.state == {"other": True}
+
+
 async def test_a_fork_of_the_whole_has_the_answer_too(world: World) -> None:
     calls: list[str] = []
     agent = await agent_of(world, calls)

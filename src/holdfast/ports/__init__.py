@@ -19,6 +19,7 @@ __all__ = [
     "Ports",
     "Signal",
     "Ticket",
+    "awaitable_ports",
     "hold_during_fork",
     "is_heard",
     "iterate_blocking",
@@ -27,3 +28,10 @@ __all__ = [
     "reset_after_fork",
     "run_blocking",
 ]
+
+
+def awaitable_ports() -> Ports:
+    """Return the ports of the awaitable world, which load asyncio."""
+    from holdfast.ports.awaitable import AsyncPorts
+
+    return AsyncPorts()

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.limits import Limits, checked_limits
-from holdfast.ports import Ports
-from holdfast.ports.awaitable import AsyncPorts
+from holdfast.ports import Ports, awaitable_ports
 from holdfast.records.arguments import check_labels, function_or_none, path_text, plain_word, several, whole_number
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
 from holdfast.records.errors import ConfigurationError, HoldfastError, NotFound, StoreClosed
@@ -66,7 +65,7 @@ class Store:
         on_close: Callable[[], None] | None = None,
     ) -> None:
         keep_inputs = plain_word(KEEP_INPUTS_WORDS, inputs, "value of inputs=")
-        self._ports = ports or AsyncPorts()
+        self._ports = ports or awaitable_ports()
         self._backend = backend
         self._committer = committer or Committer(backend, inline=inline)
         ring = None if keys is None else KeyRing.of(keys)

@@ -158,9 +158,10 @@ class Saving:
         """Create a thread from a checkpoint, with its finished steps, and return its id."""
         source = self._reader.key(checkpoint.thread_id)
         loaded = await self._ports.perform(self._reader.load_checkpoint, source, checkpoint.seq, checkpoint.life)
-        intent = self._fork_intent(loaded, str(checkpoint))
-        if state is not None:
-            intent.draft, intent.leaves = draft_state(state, limits=self._limits)
+        draft, leaves = (
+            (_redrafted(loaded.log.document), {}) if state is None else draft_state(state, limits=self._limits)
+        )
+        intent = self._fork_intent(loaded, draft, leaves, str(checkpoint))
         replaced = mapping_or_none(results, "results") or {}
         entries = forked(Journal.of(loaded.log.document), str(checkpoint), replaced, self._ports.now())
         intent.appends = tuple((JOURNAL, encode_entry(entry)) for entry in entries)
@@ -176,12 +177,14 @@ class Saving:
         start = source.encode()[: MAX_ID_BYTES - 32].decode(errors="ignore")
         return f"{start}-fork-{self._ports.entropy(4).hex()}"
 
-    def _fork_intent(self, loaded: Loaded, origin: str) -> Intent:
+    def _fork_intent(self, loaded: Loaded, draft: Draft, leaves: dict[Path, object], origin: str) -> Intent:
+        """Return the first row of a fork: this state, and the cells outside of the state, such as the journal."""
         document, binding = loaded.log.document, loaded.log.binding
         meta = decode_meta(binding, loaded.header)
         internal = {path: cell for path, cell in document.items() if path[0] != "state" and path != KEYS}
         return Intent(
-            draft={**_redrafted(document), **internal},
+            draft={**draft, **internal},
+            leaves=leaves,
             status=Status.IDLE.value,
             phase=meta.phase,
             metadata=meta.metadata,
