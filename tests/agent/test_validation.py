@@ -121,7 +121,7 @@ def test_the_document_shows_a_policy_that_can_be_read_and_signatures_that_are_so
         (lambda: holdfast.circuit_breaker(5), "strategy must be a RecoveryAction"),
         (lambda: holdfast.circuit_breaker(holdfast.replan), "call it"),
         (lambda: holdfast.backoff_and_retry(hint=5), "`hint` must be a str, got 5"),  # type: ignore[arg-type]
-        (lambda: holdfast.backoff_and_retry(longest=1e12), "longest=.* at most a thousand years"),
+        (lambda: holdfast.backoff_and_retry(longest=1e12), "`longest` must be .* to a thousand years"),
         (
             lambda: FailurePolicy.from_dict({"default": {"strategy": "retry_with_hint", "hint": 5}}),
             "`hint` must be a str",

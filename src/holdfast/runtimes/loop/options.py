@@ -106,9 +106,8 @@ def loop_terms(options: Mapping[str, Any]) -> LoopTerms:
     """Return the terms of a loop; raise `ConfigurationError` for what makes no sense."""
     check_options(options, tuple(LoopOptions.__annotations__))
     given = options.get
-    every, run = given("every", "transition"), Terms(given("lease", 30), given("wait"))
+    every = given("every", "transition")
     Cadence.of(every)
-    run.check()
     return LoopTerms(
         **{name: function_or_none(given(name), name) for name in ("plan", "execute", "observe", "reflect")},
         version=whole_number(given("version", 1), "version"),
@@ -119,7 +118,7 @@ def loop_terms(options: Mapping[str, Any]) -> LoopTerms:
         screen=Screen.of(sequence(given("never_store", ()), "never_store"), given("on_secret", "refuse")),
         retention=retention_or_none(given("retention")) or Retention(),
         labels=check_labels(given("labels")),
-        run=run,
+        run=Terms(given("lease", 30), given("wait")),
     )
 
 

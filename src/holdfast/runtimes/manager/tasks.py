@@ -32,7 +32,6 @@ class Tasks:
     ) -> None:
         self.config = CheckpointConfig.load({} if config is None else config)
         self.terms = Terms(lease, wait)
-        self.terms.check()
         self.max_attempts = whole_number(max_attempts, "max_attempts", least=1)
         self._find_store = store
         self.callback: ResumeCallback | None = None

@@ -74,7 +74,6 @@ def session_options(role: str, phase: str, options: OrchestratorOptions) -> Sess
         raise ConfigurationError(f"`pricing` must map model names to ModelPricing, got {pricing!r}")
     on_unstorable = check_policy(given("on_unstorable", "raise"))
     run = Terms(given("lease", 30), given("wait"))
-    run.check()
     return SessionOptions(needed_text(role, "role"), needed_text(phase, "phase"), pricing, limits, on_unstorable, run)
 
 

@@ -165,8 +165,6 @@ class BuilderBase:
         name, on_incompatible = text_or_none(given("name"), "name"), given("on_incompatible", "raise")
         if on_incompatible not in {"raise", "fresh"}:
             raise ConfigurationError(f"on_incompatible must be 'raise' or 'fresh', got {on_incompatible!r}")
-        run = Terms(given("lease", 30), given("wait"))
-        run.check()
         return WorkflowTerms(
             graph,
             name or f"workflow-{graph.signature}",
@@ -175,7 +173,7 @@ class BuilderBase:
             on_incompatible,
             dict(self._renamed),
             check_labels(given("labels")) or {},
-            run,
+            Terms(given("lease", 30), given("wait")),
         )
 
     def _graph(self) -> Graph:
