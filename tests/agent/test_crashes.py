@@ -113,7 +113,7 @@ def test_an_agent_ends_the_same_wherever_it_is_killed(trip: Callable[..., Any]) 
 @pytest.mark.parametrize(
     ("where", "name", "broken"),
     [
-        (rollback, "_undone", lambda _journal, _kept: []),
+        (rollback, "_undone", lambda _memory, _rollbacks, _kept: []),
         (steps, "idempotency_key_of", lambda run, key: f"{run.thread_id}{key}"),
         (attempts.Attempts, "begin", lambda _self: _nothing()),
     ],

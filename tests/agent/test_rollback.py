@@ -813,7 +813,7 @@ def test_compensators_stay_with_their_steps_beside_steps_of_other_threads() -> N
                     made.run("t", thread_id="t")
                 latest = store.latest("t")
                 assert latest is not None
-                said = Memory.of(run_blocking(read(store._store, "t"))).compensators
+                said = Memory.of(run_blocking(read(store._store, "t"))).compensators()
                 assert len(said) == 32
                 wrong += [each for each in said if latest.steps[each.step].action != each.arguments[0]]
     finally:

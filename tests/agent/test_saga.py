@@ -293,7 +293,7 @@ async def compensated(world: World, trip: Callable[..., Any], policy: Any = None
     store: Any = world.store
     record = await driver.read(store._inner._store if world.name == "blocking" else store, "t")
     steps = record._journal.lazy_steps()
-    return [(each.arguments[0], steps[each.step].action) for each in Memory.of(record).compensators]
+    return [(each.arguments[0], steps[each.step].action) for each in Memory.of(record).compensators()]
 
 
 RETRY_ONCE = FailurePolicy.sequence(RecoveryAction.RETRY, RecoveryAction.ESCALATE)

@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast import UsageSnapshot
 from holdfast.records.usage import Spent
-from holdfast.runtimes.session.limits import Limits, Places
+from holdfast.runtimes.session.limits import Limits, TurnSlots
 from holdfast.runtimes.session.record import Turns
 from holdfast.testing.faults import Crash
 from runs.worlds import World
@@ -110,10 +110,10 @@ async def test_a_usage_of_ones_own_class_can_be_reserved_and_added(world: World)
 
 def test_threads_do_not_reserve_the_same_money() -> None:
     """The first one has asked, and its note is not made yet: the second one asks."""
-    turns, limits, places = Turns(), Limits(None, 100, None), Places(0, Lock())
-    assert places.take(limits, turns, "1", Spent(UsageSnapshot(60)), "t")
+    turns, limits, slots = Turns(), Limits(None, 100, None), TurnSlots(0, Lock())
+    assert slots.take(limits, turns, "1", Spent(UsageSnapshot(60)), "t")
     with pytest.raises(holdfast.BudgetExceeded):
-        places.take(limits, turns, "2", Spent(UsageSnapshot(60)), "t")
+        slots.take(limits, turns, "2", Spent(UsageSnapshot(60)), "t")
 
 
 @pytest.mark.parametrize("ticks", range(1, 8))

@@ -146,7 +146,6 @@ def durable(
       earlier run recorded there: `raise` `Diverged`, `warn` with the event `diverged`, or `ignore` it.
     """
     terms = Terms(lease, wait)
-    terms.check()
     check_policy(on_divergence)
     if store is not None and not isinstance(store, Store):
         raise ConfigurationError(f"store must be a store of holdfast, as holdfast.open returns it, got {store!r}")

@@ -69,8 +69,7 @@ class Terms(msgspec.Struct, frozen=True):
     silent: bool = False
     """True for a claim that runs none of the user's code: it prints nothing on the terminal."""
 
-    def check(self) -> None:
-        """Raise `ConfigurationError` for invalid terms."""
+    def __post_init__(self) -> None:
         if seconds(self.lease, "lease") < SHORTEST_LEASE:
             raise ConfigurationError(f"`lease` must be at least {SHORTEST_LEASE} s, got {self.lease}")
         if self.wait is not None:
@@ -89,7 +88,6 @@ class RunBlock:
         check_held: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`check_held` raises an error if waiting for a thread that another run holds would be useless."""
-        terms.check()
         self._tools = tools
         self._thread = tools.reader.key(thread_id)
         self._labels = labels

@@ -497,7 +497,6 @@ class Store:
         await self._open()
         whole_number(max_attempts, "max_attempts", least=1)
         terms = Terms(lease, wait=0, keyed=function_or_none(handler, "handler") is None)
-        terms.check()
         recoverer = Recoverer(self, handler, terms, max_attempts)
         return await recoverer.recover(check_labels(labels) or {})
 

@@ -136,7 +136,6 @@ def durable(
 ) -> Any:
     """See `holdfast.durable`; for a plain `def`."""
     terms = Terms(lease, wait)
-    terms.check()
     check_policy(on_divergence)
     find_store = inner_store(store)
 

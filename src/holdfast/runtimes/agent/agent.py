@@ -15,11 +15,11 @@ from holdfast.records.failure import AgentSummary
 from holdfast.records.outcome import Outcome
 from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Run, RunBlock, Store, claim, default_store, fresh_id
+from holdfast.runs.driver import Driver, Run, Store, claim, default_store, fresh_id
 from holdfast.runtimes.agent.attempts import Attempts
-from holdfast.runtimes.agent.hands import HANDED, Bare
 from holdfast.runtimes.agent.memory import AGENT, ITEM, read_summary
 from holdfast.runtimes.agent.options import AgentOptions, AgentTerms, agent_terms
+from holdfast.runtimes.agent.recorder import RECORDING_NAMES, LocalCompensators
 from holdfast.runtimes.agent.streaming import Items, items_of
 
 BY_NAME = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
@@ -37,24 +37,18 @@ class AgentCore:
         self.terms = terms
         self.store = store
         self._receipt = receipt
-        self._bare: dict[bytes, Bare] = {}
-        """Compensators that are functions of this process, by the incarnation of their thread."""
-
-    @property
-    def name(self) -> str:
+        self.name = terms.name
         """The name its threads record."""
-        return self.terms.name
-
-    @property
-    def is_stream(self) -> bool:
+        self.is_stream = isasyncgenfunction(terms.function) or isgeneratorfunction(terms.function)
         """True if the function yields."""
-        return isasyncgenfunction(self.terms.function) or isgeneratorfunction(self.terms.function)
+        self._local: dict[bytes, LocalCompensators] = {}
+        """Compensators that are functions of this process, by the incarnation of their thread."""
 
     @property
     def required(self) -> list[str]:
         """Keywords without a default that the caller must pass."""
         others = list(signature(self.terms.function).parameters.values())[1:]
-        given = {*HANDED, "restored_state", "recovery"}
+        given = {*RECORDING_NAMES, "restored_state", "recovery"}
         needed = [each for each in others if each.default is Parameter.empty and each.kind in BY_NAME]
         return [each.name for each in needed if each.name not in given]
 
@@ -67,7 +61,7 @@ class AgentCore:
         if self.is_stream:
             return [item async for item in self.items(task, thread_id, named)]
         try:
-            async with self._block(thread_id) as run:
+            async with claim(self.store(), thread_id, self.terms.run) as run:
                 return await self.work(run, task, named)
         except Exception as error:
             hide_our_frames(error)
@@ -94,15 +88,15 @@ class AgentCore:
         except UnstorableValue as error:
             error.value = result
             raise
-        self._bare.pop(driver.life, None)
+        self._local.pop(driver.life, None)
         attempts.check_limits()
         return result
 
     def _attempts(self, driver: Driver, named: Mapping[str, Any]) -> Attempts:
         started = driver.record.started
-        assert started is not None  # noqa: S101  noted as it was started
-        bare = self._bare.setdefault(driver.life, Bare())
-        return Attempts(self.terms, driver, started.arguments, named, bare, self._receipt)
+        assert started is not None  # noqa: S101  recorded by `_started`
+        local = self._local.setdefault(driver.life, LocalCompensators())
+        return Attempts(self.terms, driver, started.arguments, named, local, self._receipt)
 
     async def resume(self, run: Run, named: Mapping[str, Any]) -> Any:
         """Resume a thread that `recover` claimed; the task is recorded."""
@@ -117,7 +111,7 @@ class AgentCore:
         """Yield the items delivered earlier, then the remaining ones. Each item is stored before it is yielded."""
         if not self.is_stream:
             raise ConfigurationError(f"{self.name} does not yield; call run(), or make it an async generator")
-        items = Items(self._block(thread_id))
+        items = Items(claim(self.store(), thread_id, self.terms.run))
         async with items:
             run, driver = items.run, Driver(items.run)
             finished = await self._started(driver, task)
@@ -130,16 +124,16 @@ class AgentCore:
             await attempts.begin()
             while True:
                 try:
-                    async with attempts.attempt() as (hands, arguments):
+                    async with attempts.attempt() as (recorder, arguments):
                         async for item in items_of(driver.ports, self.terms.function, attempts.task, arguments):
-                            await hands.deliver(item)
+                            await recorder.deliver(item)
                             with items.paused():
                                 yield item
                     break
                 except Exception as error:  # noqa: BLE001  a policy decides about it
                     await attempts.recover(error)
             await run.complete(None)
-            self._bare.pop(driver.life, None)
+            self._local.pop(driver.life, None)
             attempts.check_limits()
 
     async def outcome(self, task: Any, thread_id: str, named: Mapping[str, Any]) -> Outcome:
@@ -154,9 +148,6 @@ class AgentCore:
     async def summary(self, thread_id: str) -> AgentSummary:
         """Summarise a thread's attempts."""
         return await read_summary(self.store(), thread_id)
-
-    def _block(self, thread_id: str) -> RunBlock:
-        return claim(self.store(), thread_id, self.terms.run)
 
     async def _started(self, driver: Driver, task: Any) -> bool:
         """Record the agent and its task the first time. True if the thread is finished."""

@@ -18,12 +18,12 @@ from holdfast.records.times import from_microseconds
 from holdfast.records.words import Status
 from holdfast.runs.driver import Driver, Pruned, failed_steps, note, text_of
 from holdfast.runtimes.agent.actions import RecoveryAction
-from holdfast.runtimes.agent.hands import Bare, Hands, Spending, current_hands
-from holdfast.runtimes.agent.memory import CHOICE, FAILURE, ITEM, TOLD, Choice, Failure, Memory
+from holdfast.runtimes.agent.memory import CHOICE, FAILURE, RAISED, Choice, Failure, Memory
 from holdfast.runtimes.agent.options import AgentTerms
 from holdfast.runtimes.agent.policy import decide
+from holdfast.runtimes.agent.recorder import LocalCompensators, Recorder, current_recorder
 from holdfast.runtimes.agent.rollback import (
-    NoWayBack,
+    RollbackImpossible,
     check_compensated,
     choose_target,
     named_target,
@@ -44,19 +44,17 @@ class Attempts:
         driver: Driver,
         task: bytes,
         named: Mapping[str, Any],
-        bare: Bare,
+        local: LocalCompensators,
         receipt: Callable[[Any], Any],
     ) -> None:
         self._terms = terms
         self._driver = driver
         self._packed_task = task
         self._named = named
-        self._bare = bare
+        self._local = local
         self._receipt = receipt
-        self._spending = Spending(self._memory().spent, terms.budget)
-
-    def _memory(self) -> Memory:
-        return Memory.of(self._driver.record)
+        self._memory = Memory(driver.record)
+        driver.follow(self._memory.followers)
 
     @property
     def task(self) -> Any:
@@ -65,40 +63,31 @@ class Attempts:
 
     async def begin(self) -> None:
         """Carry out a decision that may be unfinished. Raises if the thread may not continue."""
-        failures = self._memory().failures
+        failures = self._memory.failures
         if failures:
             await self._carry_out(failures[-1], self._context(failures[-1]))
-        if reason := self._spending.exceeded():
+        if reason := self._memory.exceeded(self._terms.budget):
             raise Escalated(reason, context=self._context(failures[-1]) if failures else self._spent(reason))
 
     @asynccontextmanager
-    async def attempt(self) -> AsyncIterator[tuple[Hands, dict[str, Any]]]:
+    async def attempt(self) -> AsyncIterator[tuple[Recorder, dict[str, Any]]]:
         """Open one attempt: its recording functions and the arguments. On leaving, everything is stored first."""
-        terms, driver = self._terms, self._driver
-        self._bare.begin()
-        hands = Hands(
-            driver,
-            self._spending,
-            terms.compensators,
-            self._bare,
-            auto=terms.auto_checkpoint,
-            on_step=terms.on_step,
-            receipt=self._receipt,
-        )
-        outer = current_hands.get()
+        driver, outer = self._driver, current_recorder.get()
+        self._local.begin_attempt()
+        recorder = Recorder(self._terms, driver, self._memory, self._local, self._receipt)
         with driver.body():
-            current_hands.set(hands)
+            current_recorder.set(recorder)
             try:
-                yield hands, self._arguments(hands)
+                yield recorder, self._arguments(recorder)
             finally:
-                current_hands.set(outer)
-                hands.close()
+                current_recorder.set(outer)
+                recorder.close()
                 if not driver.is_lost:
-                    await hands.drain()
+                    await recorder.drain()
 
     def check_limits(self) -> None:
         """Raise `Escalated` if the thread exceeded its budget, even if the function caught the first such error."""
-        if reason := self._spending.exceeded():
+        if reason := self._memory.exceeded(self._terms.budget):
             text = f"{reason}; the agent ignored the limit and finished: its result is stored, run it again to get it"
             raise Escalated(text, context=self._spent(reason))
 
@@ -107,9 +96,9 @@ class Attempts:
         async with self.attempt() as (_, named):
             return await self._driver.ports.invoke(self._terms.function, (self.task,), named, None)
 
-    def _arguments(self, hands: Hands) -> dict[str, Any]:
+    def _arguments(self, recorder: Recorder) -> dict[str, Any]:
         """Return the caller's keywords, plus those of ours that the function accepts."""
-        ours = hands.given() | self._restored()
+        ours = recorder.functions() | self._restored()
         parameters = signature(self._terms.function).parameters.values()
         if not any(each.kind is Parameter.VAR_KEYWORD for each in parameters):
             names = {each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY}
@@ -121,16 +110,16 @@ class Attempts:
 
     def _restored(self) -> dict[str, Any]:
         """Return what this attempt learns about earlier ones; empty for the first."""
-        run, memory = self._driver.run, self._memory()
-        failures, delivered = memory.failures, len(self._driver.record.notes(ITEM))
-        if not (failures or delivered or self._driver.step_count or run.state):
+        run, memory = self._driver.run, self._memory
+        failures = memory.failures
+        if not (failures or memory.item_count or self._driver.step_count or run.state):
             return {}
         known = RecoveryContext(
             thread_id=run.thread_id,
             attempt=len(failures),
             state=run.state,
             steps=run.steps,
-            delivered=delivered,
+            delivered=memory.item_count,
         )
         return {"restored_state": run.state, "recovery": self._with_failure(known, memory) if failures else known}
 
@@ -163,17 +152,17 @@ class Attempts:
         if isinstance(error, Aborted | Escalated) and error.context is None:
             error.context = context  # raised by this agent itself; one with a context came from a nested agent
             raise error
-        await self._tell(self._terms.on_failure, context)
+        await self._notify(self._terms.on_failure, context)
         failure = await self._decided(context)
-        said: dict[str, str | int] = {"attempt": failure.attempt, "failure": failure.type}
-        said["action"] = failure.decision.kind
+        details: dict[str, str | int] = {"attempt": failure.attempt, "failure": failure.type}
+        details["action"] = failure.decision.kind
         noted = note(FAILURE, failure, failure.at, failed=failed_steps(error))
-        await driver.write(noted, journal=True, cause="error", metadata=said)
-        await driver.emit("attempt_failed", **said, error=type(error).__name__)
+        await driver.write(noted, journal=True, cause="error", metadata=details)
+        await driver.emit("attempt_failed", **details, error=type(error).__name__)
         await self._carry_out(failure, context)
 
     async def _classified(self, error: Exception) -> FailureContext:
-        failures = self._memory().failures
+        failures = self._memory.failures
         now = self._driver.ports.now()
         context = msgspec.structs.replace(
             self._surroundings(),
@@ -193,7 +182,7 @@ class Attempts:
         action = await self._action(context)
         try:
             target = await self._target(action, context)
-        except (NoWayBack, Pruned) as reason:
+        except (RollbackImpossible, Pruned) as reason:
             action, target = RecoveryAction.ESCALATE(message=str(reason)), 0
         now = self._driver.ports.now()
         return Failure(
@@ -210,8 +199,8 @@ class Attempts:
         )
 
     async def _target(self, action: RecoveryAction, context: FailureContext) -> int:
-        """Return the checkpoint a rollback would restore; 0 for the beginning. `NoWayBack` if there is none."""
-        driver, earlier = self._driver, self._memory().failures
+        """Return the checkpoint a rollback would restore; 0 for the beginning. Raises `RollbackImpossible`."""
+        driver, earlier = self._driver, self._memory.failures
         if action.kind not in {"rollback", "suspend"}:
             return 0
         if action.checkpoint_id:
@@ -220,32 +209,32 @@ class Attempts:
             given = (context.steps, context.type, earlier, driver.record.rollbacks)
             target = await driver.ports.perform(choose_target, driver.past(), *given)
         if action.strict:
-            await check_compensated(driver, target)
+            await check_compensated(driver, self._memory, target)
         return target
 
     async def _action(self, context: FailureContext) -> RecoveryAction:
         """Ask the policy. Once a limit is used up, only ESCALATE and ABORT are possible."""
-        action = await decide(self._terms.policy, context, self._ask_user)
-        over = self._used_up(context)
-        return action if not over or action.kind == "abort" else RecoveryAction.ESCALATE(message=over)
+        action = await decide(self._terms.policy, context, self._call_strategy)
+        limit = self._used_up(context)
+        return action if not limit or action.kind == "abort" else RecoveryAction.ESCALATE(message=limit)
 
     def _used_up(self, context: FailureContext) -> str:
         """Return which limit forbids a further attempt; empty if none does."""
         terms, longest = self._terms, self._terms.max_recovery_seconds
-        if spent := self._spending.exceeded():
-            return spent
+        if reason := self._memory.exceeded(terms.budget):
+            return reason
         if context.attempt > terms.max_recovery_attempts:
             return f"max_recovery_attempts={terms.max_recovery_attempts} is used up"
         if longest is not None and context.seconds > longest:
             return f"recovery has taken {context.seconds:g} s, more than max_recovery_seconds={longest:g}"
         return ""
 
-    async def _ask_user(self, strategy: Callable[..., Any], context: FailureContext) -> Any:
+    async def _call_strategy(self, strategy: Callable[..., Any], context: FailureContext) -> Any:
         return await self._driver.ports.invoke(strategy, (context,), {}, None)
 
     def _context(self, failure: Failure) -> FailureContext:
         """Rebuild the context of a failure that an earlier process recorded."""
-        before = [each for each in self._memory().failures if each.attempt < failure.attempt]
+        before = [each for each in self._memory.failures if each.attempt < failure.attempt]
         return msgspec.structs.replace(
             self._surroundings(),
             type=failure.failure_type,
@@ -258,13 +247,13 @@ class Attempts:
 
     def _spent(self, reason: str) -> FailureContext:
         """Return the context of an escalation without a failed attempt: a limit is used up."""
-        attempt = len(self._memory().failures) + 1
+        attempt = len(self._memory.failures) + 1
         return msgspec.structs.replace(
             self._surroundings(), error_type=Escalated.__name__, message=reason, attempt=attempt
         )
 
     def _surroundings(self) -> FailureContext:
-        run, spent = self._driver.run, self._spending.spent
+        run, spent = self._driver.run, self._memory.spent
         return FailureContext(
             thread_id=run.thread_id,
             task=self.task,
@@ -284,39 +273,39 @@ class Attempts:
             kind = await self._answer(failure, action)
         if (kind == "rollback" or action.undo) and len(driver.record.rollbacks) == failure.rollbacks:
             await self._roll_back(failure, context)
-        elif kind in {"escalate", "abort"} and context.error is None and await self._was_told(failure):
+        elif kind in {"escalate", "abort"} and context.error is None and await self._was_raised(failure):
             return
         if kind == "escalate":
-            raise Escalated(_why(context, action.message), context=context) from context.error
+            raise Escalated(_failure_text(context, action.message), context=context) from context.error
         if kind == "abort":
-            raise Aborted(_why(context, action.reason), context=context) from context.error
+            raise Aborted(_failure_text(context, action.reason), context=context) from context.error
         wait = (failure.due - driver.ports.now()) / 1e6
         if wait > 0:
             await driver.ports.sleep(wait)
         driver.check()
         if context.error is not None:
-            await self._tell(self._terms.on_recovery, context, action)
+            await self._notify(self._terms.on_recovery, context, action)
 
-    async def _was_told(self, failure: Failure) -> bool:
+    async def _was_raised(self, failure: Failure) -> bool:
         """True if an earlier process already raised this failure. Recorded, since this process may be killed too."""
-        if failure.attempt in self._memory().told:
+        if failure.attempt in self._memory.raised:
             return True
         driver = self._driver
         if driver.found_status != Status.FAILED:
             return False
-        await driver.write(note(TOLD, failure.attempt, driver.ports.now()), journal=True)
+        await driver.write(note(RAISED, failure.attempt, driver.ports.now()), journal=True)
         return True
 
     async def _roll_back(self, failure: Failure, context: FailureContext) -> None:
         try:
-            await roll_back(self._driver, failure, self._terms.compensators, self._bare)
+            await roll_back(self._driver, self._memory, failure, self._terms.compensators, self._local)
         except Escalated as escalated:
             escalated.context = context
             raise
 
     async def _answer(self, failure: Failure, action: RecoveryAction) -> str:
         """Return what a person chose. The choice is recorded first: a rollback removes the question, not the choice."""
-        known = self._memory().choices.get(failure.attempt)
+        known = self._memory.choices.get(failure.attempt)
         if known is not None:
             return known.choice
         driver = self._driver
@@ -333,15 +322,15 @@ class Attempts:
             comment=answer.comment,
             at=answer.at,
         )
-        said: dict[str, str | int] = {"attempt": choice.attempt, "choice": choice.choice}
-        await driver.write(note(CHOICE, choice, driver.ports.now()), journal=True, metadata=said)
+        details: dict[str, str | int] = {"attempt": choice.attempt, "choice": choice.choice}
+        await driver.write(note(CHOICE, choice, driver.ports.now()), journal=True, metadata=details)
         return choice.choice
 
-    async def _tell(self, callback: Callable[..., Any] | None, *args: Any) -> None:
+    async def _notify(self, callback: Callable[..., Any] | None, *args: Any) -> None:
         if callback is not None:
             await self._driver.ports.call(callback, *args)
 
 
-def _why(context: FailureContext, message: str) -> str:
+def _failure_text(context: FailureContext, message: str) -> str:
     what = f"attempt {context.attempt} at {context.thread_id!r} failed ({context.type.value}): "
     return what + f"{context.error_type}: {context.message}" + (f"; {message}" if message else "")

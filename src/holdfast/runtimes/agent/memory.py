@@ -1,5 +1,6 @@
 """What an agent's thread records about its attempts, read from its notes."""
 
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -10,11 +11,13 @@ from holdfast.records.arguments import amount
 from holdfast.records.failure import AgentSummary, FailureType
 from holdfast.records.request import Answer
 from holdfast.records.times import from_microseconds
-from holdfast.records.usage import PICODOLLARS, Spent, UsageSnapshot
-from holdfast.runs.driver import Record, Rollback, Store, read, read_note
+from holdfast.records.usage import PICODOLLARS, Budget, Spent, UsageSnapshot
+from holdfast.runs.driver import Note, Record, Rollback, Store, read, read_note
 from holdfast.runtimes.agent.actions import RecoveryAction
 
-FAILURE, USAGE, COMPENSATOR, ITEM, CHOICE, TOLD = "failure", "usage", "compensator", "item", "choice", "told"
+FAILURE, USAGE, COMPENSATOR, ITEM, CHOICE = "failure", "usage", "compensator", "item", "choice"
+RAISED = "told"
+"""The kind of note for a failure that was raised to a caller."""
 AGENT = "agent "
 """The prefix of the recorded function name of threads that an agent runs."""
 
@@ -70,9 +73,8 @@ class Used(msgspec.Struct, frozen=True, kw_only=True):
     output_tokens: int = 0
     cost_usd: float = 0.0
 
-    @property
     def spent(self) -> Spent:
-        """The usage, checked, in a form that can be summed."""
+        """Return the usage in a form that can be summed; `ConfigurationError` if a value is invalid."""
         usage = UsageSnapshot(input_tokens=self.input_tokens, output_tokens=self.output_tokens)
         return Spent(usage, round(amount(self.cost_usd, "cost_usd") * PICODOLLARS))
 
@@ -94,40 +96,76 @@ class Compensator(msgspec.Struct, frozen=True, kw_only=True):
 
     def repeats(self, earlier: "Compensator", rollbacks: list[Rollback]) -> bool:
         """True if the same compensator was already recorded for this step, and no rollback removed it since."""
-        said = (self.name, self.arguments, self.step, self.bare)
-        is_same = said == (earlier.name, earlier.arguments, earlier.step, earlier.bare)
+        content = (self.name, self.arguments, self.step, self.bare)
+        is_same = content == (earlier.name, earlier.arguments, earlier.step, earlier.bare)
         return is_same and not earlier.is_undone(rollbacks[: self.rollbacks])
 
 
-class Memory(msgspec.Struct, frozen=True):
-    """The notes of a thread, by kind."""
+class Memory:
+    """What an agent's thread records about its attempts, kept while its notes are read."""
 
-    failures: list[Failure]
-    compensators: list[Compensator]
-    spent: Spent
-    choices: dict[int, Choice]
-    """What a person chose, by attempt."""
-    told: set[int]
-    """The attempts whose failure was already raised to a caller."""
+    def __init__(self, record: Record) -> None:
+        record.check_together(record.notes(CHOICE, COMPENSATOR, FAILURE, RAISED, USAGE), "the notes of the agent")
+        self._record = record
+        self.failures: list[Failure] = []
+        self.choices: dict[int, Choice] = {}
+        """What a person chose, by attempt."""
+        self.raised: set[int] = set()
+        """The attempts whose failure was already raised to a caller."""
+        self.spent = Spent()
+        self.item_count = 0
+        """The count of items that were delivered to the consumer of a stream."""
+        self.followers: dict[str, Callable[[Note], None]] = {
+            FAILURE: self._add_failure,
+            CHOICE: self._add_choice,
+            RAISED: self._add_raised,
+            USAGE: self._add_usage,
+            ITEM: self._count_item,
+        }
+        """What to call with each note, by kind: see `Driver.follow`."""
 
     @classmethod
     def of(cls, record: Record) -> "Memory":
-        """Read the notes of a thread."""
-        record.check_together(record.notes(*_KINDS), "the notes of the agent")
-        choices = [read_note(each, _choice) for each in record.notes(CHOICE)]
-        return cls(
-            [read_note(each, _failure) for each in record.notes(FAILURE)],
-            _compensators(record),
-            sum((read_note(each, _spent) for each in record.notes(USAGE)), Spent()),
-            {each.attempt: each for each in choices},
-            {read_note(each, _attempt) for each in record.notes(TOLD)},
-        )
+        """Read the notes of a thread that is not claimed."""
+        memory = cls(record)
+        for note in record.notes(*memory.followers):
+            memory.followers[note.kind](note)
+        return memory
 
+    def exceeded(self, budget: Budget) -> str:
+        """Return which limit the usage exceeds; empty if none."""
+        return budget.exceeded(self.spent.cost, self.spent.usage.tokens)
 
-_KINDS = (CHOICE, COMPENSATOR, FAILURE, TOLD, USAGE)
-_attempt = partial(msgspec.convert, type=int)
-_choice = partial(msgspec.convert, type=Choice)
-_compensator = partial(msgspec.convert, type=Compensator)
+    def compensators(self) -> list[Compensator]:
+        """Return the compensators of all steps, each once, in the order of their first record.
+
+        Every call decodes them again: a compensator may change its arguments.
+        """
+        found: list[Compensator] = []
+        known: dict[tuple[str, int], list[Compensator]] = {}
+        for note in self._record.notes(COMPENSATOR):
+            each = read_note(note, partial(msgspec.convert, type=Compensator))
+            alike = known.setdefault((each.name, each.step), [])
+            if not any(each.repeats(earlier, self._record.rollbacks) for earlier in alike):
+                alike.append(each)
+                found.append(each)
+        return found
+
+    def _add_failure(self, note: Note) -> None:
+        self.failures.append(read_note(note, _failure))
+
+    def _add_choice(self, note: Note) -> None:
+        choice = read_note(note, partial(msgspec.convert, type=Choice))
+        self.choices[choice.attempt] = choice
+
+    def _add_raised(self, note: Note) -> None:
+        self.raised.add(read_note(note, partial(msgspec.convert, type=int)))
+
+    def _add_usage(self, note: Note) -> None:
+        self.spent += read_note(note, lambda plain: msgspec.convert(plain, Used).spent())
+
+    def _count_item(self, _note: Note) -> None:
+        self.item_count += 1
 
 
 def _failure(plain: Any) -> Failure:
@@ -135,23 +173,6 @@ def _failure(plain: Any) -> Failure:
     FailureType(failure.type)
     msgspec.convert(failure.action, RecoveryAction)
     return failure
-
-
-def _spent(plain: Any) -> Spent:
-    return msgspec.convert(plain, Used).spent
-
-
-def _compensators(record: Record) -> list[Compensator]:
-    """Return the compensators of all steps, each once, in the order of their first record."""
-    found: list[Compensator] = []
-    known: dict[tuple[str, int], list[Compensator]] = {}
-    for each in record.notes(COMPENSATOR):
-        said = read_note(each, _compensator)
-        alike = known.setdefault((said.name, said.step), [])
-        if not any(said.repeats(earlier, record.rollbacks) for earlier in alike):
-            alike.append(said)
-            found.append(said)
-    return found
 
 
 async def read_summary(store: Store, thread_id: str) -> AgentSummary:

@@ -74,8 +74,6 @@ def agent_terms(function: Callable[..., Any], **options: Unpack[AgentOptions]) -
     auto_checkpoint, longest = given("auto_checkpoint", True), given("max_recovery_seconds")
     if type(auto_checkpoint) is not bool:
         raise ConfigurationError(f"auto_checkpoint must be a bool, got {auto_checkpoint!r}")
-    run = Terms(given("lease", 30), given("wait"))
-    run.check()
     return AgentTerms(
         function=function,
         name=text_or_none(given("name"), "name") or name_of(function),
@@ -89,7 +87,7 @@ def agent_terms(function: Callable[..., Any], **options: Unpack[AgentOptions]) -
         on_step=function_or_none(given("on_step"), "on_step"),
         on_failure=function_or_none(given("on_failure"), "on_failure"),
         on_recovery=function_or_none(given("on_recovery"), "on_recovery"),
-        run=run,
+        run=Terms(given("lease", 30), given("wait")),
     )
 
 

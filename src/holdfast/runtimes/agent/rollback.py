@@ -9,13 +9,13 @@ from holdfast.records.checkpoint import Step
 from holdfast.records.errors import ConfigurationError, Escalated, StepFailed, StepInDoubt
 from holdfast.records.failure import FailureType
 from holdfast.records.identity import CheckpointId
-from holdfast.runs.driver import Driver, Past, Pruned, Record, Rollback
+from holdfast.runs.driver import Driver, Past, Pruned, Rollback
 from holdfast.runtimes.agent.classifier import doing
-from holdfast.runtimes.agent.hands import Bare
 from holdfast.runtimes.agent.memory import Compensator, Failure, Memory
+from holdfast.runtimes.agent.recorder import LocalCompensators
 
 
-class NoWayBack(Exception):
+class RollbackImpossible(Exception):
     """A rollback is impossible; the text says why."""
 
 
@@ -66,36 +66,44 @@ async def named_target(driver: Driver, checkpoint_id: str) -> int:
     return named.seq
 
 
-async def roll_back(driver: Driver, failure: Failure, functions: Mapping[str, Callable[..., Any]], bare: Bare) -> None:
+async def roll_back(
+    driver: Driver,
+    memory: Memory,
+    failure: Failure,
+    functions: Mapping[str, Callable[..., Any]],
+    local: LocalCompensators,
+) -> None:
     """Compensate the steps after the target, newest first, and restore the thread to the target."""
     try:
         then = await driver.ports.perform(driver.past().at_latest, failure.target)
     except Pruned as reason:
         raise Escalated(f"{driver.thread_id!r} cannot be rolled back: {reason}") from None
-    undone, numbers = _undone(driver.record, then.step_count), Counter[tuple[int, str]]()
+    undone, numbers = _undone(memory, driver.record.rollbacks, then.step_count), Counter[tuple[int, str]]()
     for each in undone:
         numbers[each.step, each.name] += 1
         name = f"{failure.attempt}:{each.step}:{each.name}:{numbers[each.step, each.name]}"
-        await _compensate(driver, name, each, bare.function(each) or functions.get(each.name))
+        await _compensate(driver, name, each, local.function(each) or functions.get(each.name))
     await driver.restore(then, {"attempt": failure.attempt})
     details = {"attempt": failure.attempt, "target": then.seq, "compensated": len(undone)}
     await driver.emit("rolled_back", **details)
 
 
-def _undone(record: Record, kept: int) -> list[Compensator]:
+def _undone(memory: Memory, rollbacks: list[Rollback], kept: int) -> list[Compensator]:
     """Return the open compensators of the steps after the first `kept`, newest step and newest compensator first."""
-    found = [each for each in Memory.of(record).compensators if each.step >= kept]
-    open_ones = [each for each in reversed(found) if not each.is_undone(record.rollbacks)]
+    found = [each for each in memory.compensators() if each.step >= kept]
+    open_ones = [each for each in reversed(found) if not each.is_undone(rollbacks)]
     return sorted(open_ones, key=lambda each: -each.step)
 
 
-async def check_compensated(driver: Driver, target: int) -> None:
-    """Raise `NoWayBack` if a rollback to the target would undo a step that needs a compensator and has none."""
+async def check_compensated(driver: Driver, memory: Memory, target: int) -> None:
+    """Raise `RollbackImpossible` if a step that the rollback would undo needs a compensator and has none."""
     then = await driver.ports.perform(driver.past().at_latest, target)
-    covered = {each.step for each in _undone(driver.record, then.step_count)}
+    covered = {each.step for each in _undone(memory, driver.record.rollbacks, then.step_count)}
     for step in driver.lazy_steps[then.step_count :]:
         if step.error is None and not step.idempotent and step.index not in covered:
-            raise NoWayBack(f"step {step.action!r} (index {step.index}) of {driver.thread_id!r} has no compensator")
+            raise RollbackImpossible(
+                f"step {step.action!r} (index {step.index}) of {driver.thread_id!r} has no compensator"
+            )
 
 
 async def _compensate(driver: Driver, name: str, each: Compensator, function: Callable[..., Any] | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from holdfast.ports import Ports
 from holdfast.runs.driver import Run, RunBlock, run_context, set_run_context
-from holdfast.runtimes.agent.hands import current_hands
+from holdfast.runtimes.agent.recorder import current_recorder
 
 _END = object()
 
@@ -19,7 +19,7 @@ class Items:
 
     def __init__(self, block: RunBlock) -> None:
         self._block = block
-        self._outer = _where()
+        self._outer = _current_context()
         """The consumer's context when it last asked for an item."""
         self.run: Run
 
@@ -33,27 +33,27 @@ class Items:
         try:
             await self._block.leave(error)
         finally:
-            _go_to(self._outer)
+            _enter_context(self._outer)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Leave the run while the consumer handles an item."""
-        inner = _where()
-        _go_to(self._outer)
+        inner = _current_context()
+        _enter_context(self._outer)
         try:
             yield
         finally:
-            self._outer = _where()
-            _go_to(inner)
+            self._outer = _current_context()
+            _enter_context(inner)
 
 
-def _where() -> Any:
-    return run_context(), current_hands.get()
+def _current_context() -> Any:
+    return run_context(), current_recorder.get()
 
 
-def _go_to(where: Any) -> None:
-    set_run_context(where[0])
-    current_hands.set(where[1])
+def _enter_context(context: Any) -> None:
+    set_run_context(context[0])
+    current_recorder.set(context[1])
 
 
 async def items_of(

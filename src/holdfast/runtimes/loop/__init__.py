@@ -1,1 +1,1 @@
-"""Loops: plan, execute, observe, reflect. A checkpoint after each transition that decides something."""
+"""Loops: plan, execute, observe, reflect. Each transition that decides something is checkpointed."""

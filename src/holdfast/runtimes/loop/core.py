@@ -1,6 +1,6 @@
-"""A loop on its thread: claims it, loads what it holds, makes transitions, writes checkpoints, ends it.
+"""A loop on its thread: claim it, load its snapshot, make transitions, write checkpoints, end it.
 
-What both worlds share: the public classes hand their methods on to this one.
+Both worlds share this class: the methods of the public classes call it.
 """
 
 from collections.abc import Callable, Coroutine
@@ -17,12 +17,12 @@ from holdfast.runtimes.loop.loading import loaded
 from holdfast.runtimes.loop.options import Cadence, LoopTerms
 from holdfast.runtimes.loop.screening import copied, with_secrets
 from holdfast.runtimes.loop.transitions import CHECKPOINTED, COMPLETE, FAILED, PLANNING, TERMINAL, resumption
-from holdfast.runtimes.loop.work import Execution, Transition, current_place
+from holdfast.runtimes.loop.work import Execution, Transition, current_call
 
 LOOP = "loop"
-"""What the thread of a loop was started with."""
+"""The function name that the thread of a loop records."""
 Origin: TypeAlias = Literal["new", "thread", "given"]
-"""Where the snapshot of a loop comes from: a request, its thread, or a caller who kept it."""
+"""Where the snapshot of a loop comes from: a new request, its thread, or the caller."""
 
 
 class LoopCore:
@@ -32,34 +32,34 @@ class LoopCore:
         self, terms: LoopTerms, store: Callable[[], Store], thread_id: str | None, snapshot: Snapshot, origin: Origin
     ) -> None:
         self.terms = terms
-        self.snapshot = _ready(snapshot, terms)
+        self.snapshot = _resumable(snapshot, terms)
         self.facade: Any = self
-        """The loop that is handed to the handlers."""
+        """The public loop, which handlers get."""
         self._store = store
         self._thread_id = thread_id
         self._origin: Origin = origin
-        self._seen = None if origin == "given" else self.snapshot.transitions
-        """After how many transitions the thread, as last read or written, is resumed; None if that is not known."""
+        self._known_transitions = None if origin == "given" else self.snapshot.transitions
+        """The transition count at which the thread, as last read or written, resumes; None if unknown."""
         self._is_ahead = False
-        """True if the loop has made transitions that it did not write."""
+        """True if the loop made transitions that are not written yet."""
         self._execution: Execution | None = None
         self._driver: Driver | None = None
-        """While a call of this loop holds its thread."""
+        """Set while a call of this loop holds the thread."""
 
     @property
     def state(self) -> LoopState:
-        """What the loop does next."""
+        """The state that the loop executes next."""
         return LoopState(self.snapshot.state)
 
     @property
     def thread_id(self) -> str:
-        """The thread of the loop; made at the first use if none was given."""
+        """The id of the loop's thread; generated at the first use if none was given."""
         if self._thread_id is None:
             self._thread_id = fresh_id(self._store(), LOOP)
         return self._thread_id
 
-    def written(self, snapshot: Snapshot | None = None) -> Snapshot:
-        """Return a snapshot, that of now by default, as it may be written; raise `SecretInState` for what may not."""
+    def screened(self, snapshot: Snapshot | None = None) -> Snapshot:
+        """Return a snapshot, by default the current one, without secrets. `SecretInState` if one must be refused."""
         screen, given = self.terms.screen, snapshot or self.snapshot
         names = ("request", "plan", "results", "context")
         return replace(given, **{name: screen.screened(getattr(given, name), name) for name in names})
@@ -67,14 +67,14 @@ class LoopCore:
     # Driving
 
     async def drive(self) -> list[Any]:
-        """Make transitions until the loop is over, and end its thread."""
+        """Make transitions until the loop ends, and end its thread."""
         self.terms.check_complete()
-        await self._claimed(self._drive)
-        await self._delete_if_over()
+        await self._with_claim(self._drive)
+        await self._delete_if_ended()
         return list(self.snapshot.results)
 
     async def _drive(self, driver: Driver) -> None:
-        if self.state is FAILED:  # perhaps only its deferred calls did
+        if self.state is FAILED:  # its deferred calls failed, or the loop decided to fail
             self.snapshot = resumption(self.snapshot)
         cadence = Cadence.of(self.terms.every)
         cadence.written(driver.ports.now())
@@ -88,7 +88,7 @@ class LoopCore:
         try:
             await self._advance(driver)
         except Exception:
-            if self.state is FAILED:  # a deferred call failed: the rest is kept
+            if self.state is FAILED:  # a deferred call failed: keep the remaining ones
                 await self._save(driver, self.snapshot, "error", before.state)
             raise
         at = driver.ports.now()
@@ -98,23 +98,23 @@ class LoopCore:
             cadence.written(at)
 
     async def step_once(self) -> None:
-        """Make one transition, and write nothing but what effects need: their rows, and the decisions before them."""
+        """Make one transition. Only effects write: their own rows, and the decisions before them."""
         self.terms.check_complete()
         if self.state in TERMINAL:
-            raise Finished(f"the loop of thread {self.thread_id!r} is {self.state}: there is no step left")
-        await self._claimed(self._step)
+            raise Finished(f"the loop of thread {self.thread_id!r} is {self.state}; it has no steps left")
+        await self._with_claim(self._step)
 
     async def _step(self, driver: Driver) -> None:
-        if self.state in TERMINAL:  # its thread was found so
+        if self.state in TERMINAL:  # the thread had already ended
             driver.leave_untouched()
             return
         with driver.body():
             await self._advance(driver)
 
     async def checkpoint(self) -> None:
-        """Write the loop as it is now; of a loop that is over, end its thread too."""
-        await self._claimed(self._checkpoint)
-        await self._delete_if_over()
+        """Write the current snapshot. If the loop has ended, end its thread too."""
+        await self._with_claim(self._checkpoint)
+        await self._delete_if_ended()
 
     async def _checkpoint(self, driver: Driver) -> None:
         if not driver.run.finished:
@@ -123,7 +123,7 @@ class LoopCore:
             await self._end(driver)
 
     async def _advance(self, driver: Driver) -> None:
-        """Make one transition. One that fails leaves the loop as it was, with its context."""
+        """Make one transition. If it fails, restore the snapshot and its context."""
         before = replace(self.snapshot, context=copied(self.snapshot.context))
 
         async def commit() -> None:
@@ -141,18 +141,18 @@ class LoopCore:
 
     async def call(self, wanted: Any, args: tuple[Any, ...]) -> Any:
         """Call a tool from within a handler."""
-        place = current_place.get()
-        if place is None or place[0].loop is not self.facade:
-            raise ConfigurationError("loop.call is for the handlers of a loop, while it is driven")
-        return await place[0].call_tool(place[1], self.terms.tools.find(wanted), args)
+        current = current_call.get()
+        if current is None or current[0].loop is not self.facade:
+            raise ConfigurationError("loop.call only works inside a handler of this loop, while it is driven")
+        return await current[0].call_tool(current[1], self.terms.tools.find(wanted), args)
 
     # The thread
 
-    async def _claimed(self, work: Callable[[Driver], Coroutine[Any, Any, None]]) -> None:
-        """Claim the thread, load what it holds, and do some work under the claim."""
+    async def _with_claim(self, work: Callable[[Driver], Coroutine[Any, Any, None]]) -> None:
+        """Claim the thread, load its snapshot, and do some work under the claim."""
         if self._driver is not None:
             raise ConfigurationError(
-                f"the loop of thread {self.thread_id!r} is being driven: it writes its checkpoints by itself"
+                f"the loop of thread {self.thread_id!r} is already being driven; it writes its own checkpoints"
             )
         async with claim(self._store(), self.thread_id, self.terms.run, self.terms.labels) as run:
             self._driver = driver = Driver(run)
@@ -164,67 +164,70 @@ class LoopCore:
                 self._driver = None
 
     async def _attach(self, driver: Driver) -> None:
-        """Load what the thread holds, or start it. A thread that does not fit is left as it was found."""
-        before = self.snapshot, self._execution, self._seen
+        """Load the snapshot of the thread, or start the thread. An incompatible thread is left untouched."""
+        before = self.snapshot, self._execution, self._known_transitions
         try:
             arguments = self._arguments(driver)
             if _is_of_loop(driver.record):
                 self._adopt(driver.run.state)
             if driver.record.started is None and not driver.run.state:
-                driver.replace_state(self.written().to_dict())
+                driver.replace_state(self.screened().to_dict())
             await driver.start(LOOP, arguments, "request", {"workflow": LOOP})
         except HoldfastError:
-            self.snapshot, self._execution, self._seen = before
+            self.snapshot, self._execution, self._known_transitions = before
             driver.leave_untouched()
             raise
         self._origin = "thread"
 
     def _arguments(self, driver: Driver) -> bytes:
-        """Return the request, encoded; of a loop that was loaded, as its thread was started with it."""
+        """Return the encoded request; for a loaded loop, the one its thread recorded."""
         if self._origin != "new" and driver.record.started is not None:
             return driver.record.started.arguments
         return encode([[self.terms.screen.screened(self.snapshot.request, "request")], {}], path="request")
 
     def _adopt(self, state: Any) -> None:
-        """Take over what the thread holds, unless this loop has made transitions since it last saw it."""
+        """Adopt the snapshot of the thread, unless this loop made transitions since it last read the thread."""
         if not state:
-            self._seen = self.snapshot.transitions
+            self._known_transitions = self.snapshot.transitions
             return
         held = resumption(loaded(state, self.terms, f"thread {self.thread_id!r}"))
-        if self._origin == "new" or (not self._is_ahead and self._seen not in {None, held.transitions}):
-            self.snapshot, self._execution = _ready(held, self.terms), None
+        if self._origin == "new" or (not self._is_ahead and self._known_transitions not in {None, held.transitions}):
+            self.snapshot, self._execution = _resumable(held, self.terms), None
         elif self._is_behind(held):
             raise Conflict(
-                f"thread {self.thread_id!r} is at transition {held.transitions}, and this loop at"
-                f" {self.snapshot.transitions} since {self._seen}: another process drove it; continue with Loop.resume"
+                f"thread {self.thread_id!r} is at transition {held.transitions}, but this loop went from"
+                f" {self._known_transitions} to {self.snapshot.transitions}: another process drove it; use Loop.resume"
             )
-        self._seen = held.transitions
+        self._known_transitions = held.transitions
         self._is_ahead = self._is_ahead or self.snapshot.transitions > held.transitions
 
     def _is_behind(self, held: Snapshot) -> bool:
-        """Return True if the thread holds what this loop has neither seen nor done itself."""
+        """True if the thread has transitions that this loop neither read nor made."""
         mine = resumption(self.snapshot)
-        if self._seen is None:
+        if self._known_transitions is None:
             return held.transitions > mine.transitions
-        is_mine = held.transitions == mine.transitions and _work(held) == _work(self.written(mine))
-        return held.transitions != self._seen and not is_mine
+        is_mine = held.transitions == mine.transitions and _work(held) == _work(self.screened(mine))
+        return held.transitions != self._known_transitions and not is_mine
 
     async def _save(self, driver: Driver, snapshot: Snapshot, cause: str, before: str = "") -> None:
         """Write a snapshot as a checkpoint; `before` is the state before its transition."""
-        written = self.written(snapshot)
+        written = self.screened(snapshot)
         metadata: dict[str, Any] = {"cursor": written.cursor, "steps": len(written.plan)}
         if before:
             metadata = {"transition": {"from": before, "to": written.state}, **metadata}
-        before_it = self._seen, self._is_ahead
-        self._seen, self._is_ahead = resumption(written).transitions, False  # the first of parallel effects writes it
+        previous = self._known_transitions, self._is_ahead
+        self._known_transitions, self._is_ahead = (
+            resumption(written).transitions,
+            False,
+        )  # only the first of parallel effects writes
         try:
             await driver.run.checkpoint(written.to_dict(), cause=cause, metadata=metadata)
         except BaseException:
-            self._seen, self._is_ahead = before_it  # no effect follows from what was not written
+            self._known_transitions, self._is_ahead = previous  # nothing was written, so no effect may follow
             raise
 
     async def _end(self, driver: Driver) -> None:
-        """End the thread as the loop ended; leave it alone if it has."""
+        """End the thread with the loop's status; leave a thread that has ended untouched."""
         run = driver.run
         if run.finished or (self.state is FAILED and driver.found_status == Status.FAILED.value):
             driver.leave_untouched()
@@ -233,14 +236,14 @@ class LoopCore:
         else:
             await run.fail(f"the loop decided to fail at step {self.snapshot.cursor} of {len(self.snapshot.plan)}")
 
-    async def _delete_if_over(self) -> None:
+    async def _delete_if_ended(self) -> None:
         status = {COMPLETE: Status.COMPLETE, FAILED: Status.FAILED}.get(self.state)
         if status and status.value in self.terms.retention.delete_on and not self.snapshot.decision:
             await delete_ended(self._store(), self.thread_id, status)
 
 
-def _ready(snapshot: Snapshot, terms: LoopTerms) -> Snapshot:
-    """Return a snapshot that was loaded as the loop continues with it."""
+def _resumable(snapshot: Snapshot, terms: LoopTerms) -> Snapshot:
+    """Return a loaded snapshot in the form from which the loop resumes."""
     return replace(resumption(snapshot), context=with_secrets(snapshot.context, terms.context))
 
 
@@ -254,7 +257,7 @@ def _work(snapshot: Snapshot) -> bytes:
 
 
 async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | None:
-    """Return what the thread of a loop holds; None if it is absent, or nothing was written to it for the `ttl`."""
+    """Return the snapshot of a thread; None if there is none, or nothing was written for the `ttl`."""
     ttl = terms.retention.ttl_us
     try:
         if ttl is not None and await delete_expired(store, thread_id, ttl):
@@ -264,10 +267,10 @@ async def stored(store: Store, thread_id: str, terms: LoopTerms) -> Snapshot | N
     except NotFound:
         return None
     if not _is_of_loop(record):
-        raise KeyReused(f"thread {thread_id!r} is not the thread of a loop; give another thread id")
+        raise KeyReused(f"thread {thread_id!r} is not the thread of a loop; use another thread_id")
     return loaded(record.state, terms, f"thread {thread_id!r}") if record.state else None
 
 
 def _is_of_loop(record: Record) -> bool:
-    """Return True unless something else was started on the thread."""
+    """True unless something else was started on the thread."""
     return record.started is None or record.started.function == LOOP

@@ -1,4 +1,4 @@
-"""`Loop`: plan, execute, observe, reflect. And `SnapshotStore`, for loops that their program drives itself."""
+"""`Loop`: plan, execute, observe, reflect. And `SnapshotStore`, for loops that you drive yourself."""
 
 from collections.abc import Mapping
 from typing import Any, Self, Unpack
@@ -12,7 +12,7 @@ from holdfast.runtimes.loop.options import LoopOptions, loop_terms
 
 
 class LoopView:
-    """What both worlds know of a loop without I/O."""
+    """The part of a loop that both worlds share and that needs no I/O."""
 
     _core: LoopCore
 
@@ -32,51 +32,51 @@ class LoopView:
 
     @property
     def thread_id(self) -> str:
-        """The thread that the loop is kept in."""
+        """The id of the loop's thread."""
         return self._core.thread_id
 
     @property
     def request(self) -> Any:
-        """What was asked for."""
+        """The request the loop works on."""
         return self._core.snapshot.request
 
     @property
     def state(self) -> LoopState:
-        """What the loop does next."""
+        """The state that the loop executes next."""
         return self._core.state
 
     @property
     def plan(self) -> list[Any]:
-        """The steps of the plan, as a copy."""
+        """A copy of the plan's steps."""
         return list(self._core.snapshot.plan)
 
     @property
     def cursor(self) -> int:
-        """The index of the next step of the plan."""
+        """The index of the next step in the plan."""
         return self._core.snapshot.cursor
 
     @property
     def results(self) -> list[Any]:
-        """The results that were kept so far, over all plans, as a copy."""
+        """A copy of the results kept so far, over all plans."""
         return list(self._core.snapshot.results)
 
     @property
     def context(self) -> dict[str, Any]:
-        """The context of the session. Handlers may change it; the next checkpoint keeps it."""
+        """The context of the session. Handlers may change it; the next checkpoint saves it."""
         return self._core.snapshot.context
 
     def snapshot(self) -> Snapshot:
-        """Return the loop as it may be written; raise `SecretInState` for what may not."""
-        return self._core.written()
+        """Return the current snapshot without secrets. `SecretInState` if one must be refused."""
+        return self._core.screened()
 
 
 class Loop(LoopView):
     """Plans, executes the steps of the plan, observes their results, reflects. Any process can resume it.
 
-    Handlers: `plan(loop)` returns a list of steps, `execute(loop, step)` a result, `observe(loop, step, result)` what
-    is kept of it, `reflect(loop)` the next `LoopState` or None for the usual one. `plan` and `execute` are needed. A
-    step that is a list is executed in parallel. A checkpoint is written after PLANNING, OBSERVING, REFLECTING and at
-    the end; `every` n transitions or every so much time, if less is enough.
+    Handlers: `plan(loop)` returns a list of steps, `execute(loop, step)` returns a result, `observe(loop, step,
+    result)` returns what to keep of it, and `reflect(loop)` returns the next `LoopState`, or None for the usual one.
+    `plan` and `execute` are required. A step that is a list is executed in parallel. A checkpoint is written after
+    PLANNING, OBSERVING, REFLECTING and at the end; `every` reduces that to every n transitions, or to an interval.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Loop(LoopView):
         thread_id: str | None = None,
         **options: Unpack[LoopOptions],
     ) -> Self:
-        """Make a loop of a snapshot that you kept. `IncompatibleCheckpoint` if it has another version."""
+        """Create a loop from a snapshot that you stored. `IncompatibleCheckpoint` if it has another version."""
         terms = loop_terms(options)
         return cls._holding(
             LoopCore(terms, store_finder(store), thread_id, loaded(snapshot, terms, "the given snapshot"), "given")
@@ -109,10 +109,10 @@ class Loop(LoopView):
     async def resume(
         cls, store: Store, thread_id: str, *, drive: bool = True, **options: Unpack[LoopOptions]
     ) -> Self | None:
-        """Load the loop of a thread and drive it to its end; None if there is none.
+        """Load the loop of a thread and drive it to its end. Returns None if there is no such loop.
 
-        `IncompatibleCheckpoint` if it was written by another `version`, unless `migrations` has a function that
-        upgrades that one. With `drive=False` the loop is only loaded.
+        `IncompatibleCheckpoint` if another `version` wrote it and `migrations` has no function to upgrade it. With
+        `drive=False` the loop is only loaded.
         """
         terms = loop_terms(options)
         found = await stored(checked_store(store), thread_id, terms)
@@ -124,44 +124,44 @@ class Loop(LoopView):
         return loop
 
     async def drive(self) -> list[Any]:
-        """Drive the loop to COMPLETE or FAILED, and return its results. A thread that exists is resumed.
+        """Drive the loop to COMPLETE or FAILED, and return its results. Resumes an existing thread.
 
-        An error of a handler is raised: the thread is failed then, and driving it again starts at its last checkpoint.
+        An error in a handler is raised and fails the thread; driving it again resumes from its last checkpoint.
         """
         return await self._core.drive()
 
     async def step_once(self) -> None:
-        """Make one transition. Nothing is written but what the effects of tools need: see `checkpoint`."""
+        """Make one transition. Only effects of tools write anything; call `checkpoint` to save the loop."""
         await self._core.step_once()
 
     async def checkpoint(self) -> None:
-        """Write a checkpoint of the loop as it is now. Of a loop that is over, its thread ends too."""
+        """Write a checkpoint of the loop. If the loop has ended, its thread ends too."""
         await self._core.checkpoint()
 
     async def call(self, tool: Any, *args: Any) -> Any:
-        """Call a tool of the loop, from within a handler: by its name, or the tool or function itself.
+        """Call a tool of the loop from within a handler. `tool` is its name, the tool, or its function.
 
-        A deferred tool returns a `Deferred` at once.
+        A deferred tool returns a `Deferred` immediately.
         """
         return await self._core.call(tool, args)
 
 
 class SnapshotStore:
-    """One thread of a store that keeps the snapshots of a loop which you drive yourself."""
+    """Stores the snapshots of a loop that you drive yourself, in one thread of a store."""
 
     def __init__(self, store: Store, thread_id: str) -> None:
         self._store = checked_store(store)
         self._thread_id = thread_id
 
     async def save(self, snapshot: Snapshot | Mapping[str, Any]) -> None:
-        """Write a snapshot as the next checkpoint of the thread, all or nothing."""
+        """Write a snapshot as the next checkpoint of the thread, atomically."""
         fields = snapshot.to_dict() if isinstance(snapshot, Snapshot) else snapshot
         if not isinstance(fields, Mapping):
-            raise ConfigurationError(f"snapshot must be a Snapshot or its dict, got {snapshot!r}")
+            raise ConfigurationError(f"`snapshot` must be a Snapshot or its dict, got {snapshot!r}")
         await self._store.save(self._thread_id, dict(fields), metadata={"state": fields.get("state")})
 
     async def save_atomic(self, snapshot: Snapshot | Mapping[str, Any]) -> None:
-        """Write a snapshot: every `save` is atomic."""
+        """Do the same as `save`, which is always atomic."""
         await self.save(snapshot)
 
     async def load(self) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The keywords of a loop, declared once for both worlds, and checked when they are given."""
+"""The options of a loop: declared once for both worlds, and checked when they are passed."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
@@ -26,7 +26,7 @@ Migration: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class LoopOptions(TypedDict, total=False):
-    """The keywords of a loop, beside its request, store and thread id."""
+    """The keyword options of a loop, except request, store and thread id."""
 
     plan: Callable[[Any], Any]
     execute: Callable[[Any, Any], Any]
@@ -46,17 +46,17 @@ class LoopOptions(TypedDict, total=False):
 
 
 class Cadence(msgspec.Struct):
-    """Says at which of the moments for a checkpoint one is written: every n-th, or when some time has passed."""
+    """Decides which of the possible checkpoints to write: every n-th, or one per interval."""
 
     count: int = 1
     duration: int = 0
-    """Microseconds; 0 to count the moments instead."""
+    """The interval in microseconds; 0 to use `count`."""
     _skipped: int = 0
     _written_at: int = 0
 
     @classmethod
     def of(cls, every: Any) -> "Cadence":
-        """Return what `every=` says."""
+        """Return the cadence that `every=` asks for."""
         if every == "transition":
             return cls()
         if isinstance(every, timedelta | float):
@@ -64,22 +64,22 @@ class Cadence(msgspec.Struct):
         if type(every) is int and every > 0:
             return cls(count=every)
         raise ConfigurationError(
-            f"every must be 'transition', a number of transitions above 0, or a duration (timedelta or float seconds),"
-            f" got {every!r}"
+            f"`every` must be 'transition', a positive number of transitions, or a duration (timedelta or float"
+            f" seconds), got {every!r}"
         )
 
     def is_due(self, now: int) -> bool:
-        """Return True if this moment gets its checkpoint."""
+        """True if a checkpoint is due now."""
         self._skipped += 1
         return now - self._written_at >= self.duration if self.duration else self._skipped >= self.count
 
     def written(self, now: int) -> None:
-        """Start to count again: a checkpoint is written, or the loop starts."""
+        """Restart the count or the interval: a checkpoint was written, or the loop started."""
         self._skipped, self._written_at = 0, now
 
 
 class LoopTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """The keywords of a loop, checked."""
+    """The checked options of a loop."""
 
     plan: Callable[..., Any] | None
     execute: Callable[..., Any] | None
@@ -99,16 +99,17 @@ class LoopTerms(msgspec.Struct, frozen=True, kw_only=True):
         """Raise `ConfigurationError` if the loop cannot be driven."""
         missing = [name for name in ("plan", "execute") if getattr(self, name) is None]
         if missing:
-            raise ConfigurationError(f"a loop needs {' and '.join(f'{name}=' for name in missing)} to be driven")
+            raise ConfigurationError(
+                f"a loop needs {' and '.join(f'{name}=' for name in missing)} before it can be driven"
+            )
 
 
 def loop_terms(options: Mapping[str, Any]) -> LoopTerms:
-    """Return the terms of a loop; raise `ConfigurationError` for what makes no sense."""
+    """Check the options of a loop; `ConfigurationError` if one is invalid."""
     check_options(options, tuple(LoopOptions.__annotations__))
     given = options.get
-    every, run = given("every", "transition"), Terms(given("lease", 30), given("wait"))
+    every = given("every", "transition")
     Cadence.of(every)
-    run.check()
     return LoopTerms(
         **{name: function_or_none(given(name), name) for name in ("plan", "execute", "observe", "reflect")},
         version=whole_number(given("version", 1), "version"),
@@ -119,7 +120,7 @@ def loop_terms(options: Mapping[str, Any]) -> LoopTerms:
         screen=Screen.of(sequence(given("never_store", ()), "never_store"), given("on_secret", "refuse")),
         retention=retention_or_none(given("retention")) or Retention(),
         labels=check_labels(given("labels")),
-        run=run,
+        run=Terms(given("lease", 30), given("wait")),
     )
 
 
@@ -127,5 +128,5 @@ def _migrations(given: object) -> Mapping[int, Migration]:
     found: dict[Any, Any] = dict(mapping_or_none(given, "migrations") or {})
     for version, function in found.items():
         if type(version) is not int or not callable(function):
-            raise ConfigurationError(f"migrations must map versions (int) to functions, got {given!r}")
+            raise ConfigurationError(f"`migrations` must map versions (int) to functions, got {given!r}")
     return found

@@ -1,4 +1,4 @@
-"""What must never be written: secrets, and values under names that the program forbids."""
+"""Keep secrets out of the store: `Secret` values, and values under the names in `never_store`."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -15,27 +15,27 @@ _CONTAINERS: Final = (list, tuple, set, frozenset, deque)
 
 
 class Screen(msgspec.Struct, frozen=True):
-    """Refuses or replaces what must never be written."""
+    """Refuses or masks values that must never be stored."""
 
     names: frozenset[str] = frozenset()
     redacts: bool = False
-    """True to replace what must not be written, and not refuse it."""
+    """True to mask such values, False to raise."""
     hides_objects: bool = False
-    """True to replace objects with forbidden fields as a whole: for what is shown, and never read again."""
+    """True to mask whole objects with forbidden fields: only for text that is shown, not read back."""
 
     @classmethod
     def of(cls, names: Iterable[str], policy: str) -> "Screen":
-        """Return what `never_store` and `on_secret` say."""
+        """Return the screen for `never_store` and `on_secret`."""
         if policy not in {"refuse", "redact"}:
-            raise ConfigurationError(f"on_secret must be 'refuse' or 'redact', got {policy!r}")
+            raise ConfigurationError(f"`on_secret` must be 'refuse' or 'redact', got {policy!r}")
         return cls(frozenset(names), policy == "redact")
 
     def screened(self, value: Any, path: str, depth: int = 0) -> Any:
-        """Return a copy that may be written; raise `SecretInState` with the path of what may not."""
+        """Return a copy without secrets. `SecretInState`, with the path, for one that cannot be masked."""
         cls = type(value)
         if cls is Secret:
-            return self._withheld(path, "a Secret")
-        if depth > DEEPEST:  # perhaps it contains itself: encoding it says so
+            return self._masked_or_refused(path, "a Secret")
+        if depth > DEEPEST:  # it may contain itself: encoding it raises a clear error
             return value
         if cls is dict:
             return {key: self._entry(key, item, f"{path}[{key!r}]", depth) for key, item in value.items()}
@@ -47,11 +47,11 @@ class Screen(msgspec.Struct, frozen=True):
         return value
 
     def masked(self, value: Any) -> Any:
-        """Return a copy with all of it replaced, for what is only shown."""
+        """Return a copy with every secret masked, to show it."""
         return Screen(self.names, redacts=True, hides_objects=True).screened(value, "arguments")
 
     def hides(self, value: Any) -> bool:
-        """Return True if any of it must not be written."""
+        """True if a value contains anything that must not be stored."""
         try:
             Screen(self.names).screened(value, "arguments")
         except SecretInState:
@@ -59,7 +59,7 @@ class Screen(msgspec.Struct, frozen=True):
         return False
 
     def _check_parts(self, value: Any, path: str, depth: int) -> None:
-        """Refuse what must not be written within a value of another kind: it is not copied with a part replaced."""
+        """Raise for a secret inside an object or another container: a copy with a masked part is not possible."""
         refusing, fields = Screen(self.names), _field_names(value)
         for name in fields:
             at = f"{path}.{name}"
@@ -73,33 +73,33 @@ class Screen(msgspec.Struct, frozen=True):
 
     def _entry(self, key: Any, value: Any, path: str, depth: int) -> Any:
         if key in self.names:
-            return self._withheld(path, "a key named in never_store")
+            return self._masked_or_refused(path, "a key named in never_store")
         return self.screened(value, path, depth + 1)
 
-    def _withheld(self, path: str, what: str) -> str:
+    def _masked_or_refused(self, path: str, what: str) -> str:
         if self.redacts:
             return MASK
         raise SecretInState(_refusal(path, what), path=path)
 
 
 def with_secrets(kept: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a context that was loaded, with what was redacted in it taken from the one that the program gives."""
+    """Return a loaded context with its masked values replaced by those of the program's context."""
     return {key: given.get(key, value) if value == MASK else value for key, value in kept.items()}
 
 
 def copied(value: Any) -> Any:
-    """Return a copy of plain data; objects of other kinds, such as secrets, are shared."""
+    """Return a copy of plain data. Other objects, such as secrets, are shared."""
     if type(value) is dict:
         return {key: copied(item) for key, item in value.items()}
     return type(value)(map(copied, value)) if type(value) in _SEQUENCES else value
 
 
 def _refusal(path: str, what: str) -> str:
-    return f"{path} is {what} and must not be written; remove it, or give on_secret='redact' for plain data"
+    return f"{path} is {what} and must not be stored; remove it, or pass on_secret='redact' for plain data"
 
 
 def _field_names(value: Any) -> tuple[str, ...]:
-    """Return the names of the fields of a dataclass, a Struct, a pydantic model or a NamedTuple."""
+    """Return the field names of a dataclass, a Struct, a pydantic model or a NamedTuple."""
     cls = type(value)
     for attribute in ("__struct_fields__", "__dataclass_fields__", "model_fields", "_fields"):
         names = getattr(cls, attribute, None)

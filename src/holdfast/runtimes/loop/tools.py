@@ -1,4 +1,4 @@
-"""Tools: functions that the workers of a loop call, with what the loop must know about their effects."""
+"""Tools: functions that the handlers of a loop call, with the policy of their effects."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -14,7 +14,7 @@ from holdfast.runtimes.loop.screening import Screen
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """A function with its name, whether it has an effect outside, and how that is executed. Made by `tool`."""
+    """A function with a name and the policy of its effect. Created by `tool`."""
 
     name: str
     function: Callable[..., Any]
@@ -23,11 +23,11 @@ class Tool(msgspec.Struct, frozen=True):
     policy: dict[str, Any]
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Call the function, outside of any loop."""
+        """Call the function directly, outside a loop."""
         return self.function(*args, **named)
 
     def bound(self, args: tuple[Any, ...], screen: Screen) -> Callable[..., Any]:
-        """Return the function as a step: called with these arguments whatever a row shows, its result screened."""
+        """Return the function as a step: called with these arguments, even if rows show masked ones."""
         function, what = self.function, f"result of {self.name}"
         if is_async(function):
 
@@ -44,7 +44,7 @@ class Tool(msgspec.Struct, frozen=True):
         return called
 
     def policy_for(self, args: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the policy of the step; `verify` is given these arguments whatever a row shows."""
+        """Return the policy of the step; `verify` gets these arguments, even if rows show masked ones."""
         verify = self.policy.get("verify")
         if verify is None:
             return self.policy
@@ -52,7 +52,7 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 class ToolOptions(StepPolicy, total=False):
-    """The keywords of a tool: those of a step, its name, and whether its calls are deferred."""
+    """The keyword options of a tool: those of a step, its name, and whether its calls are deferred."""
 
     name: str | None
     defer: bool
@@ -65,24 +65,24 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[..., Any]], Tool]
 def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
     """Make a function a tool of a loop: `tool(send_mail, effect=True)`, or `@tool(effect=True)`.
 
-    A plain tool is called again when its worker starts again. With `effect=True` its intent is noted first, it is
-    handed `idempotency_key=` if it takes it, and its result is recorded; the other keywords are those of `Run.step`.
-    `defer=True` makes it an effect that is performed last, after all decisions of the loop are committed. `name` is
-    that of the function by default.
+    A plain tool is called again when its handler is repeated. With `effect=True` its intent is recorded first, it gets
+    `idempotency_key=` if it has that parameter, and its result is recorded; the other options are those of `Run.step`.
+    `defer=True` makes it an effect that is performed at the end, after all decisions of the loop are stored. `name`
+    defaults to the function's name.
     """
     return (lambda decorated: _tool(decorated, **options)) if function is None else _tool(function, **options)
 
 
 def _tool(function: Any, *, name: str | None = None, defer: bool = False, **policy: Any) -> Tool:
     if not callable(function):
-        raise ConfigurationError(f"a tool is a function, got {function!r}")
+        raise ConfigurationError(f"a tool must be a function, got {function!r}")
     named = text_or_none(name, "name") or getattr(function, "__name__", "")
     if not named or named == "<lambda>":
-        raise ConfigurationError(f"a tool needs a name that is the same in every process: tool({function!r}, name=...)")
+        raise ConfigurationError(f"a tool needs a name that every process shares; pass tool({function!r}, name=...)")
     effect = bool(policy.pop("effect", False)) or defer
     StepOptions.of({**policy, "effect": effect}, "name", "defer")
     if policy and not effect:
-        raise ConfigurationError(f"{', '.join(policy)} of tool {named!r} is for tools with effect=True")
+        raise ConfigurationError(f"{', '.join(policy)} of tool {named!r} needs effect=True")
     return Tool(named, function, effect, defer, {**policy, "effect": effect})
 
 
@@ -93,17 +93,17 @@ class Tools(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, given: Iterable[Any]) -> "Tools":
-        """Return these tools; a bare function is a plain tool."""
+        """Return these tools by name. A function becomes a plain tool."""
         found: dict[str, Tool] = {}
         for each in given:
             made = each if isinstance(each, Tool) else _tool(each)
             if made.name in found:
-                raise ConfigurationError(f"two tools are named {made.name!r}; give one of them another name=")
+                raise ConfigurationError(f"two tools are named {made.name!r}; pass another name= for one of them")
             found[made.name] = made
         return cls(found)
 
     def find(self, wanted: Any) -> Tool:
-        """Return the tool that is named, or given itself or by its function."""
+        """Return a tool by its name, by itself, or by its function."""
         for each in self.named.values():
             if wanted == each.name or wanted is each or wanted is each.function:
                 return each

@@ -1,4 +1,4 @@
-"""The state machine of a loop: the table of legal transitions, and the one function that applies one. Pure."""
+"""The state machine of a loop: the table of legal transitions, and the function that applies one. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,14 +25,14 @@ TRANSITIONS: Final[Mapping[LoopState, Mapping[LoopState, str]]] = {
     COMPLETE: {},
     FAILED: {},
 }
-"""Which state may follow which, and when."""
+"""Maps each state to its possible successors, and each of those to its condition."""
 TERMINAL: Final = frozenset({COMPLETE, FAILED})
 CHECKPOINTED: Final = frozenset({PLANNING, OBSERVING, REFLECTING})
-"""The states whose end is checkpointed: what a worker does in EXECUTING is not the loop's to save."""
+"""The states that end with a checkpoint. EXECUTING does not: the worker records its own effects."""
 
 
 def applied(snapshot: Snapshot, to: LoopState, **changes: Any) -> Snapshot:
-    """Return the snapshot after a transition, with these fields changed. Refuses what the table does not have."""
+    """Return the snapshot after a transition, with these changes. `ConfigurationError` if it is not in the table."""
     legal = TRANSITIONS[LoopState(snapshot.state)]
     if to not in legal:
         allowed = ", ".join(legal) or "none"
@@ -47,10 +47,10 @@ def applied(snapshot: Snapshot, to: LoopState, **changes: Any) -> Snapshot:
 
 
 def resumption(snapshot: Snapshot) -> Snapshot:
-    """Return where a loaded loop starts again.
+    """Return the snapshot from which a loaded loop resumes.
 
-    A result that was not observed is lost with its process, so the worker starts again. A loop that failed in its
-    deferred calls performs those that are left. Both take the last transition back.
+    A result that was not observed died with its process, so its step is executed again. A loop that failed in its
+    deferred calls performs the remaining ones. Both undo the last transition.
     """
     if snapshot.state == OBSERVING:
         back = EXECUTING

@@ -1,4 +1,4 @@
-"""When to checkpoint and what to recover: the one table that says which hook saves when; settings, read and checked."""
+"""When to checkpoint and what to recover: the table of hooks, and the settings, read and checked."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -13,7 +13,7 @@ from holdfast.records.words import Cause, Phase
 
 
 class Rule(StrEnum):
-    """Whether a hook saves under a strategy."""
+    """When a hook saves under a strategy."""
 
     SAVES = "saves"
     NEVER = "-"
@@ -24,7 +24,7 @@ class Rule(StrEnum):
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """A row of the table: the rule under each strategy, and what the checkpoint then says of itself."""
+    """A row of the table: the rule under each strategy, and the phase and type of the checkpoint."""
 
     event: Rule
     interval: Rule
@@ -43,11 +43,11 @@ HOOKS: dict[str, Hook] = {
     "error": Hook(Rule.SAVES, Rule.SAVES, Rule.SAVES, Phase.ERROR, Cause.ERROR),
     "complete": Hook(Rule.CLEARS, Rule.CLEARS, Rule.CLEARS, None, None),
 }
-"""Which hook saves under which strategy. Nothing else decides it."""
+"""Decides which hook saves under which strategy."""
 
 
 class RecoveryConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What `recover` does with the checkpoints it finds. `timeout`: the oldest that is resumed, in seconds."""
+    """What `recover` does with the checkpoints it finds. `timeout` is the age in seconds at which they expire."""
 
     auto_resume: bool = False
     auto_resume_hitl: bool = False
@@ -55,7 +55,7 @@ class RecoveryConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a `CheckpointManager`. `strategy`: event, interval or hybrid. `interval`: 0 for never."""
+    """The settings of a `CheckpointManager`. `strategy` is event, interval or hybrid; `interval=0` means never."""
 
     enabled: bool = False
     strategy: str = "event"
@@ -68,7 +68,7 @@ class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True):
     def load(cls, source: "Mapping[str, Any] | str | Path | CheckpointConfig") -> "CheckpointConfig":
         """Read the settings from a dict, or from a YAML or TOML file; a top key `checkpoint` is optional.
 
-        `ConfigurationError`, naming the field and the file, for settings that make no sense.
+        `ConfigurationError`, with the field and the file, for invalid settings.
         """
         if isinstance(source, cls):
             return source.validate()
@@ -80,26 +80,26 @@ class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True):
         if config.strategy == "interval" and not config.interval:
             place = f"{origin}: " if origin else ""
             raise ConfigurationError(
-                f"{place}interval must be at least 1 with strategy 'interval', got 0: nothing would be saved between"
-                " approvals and errors; set interval, or use strategy 'event'"
+                f"{place}`interval` must be at least 1 with strategy 'interval', got 0: only approvals and errors would"
+                " be saved; set interval, or use strategy 'event'"
             )
         return config
 
     def validate(self) -> "CheckpointConfig":
-        """Raise `ConfigurationError`, naming the field, for settings that make no sense; else return the settings."""
+        """Return the settings; `ConfigurationError`, with the field, if one is invalid."""
         if not isinstance(self.recovery, RecoveryConfig):
-            raise ConfigurationError(f"recovery must be a RecoveryConfig, got {self.recovery!r}")
+            raise ConfigurationError(f"`recovery` must be a RecoveryConfig, got {self.recovery!r}")
         return self.load(msgspec.structs.asdict(self) | {"recovery": msgspec.structs.asdict(self.recovery)})
 
     def should_checkpoint(self, hook: str, iteration: int | None = None) -> bool:
         """True if this hook saves. `iteration_end` needs the number of the iteration, counted from 1."""
         if hook not in HOOKS:
-            raise ConfigurationError(f"there is no hook {hook!r}; hooks are {', '.join(HOOKS)}")
+            raise ConfigurationError(f"`hook` must be one of {', '.join(HOOKS)}, got {hook!r}")
         if self.strategy not in Hook.__struct_fields__:
             self.validate()
         rule: Rule = getattr(HOOKS[hook], self.strategy)
         if rule is Rule.EVERY_N and iteration is None:
-            raise ConfigurationError(f"hook {hook!r} saves every N iterations: give the iteration")
+            raise ConfigurationError(f"hook {hook!r} saves every N iterations; pass the iteration")
         return self.enabled and self._applies(rule, iteration or 0)
 
     def _applies(self, rule: Rule, iteration: int) -> bool:
@@ -108,21 +108,21 @@ class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True):
         settings = {Rule.SAVES: True, Rule.IF_BEFORE_LLM: self.before_llm, Rule.IF_AFTER_TOOLS: self.after_tools}
         return settings.get(rule, False)
 
-    # The document's questions
+    # The settings as questions
 
     @property
     def is_enabled(self) -> bool:
-        """True if hooks save at all."""
+        """True if hooks save."""
         return self.enabled
 
     @property
     def should_auto_resume(self) -> bool:
-        """True if `recover` resumes the tasks that were at work."""
+        """True if `recover` resumes tasks that were working."""
         return self.enabled and self.recovery.auto_resume
 
     @property
     def should_auto_resume_hitl(self) -> bool:
-        """True if `recover` resumes the tasks that wait for input too, without input."""
+        """True if `recover` also resumes tasks that wait for input, with an empty input."""
         return self.enabled and self.recovery.auto_resume_hitl
 
     @property
@@ -136,17 +136,17 @@ class CheckpointConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def should_checkpoint_before_llm(self) -> bool:
-        """True if a checkpoint is taken before each call of the model."""
+        """True if each call of the model is preceded by a checkpoint."""
         return self.should_checkpoint("before_llm_call")
 
     @property
     def should_checkpoint_interval(self) -> bool:
-        """True if iterations are saved at all."""
+        """True if some iterations are saved."""
         return self.enabled and self.strategy != "event" and self.interval > 0
 
     @property
     def recovery_timeout(self) -> timedelta:
-        """The age at which a checkpoint is expired."""
+        """The age at which a checkpoint expires."""
         return timedelta(seconds=self.recovery.timeout)
 
 
@@ -162,23 +162,25 @@ _KINDS: dict[str, tuple[str, Any]] = {
     "auto_resume_hitl": (_FLAG, lambda value: type(value) is bool),
     "timeout": ("a number of seconds, 0 or more", lambda value: type(value) in {int, float} and 0 <= value < 1e10),
 }
-"""What each setting must be, in words and as a test."""
+"""What each setting must be, in words and as a check."""
 
 
 def _parsed(source: object) -> Any:
-    """Return the settings in a mapping or a file, below the key `checkpoint` if there is one."""
+    """Return the settings of a mapping or a file, under the key `checkpoint` if there is one."""
     found = source if isinstance(source, Mapping) else _read(source)
     if isinstance(found, Mapping) and "checkpoint" in found:
         for name in _KINDS.keys() & found.keys():
             place = "" if found is source else f"{source}: "
-            raise ConfigurationError(f"{place}{name} stands beside checkpoint, where it is not read; move it below")
+            raise ConfigurationError(
+                f"{place}{name} is next to `checkpoint`, where it would be ignored; move it into `checkpoint`"
+            )
         found = found["checkpoint"]
     return {} if found is None else found
 
 
 def _read(source: object) -> Any:
     if not isinstance(source, str | Path):
-        raise ConfigurationError(f"a checkpoint configuration is a dict or the path of a file, got {source!r}")
+        raise ConfigurationError(f"`config` must be a CheckpointConfig, a dict or the path of a file, got {source!r}")
     path = Path(source)
     try:
         text = path.read_text(encoding="utf-8")
@@ -188,7 +190,9 @@ def _read(source: object) -> Any:
         return _read_toml(text, path)
     if path.suffix in {".yaml", ".yml"}:
         return _read_yaml(text, path)
-    raise ConfigurationError(f"{path}: a checkpoint configuration is a .yaml, .yml or .toml file, not {path.suffix!r}")
+    raise ConfigurationError(
+        f"{path}: a checkpoint configuration must be a .yaml, .yml or .toml file, got {path.suffix!r}"
+    )
 
 
 def _read_toml(text: str, path: Path) -> Any:
@@ -196,7 +200,7 @@ def _read_toml(text: str, path: Path) -> Any:
 
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also numbers of very many digits
+    except (ValueError, RecursionError) as error:  # ValueError also for numbers with too many digits
         raise ConfigurationError(f"{path}: not valid TOML: {error}") from error
 
 
@@ -208,28 +212,28 @@ def _read_yaml(text: str, path: Path) -> Any:
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            """Refuse a key that is written twice: the base would take the last one."""
+            """Refuse a duplicate key: the base class would use the last one."""
             names = [key.value for key, _ in node.value]
             for index, (key, _) in enumerate(node.value):
                 if key.value in names[:index]:
-                    raise ValueError(f"{key.value} is set twice, the second time in line {key.start_mark.line + 1}")
+                    raise ValueError(f"{key.value} is set twice; the second is in line {key.start_mark.line + 1}")
             return super().construct_mapping(node, deep)
 
     try:
-        return yaml.load(text, Loader)  # noqa: S506  it makes plain values only
+        return yaml.load(text, Loader)  # noqa: S506  a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path}: not valid YAML: {error}") from error
 
 
 def _checked(settings: object, shape: Any, origin: str, within: str = "") -> dict[str, Any]:
-    """Return the settings of a structure's fields; an error names the field, and the file that it stands in.
+    """Return the settings for the fields of a structure; an error names the field and the file.
 
-    A setting that is written down without a value has its default.
+    A setting without a value gets its default.
     """
     place = f"{origin}: " if origin else ""
     if not isinstance(settings, Mapping):
         name = within.rstrip(".") or "checkpoint"
-        raise ConfigurationError(f"{place}{name} must be a table of settings, got {settings!r}")
+        raise ConfigurationError(f"{place}`{name}` must be a table of settings, got {settings!r}")
     for name in settings:
         if name not in shape.__struct_fields__:
             raise ConfigurationError(f"{place}unknown setting {within}{name}{_hint(name, shape, within)}")
@@ -237,7 +241,7 @@ def _checked(settings: object, shape: Any, origin: str, within: str = "") -> dic
     for name, value in given.items():
         words, is_valid = _KINDS[name]
         if not is_valid(value):
-            raise ConfigurationError(f"{place}{within}{name} must be {words}, got {value!r}")
+            raise ConfigurationError(f"{place}`{within}{name}` must be {words}, got {value!r}")
     return given
 
 
@@ -246,4 +250,4 @@ def _hint(name: object, shape: Any, within: str) -> str:
 
     close = get_close_matches(str(name), shape.__struct_fields__, n=1)
     meant = f"; did you mean {within}{close[0]}?" if close else ";"
-    return f"{meant} settings here are {', '.join(shape.__struct_fields__)}"
+    return f"{meant} valid: {', '.join(shape.__struct_fields__)}"

@@ -1,4 +1,4 @@
-"""What the agents of a session said, and who is to speak next. The events are the source of truth across agents."""
+"""The events of a session, and the agent that runs next. Events are the source of truth across agents."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ USER = "user"
 
 
 class Event(JsonStruct):
-    """Something said in a session. `final`: its author has finished. `branch`: the author's path of names."""
+    """A message in a session. `final` means that its author has finished; `branch` is the author's path of names."""
 
     _always: ClassVar[frozenset[str]] = frozenset({"author", "content", "final"})
 
@@ -26,17 +26,17 @@ class SessionEvents(JsonStruct):
 
 
 def name_of(agent: Any) -> str:
-    """Return an agent's name: its `name`, or that of the function."""
+    """Return an agent's `name`, or the name of the function or class."""
     return str(getattr(agent, "name", None) or getattr(agent, "__name__", type(agent).__name__))
 
 
 def find_agent_to_run(events: Iterable[Event], root: Any) -> Any:
-    """Find the agent to resume: the last author in the tree that is not the user and has not finished; else the root.
+    """Return the agent to resume: the last author in the tree, except the user, that has not finished; else the root.
 
-    The tree is `root`, its `sub_agents`, theirs, and so on. An event with a branch names its author by that path.
+    The tree is `root` and its `sub_agents`, recursively. The branch of an event, if any, identifies its author.
     """
     agents: dict[str, Any] = {}
-    for path, agent in reversed(list(_paths(root, ""))):  # of equal names, the first in the tree is found
+    for path, agent in reversed(list(_paths(root, ""))):  # the first agent in the tree wins a name
         agents[name_of(agent)] = agents[path] = agent
     finished: set[int] = set()
     for event in reversed(list(events)):

@@ -1,4 +1,4 @@
-"""What a checkpoint of an agent server holds: the document's structures, under its JSON names."""
+"""The structures in a checkpoint of an agent server, under their JSON names."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ Moment: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class PendingToolCall(JsonStruct, kw_only=True):
-    """A tool call that waits to be executed, or for approval."""
+    """A tool call that is waiting for execution or approval."""
 
     _always: ClassVar[frozenset[str]] = frozenset({"id", "name", "requires_approval"})
 
@@ -29,7 +29,7 @@ class PendingToolCall(JsonStruct, kw_only=True):
 
 
 class ToolCallSnapshot(JsonStruct, kw_only=True):
-    """A tool call in progress: `completed` with a result or an error, or not yet."""
+    """A tool call of the current turn; once `completed` it has a result or an error."""
 
     _always: ClassVar[frozenset[str]] = frozenset({"id", "name", "completed"})
 
@@ -42,7 +42,7 @@ class ToolCallSnapshot(JsonStruct, kw_only=True):
 
 
 class AgentState(JsonStruct, kw_only=True):
-    """Where the agent that is executing stands. Other agents' messages are in the events of the session."""
+    """The state of the executing agent. Messages of other agents are in the events of the session."""
 
     _always: ClassVar[frozenset[str]] = frozenset({"iteration", "total_tokens", "final_response_added"})
 
@@ -57,7 +57,7 @@ class AgentState(JsonStruct, kw_only=True):
     pending_tool_calls: list[ToolCallSnapshot] = msgspec.field(default_factory=list)
     first_iteration_tool_calls: list[ToolCallSnapshot] = msgspec.field(default_factory=list)
     sub_agents: list[str] = msgspec.field(default_factory=list)
-    """The agents that this one may hand over to."""
+    """The agents to which this one may hand over."""
     parent_agent: str = ""
     branch: str = ""
     """The path of names from the root to this agent, such as `root.coordinator.researcher`."""
@@ -67,7 +67,7 @@ class AgentState(JsonStruct, kw_only=True):
     loop_iteration: int = 0
     loop_max_iterations: int = 0
     custom: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What the agent itself saves: see `Checkpointable`."""
+    """The agent's own state: see `Checkpointable`."""
 
 
 _PHASE_WORDS = {phase: phase.value for phase in Phase}
@@ -75,7 +75,7 @@ _CORE = ("task_id", "session_id", "user_id", "app_name", "query", "agent_name", 
 
 
 class ExecutionState(JsonStruct):
-    """All that is needed to resume a task: who it is for, what was asked, and where its agent stands."""
+    """Everything needed to resume a task: its ids, the query, and the state of its agent."""
 
     _always: ClassVar[frozenset[str]] = frozenset({*_CORE, "phase", "checkpoint_type", "checkpoint_time"})
 
@@ -88,23 +88,23 @@ class ExecutionState(JsonStruct):
     agent_state: AgentState | None = None
     invocation_id: str = ""
     last_event_index: int = 0
-    """The index of the last event of the session that was processed."""
+    """The index of the last processed event of the session."""
     pending_tool_call: PendingToolCall | None = None
     phase: Phase = Phase.INITIALIZED
     checkpoint_type: Cause = Cause.MANUAL
     checkpoint_time: Moment = msgspec.field(default_factory=lambda: datetime.now(UTC))
-    """When it was saved; until then, when it was made."""
+    """When it was saved; before that, when it was created."""
     error: str = ""
 
     @property
     def needs_user_input(self) -> bool:
-        """True if the task waits for a person: for the approval of a tool call."""
+        """True if the task waits for a person to approve a tool call."""
         pending = self.pending_tool_call
         return self.phase == Phase.TOOL_APPROVAL or (pending is not None and pending.requires_approval)
 
     @property
     def is_recoverable(self) -> bool:
-        """True if a recovery may resume the task: it has its ids, and did not stop at an error."""
+        """True if a recovery may resume the task: it has its ids and did not end with an error."""
         return bool(self.task_id and self.session_id) and self.phase != Phase.ERROR
 
     def is_expired(self, timeout: timedelta | float, *, now: datetime | None = None) -> bool:
@@ -119,16 +119,16 @@ class ExecutionState(JsonStruct):
         return replace(self, agent_state=agent_state)
 
     def with_error(self, error: BaseException | str) -> "ExecutionState":
-        """Return a copy that stopped at this error."""
+        """Return a copy in the phase ERROR, with this error."""
         text = text_of(error) or type(error).__name__
         return replace(self, error=text, phase=Phase.ERROR)
 
     def with_last_event_index(self, index: int) -> "ExecutionState":
-        """Return a copy that has processed the session's events up to this one."""
+        """Return a copy with this index of the last processed event."""
         return replace(self, last_event_index=index)
 
     def with_pending_tool_call(self, pending: PendingToolCall | None) -> "ExecutionState":
-        """Return a copy with this tool call waiting."""
+        """Return a copy with this pending tool call."""
         return replace(self, pending_tool_call=pending)
 
     def with_phase(self, phase: Phase | str) -> "ExecutionState":
@@ -136,13 +136,13 @@ class ExecutionState(JsonStruct):
         return replace(self, phase=Phase(plain_word(_PHASE_WORDS, phase, "phase")))
 
     def with_type(self, checkpoint_type: Cause | str) -> "ExecutionState":
-        """Return a copy of this checkpoint type."""
+        """Return a copy with this checkpoint type."""
         return replace(self, checkpoint_type=Cause(plain_word(CAUSE_WORDS, checkpoint_type, "checkpoint type")))
 
-    # The document's JSON
+    # JSON
 
     def serialize(self) -> bytes:
-        """Write the document's JSON. `UnstorableValue` for a value that JSON has no place for."""
+        """Encode the state as JSON. `UnstorableValue` for a value that JSON cannot represent."""
         try:
             return msgspec.json.encode(self.to_dict())
         except (TypeError, ValueError) as error:
@@ -150,7 +150,7 @@ class ExecutionState(JsonStruct):
 
     @classmethod
     def deserialize(cls, document: bytes | str) -> "ExecutionState":
-        """Read the document's JSON, as Hector writes it too. `Corrupt` for anything else."""
+        """Decode a state from JSON, also from JSON that Hector wrote. `Corrupt` for anything else."""
         try:
             fields = msgspec.json.decode(document)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -159,29 +159,29 @@ class ExecutionState(JsonStruct):
 
 
 def checked_state(state: object) -> ExecutionState:
-    """Return the state that a user gave; `ConfigurationError` if it is none."""
+    """Return the state; `ConfigurationError` if it is not an `ExecutionState`."""
     if not isinstance(state, ExecutionState):
-        raise ConfigurationError(f"state must be a holdfast.ExecutionState, got {type(state).__name__}")
+        raise ConfigurationError(f"`state` must be a holdfast.ExecutionState, got {type(state).__name__}")
     return state
 
 
 @runtime_checkable
 class Checkpointable(Protocol):
-    """An agent that brings its own state. `manager.register(name, agent)` makes saves and resumes call it."""
+    """An agent with its own state. After `manager.register(name, agent)` saves and resumes call it."""
 
     def save_state(self) -> Any:
-        """Return the agent's own state, as a dict: kept in `agent_state.custom`. May be async."""
+        """Return the agent's own state as a dict; it is stored in `agent_state.custom`. May be async."""
         ...
 
     def restore_state(self, state: Mapping[str, Any], /) -> Any:
-        """Take a saved state over, before the task is resumed. May be async."""
+        """Restore a saved state before the task is resumed. May be async."""
         ...
 
 
 class CheckpointStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The pending checkpoints of an app: how many, of which kind, how old. `expired` is how many of them are.
+    """The counts and ages of an app's pending checkpoints. `expired` ones are included in `total`.
 
-    `damaged` is how many more tasks cannot be read.
+    `damaged` counts the tasks that cannot be read; they are not included in `total`.
     """
 
     total: int = 0
@@ -196,9 +196,9 @@ class CheckpointStats(msgspec.Struct, frozen=True, kw_only=True):
 class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
     """What `recover` did, by thread id.
 
-    `resumed`: the callback returned. `waiting`: for a person. `expired`: failed now, as too old. `failed`: the callback
-    raised, or there is no checkpoint yet. `skipped`: not configured to be resumed, not recoverable, or another process
-    has it. `damaged`: cannot be read; `store.verify` says why.
+    `resumed`: the callback returned. `waiting`: for a person. `expired`: too old, now failed. `failed`: the callback
+    raised, or there is no checkpoint. `skipped`: not configured to be resumed, not recoverable, or held by another
+    process. `damaged`: unreadable; `store.verify` reports why.
     """
 
     resumed: tuple[str, ...] = ()

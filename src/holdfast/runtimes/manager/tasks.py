@@ -1,4 +1,4 @@
-"""The tasks of an agent server as a manager's parts share them: how they are saved, held and cleared."""
+"""The tasks of an agent server, shared by the parts of a manager: save, hold and clear them."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -20,7 +20,7 @@ ResumeCallback = Callable[[ExecutionState, str], Any]
 
 
 class Tasks:
-    """The tasks of an agent server, on a store that is found when it is used."""
+    """The tasks of an agent server. It looks up its store when it is used."""
 
     def __init__(
         self,
@@ -32,13 +32,12 @@ class Tasks:
     ) -> None:
         self.config = CheckpointConfig.load({} if config is None else config)
         self.terms = Terms(lease, wait)
-        self.terms.check()
         self.max_attempts = whole_number(max_attempts, "max_attempts", least=1)
         self._find_store = store
         self.callback: ResumeCallback | None = None
         self.agents: dict[str, Checkpointable] = {}
         self.held: dict[str, Held] = {}
-        """The tasks that this process works on, by thread id."""
+        """The tasks that this process holds, by thread id."""
         self._has_warned = False
 
     @property
@@ -47,13 +46,13 @@ class Tasks:
         return self._find_store()
 
     def warn_disabled(self) -> None:
-        """Say once that nothing is saved."""
+        """Log once that nothing is saved."""
         if not self._has_warned:
             self._has_warned = True
             logger().warning("checkpointing is disabled: hooks save nothing; set enabled to true in the configuration")
 
     def hold(self, ids: tuple[str, ...], terms: Terms, check: Callable[[Driver], None] | None = None) -> Held:
-        """A claim on a task that this process works on: what is saved meanwhile is written under it."""
+        """Return a claim on a task. Saves of this process are written under it while it is held."""
         return Held(self.store, ids, terms, self.held, check)
 
     # Saving
@@ -61,7 +60,7 @@ class Tasks:
     async def save(
         self, state: ExecutionState, checkpoint_type: Cause = Cause.MANUAL, details: Mapping[str, str] | None = None
     ) -> ExecutionState:
-        """Save a state: under the claim that this process holds, or else under one for this save alone."""
+        """Save a state under the claim that this process holds, or under a claim for this save only."""
         state = await self._complete(state, checkpoint_type)
         ids = (state.app_name, state.user_id, state.session_id, state.task_id)
         held = self.held.get(thread_id_of(*ids))
@@ -72,13 +71,13 @@ class Tasks:
             try:
                 state = await alone.save(state, details or {})
             except Exception:
-                alone.driver.leave_untouched()  # it is the save that failed, not the task
+                alone.driver.leave_untouched()  # the save failed, not the task
                 raise
             alone.driver.leave_resumable()
         return state
 
     async def _complete(self, state: ExecutionState, checkpoint_type: Cause) -> ExecutionState:
-        """The state to save: with its type and the agent's own state. It can be loaded again."""
+        """Return the state to save, with its type and the agent's own state; checks that it can be loaded again."""
         state = checked_state(state).with_type(checkpoint_type)
         agent = self.agents.get(state.agent_name)
         if agent is not None:
@@ -88,13 +87,13 @@ class Tasks:
         return state
 
     async def restore(self, state: ExecutionState) -> None:
-        """Hand an agent its own state back."""
+        """Restore the own state of an agent."""
         agent = self.agents.get(state.agent_name)
         if agent is not None and state.agent_state is not None:
             await ports_of(self.store).call(agent.restore_state, state.agent_state.custom)
 
     async def clear(self, *ids: str) -> None:
-        """Remove a task's checkpoints; one that is held is removed when it is released."""
+        """Delete a task's checkpoints; if this process holds it, when it is released."""
         thread_id = thread_id_of(*ids)
         held = self.held.get(thread_id)
         await (self.store.delete(thread_id) if held is None else held.clear())

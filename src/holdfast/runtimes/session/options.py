@@ -43,9 +43,6 @@ class TurnOptions(TypedDict, total=False):
 ORCHESTRATOR_NAMES, TURN_NAMES = tuple(OrchestratorOptions.__annotations__), tuple(TurnOptions.__annotations__)
 
 
-_TURN_NAMES = frozenset(TURN_NAMES)
-
-
 class SessionOptions(msgspec.Struct, frozen=True):
     """The options that all sessions of an orchestrator share."""
 
@@ -59,8 +56,10 @@ class SessionOptions(msgspec.Struct, frozen=True):
     def price_of(self, model: str | None) -> ModelPricing | None:
         """Return the price of a model; `ConfigurationError` if it has none and a budget needs one."""
         price = None if model is None else self.pricing.get(model)
-        if price is None and (refusal := self.limits.need_price(model)) is not None:
-            raise refusal
+        if price is None and self.limits.budget_usd is not None:
+            what = "a turn without model=" if model is None else f"model {model!r}"
+            budget = f"budget_usd={self.limits.budget_usd}"
+            raise ConfigurationError(f"{what} has no price in pricing=, and {budget} needs one")
         return price
 
 
@@ -72,13 +71,14 @@ def session_options(role: str, phase: str, options: OrchestratorOptions) -> Sess
     pricing = mapping_or_none(given("pricing"), "pricing") or {}
     if not all(isinstance(price, ModelPricing) for price in pricing.values()):
         raise ConfigurationError(f"`pricing` must map model names to ModelPricing, got {pricing!r}")
-    on_unstorable = check_policy(given("on_unstorable", "raise"))
+    on_unstorable = check_on_unstorable(given("on_unstorable", "raise"))
     run = Terms(given("lease", 30), given("wait"))
-    run.check()
-    return SessionOptions(needed_text(role, "role"), needed_text(phase, "phase"), pricing, limits, on_unstorable, run)
+    return SessionOptions(
+        required_text(role, "role"), required_text(phase, "phase"), pricing, limits, on_unstorable, run
+    )
 
 
-def needed_text(value: object, name: str) -> str:
+def required_text(value: object, name: str) -> str:
     """Return a non-empty str, or raise."""
     text = text_or_none(value, name)
     if text is None:
@@ -86,10 +86,9 @@ def needed_text(value: object, name: str) -> str:
     return text
 
 
-def check_call(function: object, options: TurnOptions) -> None:
-    """Raise `ConfigurationError` for an invalid call of a turn."""
-    if not _TURN_NAMES.issuperset(options):
-        check_options(options, TURN_NAMES)
+def check_turn(function: object, options: TurnOptions) -> None:
+    """Raise `ConfigurationError` if a turn is called with an invalid function or option."""
+    check_options(options, TURN_NAMES)
     if not callable(function):
         raise ConfigurationError(f"a turn needs a function to call, got {type(function).__name__}; wrap it in a lambda")
     usage, reserve = options.get("usage"), options.get("reserve")
@@ -103,7 +102,7 @@ def check_call(function: object, options: TurnOptions) -> None:
         )
 
 
-def check_policy(value: str) -> str:
+def check_on_unstorable(value: str) -> str:
     """Return what to do with a result that cannot be stored, or raise."""
     if value not in {"raise", "warn"}:
         raise ConfigurationError(f"`on_unstorable` must be 'raise' or 'warn', got {value!r}")

@@ -79,7 +79,7 @@ class Turns:
         self.unfinished: dict[str, Spent] = {}
         """The reserves of turns that started and did not end, by key."""
         self._every: list[Note] = []
-        self._hands: tuple[str, str] = ("", "")
+        self._speaker: tuple[str, str] = ("", "")
         """Role and phase of the last turn or hand-over."""
 
     @property
@@ -95,7 +95,7 @@ class Turns:
     def add(self, note: Note) -> None:
         """Count one more turn."""
         content, key = content_of(note), note.key
-        self._hands = (content.role, content.phase)
+        self._speaker = (content.role, content.phase)
         if note.value and key in self.taken and (replaced := self._with_result(key)) is not None:
             self._every[replaced] = note  # a fork replaced the result
             return
@@ -130,7 +130,7 @@ class Turns:
 
     def hand_over(self, note: Note) -> None:
         """Count a hand-over."""
-        self._hands = read_note(note, _hands)
+        self._speaker = read_note(note, _role_and_phase)
 
     def listed(self, record: Record) -> list[Turn]:
         """Return all turns as records, failed ones included."""
@@ -143,8 +143,8 @@ class Turns:
         models = dict.fromkeys(content.model for _, content in every if content.model)
         return SessionSummary(
             thread_id=thread_id,
-            role=role or self._hands[0],
-            phase=phase or self._hands[1],
+            role=role or self._speaker[0],
+            phase=phase or self._speaker[1],
             turn_count=self.count,
             failed_count=sum(not note.value for note, _ in every),
             usage=self.usage,
@@ -159,7 +159,7 @@ def _reservation(plain: Any) -> Spent:
     return Spent(UsageSnapshot(**usage), cost)
 
 
-def _hands(plain: Any) -> tuple[str, str]:
+def _role_and_phase(plain: Any) -> tuple[str, str]:
     content = msgspec.convert(plain, dict[str, str])
     return content["role"], content["phase"]
 

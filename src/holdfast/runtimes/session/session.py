@@ -15,8 +15,14 @@ from holdfast.records.turn import SessionSummary, Turn, TurnResult
 from holdfast.records.usage import UsageSnapshot
 from holdfast.runs.driver import Driver, Run, RunBlock, check_key, fingerprint_of, note
 from holdfast.runs.options import StepPolicy, seconds
-from holdfast.runtimes.session.limits import Places
-from holdfast.runtimes.session.options import SessionOptions, TurnOptions, check_call, check_policy, needed_text
+from holdfast.runtimes.session.limits import TurnSlots
+from holdfast.runtimes.session.options import (
+    SessionOptions,
+    TurnOptions,
+    check_on_unstorable,
+    check_turn,
+    required_text,
+)
 from holdfast.runtimes.session.record import HAND_OVER, RESERVE, TURN, VISIT, Turns
 from holdfast.runtimes.session.streams import OpenStreams
 from holdfast.runtimes.session.turns import TurnExecution
@@ -38,7 +44,7 @@ class Session:
         self._streams = OpenStreams()
         self._turns = turns = Turns()
         driver.follow({TURN: turns.add, RESERVE: turns.reserve, HAND_OVER: turns.hand_over})
-        self._places = Places(turns.count, driver.ports.lock())
+        self._slots = TurnSlots(turns.count, driver.ports.lock())
         self._visit = len(driver.record.notes(VISIT)) + 1
         """The number of earlier sessions that were left normally. Sessions that resume this one share it."""
         self._used_answers = False
@@ -123,7 +129,7 @@ class Session:
         return self._streams.add(self._execution(function, options).chunks())
 
     def _execution(self, function: Callable[[], Any], given: TurnOptions) -> TurnExecution:
-        check_call(function, given)
+        check_turn(function, given)
         driver, options = self._driver, self._options
         key = text_or_none(given.get("idempotency_key"), "idempotency_key") or ""
         fingerprint, timeout, unstorable = given.get("fingerprint"), given.get("timeout"), given.get("on_unstorable")
@@ -132,7 +138,7 @@ class Session:
             options,
             self._turns,
             self._streams,
-            self._places,
+            self._slots,
             # Without a key: a name that no other claim of the thread uses, so that its steps are its own.
             driver.key("turn", key) if key else f"turn~{driver.token}.{next(self._unnamed)}",
             function,
@@ -142,7 +148,7 @@ class Session:
             key or "turn",
             b"" if fingerprint is None else fingerprint_of(fingerprint, "fingerprint", "give plain data"),
             None if timeout is None else seconds(timeout, "timeout"),
-            options.on_unstorable if unstorable is None else check_policy(unstorable),
+            options.on_unstorable if unstorable is None else check_on_unstorable(unstorable),
             given.get("reserve"),
         )
 
@@ -210,8 +216,8 @@ class Session:
         A rerun of the program repeats its hand-overs without recording them again: those to the same role and phase
         are matched by their order in the session, or by the key you pass.
         """
-        phase = self.phase if phase is None else needed_text(phase, "phase")
-        options = replace(self._options, role=needed_text(role, "role"), phase=phase)
+        phase = self.phase if phase is None else required_text(phase, "phase")
+        options = replace(self._options, role=required_text(role, "role"), phase=phase)
         driver = self._driver
         driver.check()
         key = self._hand_over_key(options, text_or_none(idempotency_key, "idempotency_key"))

@@ -13,7 +13,7 @@ from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.turn import TurnResult
 from holdfast.records.usage import PICODOLLARS, ModelPricing, Spent, UsageSnapshot
 from holdfast.runs.driver import Driver, Note, Receipt, failed_steps, note, text_of
-from holdfast.runtimes.session.limits import Places
+from holdfast.runtimes.session.limits import TurnSlots
 from holdfast.runtimes.session.options import SessionOptions
 from holdfast.runtimes.session.record import RESERVE, TURN, TurnContent, Turns, content_of, packed_content, used
 from holdfast.runtimes.session.streams import END, OpenStreams, opened
@@ -30,7 +30,7 @@ class TurnExecution(msgspec.Struct):
     _options: SessionOptions
     _turns: Turns
     _streams: OpenStreams
-    _places: Places
+    _slots: TurnSlots
     _name: str
     _function: Callable[[], Any]
     _model: str | None
@@ -49,8 +49,8 @@ class TurnExecution(msgspec.Struct):
     _started_at: int = 0
     _is_heard: bool = False
     """True if its events have a listener or are logged."""
-    _has_place: bool = False
-    """True while it occupies a place that must be freed if the turn is not recorded."""
+    _has_slot: bool = False
+    """True while it occupies a slot that must be released if the turn is not recorded."""
 
     async def result(self) -> TurnResult[Any]:
         """Return the result of the turn: replayed, or by calling the function."""
@@ -62,8 +62,8 @@ class TurnExecution(msgspec.Struct):
             hide_our_frames(error)
             raise
         finally:
-            if self._has_place:
-                self._places.give_back()
+            if self._has_slot:
+                self._slots.release()
 
     async def _replayed_or_executed(self) -> TurnResult[Any]:
         driver = self._driver
@@ -75,7 +75,7 @@ class TurnExecution(msgspec.Struct):
         try:
             value = await driver.invoke(self._name, self._function, self._timeout)
         except BaseException as error:
-            await self._left_by(error)
+            await self._record_failure(error)
             raise
         return turn_result((value, await self._end(value)))
 
@@ -102,12 +102,12 @@ class TurnExecution(msgspec.Struct):
                             yield chunk
                         driver.check_waits_not(self._name)
                     except BaseException as error:
-                        await self._left_by(error)
+                        await self._record_failure(error)
                         raise
                 await self._end(collected)
             finally:
-                if self._has_place:
-                    self._places.give_back()
+                if self._has_slot:
+                    self._slots.release()
 
     async def _known(self) -> Note | None:
         return self._driver.noted(TURN, self._key)
@@ -135,7 +135,7 @@ class TurnExecution(msgspec.Struct):
         reserve = None
         if self._reserve is not None:
             reserve = Spent(self._reserve, 0 if price is None else price.cost(self._reserve))
-        self._has_place = self._places.take(options.limits, self._turns, self._key, reserve, driver.thread_id)
+        self._has_slot = self._slots.take(options.limits, self._turns, self._key, reserve, driver.thread_id)
         if reserve is not None:
             content = [used(reserve.usage), reserve.cost]
             begun = note(RESERVE, content, driver.ports.now(), key=self._key)
@@ -147,7 +147,7 @@ class TurnExecution(msgspec.Struct):
 
     # After
 
-    async def _left_by(self, error: BaseException) -> None:
+    async def _record_failure(self, error: BaseException) -> None:
         """Record a failed turn. A turn that was cancelled, suspended or abandoned is not recorded."""
         driver, kind = self._driver, type(error).__name__
         if isinstance(error, RunCancelled) or driver.is_lost or not isinstance(error, Exception):
@@ -163,12 +163,12 @@ class TurnExecution(msgspec.Struct):
 
     async def _end(self, value: Any) -> UsageSnapshot:
         """Record the result, then raise what is wrong with it: it was paid for."""
-        driver, usage, complaint = self._driver, self._usage, None
+        driver, usage, failure = self._driver, self._usage, None
         if usage is None:
             usage = NOTHING_USED
         elif type(usage) is not UsageSnapshot:
-            usage, complaint = await self._used(usage, value)
-            if complaint is not None:
+            usage, failure = await self._used(usage, value)
+            if failure is not None:
                 self._price = None  # the cost is unknown
         try:
             encoded = encode(value, path=f"result of turn {self._shown!r}")
@@ -181,9 +181,9 @@ class TurnExecution(msgspec.Struct):
             if self._is_heard or driver.events.has_listeners:
                 details = {"step": self._name, "name": self._shown, "attempt": 1, "seconds": ended.took / 1e6}
                 await driver.emit("step_done", {"result": value}, **details)
-        if complaint is not None:
-            raise complaint
-        self._options.limits.judge(self._turns, driver.thread_id)
+        if failure is not None:
+            raise failure
+        self._options.limits.check_after(self._turns, driver.thread_id)
         return usage
 
     async def _used(
@@ -227,5 +227,5 @@ class TurnExecution(msgspec.Struct):
     def _write(self, turn: Note, cause: str, metadata: dict[str, Any]) -> Receipt:
         metadata["ms"] = turn.took // 1000
         receipt = self._driver.write(turn, cause=cause, metadata=metadata)
-        self._has_place = False
+        self._has_slot = False
         return receipt

@@ -1,1 +1,1 @@
-"""Workflows: graphs of executors that exchange messages in supersteps. A checkpoint after each superstep."""
+"""Workflows: graphs of executors that exchange messages in supersteps. Each superstep is checkpointed."""

@@ -1,4 +1,4 @@
-"""One executor in one superstep: its handlers are called, its messages routed, and what it did is noted at once."""
+"""One executor in one superstep: call its handlers, route its messages, and record its result."""
 
 from functools import partial
 from typing import Any, TypeAlias
@@ -13,46 +13,46 @@ from holdfast.runs.driver import Driver, Note, failed_steps, note, read_note, te
 from holdfast.runtimes.workflow.context import DONE, ContextBase, Work
 from holdfast.runtimes.workflow.decisions import Result, Sent, refuse_conflict, targets_of
 from holdfast.runtimes.workflow.graph import Edge, Graph, Node
-from holdfast.runtimes.workflow.seats import Seats
+from holdfast.runtimes.workflow.instances import ExecutorInstances
 from holdfast.runtimes.workflow.snapshot import Message, Snapshot
 
 EXECUTOR = "executor"
-"""The kind of note that says what an executor did in a superstep."""
+"""The kind of note for the result of an executor in a superstep."""
 NOTHING = encode(None)
 ENDS_OF_PROGRAMS = (KeyboardInterrupt, SystemExit, GeneratorExit)
-Way: TypeAlias = tuple[Edge, list[str], list[str]]
-"""An edge that a message may take, the targets that its conditions chose, and those of them that take the message."""
+Route: TypeAlias = tuple[Edge, list[str], list[str]]
+"""An edge for a message, the targets that its conditions chose, and those of them with a handler for it."""
 
 
 class Superstep(msgspec.Struct):
-    """What the branches of one superstep share."""
+    """The data that the branches of one superstep share."""
 
     graph: Graph
     driver: Driver
-    seats: Seats
+    instances: ExecutorInstances
     context: type[ContextBase]
     snapshot: Snapshot
     saved: dict[str, Any]
-    """What executors saved, those of this superstep included."""
+    """The saved states of executors, including those of this superstep."""
     is_parallel: bool
-    """True if several executors take part: then each is noted as soon as it is done."""
+    """True if several executors take part: then each result is recorded as soon as it is done."""
     written: dict[str, str] = {}
-    """Which executor set a key of the state; see `refuse_conflict`."""
+    """The executor that wrote each key of the state; see `refuse_conflict`."""
 
     @property
     def number(self) -> int:
-        """Supersteps are numbered from 1."""
+        """The number of the superstep, from 1."""
         return self.snapshot.iteration + 1
 
 
 def work_key(snapshot: Snapshot, id_: str, index: int = 0) -> str:
-    """The key of an executor's work after a snapshot, or of its message at an index: the same in every process."""
+    """Return the key of an executor's work, or of its message at an index: the same in every process."""
     place = f"{snapshot.generation}.{snapshot.iteration + 1}.{index}:{snapshot.former.get(id_, id_)}"
     return Driver.key(EXECUTOR, place)
 
 
 def noted_result(driver: Driver, key: str) -> Result | None:
-    """What was noted of an executor's work; what it did alone is noted with its checkpoint, and not here."""
+    """Return the recorded result of an executor; None if it has none, or was recorded with its checkpoint."""
     known = driver.noted(EXECUTOR, key)
     if known is None or "_result" not in read_note(known, dict):
         return None
@@ -60,14 +60,14 @@ def noted_result(driver: Driver, key: str) -> Result | None:
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a branch ended: with a result, or an error, or it waits."""
+    """How a branch ended: with a result, with an error, or waiting."""
 
     id: str
     result: Result | None = None
     line: Note | None = None
-    """The note of a result that is not written yet."""
+    """The note of a result that is not stored yet."""
     error: BaseException | None = None
-    """Not an Exception if the run waits."""
+    """Not an `Exception` if the run waits."""
 
 
 class Branch:
@@ -80,7 +80,7 @@ class Branch:
         self._work = Work(step.graph, node, step.snapshot, step.driver)
 
     def replayed(self) -> Ended | None:
-        """How it ended before, if that was noted."""
+        """Return the recorded ending of the branch; None if there is none."""
         result = noted_result(self._step.driver, work_key(self._step.snapshot, self._node.id))
         if result is None:
             return None
@@ -88,7 +88,7 @@ class Branch:
         return Ended(self._node.id, result)
 
     async def run(self) -> Ended:
-        """Call the handlers. An error is returned: the others come to their end first."""
+        """Call the handlers. An error is returned, not raised, so that the other branches can finish."""
         driver = self._step.driver
         try:
             return await self._done()
@@ -96,10 +96,10 @@ class Branch:
             raise
         except BaseException as error:
             if driver.ports.is_raised_cancellation(error):
-                cause, error = error, RuntimeError(f"{type(error).__name__}, and its run was not cancelled")
+                cause, error = error, RuntimeError(f"{type(error).__name__}, but its run was not cancelled")
                 error.__cause__ = cause
             if isinstance(error, Exception):
-                await self._note_failure(error)
+                await self._record_failure(error)
             elif not driver.is_waiting:
                 raise
             return Ended(self._node.id, error=error)
@@ -112,9 +112,9 @@ class Branch:
         result = await self._result()
         content = {"_result": result.plain()} if step.is_parallel else {}
         line = self._line(content, value=NOTHING, took=max(step.driver.ports.now() - started_at, 0))
-        saved = await step.seats.save(id_)
+        saved = await step.instances.save(id_)
         if step.is_parallel:
-            await self._note(line, saved)
+            await self._record(line, saved)
             return Ended(id_, result)
         if saved is not None:
             step.saved = {**step.saved, id_: saved}
@@ -125,18 +125,21 @@ class Branch:
         if handler is None:
             kinds = " and ".join(hint_name(type(each)) for each in message.contents)
             raise self._work.error(
-                f" has no handler for {kinds} from {message.source!r}; it takes"
+                f" has no handler for {kinds} from {message.source!r}; it accepts"
                 f" {', '.join([*self._node.takes, *self._node.answers])}"
             )
-        executor, context = self._step.seats.find(self._node.id, self._node.executor), self._step.context(self._work)
+        executor, context = (
+            self._step.instances.find(self._node.id, self._node.executor),
+            self._step.context(self._work),
+        )
         method = getattr(executor, handler.method)
         returned = await self._step.driver.invoke(key, partial(method, *message.contents, context))
         name = getattr(method, "__name__", handler.method)
         self._work.check_awaited(name)
         if returned is not None and returned is not DONE:
             self._step.graph.warn_once(
-                f"executor {self._node.id!r}: what {name} returns is not used, and it returned"
-                f" {hint_name(type(returned))}; use ctx.send_message or ctx.yield_output"
+                f"executor {self._node.id!r}: {name} returned {hint_name(type(returned))}, which is ignored;"
+                " use ctx.send_message or ctx.yield_output"
             )
 
     async def _result(self) -> Result:
@@ -146,49 +149,49 @@ class Branch:
         return Result(sent, work.outputs, work.writes, work.asked)
 
     async def _places(self, sent: Sent) -> list[tuple[str, str]]:
-        """Where a message goes: along each edge to the targets that its conditions allow and whose handlers take it."""
+        """Return where a message goes: along each edge to the chosen targets that have a handler for it."""
         data, graph = decode(sent.data), self._step.graph
         kind = hint_name(type(data))
-        ways = list[Way]()
+        routes = list[Route]()
         for edge in graph.edges_from(sent.source):
             if sent.target in {None, *edge.targets}:
                 allowed = targets_of(edge, await self._verdicts(edge, sent.data))
                 chosen = [each for each in allowed if sent.target in {None, each}]
                 nodes = {each: graph.nodes[graph.entry(each)] for each in chosen}
                 taken = [to for to, node in nodes.items() if edge.kind == "fan_in" or node.handlers.find(data)]
-                ways.append((edge, chosen, taken))
-        places = [(edge.id, to) for edge, _, taken in ways for to in taken]
-        chosen = [repr(to) for _, chosen, _ in ways for to in chosen]
+                routes.append((edge, chosen, taken))
+        places = [(edge.id, to) for edge, _, taken in routes for to in taken]
+        chosen = [repr(to) for _, chosen, _ in routes for to in chosen]
         if chosen and not places:
             raise ConfigurationError(
-                f"executor {sent.source!r} sends {kind}, and no handler of {', '.join(chosen)} takes that"
+                f"executor {sent.source!r} sends {kind}, but no handler of {', '.join(chosen)} accepts it"
             )
-        self._warn_of_dropped(sent, ways, kind)
+        self._warn_of_dropped(sent, routes, kind)
         return places
 
-    def _warn_of_dropped(self, sent: Sent, ways: list[Way], kind: str) -> None:
-        """Warn of a message that a switch or a selection lost, or that no edge took."""
-        is_dropped = not any(chosen or edge.kind == "choice" for edge, chosen, _ in ways)
+    def _warn_of_dropped(self, sent: Sent, routes: list[Route], kind: str) -> None:
+        """Warn of a message that a switch or a selection dropped, or that no edge took."""
+        is_dropped = not any(chosen or edge.kind == "choice" for edge, chosen, _ in routes)
         lost, to = list[str](), f" to {sent.target!r}" if sent.target else ""
         what = f"a message of type {kind} of executor {sent.source!r}{to} was dropped at"
-        for edge, chosen, taken in ways:
+        for edge, chosen, taken in routes:
             if chosen and not taken and edge.kind in {"switch", "choice"}:
                 targets = ", ".join(map(repr, chosen))
-                self._step.graph.warn_once(f"{what} {edge.id}, because no handler of {targets} takes it")
-            elif not chosen and (is_dropped or (edge.kind == "switch" and not to)) and not self._is_over(edge):
+                self._step.graph.warn_once(f"{what} {edge.id}, because no handler of {targets} accepts it")
+            elif not chosen and (is_dropped or (edge.kind == "switch" and not to)) and not self._is_loop_end(edge):
                 lost.append(edge.id)
         if lost:
             why = "no condition sends it there" if to else "no condition is true"
             hint = "add an edge or a default that takes it"
             self._step.graph.warn_once(f"{what} {'; '.join(lost)}, because {why}; {hint}")
 
-    def _is_over(self, edge: Edge) -> bool:
-        """True for a loop that may end by its own condition: the executor yielded something in its place."""
+    def _is_loop_end(self, edge: Edge) -> bool:
+        """True for an edge to itself whose condition may end the loop: the executor sent or yielded something else."""
         is_loop = edge.kind == "edge" and edge.sources == edge.targets
         return is_loop and bool(self._work.outputs or any(each.source != self._node.id for each in self._work.sent))
 
     async def _verdicts(self, edge: Edge, data: bytes) -> list[Any]:
-        """What the functions of an edge say of a message; no case of a switch is asked after the first that is true."""
+        """Call the functions of an edge with a message; for a switch, up to the first that returns true."""
         ids = ([*edge.targets],) if edge.kind == "choice" else ()
         verdicts = list[Any]()
         for function in edge.functions:
@@ -201,8 +204,8 @@ class Branch:
         fields |= {"key": work_key(self._step.snapshot, self._node.id), "action": self._node.id}
         return note(EXECUTOR, {"superstep": self._step.number, **content}, self._step.driver.ports.now(), **fields)
 
-    async def _note(self, line: Note, saved: Any) -> None:
-        """Note a result, in one row with what the executor saved."""
+    async def _record(self, line: Note, saved: Any) -> None:
+        """Record a result, in one row with the executor's saved state."""
         step, id_ = self._step, self._node.id
 
         def change() -> dict[str, Any]:
@@ -212,8 +215,8 @@ class Branch:
         metadata: dict[str, str | int] = {"superstep": step.number, EXECUTOR: id_}
         await step.driver.write(line, journal=True, metadata=metadata, change=None if saved is None else change)
 
-    async def _note_failure(self, error: Exception) -> None:
-        """Note an error, so that the failed steps behind it are executed again."""
+    async def _record_failure(self, error: Exception) -> None:
+        """Record an error, so that its failed steps are executed again."""
         step, kind = self._step, type(error).__name__
         if not step.driver.is_lost:
             line = self._line({}, error=f"{kind}: {text_of(error)}", failed=failed_steps(error))

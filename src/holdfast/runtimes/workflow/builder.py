@@ -1,4 +1,4 @@
-"""Building a workflow: executors and edges are collected, sub-workflows opened, and the whole is checked."""
+"""Build a workflow: collect executors and edges, flatten sub-workflows, check the graph."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -16,11 +16,11 @@ from holdfast.runtimes.workflow.graph import Edge, EdgeKind, Graph, Node, Predic
 
 OnIncompatible: TypeAlias = Literal["raise", "fresh"]
 Where: TypeAlias = Executor | str
-"""An executor, or the id of one that is added elsewhere."""
+"""An executor, or the id of one that another call adds."""
 
 
 class WorkflowOptions(TypedDict, total=False):
-    """The keywords of a builder, beside its start executor and store."""
+    """The keyword options of a builder, except its start executor and store."""
 
     name: str | None
     max_supersteps: int
@@ -32,7 +32,7 @@ class WorkflowOptions(TypedDict, total=False):
 
 
 class WorkflowTerms(msgspec.Struct, frozen=True):
-    """A workflow, built and checked: the graph, and how it is run."""
+    """A checked workflow: its graph and its options."""
 
     graph: Graph
     name: str
@@ -46,7 +46,7 @@ class WorkflowTerms(msgspec.Struct, frozen=True):
 
 
 class BuilderBase:
-    """What the builders of both worlds collect."""
+    """The part of a builder that both worlds share."""
 
     def _collect(self, start_executor: Executor, options: Mapping[str, Any]) -> None:
         check_options(options, ("store", *WorkflowOptions.__annotations__))
@@ -59,15 +59,15 @@ class BuilderBase:
     def add_edge(
         self, source: Where, target: Where, condition: Predicate | None = None, *, name: str | None = None
     ) -> Self:
-        """Send the messages of one executor to another: all, or those for which `condition(message)` is true."""
+        """Send messages from one executor to another: all of them, or those for which `condition(message)` is true."""
         return self._connect("edge", [source], [target], [] if condition is None else [(condition, name)])
 
     def add_fan_out(self, source: Where, targets: Sequence[Where]) -> Self:
-        """Send each message of an executor to all of these."""
+        """Send each message of an executor to all targets."""
         return self._connect("fan_out", [source], targets)
 
     def add_fan_in(self, sources: Sequence[Where], target: Where) -> Self:
-        """Deliver a list with one message of each source, in the order of the sources, once all have sent one."""
+        """Deliver a list with one message from each source, in the order of the sources, once all have sent one."""
         return self._connect("fan_in", sources, [target])
 
     def add_switch(
@@ -84,10 +84,12 @@ class BuilderBase:
         """
         listed = _several(cases, "add_switch")
         if not all(isinstance(each, tuple) and len(each) == 2 for each in listed):
-            raise ConfigurationError(f"add_switch takes cases as pairs (condition, executor), got {cases!r}")
+            raise ConfigurationError(f"the cases of add_switch must be pairs (condition, executor), got {cases!r}")
         given = [None] * len(listed) if names is None else list(names)
         if len(given) != len(listed):
-            raise ConfigurationError(f"add_switch: names has {len(given)} names for {len(listed)} cases")
+            raise ConfigurationError(
+                f"add_switch: `names` must have one name per case ({len(listed)}), got {len(given)}"
+            )
         targets = [*(target for _, target in listed), *([] if default is None else [default])]
         conditions = zip((condition for condition, _ in listed), given, strict=True)
         return self._connect("switch", [source], targets, conditions)
@@ -95,7 +97,7 @@ class BuilderBase:
     def add_multi_selection(
         self, source: Where, targets: Sequence[Where], choose: Predicate, *, name: str | None = None
     ) -> Self:
-        """Send each message to those of the targets whose ids `choose(message, target_ids)` returns."""
+        """Send each message to the targets whose ids `choose(message, target_ids)` returns."""
         return self._connect("choice", [source], targets, [(choose, name)])
 
     def add_chain(self, executors: Sequence[Where]) -> Self:
@@ -105,17 +107,17 @@ class BuilderBase:
         return self
 
     def migrate(self, *, renamed: Mapping[str, str]) -> Self:
-        """Resume threads that were written when some executors had other ids: `renamed={"old": "new"}`."""
+        """Resume threads that were written under other executor ids: `renamed={"old": "new"}`."""
         found = mapping_or_none(renamed, "renamed") or {}
         if not all(type(each) is str for pair in found.items() for each in pair):
-            raise ConfigurationError(f"renamed must map old ids to new ids, got {renamed!r}")
+            raise ConfigurationError(f"`renamed` must map old ids to new ids, got {renamed!r}")
         self._renamed |= found
         new = list(self._renamed.values())
         twice = [old for old, each in self._renamed.items() if new.count(each) > 1]
         if twice:
             raise ConfigurationError(
-                f"renamed gives {' and '.join(map(repr, twice))} one id, and what they saved cannot be merged; resume"
-                " such threads with the graph that wrote them"
+                f"`renamed` maps {' and '.join(map(repr, twice))} to one id, but their saved states cannot be merged;"
+                " resume such threads with the graph that wrote them"
             )
         return self
 
@@ -131,12 +133,14 @@ class BuilderBase:
         call = "add_multi_selection" if kind == "choice" else f"add_{kind}"
         ends = [tuple(self._add(each, call) for each in _several(listed, call)) for listed in (sources, targets)]
         repeated = [each for ids in ends for each in ids if ids.count(each) > 1]
-        if repeated and kind != "switch":  # of a switch, each message takes one case
-            raise ConfigurationError(f"{call}: executor {repeated[0]!r} is listed twice: each message would come twice")
+        if repeated and kind != "switch":  # each message takes one case of a switch
+            raise ConfigurationError(
+                f"{call}: executor {repeated[0]!r} is listed twice, so each message would arrive twice"
+            )
         named = [(_condition_name(function, name, call, ends[0][0]), function) for function, name in conditions]
         edge = Edge(kind, ends[0], ends[1], tuple(name for name, _ in named), tuple(each for _, each in named))
         if edge.id in self._edges:
-            raise ConfigurationError(f"{call}: {edge.id} is there already, and each message would come twice")
+            raise ConfigurationError(f"{call}: {edge.id} exists already, so each message would arrive twice")
         self._edges[edge.id] = edge
         return self
 
@@ -144,17 +148,17 @@ class BuilderBase:
         if isinstance(given, str):
             return given
         if isinstance(given, type) and issubclass(given, Executor):
-            raise ConfigurationError(f"{call}: {given.__name__} is a class; make an instance: {given.__name__}(id=...)")
+            raise ConfigurationError(f"{call}: {given.__name__} is a class; pass an instance: {given.__name__}(id=...)")
         if not isinstance(given, Executor):
             raise ConfigurationError(
-                f"{call}: {given!r} is not an executor; decorate a function with @holdfast.executor, and put a"
-                " workflow into a WorkflowExecutor"
+                f"{call}: {given!r} is not an executor; decorate a function with @holdfast.executor, or wrap a"
+                " workflow in a WorkflowExecutor"
             )
         id_ = getattr(given, "id", None)
         if not isinstance(id_, str) or not id_:
             raise ConfigurationError(f"{call}: {type(given).__name__} has no id; call super().__init__(id=...)")
         if self._executors.setdefault(id_, given) is not given:
-            raise ConfigurationError(f"{call}: two executors have the id {id_!r}; give each its own")
+            raise ConfigurationError(f"{call}: two executors have the id {id_!r}; ids must be unique")
         return id_
 
     # Building
@@ -164,9 +168,7 @@ class BuilderBase:
         _check_known("migrate", self._renamed.values(), graph.nodes)
         name, on_incompatible = text_or_none(given("name"), "name"), given("on_incompatible", "raise")
         if on_incompatible not in {"raise", "fresh"}:
-            raise ConfigurationError(f"on_incompatible must be 'raise' or 'fresh', got {on_incompatible!r}")
-        run = Terms(given("lease", 30), given("wait"))
-        run.check()
+            raise ConfigurationError(f"`on_incompatible` must be 'raise' or 'fresh', got {on_incompatible!r}")
         return WorkflowTerms(
             graph,
             name or f"workflow-{graph.signature}",
@@ -175,7 +177,7 @@ class BuilderBase:
             on_incompatible,
             dict(self._renamed),
             check_labels(given("labels")) or {},
-            run,
+            Terms(given("lease", 30), given("wait")),
         )
 
     def _graph(self) -> Graph:
@@ -184,7 +186,7 @@ class BuilderBase:
         reducers: dict[Any, Any] = dict(mapping_or_none(self._options.get("reducers"), "reducers") or {})
         for key, function in reducers.items():
             if type(key) is not str or not callable(function):
-                raise ConfigurationError(f"reducers must map keys (str) to functions, got {key!r}: {function!r}")
+                raise ConfigurationError(f"`reducers` must map keys (str) to functions, got {key!r}: {function!r}")
         nodes, edges, declared = list[Node](), list(self._edges.values()), dict[object, Handlers]()
         for id_, each in self._executors.items():
             nodes.append(Node(id_, each, handlers_of(each, declared)))
@@ -196,7 +198,7 @@ class BuilderBase:
         ids = [node.id for node in nodes]
         twice = [id_ for id_ in ids if ids.count(id_) > 1] if len({*ids}) < len(ids) else []
         if twice:
-            raise ConfigurationError(f"two executors have the id {twice[0]!r}; give each its own")
+            raise ConfigurationError(f"two executors have the id {twice[0]!r}; ids must be unique")
         graph = Graph(self._start, {node.id: node for node in nodes}, tuple(edges), reducers)
         check_graph(graph)
         return graph
@@ -205,14 +207,12 @@ class BuilderBase:
 def _check_known(where: str, ids: Iterable[str], known: Iterable[str]) -> None:
     unknown = [each for each in ids if each not in known]
     if unknown:
-        raise ConfigurationError(
-            f"{where}: there is no executor {unknown[0]!r}; known are {', '.join(map(repr, known))}"
-        )
+        raise ConfigurationError(f"{where}: unknown executor {unknown[0]!r}; known: {', '.join(map(repr, known))}")
 
 
 def _several(given: Any, call: str) -> list[Any]:
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-        raise ConfigurationError(f"{call} takes a list of at least one executor, got {given!r}")
+        raise ConfigurationError(f"{call} needs a list of at least one executor, got {given!r}")
     return list(given)
 
 
@@ -222,13 +222,13 @@ def _condition_name(function: Any, name: str | None, call: str, source: str) -> 
     found = text_or_none(name, "name") or str(getattr(function, "__name__", "<lambda>"))
     if found == "<lambda>":
         raise ConfigurationError(
-            f"{call}: a condition after executor {source!r} has no name, which checkpoints would know it by;"
-            f" give {'names=[...]' if call == 'add_switch' else 'name='}, or use a def"
+            f"{call}: a condition after executor {source!r} has no name, which checkpoints need to identify it;"
+            f" pass {'names=[...]' if call == 'add_switch' else 'name='}, or use a def"
         )
     return found
 
 
-# Checks: each error names the executor, and says what to change
+# Checks: each error names the executor and what to change
 
 
 def check_graph(graph: Graph) -> None:
@@ -236,7 +236,7 @@ def check_graph(graph: Graph) -> None:
     for node in graph.nodes.values():
         if not node.handlers.messages and not node.is_workflow:
             raise ConfigurationError(
-                f"executor {node.id!r} has no handler: decorate a method (self, message, ctx) with @holdfast.handler"
+                f"executor {node.id!r} has no handler; decorate a method (self, message, ctx) with @holdfast.handler"
             )
     _check_reachable(graph)
     for node in graph.nodes.values():
@@ -267,26 +267,26 @@ def _following(graph: Graph, id_: str) -> Iterator[str]:
 
 
 def _check_messages(graph: Graph, node: Node) -> None:
-    """Each type that an executor says it sends is taken by a target, and each target takes something of it."""
+    """Check that each declared type has a target with a handler, and that each target handles one of them."""
     sent, edges = _sent(graph, node), graph.edges_from(node.id)
-    ways = [(edge, target) for edge in edges for target in edge.targets]
-    for edge, target in ways:
+    ends = [(edge, target) for edge in edges for target in edge.targets]
+    for edge, target in ends:
         if sent and not any(_takes(graph, edge, target, each) for each in sent):
             taken = " or ".join(graph.nodes[graph.entry(target)].takes)
             raise ConfigurationError(
-                f"executor {target!r} takes {taken}, and executor {node.id!r} sends it"
-                f" {' or '.join(hint_name(_delivered(edge, each)) for each in sent)}: add a handler, or remove the edge"
+                f"executor {target!r} handles {taken}, but executor {node.id!r} sends it"
+                f" {' or '.join(hint_name(_delivered(edge, each)) for each in sent)}; add a handler, or remove the edge"
             )
-    for each in sent if ways else ():
-        if not any(_takes(graph, edge, target, each) for edge, target in ways):
+    for each in sent if ends else ():
+        if not any(_takes(graph, edge, target, each) for edge, target in ends):
             raise ConfigurationError(
-                f"executor {node.id!r} sends {hint_name(each)}, and no handler of"
-                f" {', '.join(repr(target) for _, target in ways)} takes that"
+                f"executor {node.id!r} sends {hint_name(each)}, but no handler of"
+                f" {', '.join(repr(target) for _, target in ends)} accepts it"
             )
 
 
 def _sent(graph: Graph, node: Node) -> list[Any]:
-    """The types that a node sends, as far as its handlers say; none if one does not say."""
+    """Return the types that the handlers of a node declare to send; empty if one declares none."""
     hints = [each.sends for each in node.handlers.all]
     if node.is_workflow:
         inner = [each for each in graph.nodes.values() if graph.yields_to(each) == node.id and not each.is_workflow]

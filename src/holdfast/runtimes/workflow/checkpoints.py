@@ -1,4 +1,4 @@
-"""The checkpoints of workflows, as their documents name them: listed by workflow and by thread."""
+"""List the checkpoints of workflows, by workflow and by thread."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,7 +14,7 @@ PAGE = 100
 
 
 class WorkflowCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow after a superstep, with everything that its thread would continue with."""
+    """A workflow after a superstep, with everything it resumes from."""
 
     checkpoint_id: str
     workflow_name: str
@@ -24,9 +24,9 @@ class WorkflowCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     iteration_count: int
     graph_signature_hash: str
     messages: list[dict[str, Any]]
-    """The messages that are delivered next: `source`, `target`, `data`."""
+    """The messages to deliver next: `source`, `target`, `data`."""
     state: dict[str, Any]
-    """The shared state; what executors saved is under `_executor_state`."""
+    """The shared state; the saved states of executors are under `_executor_state`."""
     pending_request_info_events: dict[str, dict[str, Any]]
     """The requests without a response: `executor_id` and `data`."""
     outputs: list[Any]
@@ -35,7 +35,7 @@ class WorkflowCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "WorkflowCheckpoint":
-        """Read a checkpoint of a workflow's thread; `Corrupt` if it is of something else."""
+        """Read a checkpoint of a workflow's thread; `Corrupt` if it is not one."""
         found = Snapshot.of(checkpoint.state, f"checkpoint {checkpoint.id!r}")
         return cls(
             checkpoint_id=checkpoint.id,
@@ -56,7 +56,7 @@ class WorkflowCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def supersteps(store: Store, thread_id: str) -> AsyncIterator[CheckpointInfo]:
-    """The rows of a thread that committed a superstep, the newest first."""
+    """Yield the rows of a thread that committed a superstep, the newest first."""
     async for info in every(await store.history(thread_id, limit=PAGE)):
         if "superstep" in info.metadata:
             yield info
@@ -65,7 +65,7 @@ async def supersteps(store: Store, thread_id: str) -> AsyncIterator[CheckpointIn
 async def _threads(store: Store, workflow_name: str) -> list[ThreadInfo]:
     listed = [info async for info in every(await store.threads(labels={"workflow": workflow_name}, limit=PAGE))]
     for info in [each for each in listed if each.damaged is not None][:1]:
-        what = f"not all checkpoints of workflow {workflow_name!r} may be seen"
+        what = f"some checkpoints of workflow {workflow_name!r} may be missing"
         warn_of_damaged(what, info.thread_id, info.damaged)
     return [info for info in listed if info.damaged is None]
 
@@ -73,17 +73,17 @@ async def _threads(store: Store, workflow_name: str) -> list[ThreadInfo]:
 async def workflow_checkpoints(
     store: Store, workflow_name: str, thread_id: str | None = None
 ) -> list[WorkflowCheckpoint]:
-    """The checkpoints of a workflow, without its graph: of one thread or of all, the newest first in each."""
+    """List the checkpoints of a workflow without its graph: of one thread or of all, the newest first in each."""
     ids = [thread_id] if thread_id else [each.thread_id for each in await _threads(store, workflow_name)]
     return [WorkflowCheckpoint.of(await store.load(info.id)) for id_ in ids async for info in supersteps(store, id_)]
 
 
 async def latest_workflow_checkpoint(store: Store, workflow_name: str) -> WorkflowCheckpoint | None:
-    """The newest checkpoint of a workflow among all its threads; None if there is none."""
+    """Return the newest checkpoint of a workflow over all its threads; None if there is none."""
     newest: CheckpointInfo | None = None
     for thread in sorted(await _threads(store, workflow_name), key=lambda each: each.updated_at, reverse=True):
         if newest is not None and thread.updated_at < newest.created_at:
-            break  # nothing in the threads that are left is newer
+            break  # the remaining threads have nothing newer
         async for info in supersteps(store, thread.thread_id):
             newest = info if newest is None or info.created_at > newest.created_at else newest
             break

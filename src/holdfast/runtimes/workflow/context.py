@@ -1,6 +1,6 @@
-"""What a handler does: messages, outputs, requests and changes of state, kept until the handler's executor is done.
+"""The context of a handler: it collects messages, outputs, requests and state changes until the executor is done.
 
-Everything is encoded when it is handed over: what is done to an object afterwards changes nothing.
+Values are copied when they are passed in: changing an object afterwards has no effect.
 """
 
 from collections.abc import Awaitable, Coroutine, Generator
@@ -32,7 +32,7 @@ _PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 
 
 class _Done(Awaitable[None]):
-    """Done already: to be awaited, or not."""
+    """An awaitable that is already done; awaiting it is optional."""
 
     def __await__(self) -> Generator[Any, None, None]:
         return
@@ -43,7 +43,7 @@ DONE = _Done()
 
 
 class Work(msgspec.Struct):
-    """What the handlers of one executor do in one superstep, as far as they came."""
+    """What the handlers of one executor did so far in one superstep."""
 
     graph: Graph
     node: Node
@@ -54,18 +54,18 @@ class Work(msgspec.Struct):
     writes: dict[str, Write] = {}
     asked: list[Pending] = []
     steps: list[tuple[str, Coroutine[Any, Any, Any]]] = []
-    """The steps that the handler asked for, by name: to see whether it awaited them."""
+    """The steps that the handler called, by name, to check that it awaited them."""
     is_done: bool = False
-    """True once the handlers have returned: what is done from then on would be lost."""
+    """True once the handlers have returned: later calls would be lost."""
 
     def error(self, text: str) -> ConfigurationError:
-        """An error that names the executor."""
+        """Return an error that names the executor."""
         return ConfigurationError(f"executor {self.node.id!r}{text}")
 
     def check(self, what: str) -> None:
-        """Raise if it is too late for that."""
+        """Raise if the handlers have returned."""
         if self.is_done:
-            raise self.error(f": {what} after its handler returned would be lost; await all that the handler starts")
+            raise self.error(f": {what} after its handler returned would be lost; await everything the handler starts")
 
     def check_awaited(self, method: str) -> None:
         """Raise if a handler returned without awaiting one of its steps."""
@@ -76,40 +76,42 @@ class Work(msgspec.Struct):
             raise self.error(f": {method} did not await ctx.step({forgotten[0][0]!r}), so it was not executed")
 
     def key(self, key: str) -> str:
-        """The key of the state: a sub-workflow has keys of its own."""
+        """Return the full key of the state: a sub-workflow has its own keys."""
         if type(key) is not str or not key:
-            raise self.error(f": a key of the state is a non-empty str, got {key!r}")
+            raise self.error(f": a key of the state must be a non-empty str, got {key!r}")
         outer = f"{self.node.within}/" if self.node.within else ""
         for end in (at for at, char in enumerate(key) if char == "/"):
             node = self.graph.nodes.get(outer + key[:end])
             if node is not None and node.is_workflow:
-                raise self.error(f": the key {key!r} of the state would be one of {key[:end]!r}; take another")
+                raise self.error(
+                    f": the key {key!r} of the state belongs to the sub-workflow {key[:end]!r}; use another"
+                )
         return outer + key
 
 
 def copied(value: Any, path: str) -> Any:
-    """A copy, exact; `UnstorableValue` for what cannot be stored."""
+    """Return an exact copy; `UnstorableValue` if the value cannot be stored."""
     return value if type(value) in _PLAIN else decode(encode(value, path=path))
 
 
-def twin(value: Any) -> Any:
-    """A copy of what was stored: of plain lists and dicts in a quarter of the time that encoding them takes."""
+def copied_plain(value: Any) -> Any:
+    """Return a copy of a stored value; for plain lists and dicts four times as fast as encoding them."""
     if type(value) is list:
-        return [each if type(each) in _PLAIN else twin(each) for each in value]
+        return [each if type(each) in _PLAIN else copied_plain(each) for each in value]
     if type(value) is dict:
-        return {key: each if type(each) in _PLAIN else twin(each) for key, each in value.items()}
+        return {key: each if type(each) in _PLAIN else copied_plain(each) for key, each in value.items()}
     return copied(value, "state")
 
 
 class ContextBase:
-    """What the contexts of both worlds do without I/O."""
+    """The part of a context that both worlds share and that needs no I/O."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
 
     @property
     def executor_id(self) -> str:
-        """The id of the executor; of one in a sub-workflow, with the ids around it."""
+        """The id of the executor; inside a sub-workflow it begins with the sub-workflow's id."""
         return self._work.node.id
 
     @property
@@ -118,23 +120,25 @@ class ContextBase:
         return self._work.snapshot.iteration + 1
 
     def get_state(self, key: str, default: Any = None) -> Any:
-        """A copy of a key of the shared state: as of the last superstep, with what this executor changed since."""
+        """Return a copy of a value in the shared state: as of the last superstep, plus the changes of this executor."""
         work, name, state = self._work, self._work.key(key), self._work.snapshot.state
         if name in work.writes:
             return copied(applied(work.graph.reducers, state, name, work.writes[name]), f"state[{key!r}]")
-        return twin(state[name]) if name in state else default
+        return copied_plain(state[name]) if name in state else default
 
     def set_state(self, key: str, value: Any) -> None:
-        """Set a key of the shared state. Two executors that set the same key in one superstep are an error."""
+        """Set a key of the shared state. It is an error if two executors set the same key in one superstep."""
         self._work.check("set_state")
         self._work.writes[self._work.key(key)] = Write(copied(value, f"state[{key!r}]"), is_set=True)
 
     def update_state(self, key: str, delta: Any) -> None:
-        """Hand a change of a key of the shared state to the key's reducer. Any number of executors may do so."""
+        """Pass a change to the reducer of a key of the shared state. Any number of executors may do so."""
         work, name = self._work, self._work.key(key)
         work.check("update_state")
         if name not in work.graph.reducers:
-            raise work.error(f": the key {key!r} of the state has no reducer; give the builder one, or use set_state")
+            raise work.error(
+                f": the key {key!r} of the state has no reducer; add one to the builder's reducers=, or use set_state"
+            )
         before = work.writes.get(name, Write())
         deltas = [*before.deltas, copied(delta, f"state[{key!r}]")]
         work.writes[name] = Write(before.value, before.is_set, deltas)
@@ -147,8 +151,8 @@ class ContextBase:
             inner = f"{work.node.within}/{target_id}" if work.node.within else target_id
             target_id = inner if inner in targets else target_id
         if not targets or (target_id is not None and target_id not in targets):
-            lost = "has no outgoing edge" if not targets else f"has no edge to {target_id!r}, only to {targets}"
-            raise work.error(f" {lost}: the message would be lost; add an edge, or use yield_output")
+            reason = "has no outgoing edge" if not targets else f"has no edge to {target_id!r}, only to {targets}"
+            raise work.error(f" {reason}, so the message would be lost; add an edge, or use yield_output")
         data = encode(message, path=f"message of executor {self.executor_id!r}")
         work.sent.append(Sent(work.node.id, data, target=target_id))
 
@@ -175,7 +179,7 @@ class ContextBase:
         if not taken:
             wanted = "".join(f" and a response of type {hint_name(hint)}" for hint in hints)
             raise work.error(
-                f" has no @response_handler for a request of type {kind}{wanted}: its response could not be delivered"
+                f" has no @response_handler for a request of type {kind}{wanted}; without one its response is lost"
             )
         takes = b"" if choices else answer_types(*hints, Union[tuple(taken)])  # noqa: UP007  known at run time only
         work.asked.append(Pending(work.node.id, kept, choices, response_type is bool, takes))
@@ -186,12 +190,12 @@ class ContextBase:
         return step
 
     def __class_getitem__(cls, given: Any) -> Any:
-        """`WorkflowContext[Sent]` says nothing of outputs."""
+        """Accept `WorkflowContext[Sent]` without a type for outputs."""
         return super().__class_getitem__(given if isinstance(given, tuple) else (given, Any))  # type: ignore[misc]
 
 
 def _choices(response_type: Any) -> tuple[str, ...]:
-    """The choices of a request: a yes or no for a bool, the words of a Literal, else none."""
+    """Return the choices of a request: yes or no for a bool, the words of a Literal, else none."""
     if response_type is bool:
         return YES_OR_NO
     kinds = members(response_type)
@@ -201,34 +205,34 @@ def _choices(response_type: Any) -> tuple[str, ...]:
 
 
 class WorkflowContext(ContextBase, Generic[SentT, OutputT]):
-    """What a handler is given to act with: `WorkflowContext[Sent, Output]`, the types that it sends and yields.
+    """The context that a handler gets: `WorkflowContext[Sent, Output]` declares the types it sends and yields.
 
-    Messages, outputs, requests and state take effect when the superstep is committed. In a plain function the calls
-    need no await.
+    Messages, outputs, requests and state changes take effect when the superstep is committed. A plain function does
+    not need to await the calls.
     """
 
     def send_message(self, message: SentT, target_id: str | None = None) -> Awaitable[None]:
-        """Send a message along the edges of this executor, or only to one of its targets."""
+        """Send a message along the edges of this executor, or to one of its targets only."""
         self._send(message, target_id)
         return DONE
 
     def yield_output(self, output: OutputT) -> Awaitable[None]:
-        """Add an output of the workflow. In a sub-workflow: what its node sends on."""
+        """Add an output of the workflow. In a sub-workflow it is a message that the sub-workflow sends."""
         self._yield(output)
         return DONE
 
     def request_info(self, data: Any, response_type: Any = None) -> Awaitable[None]:
-        """Ask the outside. The response comes to the `@response_handler` of this executor, in a later superstep.
+        """Ask a person or another program. The `@response_handler` of this executor gets the response later.
 
-        An answer that is not of the response type is refused: `InvalidAnswer`. A `bool` is asked for as approve or
-        reject, a `Literal` of words as a choice.
+        An answer of another type than `response_type` raises `InvalidAnswer`. A `bool` is asked as approve or reject,
+        a `Literal` of words as a choice.
         """
         self._request(data, response_type)
         return DONE
 
     def step(self, name: str, function: Any, *args: Any, **policy: Unpack[StepPolicy]) -> Awaitable[Any]:
-        """A step of this handler, executed once: a handler that is run again gets its recorded result. See `Run.step`.
+        """Execute a step of this handler once; a rerun of the handler replays its result. See `Run.step`.
 
-        It is found again by its name, its arguments, and its number among equals.
+        Its name, its arguments, and its number among equal calls identify it.
         """
         return self._step(name, function, *args, **policy)

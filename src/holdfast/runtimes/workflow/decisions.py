@@ -1,6 +1,6 @@
 """The decisions of a superstep: who receives what, when a fan-in is ready, how state is merged. Pure.
 
-Execution is elsewhere: it calls handlers and conditions, and hands what came of them to `committed`.
+`execution.py` calls the handlers and conditions, and passes their results to `committed`.
 """
 
 import operator
@@ -20,18 +20,18 @@ Reducers: TypeAlias = Mapping[str, Reducer]
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A message that was sent, and where it goes: pairs of the id of an edge and one of its targets."""
+    """A sent message and its destinations: pairs of an edge's id and one of its targets."""
 
     source: str
     data: bytes
-    """The message, encoded when it was sent: each target gets a copy of its own."""
+    """The message, encoded when it was sent: each target gets its own copy."""
     places: list[tuple[str, str]] = []
     target: str | None = None
-    """The only target that it may go to, if the handler named one."""
+    """The only target, if the handler named one."""
 
 
 class Write(msgspec.Struct, frozen=True):
-    """What an executor did to one key of the state: set it, or gave the reducer something to add, perhaps often."""
+    """What an executor did to one key of the state: set it, or passed deltas to its reducer."""
 
     value: Any = None
     is_set: bool = False
@@ -47,13 +47,13 @@ class Result(msgspec.Struct, frozen=True):
     asked: list[Pending] = []
 
     def plain(self) -> list[Any]:
-        """The result as it is noted."""
+        """Return the result in the form a note stores."""
         writes = {key: astuple(each) for key, each in self.writes.items()}
         return [[*map(astuple, self.sent)], self.outputs, writes, [*map(astuple, self.asked)]]
 
     @classmethod
     def of(cls, plain: Any) -> "Result":
-        """Read a result from a note; raises TypeError or ValueError for what is none."""
+        """Read a result from a note; TypeError or ValueError if it is not one."""
         sent, outputs, writes, asked = plain
         return cls(
             [Sent(*each) for each in sent],
@@ -63,7 +63,7 @@ class Result(msgspec.Struct, frozen=True):
         )
 
     def renamed(self, to: Renaming) -> "Result":
-        """The same under the new ids."""
+        """Return the same result under the new ids."""
         edges = to.edges
         return Result(
             [Sent(to.id(each.source), each.data, [(edges[e], to.id(t)) for e, t in each.places]) for each in self.sent],
@@ -74,7 +74,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 def deliveries(graph: Graph, snapshot: Snapshot) -> dict[str, list[Message]]:
-    """The messages of the next superstep by executor: executors in the order of the graph, messages as they came."""
+    """Return the messages of the next superstep by executor, in the order of the graph and of arrival."""
     found: dict[str, list[Message]] = {}
     for message in snapshot.messages:
         found.setdefault(message.target, []).append(message)
@@ -82,7 +82,7 @@ def deliveries(graph: Graph, snapshot: Snapshot) -> dict[str, list[Message]]:
 
 
 def targets_of(edge: Edge, verdicts: list[Any]) -> list[str]:
-    """Which targets of an edge get a message, given what its functions said of that message."""
+    """Return the targets of an edge that get a message, given the verdicts of its functions."""
     if edge.kind == "switch":
         case = next((at for at, verdict in enumerate(verdicts) if verdict), len(edge.conditions))
         return [*edge.targets[case : case + 1]]
@@ -92,17 +92,17 @@ def targets_of(edge: Edge, verdicts: list[Any]) -> list[str]:
     if isinstance(chosen, str) or not isinstance(chosen, Iterable):
         raise ConfigurationError(f"{edge.conditions[0]} must return a list of target ids, got {chosen!r}")
     ids = [getattr(each, "id", each) for each in chosen]
-    strangers = [repr(each) for each in ids if each not in edge.targets]
-    if strangers:
+    unknown = [repr(each) for each in ids if each not in edge.targets]
+    if unknown:
         raise ConfigurationError(
-            f"{edge.conditions[0]} chose {', '.join(strangers)} after executor {edge.sources[0]!r}, which is"
-            f" none of its targets {', '.join(map(repr, edge.targets))}"
+            f"{edge.conditions[0]} after executor {edge.sources[0]!r} must choose among the targets"
+            f" {', '.join(map(repr, edge.targets))}, got {', '.join(unknown)}"
         )
     return [each for each in edge.targets if each in ids]
 
 
 def committed(graph: Graph, snapshot: Snapshot, results: Mapping[str, Result], saved: dict[str, Any]) -> Snapshot:
-    """The snapshot after a superstep, given what its executors did and saved, in the order of the graph."""
+    """Return the snapshot after a superstep, given the results and saved states of its executors, in graph order."""
     messages, buffers = routed(graph, snapshot.buffers, results)
     outputs, state = list[Any](), snapshot.state
     for result in results.values():
@@ -122,11 +122,11 @@ def committed(graph: Graph, snapshot: Snapshot, results: Mapping[str, Result], s
 
 
 _CONCATENATE = (operator.add, operator.concat)
-"""Reducers of which it is known what they do to lists: others could change what was there."""
+"""Reducers that only append to lists; others could change the existing items."""
 
 
 def routed(graph: Graph, buffers: Buffers, results: Mapping[str, Result]) -> tuple[list[Message], Buffers]:
-    """The messages of the next superstep, and what waits at fan-ins for other sources."""
+    """Return the messages of the next superstep, and those that wait at fan-ins for other sources."""
     messages = list[Message]()
     for sent in (each for result in results.values() for each in result.sent):
         for edge_id, target in sent.places:
@@ -140,7 +140,7 @@ def routed(graph: Graph, buffers: Buffers, results: Mapping[str, Result]) -> tup
 
 
 def _buffered(graph: Graph, edge: Edge, buffers: Buffers, source: str, data: Any) -> tuple[list[Message], Buffers]:
-    """What a fan-in delivers, and what waits, when one more message comes: one of each source once all have sent."""
+    """Add a message to a fan-in. Return what it delivers, once every source has sent one, and what still waits."""
     before = buffers.get(edge.id, {})
     waiting = {**before, source: [*before.get(source, ()), data]}
     others = {other: each for other, each in buffers.items() if other != edge.id}
@@ -153,7 +153,7 @@ def _buffered(graph: Graph, edge: Edge, buffers: Buffers, source: str, data: Any
 
 
 def grown(reducers: Reducers, state: Mapping[str, Any], results: Mapping[str, Result]) -> dict[str, list[Any]] | None:
-    """What lists of the state gain by concatenation, if a superstep does nothing else to the state; None if it does."""
+    """Return the items that the superstep appends to lists of the state; None if it changes the state otherwise."""
     found: dict[str, list[Any]] = {}
     for result in results.values():
         for key, write in result.writes.items():
@@ -165,9 +165,9 @@ def grown(reducers: Reducers, state: Mapping[str, Any], results: Mapping[str, Re
 
 
 def applied(reducers: Reducers, state: Mapping[str, Any], key: str, write: Write) -> Any:
-    """The value of a key after a write. The first delta of a key that has no value is its value.
+    """Return the value of a key after a write. The first delta of a key without a value becomes its value.
 
-    A reducer gets copies, unless it is known that it changes none of its arguments.
+    A reducer gets copies, unless it is known not to change its arguments.
     """
     values = [write.value] if write.is_set else [state[key]] if key in state else []
     values += write.deltas
@@ -183,9 +183,9 @@ def applied(reducers: Reducers, state: Mapping[str, Any], key: str, write: Write
 
 
 def refuse_conflict(executor: str, writes: Mapping[str, Write], written: dict[str, str]) -> None:
-    """Raise if an executor sets a key that another wrote in this superstep, or adds to one that another set.
+    """Raise if an executor sets a key that another wrote in this superstep, or updates one that another set.
 
-    `written` has the executor that set a key, or nothing for a key that was added to; it is filled here.
+    `written` maps each key to the executor that set it, or to "" if the key was updated; this function fills it.
     """
     for key, write in writes.items():
         owner = executor if write.is_set else ""
@@ -193,6 +193,6 @@ def refuse_conflict(executor: str, writes: Mapping[str, Write], written: dict[st
         if other != owner:
             raise ConfigurationError(
                 f"executor {executor!r} and {repr(other) if other else 'another'} both wrote the key {key!r} of the"
-                " state in one superstep, so that one update would be lost; give the key a reducer and use"
+                " state in one superstep, so one write would be lost; add a reducer for the key and use"
                 " update_state, or write it in one executor"
             )

@@ -1,4 +1,4 @@
-"""Draws a workflow as Mermaid text or as an SVG picture: both escape ids and names, which come from anywhere. Pure."""
+"""Draw a workflow as Mermaid text or as an SVG picture. Both escape ids and names. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from holdfast.runtimes.workflow.graph import Graph, Node
 _LONGEST = 48
 _BRACKETS = {"executor": ("[", "]"), "switch": ("{", "}"), "choice": ("{", "}")}
 _UNSAFE = re.compile(r"[^\w /-]|(?<![^\W_])[_/-]|[_/-](?![^\W_])|(?<!\S) | (?!\S)")
-"""What may mean something in Mermaid, Markdown or HTML: all but letters, digits, and what joins them."""
+"""Characters that may have a meaning in Mermaid, Markdown or HTML."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """An arrow between two shapes, with the name of its condition. Dashed if not every message takes it."""
+    """An arrow between two shapes, labelled with its condition. Dashed if it is conditional."""
 
     source: str
     target: str
@@ -26,12 +26,12 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """The start, an executor, an edge where lines join or part; or a workflow: such shapes by key, the start first."""
+    """The start, an executor, or a join or fork of lines; or a workflow, which contains shapes by key."""
 
     kind: str
     text: str
     notes: tuple[str, ...] = ()
-    """What an executor takes, and asks of people."""
+    """The types an executor handles, and the requests it makes."""
     shapes: dict[str, "Shape"] = {}
     lines: list[Line] = []
 
@@ -44,11 +44,11 @@ def draw(graph: Graph, form: str) -> str:
         from holdfast.runtimes.workflow.drawing_svg import svg_of
 
         return svg_of(_workflow(graph, graph.start))
-    raise ConfigurationError(f"draw makes 'mermaid' or 'svg', got {form!r}")
+    raise ConfigurationError(f"`form` must be 'mermaid' or 'svg', got {form!r}")
 
 
 def _workflow(graph: Graph, first: str, within: str = "", text: str = "") -> Shape:
-    """The shape of a graph, or of the sub-workflow in it that has this id, with its first executor."""
+    """Return the shape of a graph, or of the sub-workflow `within` it, with its first executor."""
     shapes, lines = {f"start {within}": Shape("start", "start")}, [Line(f"start {within}", f"node {first}")]
     shapes |= {f"node {node.id}": _node(graph, node) for node in graph.nodes.values() if node.within == within}
     for edge in (each for each in graph.edges if graph.nodes[each.sources[0]].within == within):
@@ -72,7 +72,7 @@ def _node(graph: Graph, node: Node) -> Shape:
 
 
 def _shown(text: str) -> str:
-    """The text without its end if it is long, and with escapes for what cannot be printed."""
+    """Return the text, shortened if it is long, with unprintable characters escaped."""
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
@@ -93,5 +93,5 @@ def _flowchart(workflow: Shape, names: dict[str, str], indent: str) -> Iterator[
 
 
 def _quoted(text: str) -> str:
-    """The text with numbers of characters for what is unsafe: Mermaid resolves them after it has read the rest."""
+    """Return the text with character codes for unsafe characters: Mermaid decodes them after parsing."""
     return _UNSAFE.sub(lambda found: f"#{ord(found[0])};", text)

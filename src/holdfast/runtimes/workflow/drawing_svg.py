@@ -1,7 +1,7 @@
-"""A workflow as an SVG picture: no script, no style sheet, nothing loaded, every text escaped. Pure.
+"""Draw a workflow as an SVG picture: no script, no style sheet, nothing to load, all text escaped. Pure.
 
-Shapes lie in layers, and lines lead from one layer to the next. A line has a box of its own in every layer that it
-passes, and its label is in the first of them: so no line runs through a shape or a label of another.
+Shapes are placed in layers, and lines connect adjacent layers. A line has its own box in every layer it passes, and the
+first box has its label: so no line crosses a shape or the label of another line.
 """
 
 from html import escape
@@ -18,7 +18,7 @@ _JOINT_FILL, _INK, _GREY = "#fff3d6", "#1f2933", "#52606d"
 
 
 class Box(msgspec.Struct, eq=False):
-    """What takes room in a layer, from its top to its bottom: a shape, or a line that passes."""
+    """A box in a layer: a shape, or a line that passes through."""
 
     layer: int
     shape: Shape | None = None
@@ -29,7 +29,7 @@ class Box(msgspec.Struct, eq=False):
     top: float = 0.0
     bottom: float = 0.0
     near: list["Box"] = []
-    """The boxes in other layers that its lines lead to."""
+    """The boxes in other layers that its lines connect to."""
 
 
 def svg_of(workflow: Shape) -> str:
@@ -45,7 +45,7 @@ def svg_of(workflow: Shape) -> str:
 
 
 def _picture(workflow: Shape) -> tuple[str, float, float]:
-    """The elements of a workflow, and the width and height that they take with a margin."""
+    """Return the elements of a workflow, and their width and height including the margin."""
     boxes = {key: _box(shape) for key, shape in workflow.shapes.items()}
     _assign_layers(boxes, workflow.lines)
     ways = [_way(boxes[line.source], boxes[line.target], line.label) for line in workflow.lines]
@@ -70,7 +70,7 @@ def _box(shape: Shape, layer: int = 0) -> Box:
 
 
 def _assign_layers(boxes: dict[str, Box], lines: list[Line]) -> None:
-    """Put each box below those that lead to it, but for lines that lead back on a walk from the start."""
+    """Place each box below its predecessors, ignoring lines that lead back to an earlier shape."""
     after = {key: iter([line.target for line in lines if line.source == key]) for key in boxes}
     walk = [next(iter(boxes))]
     seen, order = {*walk}, list[str]()
@@ -88,7 +88,7 @@ def _assign_layers(boxes: dict[str, Box], lines: list[Line]) -> None:
 
 
 def _way(source: Box, target: Box, label: str) -> list[Box]:
-    """The boxes that a line leads through, from the upper end to the lower. A loop ends at its label."""
+    """Return the boxes of a line from its upper to its lower end. A loop ends at its label."""
     upper, lower = sorted((source, target), key=lambda box: box.layer)
     way = [upper, *(Box(layer) for layer in range(upper.layer + 1, lower.layer)), lower]
     if label or upper is lower:
@@ -100,7 +100,7 @@ def _way(source: Box, target: Box, label: str) -> list[Box]:
 
 
 def _place(layers: list[list[Box]]) -> None:
-    """Move boxes towards those near them: first sort each layer, then keep to its order. Then stack the layers."""
+    """Move boxes towards their neighbours: first sort each layer, then keep its order. Then stack the layers."""
     for sweep in range(_SWEEPS):
         is_down, is_sorting = sweep % 2 == 0, sweep < _SWEEPS / 2
         for layer in layers if is_down else reversed(layers):
@@ -120,7 +120,7 @@ def _place(layers: list[list[Box]]) -> None:
 
 
 def _keep_apart(layer: list[Box]) -> None:
-    """Place each box in the middle between where it is if all give way to the right, and if all do to the left."""
+    """Place each box halfway between its positions when overlaps are resolved to the right and to the left."""
     gaps = ((left.width + right.width) / 2 + _BETWEEN_BOXES for left, right in pairwise(layer))
     offsets = [*accumulate(gaps, initial=0.0)]
     wanted = [box.x - offset for box, offset in zip(layer, offsets, strict=True)]
@@ -130,14 +130,14 @@ def _keep_apart(layer: list[Box]) -> None:
 
 
 def _port(box: Box, other: Box) -> float:
-    """Where a line to the other box meets this one: the lines of a side lie in the order of the boxes they lead to."""
+    """Return where a line to the other box starts: the lines of a side keep the order of the boxes they lead to."""
     side = [each for each in box.near if (each.layer < box.layer) == (other.layer < box.layer)]
     place = sorted(side, key=lambda each: each.x).index(other) - (len(side) - 1) / 2
     return box.x + place * min(24.0, (box.width - 12) / len(side))
 
 
 def _arrow(line: Line, target: Box, way: list[Box]) -> str:
-    """An arrow that curves between layers, and is straight within them."""
+    """Return an arrow that curves between layers and is straight inside them."""
     path = f"M {_port(way[0], way[1]):.1f} {(way[0].top + way[0].bottom + way[0].height) / 2:.1f}"
     for here, there in pairwise(way):
         x, to, middle = _port(here, there), _port(there, here), (here.bottom + there.top) / 2

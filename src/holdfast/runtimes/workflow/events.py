@@ -1,4 +1,4 @@
-"""What a run of a workflow is asked for, and what it reports: events as they happen, and its result."""
+"""The options of a workflow run, its events, and its result."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, TypedDict
@@ -28,7 +28,7 @@ WorkflowEventType: TypeAlias = Literal[
 
 
 class WorkflowEvent(msgspec.Struct, frozen=True):
-    """Something that happened. What an event shows of outputs and requests is stored already."""
+    """An event of a run. Outputs and requests are stored before their events are emitted."""
 
     type: WorkflowEventType
     data: Any = None
@@ -38,24 +38,24 @@ class WorkflowEvent(msgspec.Struct, frozen=True):
 
 
 class WorkflowResult(Outcome, frozen=True, kw_only=True):
-    """How a run of a workflow ended: complete with its outputs, or waiting for the responses to its requests."""
+    """How a run of a workflow ended: complete with its outputs, or waiting for responses to its requests."""
 
     outputs: list[Any]
-    """All outputs of the thread, in the order in which they were yielded."""
+    """All outputs of the thread, in order."""
     events: list[WorkflowEvent]
     """The events of this run."""
 
     def get_outputs(self) -> list[Any]:
-        """The same as `outputs`."""
+        """Return `outputs`."""
         return self.outputs
 
 
 MISSING: Any = ...
-"""No message was given."""
+"""Stands for a message that was not passed."""
 
 
 class RunOptions(TypedDict, total=False):
-    """The keywords of `run`. See `Workflow.run`."""
+    """The keyword options of `Workflow.run`."""
 
     thread_id: str | None
     checkpoint_id: str | None
@@ -64,7 +64,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class Call:
-    """One run: what was asked for, checked, and what came of it so far."""
+    """One run: its checked options, and its events and outputs so far."""
 
     def __init__(self, message: Any, options: RunOptions) -> None:
         check_options(options, tuple(RunOptions.__annotations__))
@@ -75,27 +75,29 @@ class Call:
         self.retry = whole_number(options.get("retry") or 0, "retry")
         is_missing = message is MISSING
         if self.checkpoint_id is not None and not is_missing:
-            raise ConfigurationError("run takes a message, which starts a workflow, or a checkpoint_id to continue at")
+            raise ConfigurationError(
+                "run takes a message to start a workflow, or a checkpoint_id to resume from, not both"
+            )
         if is_missing and self.thread_id is None and self.checkpoint_id is None:
             raise ConfigurationError("run needs a message to start with, or a thread_id or checkpoint_id to resume")
         if self.responses and self.thread_id is None:
-            raise ConfigurationError("responses are for a thread that waits for them; give its thread_id")
+            raise ConfigurationError("responses need the thread_id of the thread that waits for them")
         self.events: list[WorkflowEvent] = []
         self.outputs: list[Any] = []
         self._result: WorkflowResult | None = None
 
     def seen(self, event: WorkflowEvent) -> WorkflowEvent:
-        """Add an event to those of this run."""
+        """Record an event of this run and return it."""
         self.events.append(event)
         return event
 
     def end(self, thread_id: str, status: Status, requests: tuple[Request, ...] = ()) -> None:
-        """Keep how the run ended."""
+        """Record how the run ended."""
         done: dict[str, Any] = {"result": self.outputs, "outputs": self.outputs, "events": self.events}
         self._result = WorkflowResult(status=status, thread_id=thread_id, requests=requests, **done)
 
     def result(self) -> WorkflowResult:
-        """How the run ended; `ConfigurationError` if it did not."""
+        """Return how the run ended; `ConfigurationError` if it has not ended."""
         if self._result is None:
-            raise ConfigurationError("this stream was left before its end; run its thread again")
+            raise ConfigurationError("this stream was closed before its end; run its thread again")
         return self._result

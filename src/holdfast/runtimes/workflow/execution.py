@@ -1,4 +1,4 @@
-"""A workflow on a claimed thread: loads it, executes supersteps, commits each, waits for responses, ends the thread."""
+"""Run a workflow on a claimed thread: load it, execute and commit supersteps, wait for responses, end the thread."""
 
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
@@ -22,23 +22,23 @@ from holdfast.records.type_hints import hint_name
 from holdfast.runs.driver import Driver, Line, Record, Run, note
 from holdfast.runtimes.workflow.branch import EXECUTOR, Branch, Ended, Superstep, noted_result, work_key
 from holdfast.runtimes.workflow.builder import WorkflowTerms
-from holdfast.runtimes.workflow.context import ContextBase, twin
+from holdfast.runtimes.workflow.context import ContextBase, copied_plain
 from holdfast.runtimes.workflow.decisions import Result, committed, deliveries, grown
 from holdfast.runtimes.workflow.events import MISSING, Call, WorkflowEvent
 from holdfast.runtimes.workflow.graph import Renaming
-from holdfast.runtimes.workflow.seats import Seats
+from holdfast.runtimes.workflow.instances import ExecutorInstances
 from holdfast.runtimes.workflow.snapshot import Message, Pending, Snapshot
 
 STARTED = "workflow"
-"""What the thread of a workflow was started with."""
+"""The function name that the thread of a workflow records."""
 GRAPH = "graph"
-"""The kind of note that holds a graph, by its signature."""
-OURS = (RunCancelled, Suspended, StoreError)
-"""Errors that say nothing about an executor."""
+"""The kind of note that holds a graph; its key is the signature."""
+NOT_EXECUTOR_ERRORS = (RunCancelled, Suspended, StoreError)
+"""Errors that are not caused by an executor."""
 
 
 def is_workflow(record: Record) -> bool:
-    """True for the record of a thread that was started by a workflow."""
+    """True if a workflow started the thread of this record."""
     return record.started is not None and record.started.function == STARTED
 
 
@@ -49,17 +49,17 @@ class Execution:
         self._terms = terms
         self._graph = terms.graph
         self._driver = Driver(run)
-        self._seats = Seats(terms.graph, self._driver)
+        self._instances = ExecutorInstances(terms.graph, self._driver)
         self._context = context
         self._call = call
         self._where = f"thread {run.thread_id!r}"
         self._is_new = False
-        """True if no checkpoint of the thread is resumed."""
+        """True if the workflow starts from its input, not from a checkpoint."""
         self._renaming: Renaming | None = None
-        """How the ids of the checkpoint that is resumed differ from those of now."""
+        """How the ids in the resumed checkpoint differ from those of the graph."""
 
     async def events(self) -> AsyncGenerator[WorkflowEvent, None]:
-        """Work to the end of the workflow, or until it waits for responses: the run is suspended then."""
+        """Run the workflow to its end, or suspend the run when it waits for responses. Yields its events."""
         driver, call = self._driver, self._call
         try:
             arguments = self._arguments()
@@ -82,16 +82,16 @@ class Execution:
                     async for event in events:
                         yield event
             finally:
-                self._seats.leave()
+                self._instances.release()
         yield WorkflowEvent("status", "complete")
 
     # Loading
 
     def _load(self, arguments: bytes) -> Snapshot | None:
-        """What the thread holds, or the input, which starts it; None if it is finished. Nothing is written yet."""
+        """Return the stored snapshot, or the first one for a new thread; None if it is finished. Writes nothing."""
         driver, terms, state = self._driver, self._terms, self._driver.run.state
         if state and not is_workflow(driver.record):
-            raise KeyReused(f"{self._where} holds something else than a workflow; give another thread id")
+            raise KeyReused(f"{self._where} does not hold a workflow; use another thread_id")
         found = Snapshot.of(state, self._where) if state else None
         if found is not None:
             found.check_name(terms.name, self._where, is_named=terms.is_named or driver.run.finished)
@@ -104,21 +104,21 @@ class Execution:
         return first if found is None else self._fitted(found, first)
 
     def _arguments(self) -> bytes:
-        """The input of the workflow, encoded; without a message, what the thread was started with."""
+        """Return the encoded input of the workflow; without a message, the input that the thread recorded."""
         message, started = self._call.message, self._driver.record.started
         if message is not MISSING:
             node = self._graph.nodes[self._graph.entry(self._graph.start)]
             if node.handlers.find(message) is None:
                 raise ConfigurationError(
-                    f"the start executor {node.id!r} takes {', '.join(node.takes)}, and not {hint_name(type(message))}"
+                    f"the start executor {node.id!r} handles {', '.join(node.takes)}, not {hint_name(type(message))}"
                 )
             return encode([[message], {}], path="message")
         if started is None:
-            raise ConfigurationError(f"{self._where} has no workflow to resume; give a message to start one")
+            raise ConfigurationError(f"{self._where} has no workflow to resume; pass a message to start one")
         return started.arguments
 
     def _fitted(self, found: Snapshot, first: Snapshot) -> Snapshot:
-        """A checkpoint as this program resumes it: the stored one, or a new start if that was asked for."""
+        """Return the snapshot to resume: the stored one, or a new one if it is incompatible and `fresh` was chosen."""
         known = self._driver.noted(GRAPH, found.signature)
         stored = known and decode(known.content)
         try:
@@ -128,15 +128,15 @@ class Execution:
                 raise
             if self._call.responses:
                 raise IncompatibleCheckpoint(
-                    f"{self._where} would start over, and its requests would be withdrawn; run it without responses, or"
-                    f" with the graph that asked: {error}"
+                    f"{self._where} would start over and withdraw its requests; run it without responses, or with the"
+                    f" graph that asked: {error}"
                 ) from error
             self._is_new = True
             return replace(first, generation=found.generation + 1)
         return found
 
     async def _begin(self, loaded: Snapshot | None, arguments: bytes) -> Snapshot | None:
-        """Note what the thread runs, and write what differs from its checkpoint: ids, or that it starts over."""
+        """Record what the thread runs, and write changes to its checkpoint: new ids, or a fresh start."""
         driver, terms, to = self._driver, self._terms, self._renaming
         await driver.start(STARTED, arguments, "message", {**terms.labels, "workflow": terms.name})
         if loaded is not None and loaded.generation and self._is_new:
@@ -149,7 +149,7 @@ class Execution:
         return renamed
 
     def _renamed_notes(self, found: Snapshot, renaming: Renaming) -> Iterator[Line]:
-        """What executors did in a superstep that was not committed: noted again, under the new ids."""
+        """Yield the results of a superstep that was not committed, as notes under the new ids."""
         for old in renaming.stored["nodes"]:
             key = work_key(found, old)
             result = noted_result(self._driver, key)
@@ -161,8 +161,8 @@ class Execution:
 
     async def _supersteps(self, snapshot: Snapshot) -> AsyncGenerator[WorkflowEvent, None]:
         driver, call = self._driver, self._call
-        snapshot = replace(snapshot, executors=await self._seats.take(snapshot.executors))
-        if self._is_new:  # the input is durable before anything is done with it
+        snapshot = replace(snapshot, executors=await self._instances.take(snapshot.executors))
+        if self._is_new:  # the input is stored before any handler runs
             await self._write(snapshot, None, {"superstep": 0})
             yield WorkflowEvent("checkpoint_saved", checkpoint_id=driver.run.checkpoint_id)
         await self._ask_again(snapshot)
@@ -172,7 +172,7 @@ class Execution:
             for event in self._question_events(snapshot, after):
                 yield event
             snapshot = after
-            step, branches = self._begun(snapshot)
+            step, branches = self._next_superstep(snapshot)
             yield WorkflowEvent("superstep_started", {"superstep": step.number, "executors": [*branches]})
             replayed = {id_: branch.replayed() for id_, branch in branches.items()}
             ended = {id_: done for id_, done in replayed.items() if done is not None}
@@ -199,24 +199,24 @@ class Execution:
         self._warn_of_leftovers(snapshot)
         await driver.run.complete(snapshot.outputs)
 
-    def _begun(self, snapshot: Snapshot) -> tuple[Superstep, dict[str, Branch]]:
-        """The next superstep, with a branch for each executor that has messages."""
+    def _next_superstep(self, snapshot: Snapshot) -> tuple[Superstep, dict[str, Branch]]:
+        """Return the next superstep, with a branch for each executor that has messages."""
         self._driver.check()
         if snapshot.iteration >= self._terms.max_supersteps:
             raise SuperstepLimit(
-                f"workflow {self._terms.name!r} took {snapshot.iteration} supersteps and has messages left; build it"
-                " with a larger max_supersteps and run the thread again: it continues here"
+                f"workflow {self._terms.name!r} has messages left after {snapshot.iteration} supersteps; build it with"
+                " a larger max_supersteps and run the thread again: it resumes here"
             )
-        waiting, shared = deliveries(self._graph, snapshot), (self._graph, self._driver, self._seats, self._context)
+        waiting, shared = deliveries(self._graph, snapshot), (self._graph, self._driver, self._instances, self._context)
         step = Superstep(*shared, snapshot, snapshot.executors, len(waiting) > 1)
         return step, {id_: Branch(step, self._graph.nodes[id_], messages) for id_, messages in waiting.items()}
 
     def _raise_failures(self, ended: list[Ended], number: int) -> None:
-        """Raise why the superstep cannot be committed: the first error, or that the run waits."""
+        """Raise the first error of the superstep, or the suspension of the run."""
         errors = {each.id: each.error for each in ended if each.error is not None}
         failed = [id_ for id_, error in errors.items() if isinstance(error, Exception)]
         for error in errors.values():
-            if isinstance(error, OURS) or not failed:
+            if isinstance(error, NOT_EXECUTOR_ERRORS) or not failed:
                 raise error
         if failed:
             error = errors[failed[0]]
@@ -229,7 +229,7 @@ class Execution:
             raise ExecutorFailed(text, executor=failed[0], thread_id=thread_id, superstep=number) from error
 
     async def _commit(self, step: Superstep, ended: list[Ended]) -> Snapshot:
-        """Commit a superstep, all or nothing: its messages, state, requests and outputs."""
+        """Commit the messages, state, requests and outputs of a superstep, atomically."""
         driver, before = self._driver, step.snapshot
         results = {each.id: each.result or Result() for each in ended}
         asked = {
@@ -257,9 +257,9 @@ class Execution:
         journal: bool = False,
         grown: dict[str, list[Any]] | None = None,
     ) -> None:
-        """Write a snapshot: what changed since the one before, and of lists that grew only what they gained.
+        """Write what changed since the previous snapshot; for lists that grew, only the new items.
 
-        With it goes its graph, if the thread does not have that yet.
+        The first time, the graph is written too.
         """
         driver, signature = self._driver, self._graph.signature
         if driver.noted(GRAPH, signature) is None:
@@ -278,7 +278,7 @@ class Execution:
         yield WorkflowEvent("checkpoint_saved", checkpoint_id=id_)
         for each in ended:
             for output in each.result.outputs if each.result else ():
-                yield WorkflowEvent("output", twin(output), each.id)
+                yield WorkflowEvent("output", copied_plain(output), each.id)
         yield from self._question_events(step.snapshot, after)
         yield WorkflowEvent("superstep_completed", {"superstep": step.number}, checkpoint_id=id_)
 
@@ -286,21 +286,21 @@ class Execution:
         for key, pending in after.requests.items():
             if key not in before.requests:
                 request_id = self._driver.request_id(key)
-                yield WorkflowEvent("request_info", twin(pending.data), pending.executor, request_id=request_id)
+                yield WorkflowEvent("request_info", copied_plain(pending.data), pending.executor, request_id=request_id)
 
     def _warn_of_leftovers(self, snapshot: Snapshot) -> None:
         for edge, waiting in snapshot.buffers.items():
             missing = [each for each in self._graph.edges_by_id[edge].sources if each not in waiting]
             kinds = sorted({hint_name(type(each)) for items in waiting.values() for each in items})
             self._graph.warn_once(
-                f"{edge}: what {', '.join(map(repr, waiting))} sent ({', '.join(kinds)}) was dropped at the end of"
-                f" workflow {self._terms.name!r}, because {', '.join(map(repr, missing))} sent nothing to match it"
+                f"{edge}: messages ({', '.join(kinds)}) from {', '.join(map(repr, waiting))} were dropped at the end of"
+                f" workflow {self._terms.name!r}, because {', '.join(map(repr, missing))} sent nothing to match them"
             )
 
     # Requests
 
     async def _ask_again(self, snapshot: Snapshot) -> None:
-        """Ask the requests that a fork took over: there they are answered for this thread."""
+        """Ask the requests that a fork inherited again, so that they can be answered for this thread."""
         open_ = {key: each for key, each in snapshot.requests.items() if not self._driver.request_id(key)}
         if open_:
             await self._driver.write(*(self._question(key, each) for key, each in open_.items()), journal=True)
@@ -314,7 +314,7 @@ class Execution:
         return self._driver.question(key, pending.executor, pending.data, pending.choices, pending.takes)
 
     async def _answered(self, snapshot: Snapshot) -> Snapshot:
-        """If nothing else is to be delivered, the responses that arrived: committed, and delivered together."""
+        """Return the snapshot with the responses that arrived, committed together; only if no messages are left."""
         if snapshot.messages:
             return snapshot
         requests, messages, again = dict(snapshot.requests), list[Message](), dict[str, Pending]()
@@ -323,7 +323,7 @@ class Execution:
             if answer is not None:
                 del requests[key]
                 response = pending.response(answer)
-                if self._is_taken(key, pending, response):
+                if self._has_handler(key, pending, response):
                     messages.append(Message(pending.executor, pending.executor, response, [pending.data]))
                 else:
                     again[self._driver.key("again", key)] = pending
@@ -336,14 +336,14 @@ class Execution:
         await self._emit_asked(again)
         return after
 
-    def _is_taken(self, key: str, pending: Pending, response: Any) -> bool:
-        """True if a handler takes the response; else its question is asked again, with a warning."""
+    def _has_handler(self, key: str, pending: Pending, response: Any) -> bool:
+        """True if a handler accepts the response; else warn that the question is asked again."""
         node = self._graph.nodes[pending.executor]
         if node.handlers.find(pending.data, response) is not None:
             return True
         self._graph.warn_once(
             f"request {self._driver.request_id(key)} was answered with a value of type {hint_name(type(response))},"
-            f" which no handler of executor {node.id!r} takes ({', '.join(node.answers)}): it is asked again, as a"
-            " request with another id"
+            f" but executor {node.id!r} only handles {', '.join(node.answers)}; it is asked again under another"
+            " request id"
         )
         return False

@@ -1,4 +1,4 @@
-"""Executors: what is declared of them. A handler is chosen by the type of the message."""
+"""Executors and their handlers. The type of a message selects the handler."""
 
 from collections.abc import Callable, Iterable
 from itertools import combinations
@@ -22,20 +22,20 @@ MESSAGE, RESPONSE = "message", "response"
 
 
 class Handler(msgspec.Struct, frozen=True):
-    """One handler of an executor: the method, the types it takes, and what it says it sends and yields."""
+    """One handler of an executor: the method, the types it accepts, and those it declares to send and yield."""
 
     method: str
     takes: tuple[Any, ...]
-    """The type of the message; of a response handler those of the request and of the response."""
+    """The type of the message; for a response handler the types of the request and of the response."""
     sends: Any
     yields: Any
 
     def accepts(self, *values: Any) -> bool:
-        """Return True if it takes these values."""
+        """True if it accepts these values."""
         return all(map(fits, values, self.takes))
 
     def names(self, *values: Any) -> bool:
-        """Return True if it names the very classes of these values."""
+        """True if it names exactly the classes of these values."""
         kinds = [[get_origin(each) or each for each in members(hint)] for hint in self.takes]
         return all(type(value) in allowed for value, allowed in zip(values, kinds, strict=True))
 
@@ -48,62 +48,62 @@ class Handlers(msgspec.Struct, frozen=True):
 
     @property
     def all(self) -> tuple[Handler, ...]:
-        """Those of messages and those of responses."""
+        """The handlers of messages and of responses."""
         return self.messages + self.responses
 
     def find(self, *values: Any) -> Handler | None:
-        """The handler for a message, or for a request and its response: one that names its class, else the first."""
+        """Return the handler for a message, or for a request and its response: an exact match, else the first."""
         among = [each for each in (self.messages, self.responses)[len(values) - 1] if each.accepts(*values)]
         return next((each for each in among if each.names(*values)), among[0] if among else None)
 
 
 def handler(method: F) -> F:
-    """Declare that a method handles messages of the type that its first parameter names: `(self, message, ctx)`."""
+    """Declare a handler for messages of the type of its first parameter: `(self, message, ctx)`."""
     return _marked(method, MESSAGE)
 
 
 def response_handler(method: F) -> F:
-    """Declare that a method handles the responses to requests of its executor: `(self, request, response, ctx)`."""
+    """Declare a handler for responses to requests of its executor: `(self, request, response, ctx)`."""
     return _marked(method, RESPONSE)
 
 
 def _marked(method: F, kind: str) -> F:
     if not callable(method):
-        raise ConfigurationError(f"@handler and @response_handler decorate a method, got {method!r}")
+        raise ConfigurationError(f"@handler and @response_handler must decorate a method, got {method!r}")
     setattr(method, _MARK, kind)
     return method
 
 
 class Executor:
-    """A node of a workflow. Its methods with `@handler` take messages, one type each, and send others on.
+    """A node of a workflow. Each method with `@handler` handles one type of message and may send others.
 
-    An executor that keeps something between messages saves it in `on_checkpoint_save` and takes it back in
-    `on_checkpoint_restore`. Both may be async, except in `holdfast.sync`.
+    An executor with its own state returns it in `on_checkpoint_save` and restores it in `on_checkpoint_restore`. Both
+    may be async, except in `holdfast.sync`.
     """
 
-    def __init__(self, id: str | None = None) -> None:  # noqa: A002  the document's name
+    def __init__(self, id: str | None = None) -> None:  # noqa: A002  the public name
         self.id = text_or_none(id, "id") or type(self).__name__
 
     def on_checkpoint_save(self) -> Any:
-        """Return what the executor keeps, as a dict: it is stored with each checkpoint."""
+        """Return the executor's own state as a dict; it is stored with each checkpoint."""
         return {}
 
     def on_checkpoint_restore(self, state: dict[str, Any]) -> Any:
-        """Take back what `on_checkpoint_save` returned."""
+        """Restore the state that `on_checkpoint_save` returned."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({getattr(self, 'id', None)!r})"
 
 
 class FunctionExecutor(Executor):
-    """An executor that is one function."""
+    """An executor with a single function."""
 
     def __init__(self, function: Callable[..., Any], id: str | None = None) -> None:  # noqa: A002  as in Executor
         super().__init__(id or getattr(function, "__name__", None))
         self.function = function
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function, as it is."""
+        """Call the function directly."""
         return self.function(*args)
 
 
@@ -114,23 +114,27 @@ def executor(*, id: str | None = None) -> Callable[[Callable[..., Any]], Functio
 def executor(function: Callable[..., Any] | None = None, /, *, id: str | None = None) -> Any:  # noqa: A002
     """Make an executor of a function `(message, ctx)`: `@executor`, or `@executor(id="upper")`."""
     if function is not None and not callable(function):
-        raise ConfigurationError(f"@executor decorates a function, got {function!r}; give the id as @executor(id=...)")
+        raise ConfigurationError(
+            f"@executor must decorate a function, got {function!r}; pass the id as @executor(id=...)"
+        )
     return FunctionExecutor(function, id) if function is not None else lambda given: FunctionExecutor(given, id)
 
 
 class WorkflowExecutor(Executor):
-    """A workflow as a node of another. It takes what its start executor takes, and sends on what it yields."""
+    """A workflow as a node of another. It handles what its start executor handles, and sends what it yields."""
 
     def __init__(self, workflow: Any, id: str | None = None) -> None:  # noqa: A002  as in Executor
         if not hasattr(workflow, "graph"):
-            raise ConfigurationError(f"WorkflowExecutor takes what WorkflowBuilder.build() makes, got {workflow!r}")
+            raise ConfigurationError(
+                f"`workflow` must be a Workflow, as WorkflowBuilder.build() returns it, got {workflow!r}"
+            )
         super().__init__(id or workflow.name)
         self.workflow = workflow
         self.graph: Graph = workflow.graph
 
 
 def handlers_of(executor: Executor, known: dict[object, Handlers]) -> Handlers:
-    """What an executor declares; the types that it names are registered as storable. `known`: of other executors."""
+    """Return the handlers of an executor, and register their types as storable. `known` caches those of classes."""
     kind = type(executor)
     if isinstance(executor, FunctionExecutor):
         return Handlers((_read(executor, executor.function, "function", MESSAGE),))
@@ -148,7 +152,7 @@ def _marked_with(mark: str, executor: Executor, names: Iterable[str]) -> tuple[H
         if all(shared):
             kinds = " and ".join(" or ".join(sorted(map(hint_name, each))) for each in shared)
             raise ConfigurationError(
-                f"executor {executor.id!r}: {one.method} and {other.method} both take {kinds}; remove it from one"
+                f"executor {executor.id!r}: {one.method} and {other.method} both handle {kinds}; remove it from one"
             )
     return found
 

@@ -1,7 +1,7 @@
-"""The graph of a workflow: nodes, edges, the signature of both, and how two graphs differ.
+"""The graph of a workflow: nodes, edges, their signature, and the differences between two graphs.
 
-Sub-workflows are opened: their nodes and edges are part of the graph, with ids that begin with the sub-workflow's
-(`sub/worker`). What a sub-workflow yields is sent on by the node of the sub-workflow.
+Sub-workflows are flattened: their nodes and edges are part of the graph, with ids that begin with the sub-workflow's id
+(`sub/worker`). The node of a sub-workflow sends what the sub-workflow yields.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,13 +23,13 @@ Reducer: TypeAlias = Callable[[Any, Any], Any]
 
 
 class Node(msgspec.Struct, frozen=True):
-    """An executor in its place in the graph; of a sub-workflow, the place of the whole."""
+    """An executor in the graph, or a whole sub-workflow."""
 
     id: str
     executor: Executor
     handlers: Handlers
     within: str = ""
-    """The id of the sub-workflow that it is part of; empty at the top."""
+    """The id of the sub-workflow that contains it; empty at the top level."""
 
     @property
     def is_workflow(self) -> bool:
@@ -38,57 +38,57 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def takes(self) -> list[str]:
-        """The names of the types that its handlers take."""
+        """The names of the types that its handlers accept."""
         return [hint_name(each.takes[0]) for each in self.handlers.messages]
 
     @property
     def answers(self) -> list[str]:
-        """The names of the types of requests and responses that its response handlers take."""
+        """The names of the request and response types that its response handlers accept."""
         return [" -> ".join(map(hint_name, each.takes)) for each in self.handlers.responses]
 
     def within_workflow(self, id_: str) -> "Node":
-        """The same node in a sub-workflow."""
+        """Return this node as part of a sub-workflow."""
         return Node(f"{id_}/{self.id}", self.executor, self.handlers, f"{id_}/{self.within}".rstrip("/"))
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """How messages go from sources to targets. Only a fan-in has several sources."""
+    """Carries messages from sources to targets. Only a fan-in has several sources."""
 
     kind: EdgeKind
     sources: tuple[str, ...]
     targets: tuple[str, ...]
     conditions: tuple[str, ...] = ()
-    """The names of the functions: of an edge at most one; of a switch one per case, in the order of the targets, and
-    the default is one target more; of a choice one."""
+    """The names of the functions: at most one for an edge, one for a choice, one per case for a switch (in the order of
+    the targets; the default is an additional target)."""
     functions: tuple[Predicate, ...] = ()
 
     @property
     def id(self) -> str:
-        """What it is known by in checkpoints."""
+        """The id of the edge in checkpoints."""
         return _shown([self.kind, self.sources, self.targets, self.conditions])
 
     def within(self, prefix: str) -> "Edge":
-        """The same edge in a sub-workflow whose ids begin with a prefix."""
+        """Return this edge as part of a sub-workflow whose ids begin with a prefix."""
         sources, targets = (tuple(prefix + each for each in ids) for ids in (self.sources, self.targets))
         return Edge(self.kind, sources, targets, self.conditions, self.functions)
 
 
 class Graph(msgspec.Struct, frozen=True, dict=True):
-    """Nodes by id, in the order in which they were added, edges, and where messages come in."""
+    """Nodes by id in the order they were added, edges, and the start node."""
 
     start: str
     nodes: dict[str, Node]
     edges: tuple[Edge, ...]
     reducers: Mapping[str, Reducer] = {}
-    """The reducers by key of the shared state; those of sub-workflows have keys that begin with `sub/`."""
+    """The reducers by key of the shared state; keys of a sub-workflow begin with its id (`sub/`)."""
 
     def entry(self, target: str) -> str:
-        """The executor that takes the messages to a node: of a sub-workflow, its start executor."""
+        """Return the executor that gets the messages to a node: for a sub-workflow its start executor."""
         executor = self.nodes[target].executor
         return self.entry(f"{target}/{executor.graph.start}") if isinstance(executor, WorkflowExecutor) else target
 
     def edges_from(self, source: str) -> list[Edge]:
-        """The edges that take messages of a node."""
+        """Return the edges that start at a node."""
         return self._from.get(source, [])
 
     @cached_property
@@ -101,18 +101,18 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def edges_by_id(self) -> dict[str, Edge]:
-        """The edges by what they are known by in checkpoints."""
+        """The edges by their ids in checkpoints."""
         return {edge.id: edge for edge in self.edges}
 
     def yields_to(self, node: Node) -> str:
-        """The sub-workflow node that sends on what a node yields; empty if that is an output of the workflow."""
+        """Return the sub-workflow that sends what a node yields; empty if it is an output of the whole workflow."""
         outer = node.within
         while outer and not self.edges_from(outer):
             outer = self.nodes[outer].within
         return outer
 
     def plain(self) -> dict[str, Any]:
-        """The graph as plain data: what is stored once for each signature, and compared."""
+        """Return the graph as plain data; it is stored once per signature, and compared."""
         nodes = {
             node.id: {
                 "takes": sorted(node.takes),
@@ -126,7 +126,7 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def signature(self) -> str:
-        """A digest of ids, handler types, edges and names of conditions: the same in every process."""
+        """A digest of ids, handler types, edges and condition names: the same in every process."""
         plain = self.plain()
         nodes = sorted((id_, sorted(node.items())) for id_, node in plain["nodes"].items())
         return sha256(encode([plain["start"], nodes, plain["edges"]])).hexdigest()[:16]
@@ -136,38 +136,38 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
         return set()
 
     def warn_once(self, text: str) -> None:
-        """Warn of something that the program hardly means, the first time that it happens."""
+        """Warn of a probable mistake, the first time it happens."""
         if text not in self._warned:
             self._warned.add(text)
             warn(text, HoldfastWarning, stacklevel=2)
 
 
 class Renaming(msgspec.Struct, frozen=True):
-    """How a stored graph is read by a program in which some nodes have other ids."""
+    """Maps the ids of a stored graph to those of a program that renamed some nodes."""
 
     renamed: Mapping[str, str]
     stored: Mapping[str, Any]
 
     def id(self, old: str) -> str:
-        """The id of a node now: its own, or that of the sub-workflow around it, may be another."""
+        """Return the new id of a node; its sub-workflow may be renamed too."""
         if old in self.renamed or "/" not in old:
             return self.renamed.get(old, old)
         outer, _, inner = old.rpartition("/")
         return f"{self.id(outer)}/{inner}"
 
     def key(self, old: str) -> str:
-        """The key of the shared state now: those of a sub-workflow begin with its id."""
+        """Return the new key of the shared state: keys of a sub-workflow begin with its id."""
         around = [id_ for id_, node in self.stored["nodes"].items() if "kind" in node and old.startswith(f"{id_}/")]
         outer = max(around, key=len, default="")
         return self.id(outer) + old[len(outer) :] if outer else old
 
     @property
     def edges(self) -> dict[str, str]:
-        """The ids of edges now, by their old ones."""
+        """The new ids of edges by their old ids."""
         return {_shown(each): _shown(self._edge(each)) for each in self.stored["edges"]}
 
     def merged(self) -> Iterator[str]:
-        """In words, stored nodes that would have one id now."""
+        """Describe the stored nodes that would share a new id."""
         known: dict[str, str] = {}
         for old in self.stored["nodes"]:
             other = known.setdefault(self.id(old), old)
@@ -175,7 +175,7 @@ class Renaming(msgspec.Struct, frozen=True):
                 yield f"executors {other!r} and {old!r} would both be {self.id(old)!r}"
 
     def plain(self) -> dict[str, Any]:
-        """The stored graph under the new ids."""
+        """Return the stored graph under the new ids."""
         nodes = {self.id(each): node for each, node in self.stored["nodes"].items()}
         edges = sorted(map(self._edge, self.stored["edges"]))
         return {"start": self.id(self.stored["start"]), "nodes": nodes, "edges": edges}
@@ -186,17 +186,17 @@ class Renaming(msgspec.Struct, frozen=True):
 
 
 def differences(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """In words, what makes two graphs differ."""
+    """Describe the differences between two graphs."""
     found, old, new = list[str](), stored["nodes"], now["nodes"]
     for what, one, other in ("removed", stored, now), ("added", now, stored):
         found += [f"executor {each!r} was {what}" for each in one["nodes"] if each not in other["nodes"]]
     for each in [each for each in old if each in new and old[each] != new[each]]:
         before, after = ([*node["takes"], *node.get("answers", ())] for node in (old[each], new[each]))
-        found.append(f"executor {each!r} took {', '.join(before)}, and takes {', '.join(after)} now")
+        found.append(f"executor {each!r} handled {', '.join(before)}, now {', '.join(after)}")
     for what, one, other in ("removed", stored, now), ("added", now, stored):
         found += [f"{_shown(each)} was {what}" for each in one["edges"] if each not in other["edges"]]
     if stored["start"] != now["start"]:
-        found.append(f"the start was {stored['start']!r}, and is {now['start']!r} now")
+        found.append(f"the start was {stored['start']!r}, now {now['start']!r}")
     return found
 
 

@@ -1,7 +1,7 @@
-"""What a checkpoint of a workflow holds, and how it lies in the state of its thread. Pure.
+"""The content of a workflow's checkpoint, and its form in the state of the thread. Pure.
 
-The stored parts are cells of their own: what did not change costs nothing, and a list that grows costs its growth. So
-the payload of a single message is stored as itself, and not in a list of one.
+Each part is a separate cell: unchanged parts cost nothing, and a growing list costs only its new items. The payload of
+a single message is stored directly, not in a list of one, for the same reason.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from holdfast.records.request import Answer
 from holdfast.runtimes.workflow.graph import Graph, Renaming, differences
 
 VERSION = 1
-"""The version of this form."""
+"""The version of the stored form."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -25,11 +25,11 @@ class Message(msgspec.Struct, frozen=True):
     target: str
     data: Any
     request: Any = None
-    """The request that `data` is the response to, in a list of one; None for any other message."""
+    """The answered request in a list of one, if `data` is a response; else None."""
 
     @property
     def contents(self) -> tuple[Any, ...]:
-        """What a handler is called with: the message, or the request and the response."""
+        """The arguments of the handler: the message, or the request and the response."""
         return (self.data,) if self.request is None else (self.request[0], self.data)
 
 
@@ -40,43 +40,43 @@ class Pending(msgspec.Struct, frozen=True):
     data: Any
     choices: tuple[str, ...] = ()
     is_bool: bool = False
-    """True if the handler is given True for the first choice, and False for the other."""
+    """True if the handler gets True for the first choice, and False for the other."""
     takes: bytes = b""
-    """What the response must be; see `answer_types`."""
+    """The types of the response; see `answer_types`."""
 
     @classmethod
     def of(cls, plain: Any) -> "Pending":
-        """Read a request from its fields; raises TypeError or ValueError for what is none."""
+        """Read a request from its fields; TypeError or ValueError if they do not fit."""
         executor, data, choices, *others = plain
         return cls(executor, data, tuple(choices), *others)
 
     def response(self, answer: Answer) -> Any:
-        """What the handler is given for an answer."""
+        """Return the value that the handler gets for an answer."""
         if not self.choices:
             return answer.value
         return answer.choice == self.choices[0] if self.is_bool else answer.choice
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow between two supersteps: everything that the next one needs."""
+    """A workflow between two supersteps: everything the next one needs."""
 
     workflow: str
     signature: str
     version: int = VERSION
     generation: int = 0
-    """How often it started over, because its checkpoints did not fit the graph."""
+    """The count of fresh starts after an incompatible checkpoint."""
     iteration: int = 0
-    """How many supersteps are done."""
+    """The count of committed supersteps."""
     messages: list[Message] = []
     state: dict[str, Any] = {}
     executors: dict[str, Any] = {}
-    """What executors saved, by id."""
+    """The saved states of executors, by id."""
     buffers: dict[str, dict[str, list[Any]]] = {}
-    """What waits at fan-ins for the other sources: by edge, by source, in the order of arrival."""
+    """Messages that wait at fan-ins for other sources: by edge and source, in the order of arrival."""
     requests: dict[str, Pending] = {}
     outputs: list[Any] = []
     former: dict[str, str] = {}
-    """Until the next superstep is done, the ids under which renamed executors began it."""
+    """The old ids of renamed executors, until the superstep that was under way is committed."""
 
     def changes_since(self, before: "Snapshot | None") -> dict[str, Any]:
         """The top-level keys of the state that differ from those of an earlier snapshot."""
@@ -92,15 +92,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
             fields = {name: _unpacked(name, stored[name]) for name in cls.__struct_fields__}
             return msgspec.convert(fields, cls)
         except (msgspec.ValidationError, TypeError, ValueError, LookupError, AttributeError) as error:
-            raise Corrupt(f"{where} does not hold the checkpoint of a workflow: {error!r}", record="state") from error
+            raise Corrupt(f"{where} does not hold a checkpoint of a workflow: {error!r}", record="state") from error
 
     def check_name(self, workflow: str, where: str, *, is_named: bool) -> None:
-        """`KeyReused` if it is of a workflow with another name. `is_named`: False for a name made of the signature."""
+        """Raise `KeyReused` if it belongs to another workflow. `is_named` is False for a name made of the signature."""
         if is_named and self.workflow != workflow:
-            raise KeyReused(f"{where} runs workflow {self.workflow!r}, not {workflow!r}; give another id")
+            raise KeyReused(f"{where} runs workflow {self.workflow!r}, not {workflow!r}; use another id")
 
     def renaming(self, graph: Graph, renamed: Mapping[str, str], stored: Any, where: str) -> Renaming | None:
-        """How its ids differ from those of a graph; None if they do not. `stored` is the graph that it belongs to.
+        """Return how its ids differ from those of a graph; None if they do not. `stored` is the graph that wrote it.
 
         `IncompatibleCheckpoint` if more than ids differ.
         """
@@ -117,11 +117,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         migrate = ".migrate(renamed={'old': 'new'}) or " if gone and len(gone) == len(new) else ""
         raise IncompatibleCheckpoint(
             f"{where} was written by another graph of workflow {self.workflow!r}: {'; '.join(differing)}. Resume it"
-            f" with the graph that wrote it, or give {migrate}on_incompatible='fresh'"
+            f" with the graph that wrote it, or use {migrate}on_incompatible='fresh'"
         )
 
     def renamed(self, to: Renaming, workflow: str, signature: str) -> "Snapshot":
-        """The same under the new ids, with the name and signature of the workflow that has those."""
+        """Return the snapshot under the new ids, with the workflow's name and signature."""
         new, edges, nodes = to.id, to.edges, to.stored["nodes"]
         return replace(
             self,
@@ -140,7 +140,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _packed(name: str, value: Any) -> Any:
-    """A field as it is stored."""
+    """Return a field in its stored form."""
     if name == "requests":
         return {key: astuple(each) for key, each in value.items()}
     if name != "messages":
@@ -150,7 +150,7 @@ def _packed(name: str, value: Any) -> Any:
 
 
 def _unpacked(name: str, stored: Any) -> Any:
-    """A field that was stored."""
+    """Return a field from its stored form."""
     if name == "requests":
         return {key: Pending.of(each) for key, each in stored.items()}
     if name != "messages":

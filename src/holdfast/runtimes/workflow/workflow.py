@@ -1,4 +1,4 @@
-"""`Workflow` and its builder: runs, streams, resumes and forks a graph on threads of a store."""
+"""`Workflow` and its builder: run, stream, resume and fork a graph on threads of a store."""
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import Any, Literal, Self, Unpack, overload
@@ -33,7 +33,7 @@ RETRIED = (ExecutorFailed, StoreUnavailable, OutcomeUnknown)
 
 
 class WorkflowBase:
-    """What the workflows of both worlds share."""
+    """The part of a workflow that both worlds share."""
 
     def __init__(self, terms: WorkflowTerms, store: Callable[[], Store], context: type[ContextBase]) -> None:
         self._terms = terms
@@ -42,21 +42,21 @@ class WorkflowBase:
 
     @property
     def name(self) -> str:
-        """The name that its threads are labelled with; without one that was given, it is made of the signature."""
+        """The label of its threads; derived from the signature if no name was given."""
         return self._terms.name
 
     @property
     def graph(self) -> Graph:
-        """Its nodes and edges."""
+        """The nodes and edges."""
         return self._terms.graph
 
     @property
     def signature(self) -> str:
-        """The signature of its graph: checkpoints belong to it."""
+        """The signature of its graph, which its checkpoints record."""
         return self.graph.signature
 
     def draw(self, form: Literal["mermaid", "svg"] = "mermaid") -> str:
-        """The graph as text: a Mermaid flowchart, or an SVG picture."""
+        """Draw the graph as a Mermaid flowchart or an SVG picture."""
         from holdfast.runtimes.workflow.drawing import draw
 
         return draw(self.graph, form)
@@ -65,7 +65,7 @@ class WorkflowBase:
         return f"Workflow({self.name!r}, {len(self.graph.nodes)} executors)"
 
     async def _events(self, call: Call) -> AsyncGenerator[WorkflowEvent, None]:
-        """The events of a run. At the end the call has its result."""
+        """Yield the events of a run. At the end the call has its result."""
         store = self._store()
         thread_id = await self._thread_of(store, call)
         for left in range(call.retry, -1, -1):
@@ -74,7 +74,7 @@ class WorkflowBase:
                     async for event in events:
                         yield call.seen(event)
             except Suspended as waiting:
-                status = Status.INPUT_REQUIRED if waiting.requests else Status.WORKING  # it sleeps
+                status = Status.INPUT_REQUIRED if waiting.requests else Status.WORKING  # a run without requests sleeps
                 yield call.seen(WorkflowEvent("status", status.value))
                 call.end(thread_id, status, waiting.requests)
                 return
@@ -88,7 +88,7 @@ class WorkflowBase:
                 return
 
     async def _claimed(self, store: Store, thread_id: str, call: Call) -> AsyncGenerator[WorkflowEvent, None]:
-        """The events of a run under a claim of its own. The consumer is in no run while it has an event."""
+        """Claim the thread and yield the events of a run. The consumer of an event is outside the run."""
         block, outer = claim(store, thread_id, self._terms.run), run_context()
         run = await block.enter()
         set_run_context(outer)
@@ -108,19 +108,19 @@ class WorkflowBase:
         return call.result()
 
     async def _resumed(self, run: Run) -> list[Any]:
-        """The outputs of a thread that a recovery claimed."""
+        """Resume a thread that a recovery claimed, and return its outputs."""
         call = Call(MISSING, {"thread_id": run.thread_id})
         async with nested(Execution(self._terms, self._context, run, call).events()) as events:
             return [event.data async for event in events if event.type == "output"]
 
     async def _thread_of(self, store: Store, call: Call) -> str:
-        """The thread of a run. With a checkpoint, its own if that is its newest superstep, else a fork of it.
+        """Return the thread of a run. For a checkpoint, its own thread if it is the newest superstep, else a fork.
 
-        A fork that was made of that checkpoint under the same id before is continued itself.
+        If the thread id already names a fork of that checkpoint, that fork is resumed.
         """
         if call.checkpoint_id is None:
             if call.responses and call.thread_id is not None:
-                await store.thread(call.thread_id)  # else a run would make it, and nothing is asked there
+                await store.thread(call.thread_id)  # raises if it does not exist: a new thread has no requests
             return fresh_id(store, self.name) if call.thread_id is None else call.thread_id
         wanted = CheckpointId.parse(call.checkpoint_id)
         found = await store.load(call.checkpoint_id)
@@ -135,13 +135,15 @@ class WorkflowBase:
         return await store.fork(call.checkpoint_id, to=call.thread_id)
 
     async def _check_fork(self, store: Store, call: Call, checkpoint: Checkpoint) -> None:
-        """Raise why a fork could not be resumed, or takes no responses, before it is made."""
+        """Raise, before the fork is created, if it could not be resumed or got responses."""
         terms, where = self._terms, f"checkpoint {checkpoint.id!r}"
         for request_id in call.responses:
-            raise NotFound(f"there is no request {request_id}: run the fork of {where} first, which asks for itself")
+            raise NotFound(
+                f"request {request_id} does not exist yet: run the fork of {where} first; it asks its own requests"
+            )
         record = await read(store, checkpoint.thread_id)
         if not is_workflow(record):
-            raise KeyReused(f"{where} is of something else than a workflow")
+            raise KeyReused(f"{where} does not belong to a workflow")
         found = Snapshot.of(checkpoint.state, where)
         found.check_name(terms.name, where, is_named=terms.is_named)
         graphs = {each.key: decode(each.content) for each in record.notes(GRAPH)}
@@ -155,12 +157,12 @@ async def _is_fork(store: Store, thread_id: str, checkpoint_id: str) -> bool:
     except NotFound:
         return False
     if origin != checkpoint_id:
-        raise Conflict(f"thread {thread_id!r} exists and is not a fork of {checkpoint_id!r}; give another thread_id")
+        raise Conflict(f"thread {thread_id!r} exists and is not a fork of {checkpoint_id!r}; use another thread_id")
     return True
 
 
 class WorkflowStream:
-    """The events of a run, as they happen. The thread is released soon after it is left, and can be resumed."""
+    """The events of a run, as they happen. Leaving it early releases the thread, which can be resumed."""
 
     def __init__(self, events: AsyncGenerator[WorkflowEvent, None], call: Call) -> None:
         self._events = events
@@ -171,7 +173,7 @@ class WorkflowStream:
         return self
 
     async def __aiter__(self) -> AsyncGenerator[WorkflowEvent, None]:
-        """The events to come; a loop over them that is left leaves the stream, also if that is still referred to."""
+        """Iterate over the events. Leaving the loop closes the stream, even if it is still referenced."""
         async with nested(self._events) as events:
             async for event in events:
                 yield event
@@ -180,18 +182,18 @@ class WorkflowStream:
         return await anext(self._events)
 
     async def result(self) -> WorkflowResult:
-        """Work to the end, and return the result."""
+        """Run to the end and return the result."""
         async for _ in self:
             pass
         return self._call.result()
 
     async def close(self) -> None:
-        """Leave the stream: the thread is released, and can be resumed."""
+        """Close the stream: the thread is released and can be resumed."""
         await self._events.aclose()
 
 
 class Workflow(WorkflowBase):
-    """A graph of executors that runs on threads of a store: made by `WorkflowBuilder.build`."""
+    """A graph of executors that runs on threads of a store. Created by `WorkflowBuilder.build`."""
 
     @overload
     def run(
@@ -204,10 +206,10 @@ class Workflow(WorkflowBase):
     def run(self, message: Any = MISSING, *, stream: bool = False, **options: Unpack[RunOptions]) -> Any:
         """Run the workflow on a thread: start it with a message, or resume it from its last checkpoint.
 
-        Without a thread id a new thread is made. A thread that was started is resumed, and a finished one returns its
-        stored outputs. With a `checkpoint_id` the thread continues there: itself if that is its newest superstep, else
-        a fork, whose id is in the result. `responses` answer requests by id, each once. A run that fails is resumed up
-        to `retry` times; then `ExecutorFailed` is raised, and the thread can be resumed later.
+        Without a thread id a new thread is created. An unfinished thread is resumed, and a finished one returns its
+        stored outputs. With a `checkpoint_id` the run resumes from there: on the same thread if it is the newest
+        superstep, else on a fork, whose id is in the result. `responses` answer requests by id, each once. A failed
+        run is resumed up to `retry` times; then `ExecutorFailed` is raised, and the thread can be resumed later.
         """
         call = Call(message, options)
         return WorkflowStream(self._events(call), call) if stream else self._result(call)
@@ -217,16 +219,16 @@ class Workflow(WorkflowBase):
         return await self._resumed(run)
 
     async def latest(self) -> WorkflowCheckpoint | None:
-        """The newest checkpoint of this workflow among all its threads; None if there is none."""
+        """Return the newest checkpoint of this workflow over all its threads; None if there is none."""
         return await checkpoints.latest_workflow_checkpoint(self._store(), self.name)
 
     async def checkpoints(self, thread_id: str | None = None) -> list[WorkflowCheckpoint]:
-        """The checkpoints of a thread, or of all threads of this workflow; the newest first."""
+        """List the checkpoints of a thread, or of all threads of this workflow, the newest first."""
         return await checkpoints.workflow_checkpoints(self._store(), self.name, thread_id)
 
 
 class WorkflowBuilder(BuilderBase):
-    """Connects executors, and builds a workflow that checkpoints after each superstep."""
+    """Connects executors and builds a workflow that writes a checkpoint after each superstep."""
 
     def __init__(
         self, start_executor: Executor, store: Store | None = None, **options: Unpack[WorkflowOptions]
@@ -235,5 +237,5 @@ class WorkflowBuilder(BuilderBase):
         self._store = store_finder(store)
 
     def build(self) -> Workflow:
-        """Check the graph, and make the workflow. `ConfigurationError` names what cannot work."""
+        """Check the graph and return the workflow. `ConfigurationError` for a graph that cannot work."""
         return Workflow(self._terms(), self._store, WorkflowContext)
