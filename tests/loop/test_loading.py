@@ -45,7 +45,7 @@ async def test_another_version_is_refused_naming_both(world: World) -> None:
 @pytest.mark.parametrize("migrations", [{}, {2: dict}], ids=["no migration", "a migration"])
 async def test_an_older_program_refuses_the_checkpoint_of_a_newer_one(world: World, migrations: Any) -> None:
     fields = await stopped(world, version=2)
-    advice = "of version 2, and this program reads version 1; resume it with the program that wrote it"
+    advice = "of version 2, but this program reads version 1; resume it with the program that wrote it"
     with pytest.raises(IncompatibleCheckpoint, match=advice):
         await resumed(world, migrations=migrations)
     await nothing_is_lost(world, fields)
@@ -91,7 +91,7 @@ async def test_a_snapshot_that_was_tampered_with_is_refused(world: World, change
 
 async def test_a_thread_that_is_no_loop_is_refused(world: World) -> None:
     await world.store.save("t", ["not", "a", "loop"])
-    with pytest.raises(Corrupt, match="holds a list, and not the snapshot of a loop"):
+    with pytest.raises(Corrupt, match="holds a list, not the snapshot of a loop"):
         await resumed(world)
 
 
