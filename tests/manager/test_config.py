@@ -106,7 +106,7 @@ def test_an_iteration_is_never_saved_without_an_interval() -> None:
 
 def test_an_unknown_hook_or_strategy_and_a_missing_iteration_are_clear_errors() -> None:
     config = CheckpointConfig(enabled=True, strategy="interval", interval=2)
-    with pytest.raises(ConfigurationError, match="`hook` must be one of before_llm_call, .*, got 'after_lunch'"):
+    with pytest.raises(ConfigurationError, match=r"`hook` must be one of before_llm_call, .*, got 'after_lunch'"):
         config.should_checkpoint("after_lunch")
     with pytest.raises(ConfigurationError, match="pass the iteration"):
         config.should_checkpoint("iteration_end")

@@ -45,7 +45,7 @@ def test_a_checkpoint_of_something_else_than_a_workflow_is_key_reused(store: Mem
     with store.run("plain") as run:
         run.checkpoint({"x": 1})
         run.checkpoint({"x": 2})
-    with pytest.raises(KeyReused, match="does not (hold|belong to) a workflow"):
+    with pytest.raises(KeyReused, match=r"does not (hold|belong to) a workflow"):
         halving(store).run(checkpoint_id=list(store.history("plain"))[place].id)
     assert ids(store) == ["plain"]
 

@@ -167,7 +167,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     "a class": (lambda: builder(Text), "start_executor: Text is a class; pass an instance: Text"),
     "a sub-workflow that is none": (
         lambda: WorkflowExecutor(5),
-        "`workflow` must be a Workflow, as WorkflowBuilder.build",
+        "`workflow` must be a Workflow, as",
     ),
     "an id that is none": (lambda: Text(5), "`id` must be"),  # type: ignore[arg-type]
     "a start that is none": (lambda: holdfast.WorkflowBuilder(None), "start_executor: None is not an executor"),  # type: ignore[arg-type]

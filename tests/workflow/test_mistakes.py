@@ -63,7 +63,7 @@ async def test_what_waits_at_a_fan_in_when_the_workflow_ends_is_dropped_with_one
         await ctx.send_message(number)
 
     flow = Builder(world, start).add_fan_out(start, [one, other]).add_fan_in([one, other], gather).build()
-    text = r"fan_in: one \+ other -> all: messages \(int\) from 'one' were dropped at the end.*because 'other' sent nothing"
+    text = r"fan_in: one \+ other -> all: messages \(int\) from 'one' were dropped.*because 'other' sent nothing"
     with pytest.warns(HoldfastWarning, match=text):
         assert (await flow.run(5)).outputs == []
     await flow.run(6)
