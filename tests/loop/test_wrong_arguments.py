@@ -37,7 +37,7 @@ def noop(*_: Any) -> None:
         ({"tools": [noop, noop]}, "two tools are named 'noop'"),
         ({"lease": 0.1}, "`lease` must be at least 0.5 s, got 0.1"),
         ({"exekute": noop}, "unknown option 'exekute'; did you mean 'execute'"),
-        ({"store": "agents.db"}, "store must be a store of holdfast"),
+        ({"store": "agents.db"}, "`store` must be a store from holdfast"),
     ],
 )
 def test_a_wrong_option_is_refused(api: Any, options: dict[str, Any], message: str) -> None:
@@ -95,9 +95,9 @@ def test_an_unknown_tool_is_refused_with_those_that_there_are(memory_store: sync
 def test_what_is_no_store_of_that_world_is_refused(api: Any, memory_store: sync.Store) -> None:
     stores: list[Any] = [None, "agents.db", memory_store if api is holdfast else holdfast.MemoryStore()]
     for store in stores:
-        with pytest.raises(ConfigurationError, match="store must be a store of holdfast"):
+        with pytest.raises(ConfigurationError, match="`store` must be a store from holdfast"):
             asyncio.run(holdfast.Loop.resume(store, "t")) if api is holdfast else api.Loop.resume(store, "t")
-        with pytest.raises(ConfigurationError, match="store must be a store of holdfast"):
+        with pytest.raises(ConfigurationError, match="`store` must be a store from holdfast"):
             api.SnapshotStore(store, "t")
 
 

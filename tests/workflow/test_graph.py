@@ -154,7 +154,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
         "`max_supersteps` must be an int of at least 1",
     ),
     "a reducer that is none": (lambda: builder(reducers={"a": 1}).build(), "`reducers` must map keys"),
-    "a store of the other world": (lambda: builder(store=sync.MemoryStore()), "store must be a store of holdfast"),
+    "a store of the other world": (lambda: builder(store=sync.MemoryStore()), "`store` must be a store from holdfast"),
     "a renaming that is none": (lambda: builder().migrate(renamed={1: "a"}), "`renamed` must map old ids"),  # type: ignore[dict-item]
     "a renaming to nothing": (
         lambda: builder().migrate(renamed={"old": "nobody"}).build(),

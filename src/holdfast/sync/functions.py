@@ -50,9 +50,7 @@ def inner_store(store: Store | None) -> Callable[[], AwaitableStore]:
 def checked_store(store: Any) -> AwaitableStore:
     """Return the awaitable store inside a user's store; `ConfigurationError` if it is not a store."""
     if not isinstance(store, Store):
-        raise ConfigurationError(
-            f"store must be a store of holdfast.sync, as holdfast.sync.open returns it, got {store!r}"
-        )
+        raise ConfigurationError(f"`store` must be a store from holdfast.sync.open, got {store!r}")
     return store._store  # noqa: SLF001  one room
 
 
