@@ -203,7 +203,7 @@ async def test_another_message_or_another_workflow_for_a_known_thread_is_refused
     await world.store.save("saved", {"a": 1})
     with pytest.raises(KeyReused):
         await flow(world, "a", "b").run("x", thread_id="saved")
-    with pytest.raises(ConfigurationError, match="has no workflow to resume; give a message"):
+    with pytest.raises(ConfigurationError, match="has no workflow to resume; pass a message"):
         await flow(world, "a", "b").run(thread_id="none")
 
 
