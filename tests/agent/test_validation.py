@@ -302,7 +302,7 @@ def test_a_policy_that_cannot_be_read_says_which(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [b"default: retry", None, 5, {"default": "retry"}])
 def test_a_policy_is_read_from_a_path_or_a_text(source: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"takes a path or YAML text, got {type(source).__name__}"):
+    with pytest.raises(ConfigurationError, match=f"`source` must be a path or YAML text, got {type(source).__name__}"):
         FailurePolicy.from_yaml(source)
 
 

@@ -128,7 +128,7 @@ async def _forgetful(self: Transition) -> None:
 
 
 async def _unsaved(self: LoopCore, *_: Any) -> None:
-    self._seen = self.snapshot.transitions
+    self._known_transitions = self.snapshot.transitions
 
 
 @pytest.mark.faults

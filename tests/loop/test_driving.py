@@ -198,20 +198,20 @@ async def test_a_loop_cannot_be_driven_from_within_itself(world: World) -> None:
     async def execute(loop: Any, _: str) -> Any:
         return await loop.checkpoint()
 
-    with pytest.raises(ConfigurationError, match="is being driven: it writes its checkpoints by itself"):
+    with pytest.raises(ConfigurationError, match="is already being driven; it writes its own checkpoints"):
         await new_loop(world, execute=execute).drive()
 
 
 async def test_a_tool_is_called_within_a_handler_only(world: World) -> None:
-    with pytest.raises(ConfigurationError, match=r"loop\.call is for the handlers"):
+    with pytest.raises(ConfigurationError, match=r"loop\.call only works inside a handler"):
         await new_loop(world, tools=[len]).call("len", "x")
 
 
 @pytest.mark.parametrize(
     ("handlers", "message"),
     [
-        ({"plan": lambda _: "abc"}, "plan must return a list of steps, got str"),
-        ({"reflect": lambda _: "COMPLETE"}, "reflect must return a LoopState or None, got 'COMPLETE'"),
+        ({"plan": lambda _: "abc"}, "`plan` must return a list of steps, got str"),
+        ({"reflect": lambda _: "COMPLETE"}, "`reflect` must return a LoopState or None, got 'COMPLETE'"),
         ({"reflect": lambda _: LoopState.OBSERVING}, "cannot go from REFLECTING to OBSERVING"),
         ({"plan": ["a"], "reflect": lambda _: LoopState.EXECUTING}, "all 1 steps of its plan are done"),
     ],

@@ -45,7 +45,7 @@ async def test_another_version_is_refused_naming_both(world: World) -> None:
 @pytest.mark.parametrize("migrations", [{}, {2: dict}], ids=["no migration", "a migration"])
 async def test_an_older_program_refuses_the_checkpoint_of_a_newer_one(world: World, migrations: Any) -> None:
     fields = await stopped(world, version=2)
-    advice = "of version 2, and this program reads version 1; resume it with the program that wrote it"
+    advice = "of version 2, but this program reads version 1; resume it with the program that wrote it"
     with pytest.raises(IncompatibleCheckpoint, match=advice):
         await resumed(world, migrations=migrations)
     await nothing_is_lost(world, fields)
@@ -70,7 +70,7 @@ async def test_migrations_upgrade_a_checkpoint_version_by_version(world: World) 
         ({"cursor": 4, "state": "REFLECTING"}, "cursor 4 is beyond the plan of 3 steps"),
         ({"cursor": -1}, "cursor -1 is beyond"),
         ({"cursor": "1"}, "Expected `int`"),
-        ({"version": "1"}, "version '1' is not an int"),
+        ({"version": "1"}, "`version` must be an int, got '1'"),
         ({"plan": None}, "Expected `array`"),
         ({"results": {}}, "Expected `array`"),
         ({"extra": 1}, "unknown field `extra`"),
@@ -91,7 +91,7 @@ async def test_a_snapshot_that_was_tampered_with_is_refused(world: World, change
 
 async def test_a_thread_that_is_no_loop_is_refused(world: World) -> None:
     await world.store.save("t", ["not", "a", "loop"])
-    with pytest.raises(Corrupt, match="holds a list, and not the snapshot of a loop"):
+    with pytest.raises(Corrupt, match="holds a list, not the snapshot of a loop"):
         await resumed(world)
 
 
@@ -101,7 +101,7 @@ async def test_the_thread_of_an_agent_is_not_taken_for_a_loop(world: World) -> N
 
     async with world.store.run("t") as run:
         await run.checkpoint({"some": "state"})
-    with pytest.raises(Corrupt, match="version None is not an int"):
+    with pytest.raises(Corrupt, match="`version` must be an int, got None"):
         await resumed(world)
     function = world.durable()(agent)
     await function.run("other", "task")
@@ -133,7 +133,7 @@ async def test_a_loop_that_another_process_drove_on_is_a_conflict(world: World) 
     await mine.checkpoint()
     await mine.step_once()
     await other.drive()
-    with pytest.raises(Conflict, match=r"another process drove it; continue with Loop\.resume"):
+    with pytest.raises(Conflict, match=r"another process drove it; use Loop\.resume"):
         await mine.step_once()
     assert (await world.store.thread("t")).status == "complete"
 

@@ -288,7 +288,7 @@ async def test_a_durable_function_is_not_taken_for_an_agent(world: World) -> Non
 
 async def test_a_composite_refuses_a_store_that_is_none(world: World) -> None:
     composite = Kit(world).make("sequential", [lambda given, _: given])
-    with pytest.raises(ConfigurationError, match="store must be a store of holdfast"):
+    with pytest.raises(ConfigurationError, match="`store` must be a store from holdfast"):
         await (Calls(composite) if isinstance(world, BlockingWorld) else composite).run("x", store="agents.db")
 
 

@@ -106,11 +106,11 @@ def test_an_iteration_is_never_saved_without_an_interval() -> None:
 
 def test_an_unknown_hook_or_strategy_and_a_missing_iteration_are_clear_errors() -> None:
     config = CheckpointConfig(enabled=True, strategy="interval", interval=2)
-    with pytest.raises(ConfigurationError, match="no hook 'after_lunch'; hooks are before_llm_call, "):
+    with pytest.raises(ConfigurationError, match=r"`hook` must be one of before_llm_call, .*, got 'after_lunch'"):
         config.should_checkpoint("after_lunch")
-    with pytest.raises(ConfigurationError, match="give the iteration"):
+    with pytest.raises(ConfigurationError, match="pass the iteration"):
         config.should_checkpoint("iteration_end")
-    with pytest.raises(ConfigurationError, match="strategy must be 'event', 'interval' or 'hybrid', got 'events'"):
+    with pytest.raises(ConfigurationError, match="`strategy` must be 'event', 'interval' or 'hybrid', got 'events'"):
         CheckpointConfig(enabled=True, strategy="events").should_checkpoint("error")
 
 
@@ -186,19 +186,19 @@ def test_a_setting_without_a_value_has_its_default(tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"enabled": "yes"}, "enabled must be true or false, got 'yes'"),
-    ({"after_tools": 1}, "after_tools must be true or false, got 1"),
-    ({"strategy": "events"}, "strategy must be 'event', 'interval' or 'hybrid', got 'events'"),
-    ({"strategy": ["event"]}, "strategy must be 'event', 'interval' or 'hybrid', got ['event']"),
-    ({"interval": -1}, "interval must be a whole number of iterations, 0 or more, got -1"),
-    ({"interval": True}, "interval must be a whole number of iterations, 0 or more, got True"),
-    ({"interval": 2.5}, "interval must be a whole number of iterations, 0 or more, got 2.5"),
-    ({"strategy": "interval"}, "interval must be at least 1 with strategy 'interval', got 0"),
+    ({"enabled": "yes"}, "`enabled` must be true or false, got 'yes'"),
+    ({"after_tools": 1}, "`after_tools` must be true or false, got 1"),
+    ({"strategy": "events"}, "`strategy` must be 'event', 'interval' or 'hybrid', got 'events'"),
+    ({"strategy": ["event"]}, "`strategy` must be 'event', 'interval' or 'hybrid', got ['event']"),
+    ({"interval": -1}, "`interval` must be a whole number of iterations, 0 or more, got -1"),
+    ({"interval": True}, "`interval` must be a whole number of iterations, 0 or more, got True"),
+    ({"interval": 2.5}, "`interval` must be a whole number of iterations, 0 or more, got 2.5"),
+    ({"strategy": "interval"}, "`interval` must be at least 1 with strategy 'interval', got 0"),
     ({"intervall": 5}, "unknown setting intervall; did you mean interval?"),
-    ({"recovery": {"timeout": -1}}, "recovery.timeout must be a number of seconds, 0 or more, got -1"),
-    ({"recovery": {"timeout": "1h"}}, "recovery.timeout must be a number of seconds, 0 or more, got '1h'"),
+    ({"recovery": {"timeout": -1}}, "`recovery.timeout` must be a number of seconds, 0 or more, got -1"),
+    ({"recovery": {"timeout": "1h"}}, "`recovery.timeout` must be a number of seconds, 0 or more, got '1h'"),
     ({"recovery": {"auto_resum": True}}, "unknown setting recovery.auto_resum; did you mean recovery.auto_resume?"),
-    ({"recovery": True}, "recovery must be a table of settings, got True"),
+    ({"recovery": True}, "`recovery` must be a table of settings, got True"),
 ]
 
 
@@ -221,12 +221,12 @@ def test_a_wrong_setting_in_a_file_names_the_file_too(settings: dict[str, Any], 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.yaml", "checkpoint: [1, 2]", "checkpoint must be a table of settings, got [1, 2]"),
+        ("a.yaml", "checkpoint: [1, 2]", "`checkpoint` must be a table of settings, got [1, 2]"),
         ("a.yaml", "checkpoint: {", "not valid YAML"),
-        ("a.yaml", "interval: 1\ninterval: 2", "interval is set twice, the second time in line 2"),
-        ("a.yaml", "checkpoint:\n  enabled: true\nrecovery: {timeout: 5}", "recovery stands beside checkpoint"),
+        ("a.yaml", "interval: 1\ninterval: 2", "interval is set twice; the second is in line 2"),
+        ("a.yaml", "checkpoint:\n  enabled: true\nrecovery: {timeout: 5}", "recovery is next to `checkpoint`"),
         ("a.toml", "checkpoint = {", "not valid TOML"),
-        ("a.ini", "", "a .yaml, .yml or .toml file, not '.ini'"),
+        ("a.ini", "", "a .yaml, .yml or .toml file, got '.ini'"),
         ("missing.yaml", None, "cannot read the checkpoint configuration"),
     ],
 )
@@ -243,11 +243,11 @@ def test_settings_made_in_code_are_checked_by_validate_and_by_the_manager() -> N
 
     wrong = CheckpointConfig(enabled=True, strategy="interval")
     for check in (wrong.validate, lambda: CheckpointManager(wrong)):
-        with pytest.raises(ConfigurationError, match="interval must be at least 1"):
+        with pytest.raises(ConfigurationError, match="`interval` must be at least 1"):
             check()
-    with pytest.raises(ConfigurationError, match=r"recovery\.timeout must be"):
+    with pytest.raises(ConfigurationError, match=r"`recovery\.timeout` must be"):
         CheckpointConfig(recovery=RecoveryConfig(timeout=-1)).validate()
-    with pytest.raises(ConfigurationError, match="recovery must be a RecoveryConfig"):
+    with pytest.raises(ConfigurationError, match="`recovery` must be a RecoveryConfig"):
         CheckpointConfig(recovery={"timeout": 3}).validate()  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="a dict or the path of a file, got 7"):
         CheckpointConfig.load(7)  # type: ignore[arg-type]

@@ -214,7 +214,7 @@ async def test_a_task_that_is_complete_cannot_be_resumed(world: World) -> None:
     server(made)
     await made.save(state_of())
     await made.hooks.complete(*TASK)
-    with pytest.raises(Conflict, match="complete, or was cleared"):
+    with pytest.raises(Conflict, match="complete or was cleared"):
         await made.resume(*TASK)
     with pytest.raises(NotFound):
         await made.resume("shop", "ana", "chat-1", "never")
@@ -337,7 +337,7 @@ async def test_a_failed_callback_is_resumed_again_by_hand_with_the_same_input_on
     await made.hooks.tool_approval_required(state_of(), APPROVAL)
     with pytest.raises(ConnectionError):
         await made.resume(*TASK, user_input="approve")
-    with pytest.raises(Conflict, match="has its input already: 'approve'"):
+    with pytest.raises(Conflict, match="already has its input: 'approve'"):
         await made.resume(*TASK, user_input="reject")
     assert await made.resume(*TASK, user_input="approve") == "done"
     assert calls == ["approve", "approve"]
@@ -549,7 +549,7 @@ async def test_a_task_that_is_complete_is_not_saved_by_its_callback_any_more(wor
         await made.save(state)
 
     made.on_resume(callback)
-    with pytest.raises(Conflict, match="is complete, and nothing of it is kept; to start it again, save it after"):
+    with pytest.raises(Conflict, match="is complete, so its checkpoints are deleted; to start it again, save it after"):
         await made.resume(*TASK)
     assert await made.load(*TASK) is None
     await made.save(state_of())

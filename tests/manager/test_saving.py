@@ -254,7 +254,7 @@ async def test_a_checkpointable_agent_saves_and_restores_its_own_state(world: Wo
     await later.recover("shop")
     assert restored.notes == ["a", "b"]
     assert restarted.calls == [("task-1", "")]
-    with pytest.raises(ConfigurationError, match=r"needs the methods save_state\(\) and restore_state\(state\)"):
+    with pytest.raises(ConfigurationError, match=r"must have the methods save_state\(\) and restore_state\(state\)"):
         made.register("support", object())
 
 

@@ -13,7 +13,7 @@ import holdfast
 from holdfast.codec import encode
 from holdfast.history.journal import Journal
 from holdfast.runs.driver import Driver, Terms, claim, note, ports_of, read, was_deleted
-from holdfast.runtimes.agent.memory import CHOICE, COMPENSATOR, FAILURE, TOLD, USAGE
+from holdfast.runtimes.agent.memory import CHOICE, COMPENSATOR, FAILURE, RAISED, USAGE
 from holdfast.runtimes.session.record import HAND_OVER, RESERVE, TURN
 from holdfast.testing import crash_everywhere
 
@@ -112,7 +112,7 @@ CONTENTS: list[Any] = [
 """Such as no runtime of ours writes: another one may, or whoever can write to the store."""
 
 
-@pytest.mark.parametrize("kind", [TURN, RESERVE, HAND_OVER, FAILURE, USAGE, COMPENSATOR, CHOICE, TOLD])
+@pytest.mark.parametrize("kind", [TURN, RESERVE, HAND_OVER, FAILURE, USAGE, COMPENSATOR, CHOICE, RAISED])
 def test_notes_that_are_not_what_their_kind_says_raise_only_errors_of_ours(kind: str) -> None:
     refused = [content for content in CONTENTS if not asyncio.run(_is_read(kind, content))]
     assert refused

@@ -83,7 +83,7 @@ async def test_a_changed_graph_is_an_error_that_names_the_difference(world: Worl
     assert "executor 'b' was removed; executor 'c' was added" in text
     assert "fan_in: a + b -> end was removed" in text
     assert ".migrate(" in text
-    with pytest.raises(IncompatibleCheckpoint, match=r"with the graph that wrote it, or give on_incompatible='fresh'"):
+    with pytest.raises(IncompatibleCheckpoint, match=r"with the graph that wrote it, or use on_incompatible='fresh'"):
         await flow(world, "a", "b", "c").run("x", thread_id="t")
     assert (await world.store.thread("t")).status == "failed"  # as it was found
     assert (await flow(world, "a", "b").run("x", thread_id="t")).outputs == ["x11+x11"]
@@ -203,7 +203,7 @@ async def test_another_message_or_another_workflow_for_a_known_thread_is_refused
     await world.store.save("saved", {"a": 1})
     with pytest.raises(KeyReused):
         await flow(world, "a", "b").run("x", thread_id="saved")
-    with pytest.raises(ConfigurationError, match="has no workflow to resume; give a message"):
+    with pytest.raises(ConfigurationError, match="has no workflow to resume; pass a message"):
         await flow(world, "a", "b").run(thread_id="none")
 
 
@@ -224,7 +224,7 @@ async def test_a_damaged_state_is_corrupt(world: World) -> None:
     assert latest is not None
     for broken in ({"workflow": "w"}, {**latest.state, "messages": 5}, {**latest.state, "iteration": "two"}):
         await world.store.save("t", broken)
-        with pytest.raises(Corrupt, match="does not hold the checkpoint of a workflow"):
+        with pytest.raises(Corrupt, match="does not hold a checkpoint of a workflow"):
             await flow(world, "a", "b").run("x", thread_id="t")
     await world.store.save("t", latest.state)
     assert (await flow(world, "a", "b").run("x", thread_id="t")).outputs == ["x11+x11"]

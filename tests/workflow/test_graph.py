@@ -60,19 +60,19 @@ def yes(_message: Any) -> bool:
 MISTAKES: dict[str, tuple[Any, str]] = {
     "unknown target": (
         lambda: builder().add_edge("start", "nobody").build(),
-        r"edge: start -> nobody: there is no executor 'nobody'; known are 'start'",
+        r"edge: start -> nobody: unknown executor 'nobody'; known: 'start'",
     ),
     "a type that no handler of the target takes": (
         lambda: builder().add_edge("start", Numbers("n")).build(),
-        "executor 'n' takes int, and executor 'start' sends it str: add a handler, or remove the edge",
+        "executor 'n' handles int, but executor 'start' sends it str; add a handler, or remove the edge",
     ),
     "a type that no target takes": (
         lambda: builder(Numbers("n")).add_edge("n", "n").build(),
-        "executor 'n' sends Order, and no handler of 'n' takes that",
+        "executor 'n' sends Order, but no handler of 'n' accepts it",
     ),
     "a fan-in whose target takes no list": (
         lambda: builder().add_fan_out("start", [a := Text("a"), b := Text("b")]).add_fan_in([a, b], Text("c")).build(),
-        r"executor 'c' takes str, and executor 'a' sends it list\[str\]",
+        r"executor 'c' handles str, but executor 'a' sends it list\[str\]",
     ),
     "a fan-in of other items": (
         lambda: (
@@ -82,7 +82,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
             .add_fan_in(["n"], Lists("l"))
             .build()
         ),
-        r"executor 'l' takes list\[str\], and executor 'n' sends it list\[int\] or list\[Order\]",
+        r"executor 'l' handles list\[str\], but executor 'n' sends it list\[int\] or list\[Order\]",
     ),
     "unreachable executor": (
         lambda: builder().add_edge(Text("a"), Text("b")).build(),
@@ -90,23 +90,23 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "duplicate id": (
         lambda: builder().add_edge("start", Text("start")),
-        "add_edge: two executors have the id 'start'; give each its own",
+        "add_edge: two executors have the id 'start'; ids must be unique",
     ),
     "anonymous condition": (
         lambda: builder().add_edge("start", Text("a"), condition=lambda _: True),
-        "add_edge: a condition after executor 'start' has no name.*give name=, or use a def",
+        "add_edge: a condition after executor 'start' has no name.*pass name=, or use a def",
     ),
     "anonymous case": (
         lambda: builder().add_switch("start", [(partial(yes), Text("a"))]),
-        "add_switch: a condition after executor 'start' has no name.*give names=",
+        "add_switch: a condition after executor 'start' has no name.*pass names=",
     ),
     "the same edge twice": (
         lambda: builder().add_edge("start", "start").add_edge("start", "start"),
-        "add_edge: edge: start -> start is there already",
+        "add_edge: edge: start -> start exists already",
     ),
     "an executor without a handler": (
         lambda: builder(Executor("empty")).build(),
-        "executor 'empty' has no handler: decorate a method",
+        "executor 'empty' has no handler; decorate a method",
     ),
     "a function that is no executor": (
         lambda: builder().add_edge("start", yes),  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ MISTAKES: dict[str, tuple[Any, str]] = {
     ),
     "a target twice": (
         lambda: builder().add_fan_out("start", [a := Text("a"), a]),
-        "add_fan_out: executor 'a' is listed twice: each message would come twice",
+        "add_fan_out: executor 'a' is listed twice, so each message would arrive twice",
     ),
     "a source twice": (
         lambda: builder().add_fan_in(["start", "start"], Lists("l")),
@@ -135,37 +135,40 @@ MISTAKES: dict[str, tuple[Any, str]] = {
             .add_edge("sub", Text("sub/inner"))
             .build()
         ),
-        "two executors have the id 'sub/inner'; give each its own",
+        "two executors have the id 'sub/inner'; ids must be unique",
     ),
-    "no targets": (lambda: builder().add_fan_out("start", []), "add_fan_out takes a list of at least one executor"),
-    "cases that are no pairs": (lambda: builder().add_switch("start", [yes]), "takes cases as pairs"),  # type: ignore[list-item]
+    "no targets": (lambda: builder().add_fan_out("start", []), "add_fan_out needs a list of at least one executor"),
+    "cases that are no pairs": (lambda: builder().add_switch("start", [yes]), "cases of add_switch must be pairs"),  # type: ignore[list-item]
     "names for other cases": (
         lambda: builder().add_switch("start", [(yes, Text("a"))], names=["a", "b"]),
-        "names has 2 names for 1 cases",
+        "`names` must have one name per case \\(1\\), got 2",
     ),
     "a condition that is no function": (
         lambda: builder().add_edge("start", Text("a"), condition=5),  # type: ignore[arg-type]
         "a condition after executor 'start' must be a function, got 5",
     ),
     "an unknown option": (lambda: builder(reducer={}), "unknown option 'reducer'; did you mean 'reducers'?"),
-    "a wrong policy": (lambda: builder(on_incompatible="ask").build(), "on_incompatible must be 'raise' or 'fresh'"),
+    "a wrong policy": (lambda: builder(on_incompatible="ask").build(), "`on_incompatible` must be 'raise' or 'fresh'"),
     "no supersteps": (
         lambda: builder(max_supersteps=0).build(),
         "`max_supersteps` must be an int of at least 1",
     ),
-    "a reducer that is none": (lambda: builder(reducers={"a": 1}).build(), "reducers must map keys"),
-    "a store of the other world": (lambda: builder(store=sync.MemoryStore()), "store must be a store of holdfast"),
-    "a renaming that is none": (lambda: builder().migrate(renamed={1: "a"}), "renamed must map old ids"),  # type: ignore[dict-item]
+    "a reducer that is none": (lambda: builder(reducers={"a": 1}).build(), "`reducers` must map keys"),
+    "a store of the other world": (lambda: builder(store=sync.MemoryStore()), "`store` must be a store from holdfast"),
+    "a renaming that is none": (lambda: builder().migrate(renamed={1: "a"}), "`renamed` must map old ids"),  # type: ignore[dict-item]
     "a renaming to nothing": (
         lambda: builder().migrate(renamed={"old": "nobody"}).build(),
-        "migrate: there is no executor 'nobody'; known are 'start'",
+        "migrate: unknown executor 'nobody'; known: 'start'",
     ),
     "a renaming of two to one": (
         lambda: builder().migrate(renamed={"a": "start"}).migrate(renamed={"b": "start"}),
-        "renamed gives 'a' and 'b' one id",
+        "`renamed` maps 'a' and 'b' to one id",
     ),
-    "a class": (lambda: builder(Text), "start_executor: Text is a class; make an instance: Text"),
-    "a sub-workflow that is none": (lambda: WorkflowExecutor(5), "takes what WorkflowBuilder.build"),
+    "a class": (lambda: builder(Text), "start_executor: Text is a class; pass an instance: Text"),
+    "a sub-workflow that is none": (
+        lambda: WorkflowExecutor(5),
+        "`workflow` must be a Workflow, as",
+    ),
     "an id that is none": (lambda: Text(5), "`id` must be"),  # type: ignore[arg-type]
     "a start that is none": (lambda: holdfast.WorkflowBuilder(None), "start_executor: None is not an executor"),  # type: ignore[arg-type]
 }
@@ -202,9 +205,9 @@ def test_two_handlers_of_one_type_are_named() -> None:
         @response_handler
         async def no(self, request: str, response: bool, ctx: WorkflowContext[Any]) -> None: ...
 
-    with pytest.raises(ConfigurationError, match="executor 'Twice': one and two both take str; remove it from one"):
+    with pytest.raises(ConfigurationError, match="executor 'Twice': one and two both handle str; remove it from one"):
         holdfast.WorkflowBuilder(Twice()).build()
-    with pytest.raises(ConfigurationError, match="executor 'Answered': yes and no both take str and bool"):
+    with pytest.raises(ConfigurationError, match="executor 'Answered': yes and no both handle str and bool"):
         holdfast.WorkflowBuilder(Answered()).build()
 
 

@@ -63,7 +63,7 @@ async def test_what_waits_at_a_fan_in_when_the_workflow_ends_is_dropped_with_one
         await ctx.send_message(number)
 
     flow = Builder(world, start).add_fan_out(start, [one, other]).add_fan_in([one, other], gather).build()
-    text = r"fan_in: one \+ other -> all: what 'one' sent \(int\) was dropped at the end.*because 'other' sent nothing"
+    text = r"fan_in: one \+ other -> all: messages \(int\) from 'one' were dropped.*because 'other' sent nothing"
     with pytest.warns(HoldfastWarning, match=text):
         assert (await flow.run(5)).outputs == []
     await flow.run(6)
@@ -76,7 +76,7 @@ async def test_a_handler_that_returns_something_is_warned_of(world: World) -> No
             await ctx.yield_output(number)
             return number
 
-    with pytest.warns(HoldfastWarning, match="executor 'Returns': what take returns is not used, and it returned int"):
+    with pytest.warns(HoldfastWarning, match="executor 'Returns': take returned int, which is ignored"):
         assert (await Builder(world, Returns()).build().run(5)).outputs == [5]
 
 
@@ -200,7 +200,7 @@ async def test_a_message_that_the_choice_of_a_switch_does_not_take_is_warned_of(
     async def words(word: str, ctx: WorkflowContext[Any]) -> None: ...
 
     builder = Builder(world, untyped).add_edge(untyped, end("tap")).add_switch(untyped, [(is_small, words)])
-    text = r"dropped at switch: untyped -> words\[is_small\], because no handler of 'words' takes it"
+    text = r"dropped at switch: untyped -> words\[is_small\], because no handler of 'words' accepts it"
     with pytest.warns(HoldfastWarning, match=text):
         assert (await builder.build().run(1)).outputs == [1]
 

@@ -148,7 +148,7 @@ def durable(
     terms = Terms(lease, wait)
     check_policy(on_divergence)
     if store is not None and not isinstance(store, Store):
-        raise ConfigurationError(f"store must be a store of holdfast, as holdfast.open returns it, got {store!r}")
+        raise ConfigurationError(f"`store` must be a store from holdfast.open, got {store!r}")
 
     def decorate(decorated: Callable[..., Any]) -> AwaitableDurable[Any, Any]:
         if not is_async(decorated):

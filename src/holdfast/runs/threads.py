@@ -38,7 +38,7 @@ def claim(store: Store, thread_id: str, terms: Terms, labels: Mapping[str, str] 
 def checked_store(store: Any) -> Store:
     """Return the store that a user gave; raise `ConfigurationError` if it is not one."""
     if not isinstance(store, Store):
-        raise ConfigurationError(f"store must be a store of holdfast, as holdfast.open returns it, got {store!r}")
+        raise ConfigurationError(f"`store` must be a store from holdfast.open, got {store!r}")
     return store
 
 

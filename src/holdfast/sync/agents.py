@@ -77,5 +77,5 @@ def agent(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 def read_summary(store: Store, thread_id: str) -> AgentSummary:
-    """Return the sums over the attempts of an agent's thread; empty for another thread."""
+    """Summarise the attempts of an agent's thread; empty for another thread."""
     return run_blocking(awaitable_summary(store._store, thread_id))  # noqa: SLF001  one room

@@ -1,4 +1,4 @@
-"""Blocking agents made of agents: the same as the awaitable ones, for plain functions; branches run in their order."""
+"""Blocking composites of agents: the same as the awaitable ones, for plain functions. Parallel agents run in order."""
 
 from collections.abc import Sequence
 from datetime import timedelta

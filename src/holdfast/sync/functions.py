@@ -40,7 +40,7 @@ def inner_default_store() -> AwaitableStore:
 
 
 def inner_store(store: Store | None) -> Callable[[], AwaitableStore]:
-    """Return a function that returns the given store, or for None the default store at the time of the call."""
+    """Return a function that returns the given store; for None, the default store at the time of its call."""
     if store is None:
         return inner_default_store
     found = checked_store(store)
@@ -48,11 +48,9 @@ def inner_store(store: Store | None) -> Callable[[], AwaitableStore]:
 
 
 def checked_store(store: Any) -> AwaitableStore:
-    """Return the awaitable store inside a store that a user gave; raise `ConfigurationError` if it is not one."""
+    """Return the awaitable store inside a user's store; `ConfigurationError` if it is not a store."""
     if not isinstance(store, Store):
-        raise ConfigurationError(
-            f"store must be a store of holdfast.sync, as holdfast.sync.open returns it, got {store!r}"
-        )
+        raise ConfigurationError(f"`store` must be a store from holdfast.sync.open, got {store!r}")
     return store._store  # noqa: SLF001  one room
 
 

@@ -15,7 +15,7 @@ from holdfast.sync.store import Store
 
 
 class Loop(LoopView):
-    """See `holdfast.Loop`; for plain functions. Steps that are lists are executed one after the other."""
+    """See `holdfast.Loop`; for plain functions. Parallel steps are executed in order."""
 
     def __init__(
         self,

@@ -145,5 +145,5 @@ class Orchestrator:
 
 
 def read_summary(store: Store, thread_id: str) -> SessionSummary:
-    """Return the sums over the turns of a thread; empty if it has none."""
+    """Summarise the turns of a thread; empty if it has none."""
     return run_blocking(awaitable_summary(store._store, thread_id))  # noqa: SLF001  one room

@@ -1,4 +1,4 @@
-"""The blocking store: every method is one line, which runs the awaitable one to its end over `BlockingPorts`."""
+"""The blocking store: every method is one line that runs the awaitable one over `BlockingPorts`."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -15,7 +15,7 @@ from holdfast.records.failure import AgentSummary
 from holdfast.records.outcome import Outcome
 from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Run, Store, claim, default_store, fresh_id
+from holdfast.runs.driver import Driver, Run, Store, claim, fresh_id, store_finder
 from holdfast.runtimes.agent.attempts import Attempts
 from holdfast.runtimes.agent.memory import AGENT, ITEM, read_summary
 from holdfast.runtimes.agent.options import AgentOptions, AgentTerms, agent_terms
@@ -167,9 +167,7 @@ class Agent:
     def __init__(
         self, function: Callable[..., Any], *, store: Store | None = None, **options: Unpack[AgentOptions]
     ) -> None:
-        if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"`store` must be a store from holdfast.open, got {store!r}")
-        self._core = AgentCore(agent_terms(function, **options), default_store if store is None else lambda: store)
+        self._core = AgentCore(agent_terms(function, **options), store_finder(store))
 
     @property
     def name(self) -> str:

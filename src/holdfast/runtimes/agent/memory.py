@@ -123,6 +123,7 @@ class Memory:
             ITEM: self._count_item,
         }
         """What to call with each note, by kind: see `Driver.follow`."""
+        self.compensators()  # raises `Corrupt` now, not in the middle of a rollback
 
     @classmethod
     def of(cls, record: Record) -> "Memory":

@@ -73,7 +73,7 @@ def agent_terms(function: Callable[..., Any], **options: Unpack[AgentOptions]) -
     check_strategy(policy, "policy")
     auto_checkpoint, longest = given("auto_checkpoint", True), given("max_recovery_seconds")
     if type(auto_checkpoint) is not bool:
-        raise ConfigurationError(f"auto_checkpoint must be a bool, got {auto_checkpoint!r}")
+        raise ConfigurationError(f"`auto_checkpoint` must be a bool, got {auto_checkpoint!r}")
     return AgentTerms(
         function=function,
         name=text_or_none(given("name"), "name") or name_of(function),

@@ -177,7 +177,7 @@ def _text_of(source: object) -> str:
         return source
     if not isinstance(source, str | Path):
         kind = type(source).__name__
-        raise ConfigurationError(f"from_yaml takes a path or YAML text, got {kind}")
+        raise ConfigurationError(f"`source` must be a path or YAML text, got {kind}")
     try:
         return Path(source).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Unpack
 
-from holdfast.records.errors import ConfigurationError
 from holdfast.records.turn import SessionSummary
-from holdfast.runs.driver import Store, claim, default_store, fresh_id, read
+from holdfast.runs.driver import Store, claim, fresh_id, read, store_finder
 from holdfast.runtimes.session.options import OrchestratorOptions, SessionOptions, session_options
 from holdfast.runtimes.session.record import HAND_OVER, TURN, Turns
 from holdfast.runtimes.session.session import SessionBlock
@@ -42,10 +41,7 @@ class Orchestrator:
     def __init__(
         self, role: str, phase: str, store: Store | None = None, **options: Unpack[OrchestratorOptions]
     ) -> None:
-        if store is not None and not isinstance(store, Store):
-            raise ConfigurationError(f"`store` must be a store from holdfast.open, got {store!r}")
-        checked = session_options(role, phase, options)
-        self._core = OrchestratorCore(checked, default_store if store is None else lambda: store)
+        self._core = OrchestratorCore(session_options(role, phase, options), store_finder(store))
 
     def __repr__(self) -> str:
         return repr(self._core)

@@ -231,8 +231,8 @@ class Session:
         self._options = options
 
     def _hand_over_key(self, options: SessionOptions, key: str | None) -> str:
-        driver, hands = self._driver, [options.role, options.phase]
-        return driver.key("hand", key) if key is not None else driver.ordinal_key("hand", hands)
+        driver = self._driver
+        return driver.key("hand", key) if key is not None else driver.ordinal_key("hand", [options.role, options.phase])
 
 
 class SessionBlock:
