@@ -459,14 +459,19 @@ def _with_life(reader: Reader, thread: bytes, old: Head, head: Head) -> Head:
 
 
 def _release(reader: Reader, thread: bytes, token: int, owner: str, now: int, found: Head | None = None) -> None:
-    """End a claim in the store, if it is still there. With `found` the thread becomes as it was before the claim."""
-    seen = reader.seen(thread)
-    if seen is None or (seen.head.token, seen.head.owner) != (token, owner):
-        return
-    status, wake_at = (seen.head.status, 0) if found is None else as_found(found)
-    head = released(seen.head, thread_id_of(thread), token, status, now, wake_at)
-    head = reader.binding(thread, seen.head).signed(head)
-    reader.backend.swap([Swap(thread, seen.encoded, encode_head(thread, head), head)])
+    """End a claim in the store, if it is still there. With `found` the thread becomes as it was before the claim.
+
+    A write of the claim that is still queued, or a pin, may come between: then read again.
+    """
+    for _ in range(ATTEMPTS):
+        seen = reader.seen(thread)
+        if seen is None or (seen.head.token, seen.head.owner) != (token, owner):
+            return
+        status, wake_at = (seen.head.status, 0) if found is None else as_found(found)
+        head = released(seen.head, thread_id_of(thread), token, status, now, wake_at)
+        head = reader.binding(thread, seen.head).signed(head)
+        if reader.backend.swap([Swap(thread, seen.encoded, encode_head(thread, head), head)])[0]:
+            return
 
 
 def _writer(reader: Reader, thread: bytes, seen: Seen) -> Writer:
