@@ -8,6 +8,7 @@ import pytest
 
 import holdfast
 from holdfast import sync
+from holdfast.stores.claim import CANCEL
 from holdfast.stores.memory import MemoryBackend
 from patience import GIVE_UP_SECONDS
 from runs.worlds import World
@@ -149,6 +150,16 @@ async def test_a_cancelled_thread_does_nothing_new(world: World) -> None:
         assert await run.step("work", _never) == 1
         with pytest.raises(holdfast.Finished, match="cancelled"):
             await run.step("more", _never)
+    async with world.store.run("t", reopen=True) as run:
+        assert await run.step("more", lambda: 2) == 2
+
+
+async def test_a_request_to_cancel_that_comes_after_the_end_does_not_cancel_what_reopens_the_thread(
+    world: World,
+) -> None:
+    async with world.store.run("t") as run:
+        await run.complete(1)
+    world.faults[-1].inner.post(b"\0t", CANCEL, b"")  # its sender saw the run alive
     async with world.store.run("t", reopen=True) as run:
         assert await run.step("more", lambda: 2) == 2
 

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import Fenced, OutcomeUnknown, sync
 from holdfast.codec import encode
+from holdfast.records.head import decode_head
 from holdfast.records.rows import Swap
 from holdfast.stores.claim import Claim, Gate, take
 from holdfast.stores.memory import MemoryBackend
@@ -123,3 +124,20 @@ def test_a_store_that_never_says_what_became_of_a_write_ends_the_run() -> None:
         with pytest.raises(OutcomeUnknown):
             run.step("second", lambda: 2)
     assert 0 < backend.tried < 64
+
+
+def test_a_claim_is_undone_though_another_write_comes_between(claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queued write of the claim, or a pin, may change the head after the release has read it."""
+    backend, swap = claim._reader.backend, MemoryBackend.swap
+    queued = claim.submit(append())
+
+    def swap_after_the_queued_one(backend: MemoryBackend, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        monkeypatch.undo()
+        claim.wait_for(queued)
+        return swap(backend, swaps, wait=wait)
+
+    monkeypatch.setattr(MemoryBackend, "swap", swap_after_the_queued_one)
+    claim.undo()
+    (stored,) = backend.heads([claim.thread])
+    assert stored is not None
+    assert decode_head(claim.thread, stored).owner == ""

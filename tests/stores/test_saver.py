@@ -2,6 +2,7 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event, current_thread, main_thread
 from typing import Any
 
 import pytest
@@ -10,7 +11,10 @@ from holdfast import KeyReused, sync
 from holdfast.ports import Ticket
 from holdfast.records.rows import Swap
 from holdfast.stores.committer import Committer
+from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.writer import Writer
+from holdfast.testing.handles import blocking_store
+from patience import GIVE_UP_SECONDS
 
 
 def test_a_write_that_was_queued_under_a_key_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +53,34 @@ def test_a_save_without_a_queue_does_not_overtake_one_that_it_builds_on(monkeypa
     finally:
         sys.setswitchinterval(interval)
     assert restarts == []
+
+
+def test_a_key_is_not_recorded_by_a_write_that_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads save under one key; a write of the first is refused, and it has not written again yet."""
+    restart, entered, saved = Writer.restart, Event(), Event()
+    backend = MemoryBackend()
+
+    def contended(writer: Writer, epoch: int) -> bool:
+        if current_thread() is not main_thread():
+            entered.set()
+            saved.wait(GIVE_UP_SECONDS)
+            return restart(writer, epoch)
+        is_fresh = restart(writer, epoch)
+        if not entered.is_set():
+            other.save("t", {"a": 2})
+            pool.submit(store.save, "t", {"a": 9}, idempotency_key="key")
+            assert entered.wait(GIVE_UP_SECONDS)
+        return is_fresh
+
+    with blocking_store(backend) as store, blocking_store(backend) as other, ThreadPoolExecutor(1) as pool:
+        store.save("t", {"a": 0}, idempotency_key="first")
+        other.save("t", {"a": 1})
+        monkeypatch.setattr(Writer, "restart", contended)
+        checkpoint, latest = store.save("t", {"a": 9}, idempotency_key="key"), other.latest("t")
+        saved.set()
+        assert latest is not None
+        assert (latest.id, latest.state) == (checkpoint.id, {"a": 9})
+    assert entered.is_set()
 
 
 @pytest.mark.parametrize("path", ["events", ["page", "events"]], ids=["a list", "a list within a value"])

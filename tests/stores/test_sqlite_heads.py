@@ -1,5 +1,6 @@
 """Where SQLite keeps the head of a thread: behind its last row, so that the two can only be lost together."""
 
+import asyncio
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -8,6 +9,7 @@ from random import Random
 
 import pytest
 
+import holdfast
 from holdfast import sync
 from holdfast.records.errors import StoreError
 from holdfast.records.rows import Swap
@@ -257,3 +259,16 @@ def test_a_thread_whose_head_was_lost_can_be_deleted_and_begun_again(path: Path,
         store.revive("t")
         assert store.save("t", {"n": 9}).seq == 1
         assert store.verify().ok
+
+
+def test_a_lost_head_does_not_fail_the_other_writes_of_its_batch(path: Path) -> None:
+    async def scene() -> list[holdfast.Checkpoint | BaseException]:
+        async with holdfast.open(path) as store:
+            await asyncio.gather(*(store.save(name, 1) for name in ("good", "lost")))
+            ask(path, "DELETE FROM rows WHERE id = (SELECT head_id FROM heads WHERE thread = ?)", b"\0lost")
+            return await asyncio.gather(*(store.save(name, 2) for name in ("good", "lost")), return_exceptions=True)
+
+    good, lost = asyncio.run(scene())
+    assert isinstance(lost, holdfast.Corrupt)
+    assert isinstance(good, holdfast.Checkpoint)
+    assert good.seq == 2

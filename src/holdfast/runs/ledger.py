@@ -4,12 +4,25 @@ All branches of a run share it, awaitable and blocking ones; each passes its own
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NoReturn, TypeAlias
 from weakref import WeakValueDictionary
 
 from holdfast.codec import encode
 from holdfast.history.changes import Changes, state_of
-from holdfast.history.entries import JOURNAL, Answered, AnyEntry, Asked, Ended, encode_entry, row_details
+from holdfast.history.entries import (
+    JOURNAL,
+    Answered,
+    AnyEntry,
+    Asked,
+    Ended,
+    Marked,
+    Recorded,
+    StepDone,
+    StepError,
+    encode_entry,
+    row_details,
+)
 from holdfast.history.journal import Journal
 from holdfast.history.lazy_steps import LazySteps
 from holdfast.history.restore import read_state
@@ -28,6 +41,8 @@ from holdfast.stores.writer import Intent
 
 Given: TypeAlias = tuple[AnyEntry, ...] | Callable[[], tuple[AnyEntry, ...]]
 """Entries to write, or a function that makes them."""
+Made: TypeAlias = Intent | Callable[[], Intent]
+"""A row to write, or a function that makes it from the state as it is then."""
 _ENDS: dict[str, EventKind] = {
     Status.COMPLETE.value: "completed",
     Status.FAILED.value: "failed",
@@ -55,6 +70,10 @@ def live_thread() -> str:
 def packed_metadata(metadata: Mapping[str, Any] | None) -> bytes:
     """Encode metadata for a row."""
     return encode(dict(metadata), path="metadata") if metadata else b""
+
+
+class AlreadyWritten(Exception):
+    """There is an entry under this key already, stored or queued."""
 
 
 class Ledger:
@@ -164,11 +183,26 @@ class Ledger:
 
     # Writing
 
-    async def commit(self, ports: Ports, intent: Intent, *entries: AnyEntry) -> Pending:
+    async def commit(self, ports: Ports, made: Made, *entries: AnyEntry) -> Pending:
         """Write a row with these entries. If that fails, nothing more can be written under this claim."""
-        pending = self.write(intent, entries)
+        pending = self.write(made, entries)
         await ports.settle(pending, self.claim.committer)
         return pending
+
+    async def commit_once(self, ports: Ports, made: Made, entry: Marked | StepDone) -> Pending | None:
+        """Write a row with this entry; None if another branch wrote one under its key, which is stored then."""
+        try:
+            pending = self.write(made, partial(self.once, entry))
+        except AlreadyWritten:
+            await self.wait_for_rows(ports)
+            return None
+        await ports.settle(pending, self.claim.committer)
+        return pending
+
+    async def wait_for_rows(self, ports: Ports) -> None:
+        """Wait until all rows that were queued are stored; raise the error if they could not be."""
+        if (pending := self.claim.last_row()) is not None:
+            await ports.settle(pending, self.claim.committer)
 
     async def note(self, ports: Ports, *entries: AnyEntry) -> None:
         """Write a journal row whose metadata names what happened."""
@@ -183,21 +217,21 @@ class Ledger:
             ports.dispatch(pending, self.claim.committer)
         return pending
 
-    def write(self, intent: Intent, given: Given) -> Pending:
+    def write(self, made: Made, given: Given) -> Pending:
         """Queue a row with these entries; `ports.settle` commits it and waits for its outcome.
 
-        Entries that depend on their place in the journal are passed as a function: nothing is written between its call
-        and the row.
+        A row that depends on the state, and entries that depend on their place in the journal, are passed as functions:
+        nothing is written between their call and the row.
         """
         claim = self.claim
         if claim.committer.is_full:
             claim.committer.commit_batch()  # not within `in_order`: the committing thread needs the claim
-        return claim.in_order(lambda: self._queued(intent, given))
+        return claim.in_order(lambda: self._queued(made, given))
 
-    def _queued(self, intent: Intent, given: Given) -> Pending:
+    def _queued(self, made: Made, given: Given) -> Pending:
         """Queue the row, and add its entries to the journal at once, since the next row builds on them."""
         entries = given() if callable(given) else given
-        pending = self.claim.submit(self._filled(intent, entries))
+        pending = self.claim.submit(self._filled(made() if callable(made) else made, entries))
         try:
             carried, self._carried, self._changes = self._carried, [], None
             for entry in (*carried, *entries):
@@ -238,6 +272,13 @@ class Ledger:
         with self.claim.lock:
             for entry in written:
                 self.journal.add(entry)
+
+    def once(self, entry: Marked | Recorded | StepDone) -> tuple[AnyEntry, ...]:
+        """Return the entry to write, if nothing was written under its key; else raise `AlreadyWritten`."""
+        is_ended = isinstance(self.journal.memos.get(entry.key), StepDone | StepError)
+        if is_ended if isinstance(entry, StepDone) else entry.key in self.journal.marks:
+            raise AlreadyWritten
+        return (entry,)
 
     def carry(self, entry: AnyEntry) -> None:
         """Write this entry with the next row: it is not worth its own."""

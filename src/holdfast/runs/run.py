@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from types import NoneType
 from typing import Any, TypeVar, Unpack, overload
 
@@ -24,7 +25,7 @@ from holdfast.runs import asking
 from holdfast.runs.arguments import Inputs, fingerprint_of, kept_inputs
 from holdfast.runs.failures import failure_of
 from holdfast.runs.keys import Key, kept, kind_at, part
-from holdfast.runs.ledger import Ledger, packed_metadata
+from holdfast.runs.ledger import AlreadyWritten, Ledger, Made, packed_metadata
 from holdfast.runs.options import StepCallPolicy, StepOptions, seconds
 from holdfast.runs.scope import Scope, current_frame, idempotency_key_of, mark_step
 from holdfast.runs.steps import StepCall, StepHandle, known_memo, perform_step
@@ -219,7 +220,7 @@ class Run:
         return StepHandle(step, key, memo.fingerprint, token, memo.at, inputs=inputs)
 
     async def complete_step(self, handle: StepHandle, value: Any) -> None:
-        """Record the result of a step that was begun by `begin_step`."""
+        """Record the result of a step that was begun by `begin_step`. If it has one already, that stays."""
         if handle.done:
             mark_step(self, handle.key)
             return
@@ -229,8 +230,10 @@ class Run:
         took = max(now - handle.started_at, 0)
         memo = StepDone(handle.key, handle.fingerprint, handle.name, encoded, now, took, *handle.inputs)
         intent = Intent(cause="event", metadata=packed_metadata({"step": handle.key, "ms": took // 1000}))
-        await self._ledger.commit(self._ports, intent, memo)
+        pending = await self._ledger.commit_once(self._ports, intent, memo)
         mark_step(self, handle.key)
+        if pending is None:
+            return
         details = {"step": handle.key, "name": handle.name, "attempt": 1, "seconds": took / 1e6}
         await self._ledger.emit("step_done", {"result": value}, **details)
 
@@ -244,13 +247,14 @@ class Run:
         self._ledger.check()
         fields = encode(fields_of(step), path="step")
         name = self._key_for("record", key, fields)
-        if name in self._ledger.journal.marks:
-            mark_step(self, name)
-            return Receipt(self._ledger, self._ports, None)
-        self._ledger.check_new("a record")
         entry = Recorded(name, fields, self._ports.now())
         intent = Intent(cause="event", metadata=packed_metadata({"step": step.action} if step.action else None))
-        pending = self._ledger.queue(self._ports, intent, (entry,))
+        if name not in self._ledger.journal.marks:
+            self._ledger.check_new("a record")
+        try:
+            pending: Pending | None = self._ledger.queue(self._ports, intent, partial(self._ledger.once, entry))
+        except AlreadyWritten:
+            pending = self._ledger.claim.last_row()
         mark_step(self, name or entry)
         return Receipt(self._ledger, self._ports, pending)
 
@@ -267,7 +271,7 @@ class Run:
         await self._ledger.ready(self._ports)
         draft, leaves = self._draft(state, self._ledger.claim.log.document)
         name = self._key_for("checkpoint", key, draft_fingerprint(draft) if self._keyed else b"")
-        if name in self._ledger.journal.marks:
+        if await self._is_marked(name):
             return
         self._ledger.check_new("a checkpoint")
         intent = Intent(
@@ -293,7 +297,7 @@ class Run:
             )
         encoded = encode(item, path="item", limits=self._ledger.claim.log.binding.limits)
         name = self._key_for(kind_at("append", where[1:]), key, encoded)
-        if name in self._ledger.journal.marks:
+        if await self._is_marked(name):
             return
         self._ledger.check_new("an append")
         try:
@@ -301,9 +305,13 @@ class Run:
         except NotACell:
             if self._ledger.has_changes:
                 await self._ledger.commit(self._ports, Intent(cause="event"))
-            state = with_appended(self.state, where[1:], item)
-            draft, leaves = self._draft(state)
-            await self._mark(Intent(draft=draft, leaves=leaves, cause="event"), name)
+            await self._mark(partial(self._restated, where[1:], item), name)
+
+    def _restated(self, path: Path, item: Any) -> Intent:
+        """Return the row that appends to a list inside a cell: the whole state, with changes not written yet."""
+        draft, leaves = self._draft(with_appended(self.state, path, item))
+        self._ledger.drop_changes()
+        return Intent(draft=draft, leaves=leaves, cause="event")
 
     def _draft(self, state: Any, against: Document | None = None) -> tuple[Draft, dict[Path, object]]:
         return draft_state(state, against, self._ledger.claim.log.binding.limits)
@@ -316,9 +324,19 @@ class Run:
             return ""
         return self._scope.ordinal(kind, fingerprint_of(content, kind), self._ports.branch())
 
-    async def _mark(self, intent: Intent, key: str) -> None:
-        pending = await self._ledger.commit(self._ports, intent, *([Marked(key)] if key else []))
-        await self._ledger.emit_saved(pending)
+    async def _is_marked(self, key: str) -> bool:
+        """True if this key has its row, perhaps by another branch. It is stored then."""
+        if key not in self._ledger.journal.marks:
+            return False
+        await self._ledger.wait_for_rows(self._ports)
+        return True
+
+    async def _mark(self, made: Made, key: str) -> None:
+        """Write a row, with its key if it has one."""
+        ledger, ports = self._ledger, self._ports
+        pending = await (ledger.commit_once(ports, made, Marked(key)) if key else ledger.commit(ports, made))
+        if pending is not None:
+            await ledger.emit_saved(pending)
 
     # Waiting
 

@@ -75,8 +75,9 @@ class Backend(Protocol):
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
         """Make each swap all or nothing; True where the head was replaced, False where it was not as expected.
 
-        The swaps name different threads, in ascending order. One refused does not touch the others. An acknowledged
-        swap has the store's durability. Rows and blobs of a swap may exist already (a repeated write): they are equal,
+        The swaps name different threads, in ascending order. One refused does not touch the others. If one fails and
+        none was made, raises `StoreUnavailable`, also for damage: each can then be tried alone. An acknowledged swap
+        has the store's durability. Rows and blobs of a swap may exist already (a repeated write): they are equal,
         so overwriting and keeping them are both right. With `wait=False` raises `Busy` rather than wait for another
         process. A swap that expects no head and drops everything also replaces a head that was lost.
         """

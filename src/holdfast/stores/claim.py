@@ -330,6 +330,10 @@ class Claim:
         with self.lock:
             return list(self._unsettled)
 
+    def last_row(self) -> Pending | None:
+        """Return the newest row that is under way: once it is stored, so are all before it. None if there is none."""
+        return next((pending for pending in reversed(self.unsettled()) if pending.proposal.swap.rows), None)
+
     def find_out(self, pending: Pending, doubt: OutcomeUnknown) -> None:
         """Settle a held write whose reply was lost, if the head shows it; else end the claim. Blocking.
 
@@ -420,7 +424,8 @@ def take(
         head = _with_life(reader, thread, old, head)
         mine, is_ours = Seen(head, encode_head(thread, head)), False
         try:
-            is_ours = _swapped(reader, thread, seen, mine)
+            # A request to cancel that came after the end of the thread does not cancel the run that reopens it.
+            is_ours = _swapped(reader, thread, seen, mine, (CANCEL,) if reopen and old.status in FINISHED else ())
             if is_ours:
                 claim = Claim(ports, reader, committer, _writer(reader, thread, mine), lease, old)
                 claim.was_cancelled()
@@ -441,9 +446,9 @@ def _is_interrupt(cause: BaseException | None) -> TypeGuard[BaseException]:
     return cause is not None and not isinstance(cause, Exception)
 
 
-def _swapped(reader: Reader, thread: bytes, old: Seen, new: Seen) -> bool:
+def _swapped(reader: Reader, thread: bytes, old: Seen, new: Seen, consumed: tuple[str, ...]) -> bool:
     """True if the claim is ours."""
-    swap = Swap(thread, old.encoded, new.encoded, new.head)
+    swap = Swap(thread, old.encoded, new.encoded, new.head, consumed=consumed)
     try:
         return reader.backend.swap([swap])[0]
     except OutcomeUnknown:
@@ -459,14 +464,19 @@ def _with_life(reader: Reader, thread: bytes, old: Head, head: Head) -> Head:
 
 
 def _release(reader: Reader, thread: bytes, token: int, owner: str, now: int, found: Head | None = None) -> None:
-    """End a claim in the store, if it is still there. With `found` the thread becomes as it was before the claim."""
-    seen = reader.seen(thread)
-    if seen is None or (seen.head.token, seen.head.owner) != (token, owner):
-        return
-    status, wake_at = (seen.head.status, 0) if found is None else as_found(found)
-    head = released(seen.head, thread_id_of(thread), token, status, now, wake_at)
-    head = reader.binding(thread, seen.head).signed(head)
-    reader.backend.swap([Swap(thread, seen.encoded, encode_head(thread, head), head)])
+    """End a claim in the store, if it is still there. With `found` the thread becomes as it was before the claim.
+
+    A write of the claim that is still queued, or a pin, may come between: then read again.
+    """
+    for _ in range(ATTEMPTS):
+        seen = reader.seen(thread)
+        if seen is None or (seen.head.token, seen.head.owner) != (token, owner):
+            return
+        status, wake_at = (seen.head.status, 0) if found is None else as_found(found)
+        head = released(seen.head, thread_id_of(thread), token, status, now, wake_at)
+        head = reader.binding(thread, seen.head).signed(head)
+        if reader.backend.swap([Swap(thread, seen.encoded, encode_head(thread, head), head)])[0]:
+            return
 
 
 def _writer(reader: Reader, thread: bytes, seen: Seen) -> Writer:

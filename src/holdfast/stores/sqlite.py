@@ -15,6 +15,7 @@ from holdfast.records.errors import (
     ConfigurationError,
     Corrupt,
     IncompatibleCheckpoint,
+    OutcomeUnknown,
     StoreError,
     StoreUnavailable,
 )
@@ -106,7 +107,7 @@ class SQLiteBackend:
         """See `Backend.swap`: one transaction for all."""
         connection = self._file.enter(wait=wait)
         try:
-            located = transact(connection, lambda: [self._swap(connection, swap) for swap in swaps])
+            located = self._transact(connection, swaps)
             for swap, location in zip(swaps, located, strict=True):
                 if location is not None:
                     self._remember(swap.thread, location)
@@ -115,6 +116,15 @@ class SQLiteBackend:
             return [location is not None for location in located]
         finally:
             self._file.leave(sum(swap.size for swap in swaps))
+
+    def _transact(self, connection: sqlite3.Connection, swaps: Sequence[Swap]) -> list[Location | None]:
+        """Make the swaps in one transaction."""
+        try:
+            return transact(connection, lambda: [self._swap(connection, swap) for swap in swaps])
+        except StoreError as error:
+            if len(swaps) > 1 and not isinstance(error, OutcomeUnknown):
+                raise StoreUnavailable(f"none of these writes was made: {error}") from error
+            raise
 
     def _swap(self, connection: sqlite3.Connection, swap: Swap) -> Location | None:
         """Make one swap and return where the thread is now; None if its head is not the expected one.

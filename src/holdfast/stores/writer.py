@@ -84,7 +84,7 @@ class Write(Ticket):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The checkpoint that an idempotency key has recorded, and its write if that is not settled yet."""
+    """The checkpoint that an idempotency key has recorded, and the write that records it if this handle made it."""
 
     binding: Binding
     seq: int
@@ -95,8 +95,8 @@ class Recorded(msgspec.Struct, frozen=True):
 
     @property
     def pending(self) -> Write | None:
-        """The write, if its outcome is still open."""
-        return None if self.write is None or self.write.settled else self.write
+        """The write, unless it is known to be stored: it may be under way, or refused."""
+        return None if self.write is None or self.write.outcome is True else self.write
 
 
 class Writer:
