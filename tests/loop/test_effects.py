@@ -353,7 +353,7 @@ async def test_a_tool_is_called_by_the_loop_whose_handler_runs_and_by_no_other(w
         return await other.call(len, "xy")
 
     other = new_loop(world, thread_id="other", tools=[len])
-    with pytest.raises(holdfast.ConfigurationError, match=r"loop\.call is for the handlers"):
+    with pytest.raises(holdfast.ConfigurationError, match=r"loop\.call only works inside a handler"):
         await new_loop(world, execute=execute, tools=[len]).drive()
 
 
@@ -392,7 +392,7 @@ def test_parallel_effects_that_differ_only_in_what_is_masked_are_refused() -> No
 
     asyncio.run(drive("x", "y"))
     assert sorted(paid) == [("x", "0"), ("y", "1")]
-    with pytest.raises(ConfigurationError, match="differ only in what is never stored"):
+    with pytest.raises(ConfigurationError, match="differ only in values that are never stored"):
         asyncio.run(drive("x", "x"))
 
 

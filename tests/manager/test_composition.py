@@ -219,7 +219,7 @@ async def test_what_is_no_agent_is_a_clear_error(world: World) -> None:
     kit = Kit(world)
     wrongs: list[Any] = [[], "abc", None]
     for wrong in wrongs:
-        with pytest.raises(ConfigurationError, match="takes a list of at least one agent"):
+        with pytest.raises(ConfigurationError, match="must be a list of at least one agent"):
             kit.make("sequential", wrong)
     with pytest.raises(ConfigurationError, match="7 is not an agent: a function"):
         kit.make("parallel", [7])

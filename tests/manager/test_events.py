@@ -21,7 +21,7 @@ async def test_events_are_kept_in_their_order_over_processes(world: World) -> No
         await manager(world).add_event(*SESSION, event)
     assert await manager(world).events(*SESSION) == said
     assert await manager(world).events("shop", "bob", "chat-1") == []
-    with pytest.raises(ConfigurationError, match=r"event must be a holdfast\.Event"):
+    with pytest.raises(ConfigurationError, match=r"`event` must be a holdfast\.Event"):
         await manager(world).add_event(*SESSION, {"author": "user"})
 
 

@@ -245,7 +245,7 @@ async def test_a_task_that_died_before_its_first_checkpoint_is_to_be_started_aga
     world.clock.advance(60)
     made = manager(world)
     called = server(made)
-    with pytest.raises(NotFound, match=r"task 'shop/ana/chat-1/task-1' has no checkpoint: .*; start it again within"):
+    with pytest.raises(NotFound, match=r"task 'shop/ana/chat-1/task-1' has no checkpoint: .*; start it again inside"):
         await made.resume(*TASK, user_input="hi")
     assert (await world.store.thread(THREAD)).status is Status.WORKING
     assert (await made.load(*TASK), await made.pending("shop")) == (None, [])
@@ -288,7 +288,7 @@ async def test_a_task_that_waits_is_not_resumed_without_input(world: World) -> N
     made = manager(world)
     restarted = server(made)
     await made.hooks.tool_approval_required(state_of(), APPROVAL)
-    with pytest.raises(InvalidAnswer, match="give user_input"):
+    with pytest.raises(InvalidAnswer, match="pass user_input"):
         await made.resume(*TASK)
     assert restarted.calls == []
     assert await made.resume(*TASK, user_input="go") == "resumed task-1"
@@ -383,7 +383,7 @@ async def test_recovery_needs_a_callback(world: World) -> None:
     made = manager(world)
     await made.save(state_of())
     for call in (made.recover("shop"), made.resume(*TASK)):
-        with pytest.raises(ConfigurationError, match=r"set one first: manager\.on_resume\(callback\)"):
+        with pytest.raises(ConfigurationError, match=r"no resume callback is set; call manager\.on_resume\(callback\)"):
             await call
     with pytest.raises(ConfigurationError, match="callback=None"):
         made.on_resume(None)
@@ -447,7 +447,7 @@ async def test_an_input_that_is_no_text_is_refused_before_it_is_posted(world: Wo
     made = manager(world)
     called = server(made)
     await made.hooks.tool_approval_required(state_of(), APPROVAL)
-    with pytest.raises(ConfigurationError, match="user_input must be a str"):
+    with pytest.raises(ConfigurationError, match="`user_input` must be a str"):
         await made.resume(*TASK, user_input=wrong)
     assert await made.resume(*TASK, user_input="approve") == "resumed task-1"
     assert called.calls == [("task-1", "approve")]

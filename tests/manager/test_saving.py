@@ -37,7 +37,7 @@ async def test_no_two_tasks_share_a_thread(world: World) -> None:
     ]
     assert len({made.thread_id(*each) for each in ids}) == len(ids)
     for wrong in ("", None, 7):
-        with pytest.raises(ConfigurationError, match="user must be a non-empty str"):
+        with pytest.raises(ConfigurationError, match="`user` must be a non-empty str"):
             made.thread_id("a", wrong, "c", "d")
 
 
@@ -259,7 +259,7 @@ async def test_a_checkpointable_agent_saves_and_restores_its_own_state(world: Wo
 
 
 async def test_what_is_no_state_is_a_clear_error(world: World) -> None:
-    with pytest.raises(ConfigurationError, match=r"state must be a holdfast\.ExecutionState, got dict"):
+    with pytest.raises(ConfigurationError, match=r"`state` must be a holdfast\.ExecutionState, got dict"):
         await manager(world).save({})
 
 
@@ -282,9 +282,9 @@ async def test_a_hook_refuses_what_is_no_state_or_no_iteration(world: World) -> 
     hooks = manager(world, strategy="interval", interval=1).hooks
     wrong: Any = {"task_id": "task-1"}
     for call in (hooks.before_llm_call, hooks.after_llm_call):
-        with pytest.raises(ConfigurationError, match=r"state must be a holdfast\.ExecutionState, got dict"):
+        with pytest.raises(ConfigurationError, match=r"`state` must be a holdfast\.ExecutionState, got dict"):
             await call(wrong)
-    with pytest.raises(ConfigurationError, match=r"state must be a holdfast\.ExecutionState"):
+    with pytest.raises(ConfigurationError, match=r"`state` must be a holdfast\.ExecutionState"):
         await hooks.tool_approval_required(wrong, APPROVAL)
     for number in ("1", 1.5, True, None):
         with pytest.raises(ConfigurationError, match="`iteration` must be"):

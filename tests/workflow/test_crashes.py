@@ -172,6 +172,6 @@ async def _note_without_state(self: Branch, line: Any, saved: Any) -> None:
 @pytest.mark.faults
 def test_a_broken_workflow_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above can fail: here executors are noted without what they saved."""
-    monkeypatch.setattr(Branch, "_note", _note_without_state)
+    monkeypatch.setattr(Branch, "_record", _note_without_state)
     with pytest.raises((AssertionError, Corrupt)):
         crash_everywhere(blocking_workflow, before=paid.clear, after=check, pairs=0, limit=1)

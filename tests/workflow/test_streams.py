@@ -144,7 +144,7 @@ async def test_a_stream_that_was_left_has_no_result(world: World) -> None:
             stream.close()
             stream.result()
 
-    with pytest.raises(ConfigurationError, match="left before its end"):
+    with pytest.raises(ConfigurationError, match="closed before its end"):
         await leave()
     assert (await counter(world).run(thread_id="t")).outputs == [2, 1, 0]
 
@@ -153,8 +153,8 @@ async def test_a_stream_that_was_left_has_no_result(world: World) -> None:
     ("options", "text"),
     [
         ({}, "run needs a message to start with"),
-        ({"checkpoint_id": "t@1.aa", "message": 1}, "run takes a message, which starts a workflow, or a checkpoint_id"),
-        ({"message": 1, "responses": {"a": 1}}, "responses are for a thread that waits"),
+        ({"checkpoint_id": "t@1.aa", "message": 1}, "run takes a message to start a workflow, or a checkpoint_id"),
+        ({"message": 1, "responses": {"a": 1}}, "responses need the thread_id of the thread that waits"),
         ({"message": 1, "retry": -1}, "`retry` must be an int of at least 0"),
         ({"message": 1, "thread": "t"}, "unknown option 'thread'; did you mean 'thread_id'?"),
     ],

@@ -170,7 +170,7 @@ async def test_a_multi_selection_sends_to_the_chosen_targets(world: World) -> No
     flow = Builder(world, start).add_multi_selection(start, targets, choose).build()
     result = await flow.run("ca")
     assert [event.executor_id for event in result.events if event.type == "output"] == ["a", "c"]
-    with pytest.raises(ExecutorFailed, match="chose 'z' after executor 'start'"):
+    with pytest.raises(ExecutorFailed, match=r"after executor 'start' must choose among the targets .*, got 'z'"):
         await Builder(world, start).add_multi_selection(start, targets, lambda *_: ["z"], name="wrong").build().run("x")
 
 
@@ -616,7 +616,7 @@ async def test_an_async_handler_in_the_blocking_world_is_a_clear_error(world: Wo
 
 
 async def test_a_message_that_the_start_does_not_take_is_refused_before_anything_is_written(world: World) -> None:
-    with pytest.raises(ConfigurationError, match="the start executor 'Count' takes int, and not str"):
+    with pytest.raises(ConfigurationError, match="the start executor 'Count' handles int, not str"):
         await Builder(world, Count()).build().run("x", thread_id="t")
     assert await world.store.latest("t") is None
 
