@@ -385,7 +385,7 @@ async def test_recovery_needs_a_callback(world: World) -> None:
     for call in (made.recover("shop"), made.resume(*TASK)):
         with pytest.raises(ConfigurationError, match=r"no resume callback is set; call manager\.on_resume\(callback\)"):
             await call
-    with pytest.raises(ConfigurationError, match="callback=None"):
+    with pytest.raises(ConfigurationError, match="`callback` must be the function that resumes a task"):
         made.on_resume(None)
 
 
