@@ -35,7 +35,7 @@ def noop(*_: Any) -> None:
         ({"retention": 3}, "`retention` must be a holdfast.Retention"),
         ({"tools": [3]}, "a tool is a function, got 3"),
         ({"tools": [noop, noop]}, "two tools are named 'noop'"),
-        ({"lease": 0.1}, "lease=0.1"),
+        ({"lease": 0.1}, "`lease` must be at least 0.5 s, got 0.1"),
         ({"exekute": noop}, "unknown option 'exekute'; did you mean 'execute'"),
         ({"store": "agents.db"}, "store must be a store of holdfast"),
     ],
