@@ -182,7 +182,7 @@ def test_a_key_needs_its_size_and_a_source_of_nonces() -> None:
 
 def test_encryption_without_the_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'holdfast\[crypto\]'"):
+    with pytest.raises(ConfigurationError, match=r"extra 'crypto': pip install '\.\[crypto\]' in its checkout"):
         Seal(key=KEY, entropy=chance.randbytes)
 
 

@@ -58,6 +58,20 @@ def test_writes_of_one_thread_that_follow_each_other_are_one_item() -> None:
     assert backend.heads([b"\0a", b"\0b"]) == [b"2", b"1"]
 
 
+def test_writes_that_are_merged_have_the_size_of_all() -> None:
+    sizes = list[int]()
+
+    class Sized(Recording):
+        def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+            sizes.extend(swap.size for swap in swaps)
+            return super().swap(swaps, wait=wait)
+
+    committer = Committer(Sized())
+    tickets = submitted(committer, swap(b"\0a", b"", b"1", size=10), swap(b"\0a", b"1", b"2", size=20))
+    committer.drive(tickets[0])
+    assert sizes == [30]
+
+
 def test_a_write_that_does_not_follow_the_one_before_it_is_refused_alone() -> None:
     backend = Recording()
     committer = Committer(backend)

@@ -114,7 +114,7 @@ def test_a_missing_driver_names_its_extra(url: str, driver: str, extra: str, mon
     for name in [name for name in sys.modules if name.startswith((f"{driver}.", f"holdfast.stores.{extra}"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, driver, None)
-    with pytest.raises(sync.ConfigurationError, match=rf"pip install 'holdfast\[{extra}\]'"):
+    with pytest.raises(sync.ConfigurationError, match=rf"extra '{extra}': pip install '\.\[{extra}\]' in its checkout"):
         sync.open(url)
 
 

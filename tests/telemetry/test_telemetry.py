@@ -262,4 +262,4 @@ def test_opentelemetry_is_not_imported_unless_it_is_asked_for() -> None:
         " sys.modules['opentelemetry'] = None; telemetry.instrument(store)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'holdfast[otel]'" in ran.stderr
+    assert "extra 'otel': pip install '.[otel]' in its checkout" in ran.stderr

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final
 
 from holdfast.codec.limits import DEFAULT, Limits
-from holdfast.records.errors import ConfigurationError, Corrupt, KeyUnavailable
+from holdfast.records.errors import ConfigurationError, Corrupt, KeyUnavailable, missing_extra
 
 Entropy = Callable[[int], bytes]
 """Returns that many random bytes, fit for keys and nonces."""
@@ -132,7 +132,7 @@ def cipher(key: bytes) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        raise ConfigurationError("encryption needs the cryptography package: pip install 'holdfast[crypto]'") from error
+        raise missing_extra("encryption needs the cryptography package", "crypto") from error
     return AESGCM(key)
 
 

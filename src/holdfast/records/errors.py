@@ -251,3 +251,8 @@ class ExecutorFailed(RunError):
 
 class ConfigurationError(HoldfastError):
     """An argument or option is wrong; the message says what to change."""
+
+
+def missing_extra(needs: str, extra: str) -> ConfigurationError:
+    """Return the error for a package that is not installed: what needs it, and the extra that brings it."""
+    return ConfigurationError(f"{needs}: install Holdfast's extra '{extra}': pip install '.[{extra}]' in its checkout")

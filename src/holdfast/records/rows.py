@@ -54,4 +54,4 @@ class Swap(msgspec.Struct, frozen=True, gc=False):
     consumed: tuple[str, ...] = ()
     drop: Drop = KEEP_ALL
     size: int = 0
-    """Bytes this swap adds, as far as known: only used to limit batches."""
+    """Bytes this swap adds, as far as known: limits batches, decides when SQLite checkpoints, and events report it."""

@@ -229,6 +229,7 @@ def _joined(first: Swap, second: Swap) -> Swap:
         rows=first.rows + second.rows,
         blobs={**first.blobs, **second.blobs},
         consumed=first.consumed + second.consumed,
+        size=first.size + second.size,
     )
 
 

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from holdfast.records.arguments import check_options, path_text
-from holdfast.records.errors import ConfigurationError, StoreUnavailable
+from holdfast.records.errors import ConfigurationError, StoreUnavailable, missing_extra
 from holdfast.records.retention import Retention
 from holdfast.records.urls import redacted, seems_mistyped, well_formed
 from holdfast.records.words import Durability
@@ -114,9 +114,7 @@ def needing(extra: str, module: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ConfigurationError(
-            f"the {extra} store needs a driver that is not installed ({error}): pip install 'holdfast[{extra}]'"
-        ) from error
+        raise missing_extra(f"the {extra} store needs a driver that is not installed ({error})", extra) from error
 
 
 def postgres(

@@ -8,7 +8,7 @@ OpenTelemetry is imported by that call, and `import holdfast` does not import th
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from holdfast.records.errors import ConfigurationError
+from holdfast.records.errors import missing_extra
 from holdfast.runs.store import Store
 from holdfast.sync import Store as BlockingStore
 
@@ -38,7 +38,7 @@ def instrument(
         from opentelemetry.metrics import get_meter
         from opentelemetry.trace import get_tracer
     except ImportError as error:
-        raise ConfigurationError("telemetry needs opentelemetry-api: pip install 'holdfast[otel]'") from error
+        raise missing_extra("telemetry needs opentelemetry-api", "otel") from error
     from holdfast.telemetry.metrics import Metrics
     from holdfast.telemetry.spans import Spans, current_traceparent
 

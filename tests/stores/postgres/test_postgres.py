@@ -344,4 +344,4 @@ def test_without_the_driver_the_extra_is_named() -> None:
         "except sync.ConfigurationError as error:\n    print(error)"
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "pip install 'holdfast[postgres]'" in ran.stdout
+    assert "extra 'postgres': pip install '.[postgres]' in its checkout" in ran.stdout

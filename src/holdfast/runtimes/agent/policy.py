@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from holdfast.records.errors import ConfigurationError
+from holdfast.records.errors import ConfigurationError, missing_extra
 from holdfast.records.failure import FailureContext, FailureType
 from holdfast.runtimes.agent import strategies
 from holdfast.runtimes.agent.actions import RecoveryAction
@@ -66,7 +66,7 @@ class FailurePolicy(Composed):
         try:
             yaml = import_module("yaml")
         except ImportError:
-            raise ConfigurationError("from_yaml needs PyYAML: pip install 'holdfast[yaml]'") from None
+            raise missing_extra("from_yaml needs PyYAML", "yaml") from None
         text = _text_of(source)
         try:
             nodes, plain = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.records.errors import ConfigurationError
+from holdfast.records.errors import ConfigurationError, missing_extra
 from holdfast.records.words import Cause, Phase
 
 
@@ -208,7 +208,7 @@ def _read_yaml(text: str, path: Path) -> Any:
     try:
         import yaml  # type: ignore[import-untyped]
     except ImportError as error:
-        raise ConfigurationError(f"{path}: reading YAML needs PyYAML: pip install 'holdfast[yaml]'") from error
+        raise missing_extra(f"{path}: reading YAML needs PyYAML", "yaml") from error
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
