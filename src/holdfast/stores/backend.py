@@ -131,6 +131,13 @@ class Transaction(Protocol):
         """Begin it. `ConfigurationError` if the connection belongs to another store, or is in a transaction."""
         ...
 
+    async def join(self) -> None:
+        """Become a part of the transaction that is open on the connection: then `commit` only ends this part.
+
+        `ConfigurationError` if the connection belongs to another store, or no transaction is open.
+        """
+        ...
+
     async def swap(self, swap: Swap) -> bool:
         """Make one swap in the transaction; False if it was refused."""
         ...

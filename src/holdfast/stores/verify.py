@@ -1,6 +1,6 @@
 """Checking everything that is stored. Blocking; damage is reported, not raised."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from holdfast.codec.opaque import unknown_as_opaque
 from holdfast.history.advance import inspect
@@ -12,10 +12,11 @@ from holdfast.history.lazy_steps import check_entry
 from holdfast.history.log import Log
 from holdfast.history.meta import checkpoint_info
 from holdfast.history.prune import needed_rows
+from holdfast.ports import Ports
 from holdfast.records.errors import CodecError, Corrupt, HoldfastError, NotFound, StoreError
 from holdfast.records.head import LOST_HEAD, decode_head
 from holdfast.records.identity import shown_id_of
-from holdfast.records.reports import Problem
+from holdfast.records.reports import Problem, Report
 from holdfast.stores.listing import Listings, thread_info
 from holdfast.stores.reader import Reader, Seen
 
@@ -31,6 +32,16 @@ class Verifier:
         self.problems: list[Problem] = []
         self.errors: list[HoldfastError] = []
         """The error behind each problem of a thread."""
+
+    async def check_all(self, ports: Ports, progress: Callable[[int, int], object] | None) -> Report:
+        """Check the backend and every thread; call `progress` with the number of threads done, and of all."""
+        await ports.perform(self.check_backend)
+        threads = await ports.perform(self.threads)
+        for number, thread in enumerate(threads, 1):
+            await ports.perform(self.check_thread, thread)
+            if progress is not None:
+                progress(number, len(threads))
+        return Report(checked=self.checked, problems=self.problems)
 
     def check_backend(self) -> None:
         """Check the backend's own structures."""
@@ -79,7 +90,7 @@ class Verifier:
             thread_info(self._reader, thread, seen.head)
             # A prune cut short may leave rows that nothing needs, without those they are built on.
             needed = needed_rows(headers, seen.head, seen.head.marks)
-            checked, found = self._check_all(thread, seen, [header for header in headers if header.seq in needed])
+            checked, found = self._check_rows(thread, seen, [header for header in headers if header.seq in needed])
             again = self._reader.seen(thread)
             if not found or (again is not None and again.encoded == seen.encoded):
                 break
@@ -87,7 +98,7 @@ class Verifier:
         for error in found:
             self._note(thread, error)
 
-    def _check_all(self, thread: bytes, seen: Seen, headers: list[Header]) -> tuple[int, list[HoldfastError]]:
+    def _check_rows(self, thread: bytes, seen: Seen, headers: list[Header]) -> tuple[int, list[HoldfastError]]:
         """Count the records checked, and collect errors; the caller looks again if the head has changed meanwhile."""
         checked, found = 1, list[HoldfastError]()
         after, journal = None, Cell("list", 0, 0, rope([]), rope([]))
