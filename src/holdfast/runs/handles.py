@@ -78,8 +78,8 @@ class HandleBase:
     def __repr__(self) -> str:
         return f"Handle({self._thread_id!r})"
 
-    async def _ending(self, timeout: timedelta | float | None, *, asks: bool) -> Ending:
-        longest = None if timeout is None else seconds(timeout, "timeout")
+    async def _ending(self, given: timedelta | float | None, *, asks: bool) -> Ending:
+        longest = None if given is None else seconds(given, "timeout")
         await self._store._open()
         frame = current_frame.get()
         if frame is None or not frame.run._ledger.is_live:
@@ -141,7 +141,7 @@ class HandleBase:
             elif due <= ports.now():
                 return None
         ledger.look_again_at = ports.now() + LOOK_AGAIN_US
-        await ledger.suspend(ports)
+        return await ledger.suspend(ports)
 
 
 def _packed(ending: Ending) -> list[Any]:
@@ -152,14 +152,14 @@ def _packed(ending: Ending) -> list[Any]:
 class Handle(HandleBase):
     """A submitted thread. Get one from `submit`, or from `store.handle(thread_id)`."""
 
-    async def wait(self, timeout: timedelta | float | None = None) -> Outcome:
+    async def wait(self, timeout: timedelta | float | None = None) -> Outcome:  # noqa: ASYNC109  durable within a run
         """Wait until the thread has ended, or waits for an answer; `TimeoutError` after `timeout` seconds.
 
         `NotFound` if it does not exist. Within a run this suspends the run until then.
         """
         return (await self._ending(timeout, asks=True)).outcome
 
-    async def result(self, timeout: timedelta | float | None = None) -> Any:
+    async def result(self, timeout: timedelta | float | None = None) -> Any:  # noqa: ASYNC109  durable within a run
         """Wait until the thread has ended, and return its result.
 
         Raises `ThreadFailed` with the `type` and `message` of its error, `RunCancelled` if it was cancelled,

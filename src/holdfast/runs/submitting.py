@@ -100,8 +100,9 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigurationError("give either `delay` or `at`, not both")
         if self.delay is not None:
             seconds(self.delay, "delay")
-        if self.at is not None and (not isinstance(self.at, datetime) or self.at.tzinfo is None):
-            raise ConfigurationError(f"`at` must be a datetime with a time zone, got {self.at!r}")
+        given: object = self.at
+        if given is not None and (not isinstance(given, datetime) or given.tzinfo is None):
+            raise ConfigurationError(f"`at` must be a datetime with a time zone, got {given!r}")
         check_labels(self.labels)
 
     def due_at(self, now: int) -> int:
@@ -140,16 +141,16 @@ async def submit(store: "Store", thread_id: str, call: Call, options: Submission
     for _ in range(LOOKS):
         try:
             await _create(tools, store._saving, thread, _intent(tools, call, options), options.connection)
-            await tools.events.emit(
-                "submitted", thread_id, 1, function=call.function, queue=options.queue or call.queue
-            )
-            return
         except Conflict:
             await tools.ports.perform(_compare, tools, thread, thread_id, call.compare)
             return
         except LeaseHeld as held:  # a run has claimed it, and records what it runs in a moment
             refusal = held
             await tools.ports.sleep(LOOK_SECONDS)
+        else:
+            queue = options.queue or call.queue
+            await tools.events.emit("submitted", thread_id, 1, function=call.function, queue=queue)
+            return
     raise refusal
 
 

@@ -25,7 +25,8 @@ from holdfast.records.errors import (
 from holdfast.records.head import Head, Marks, decode_head, encode_head
 from holdfast.records.identity import CheckpointId, life_of, shown_id_of, thread_id_of
 from holdfast.records.retention import Freed, Retention
-from holdfast.records.rows import KEEP_ALL, Drop, Swap
+from holdfast.records.rows import KEEP_ALL, Drop
+from holdfast.stores.agenda import swap_of
 from holdfast.stores.backend import Backend, Littering, Misplacing, readable_head
 from holdfast.stores.decisions import buried, deleted, marked, revived
 from holdfast.stores.landing import landed
@@ -51,7 +52,7 @@ class Maintenance:
         """Put a new head in place of the one seen, and return it; None after a conflict."""
         if head.data_key:
             head = self._reader.binding(thread, seen.head).signed(head)
-        swap = Swap(thread, seen.encoded, encode_head(thread, head), head, drop=drop)
+        swap = swap_of(thread, seen.head, seen.encoded, head, encode_head(thread, head), drop=drop)
         try:
             swapped: bool | None = self._backend.swap([swap])[0]
         except OutcomeUnknown:

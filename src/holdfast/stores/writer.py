@@ -20,6 +20,7 @@ from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import Conflict, KeyReused
 from holdfast.records.head import Head, encode_head
 from holdfast.records.rows import Row, Swap
+from holdfast.stores.agenda import swap_of
 from holdfast.stores.bindings import Summary, authenticated
 from holdfast.stores.decisions import check_may_write, placed, written
 from holdfast.stores.reader import Reader, Seen
@@ -195,7 +196,8 @@ class Writer:
         """Sign and encode the new head, and build the next write on it."""
         head = log.binding.signed(head)
         encoded = encode_head(self.thread, head)
-        swap = Swap(self.thread, self.seen.encoded, encoded, head, rows, blobs or {}, consumed, size=size)
+        old = self.seen
+        swap = swap_of(self.thread, old.head, old.encoded, head, encoded, rows, blobs, consumed, size=size)
         self.log, self.seen = log, Seen(head, encoded)
         return Proposal(self.epoch, log, self.seen, swap, meta)
 

@@ -21,7 +21,6 @@ from holdfast.records.words import Cause, KeepInputs, Phase, Status
 from holdfast.runs.handles import BlockingHandle as Handle
 from holdfast.runs.kinds import OpenedStore
 from holdfast.runs.store import Store as AwaitableStore
-from holdfast.runs.submitting import SubmitOptions
 from holdfast.stores import locations
 from holdfast.stores.backend import Backend
 from holdfast.stores.listing import AsyncPage
@@ -30,6 +29,7 @@ from holdfast.stores.options import BucketOptions, LocalOptions, PostgresOptions
 from holdfast.sync.run import Run, RunBlock
 
 if TYPE_CHECKING:
+    from holdfast.runs.submitting import SubmitOptions
     from holdfast.runtimes.session.options import OrchestratorOptions
     from holdfast.stores.postgres.connections import Source as PostgresSource
     from holdfast.stores.redis.settings import Source as RedisSource
@@ -309,7 +309,7 @@ class Store:
         thread_id: str,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
-        **options: Unpack[SubmitOptions],
+        **options: "Unpack[SubmitOptions]",
     ) -> Handle:
         """See `holdfast.Store.submit`."""
         run_blocking(self._store.submit(function_name, thread_id, args, kwargs, **options))
