@@ -47,6 +47,7 @@ from holdfast.records.errors import (
     StoreUnavailable,
     SuperstepLimit,
     Suspended,
+    ThreadFailed,
     TurnLimitExceeded,
     UnknownType,
     UnstorableValue,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from holdfast.records.loop import Deferred, LoopState, Snapshot
     from holdfast.runs.api import append, ask, checkpoint, confirm, current, durable, idempotency_key, record, sleep
     from holdfast.runs.decorators import step
+    from holdfast.runs.handles import Handle
     from holdfast.runs.kinds import FileStore, MemoryStore, PostgresStore, RedisStore, S3Store, SQLiteStore, open  # noqa: A004  the public name
     from holdfast.runs.options import Done, NotDone
     from holdfast.runs.run import Receipt, Run
@@ -137,6 +139,7 @@ _MODULES = {
     "holdfast.records.loop": "Deferred LoopState Snapshot",
     "holdfast.runs.api": "append ask checkpoint confirm current durable idempotency_key record sleep",
     "holdfast.runs.decorators": "step",
+    "holdfast.runs.handles": "Handle",
     "holdfast.runs.kinds": "FileStore MemoryStore PostgresStore RedisStore S3Store SQLiteStore open",
     "holdfast.runs.options": "Done NotDone",
     "holdfast.runs.run": "Receipt Run",
@@ -229,6 +232,7 @@ __all__ = [
     "Finished",
     "Freed",
     "Guarantee",
+    "Handle",
     "HoldfastError",
     "HoldfastWarning",
     "IncompatibleCheckpoint",
@@ -292,6 +296,7 @@ __all__ = [
     "StoreUnavailable",
     "SuperstepLimit",
     "Suspended",
+    "ThreadFailed",
     "ThreadInfo",
     "ToolCallSnapshot",
     "Turn",

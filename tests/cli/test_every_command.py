@@ -33,6 +33,7 @@ CALLS: dict[str, list[str]] = {
     "answer": ["ticket-1", "approve"],
     "approve": ["ticket-1"],
     "reject": ["ticket-1"],
+    "submit": ["app:f", "new\x1b[2J", "1"],
     "resume": ["ticket-1", "--app", "shop:refund"],
     "recover": ["--app", "shop"],
     "retry": ["broken"],

@@ -155,7 +155,14 @@ def test_only_what_users_call_is_visible(colour: str) -> None:
     made: Any = (
         holdfast.durable(name="seen")(awaitable) if colour == "awaitable" else sync.durable(name="seen too")(blocking)
     )
-    assert {name for name in dir(made) if not name.startswith("_")} == {"name", "resume", "run", "start"}
+    assert {name for name in dir(made) if not name.startswith("_")} == {
+        "name",
+        "options",
+        "resume",
+        "run",
+        "start",
+        "submit",
+    }
 
 
 def test_a_durable_method_says_what_to_do() -> None:

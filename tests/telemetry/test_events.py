@@ -63,6 +63,7 @@ def everything(store: sync.Store) -> None:
     store.delete("f")
     store.revive("f")
     store.prune(sync.Retention(keep_last=1))
+    store.submit("app:f", "submitted", (SECRET,))
 
 
 def in_doubt(store: sync.Store) -> None:

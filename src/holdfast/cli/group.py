@@ -31,6 +31,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "reject": ("requests", "Answer a request with `reject`."),
     },
     "Resume": {
+        "submit": ("submitting", "Submit work to a durable function."),
         "resume": ("runs", "Resume a thread."),
         "recover": ("runs", "Resume every resumable thread."),
         "retry": ("runs", "Let `recover` resume failed threads."),

@@ -14,6 +14,7 @@ from holdfast.records.errors import ConfigurationError, Corrupt, KeyUnavailable
 _LONGEST_ID: Final = 64
 _CHECK_SIZE: Final = 4
 _TOKEN_SIZE: Final = 16
+_ROUTE_SIZE: Final = 8
 
 
 class KeyRing:
@@ -131,8 +132,15 @@ class KeyRing:
 
     def label_tokens(self, name: str, value: str) -> list[bytes]:
         """Return the tokens of a label under every key of the ring, that of the writing key first."""
-        ids = [self.write, *(key_id for key_id in self.ids if key_id != self.write)]
-        return [_token(self._labels[key_id], name, value) for key_id in ids]
+        return [_token(self._labels[key_id], name, value) for key_id in self._writer_first()]
+
+    def routes(self, function: str, version: int) -> list[bytes]:
+        """Return what heads hold instead of a function and its version, under every key, that of the writer first."""
+        keys = [derived(self._keys[key_id], b"routes") for key_id in self._writer_first()]
+        return [_token(key, function, str(version))[:_ROUTE_SIZE] for key in keys]
+
+    def _writer_first(self) -> list[str]:
+        return [self.write, *(key_id for key_id in self.ids if key_id != self.write)]
 
 
 def _check(key_id: Any, key: Any) -> None:

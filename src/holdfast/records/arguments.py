@@ -142,6 +142,13 @@ def check_labels(labels: Mapping[Any, Any] | None) -> dict[str, str] | None:
     return dict(labels)
 
 
+def check_texts(**given: object) -> None:
+    """Raise `ConfigurationError` unless each argument is a str."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise ConfigurationError(f"{name} must be a str, got {value!r}")
+
+
 def check_idempotency_key(key: object) -> str | None:
     """Return an idempotency key, or None."""
     if key is None or (type(key) is str and key):

@@ -20,7 +20,7 @@
     │   ├── LimitExceeded           too large, too deep, too many
     │   └── SecretInState           a value that must never be stored (.path)
     ├── RunError                    a run, or one of its steps, did not end as asked
-    │   ├── StepFailed (StepTimeout) · StepInDoubt · RunCancelled · KeyReused · Diverged · Suspended
+    │   ├── StepFailed (StepTimeout) · StepInDoubt · ThreadFailed · RunCancelled · KeyReused · Diverged · Suspended
     │   ├── RequestExpired · InvalidAnswer · Finished · Escalated · Aborted · BudgetExceeded
     │   └── TurnLimitExceeded · SuperstepLimit · ExecutorFailed
     └── ConfigurationError          an argument or option is wrong
@@ -164,6 +164,15 @@ class StepTimeout(StepFailed):
 
 class StepInDoubt(RunError):
     """An effect was started and its result was never recorded: it may have happened."""
+
+
+class ThreadFailed(RunError):
+    """A thread that was waited for has failed. `type` and `message` describe the error it ended with."""
+
+    def __init__(self, text: str, *, type: str = "", message: str = "") -> None:  # noqa: A002  the public name of the field
+        super().__init__(text)
+        self.type = type
+        self.message = message
 
 
 class RunCancelled(RunError):

@@ -10,6 +10,7 @@ import msgspec
 
 EventKind: TypeAlias = Literal[
     "saved",
+    "submitted",
     "claimed",
     "resumed",
     "taken_over",
@@ -57,6 +58,7 @@ _CLAIM = ("owner", "token", "before", "trace")
 
 EVENTS: dict[EventKind, Sort] = {
     "saved": Sort(DEBUG, ("bytes",)),
+    "submitted": Sort(INFO, ("function", "queue")),
     "claimed": Sort(INFO, _CLAIM),
     "resumed": Sort(INFO, _CLAIM),
     "taken_over": Sort(INFO, _CLAIM),

@@ -11,9 +11,12 @@ from msgspec.structs import replace
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 from holdfast.records.identity import shown_id_of
 from holdfast.records.packed import bounded
-from holdfast.records.ranges import STATUSES, UNDECODABLE, Moment, Seq, Token, Total
+from holdfast.records.ranges import STATUSES, UNDECODABLE, Moment, Priority, Seq, Token, Total
 
-FORMAT = 2
+FORMAT = 3
+"""The newest format that this version reads. A head is written in it only if it has a place in the agenda."""
+PLAIN = 2
+"""The format of all other heads: they end with `mac`."""
 AUTHENTICATED_FROM = 2
 """The first format in which a key authenticates a head, and the headers of rows."""
 DIGEST_BYTES = 16
@@ -39,7 +42,7 @@ class Marks(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a reader or writer must know before it uses the log. Times are microseconds since 1970."""
 
-    format: int = FORMAT
+    format: int = PLAIN
     incarnation: bytes = b""
     seq: Seq = 0
     base: Seq = 0
@@ -60,6 +63,12 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
     data_key: bytes = b""
     mac: bytes = b""
     """With a key: the authentication code of `signed_part`."""
+    queue: str = ""
+    priority: Priority = 0
+    lane: bytes = b""
+    """Threads of a queue take turns by this token; empty if they do not."""
+    route: bytes = b""
+    """A keyed hash of the function and version that run the thread; empty if it has no place in the agenda."""
 
     @property
     def listed_as(self) -> str:
@@ -70,9 +79,23 @@ class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """True if there is an unexpired lease."""
         return bool(self.owner) and self.expires_at > now
 
+    @property
+    def has_place(self) -> bool:
+        """True if it says anything that a plain head does not."""
+        return bool(self.route or self.queue or self.lane or self.priority)
+
 
 _decode = bounded(msgspec.msgpack.Decoder(Head).decode)
-_encode = msgspec.msgpack.Encoder().encode
+_encode_all = msgspec.msgpack.Encoder().encode
+_START = _encode_all(Head())[:3]
+_PLAIN_START = b"\xdc\0\x14"
+_NO_PLACE = _encode_all(("", 0, b"", b""))[1:]
+
+
+def _encode(head: Head) -> bytes:
+    """Return the fields as an array; a head without a place ends with `mac`, as in the format before."""
+    data = _encode_all(head)
+    return data if head.has_place else _PLAIN_START + data[len(_START) : -len(_NO_PLACE)]
 
 
 def signed_part(thread: bytes, head: Head) -> bytes:
@@ -118,6 +141,8 @@ def _problem_of(head: Head) -> str:
     """Return what is wrong with a head whose fields have the right types and ranges; empty if nothing is."""
     if head.format < 1:
         return f"its format is {head.format}"
+    if head.format < FORMAT and head.has_place:
+        return f"its format is {head.format}, which has no queue"
     if head.status and head.status not in STATUSES:
         return f"its status is {head.status!r}"
     if len(head.incarnation) not in {0, INCARNATION_BYTES}:

@@ -20,6 +20,8 @@ Token: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKEN // 2)]
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_TOKEN)]
 Total: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 """A count that grows with each write, with room for the next ones."""
+Priority: TypeAlias = Annotated[int, msgspec.Meta(ge=-2, le=2)]
+"""Among the threads of a queue; larger first."""
 RequestNumber: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A[1-9][0-9]{0,8}\Z")]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

@@ -55,3 +55,5 @@ class Swap(msgspec.Struct, frozen=True, gc=False):
     drop: Drop = KEEP_ALL
     size: int = 0
     """Bytes this swap adds, as far as known: limits batches, decides when SQLite checkpoints, and events report it."""
+    moves: bool = False
+    """True if it changes the thread's entry in the agenda, which follows from `head`."""

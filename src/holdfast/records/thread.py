@@ -43,6 +43,16 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     damaged: str | None = None
     """Why the thread's head cannot be read; None if it can. `delete` deletes such a thread."""
 
+    queue: str | None = None
+    """The queue of a thread that a durable function runs, or that was submitted."""
+
+    priority: int = 0
+    function: str | None = None
+    """The name of the function that runs it, as the thread records it."""
+
+    version: int = 0
+    """The version of that function that began the thread; 0 if none has."""
+
     sealed_by: str | None = None
     """The id of the missing key that `labels` and `error` are encrypted under; None if no key is missing."""
 

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 class Status(StrEnum):
     """The status of a thread. Always explicit, never inferred."""
 
+    QUEUED = "queued"
     WORKING = "working"
     IDLE = "idle"
     INPUT_REQUIRED = "input_required"

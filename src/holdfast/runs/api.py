@@ -13,9 +13,11 @@ from holdfast.records.words import Cause, Phase
 from holdfast.runs.block import Terms
 from holdfast.runs.divergence import OnDivergence, check_policy
 from holdfast.runs.durable import AwaitableDurable
+from holdfast.runs.options import Backoff
 from holdfast.runs.run import Receipt, Run
 from holdfast.runs.scope import current_frame
 from holdfast.runs.store import Store
+from holdfast.runs.submitting import DEFAULT_QUEUE, Service
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -121,6 +123,11 @@ def durable(
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
     on_divergence: OnDivergence = "raise",
+    queue: str = DEFAULT_QUEUE,
+    version: int = 1,
+    since: int | None = None,
+    retries: int = 0,
+    backoff: Backoff | None = None,
 ) -> Callable[[Callable[P, Awaitable[T]]], AwaitableDurable[P, T]]: ...
 def durable(
     function: Callable[..., Any] | None = None,
@@ -132,6 +139,11 @@ def durable(
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
     on_divergence: OnDivergence = "raise",
+    queue: str = DEFAULT_QUEUE,
+    version: int = 1,
+    since: int | None = None,
+    retries: int = 0,
+    backoff: Backoff | None = None,
 ) -> Any:
     """Make an `async def` durable: `await function.run("thread-id", ...)` resumes it after a crash.
 
@@ -144,9 +156,14 @@ def durable(
     - `labels` are set on its threads.
     - `on_divergence` is what to do when a resumed run calls an effect, or asks a question, with other arguments than an
       earlier run recorded there: `raise` `Diverged`, `warn` with the event `diverged`, or `ignore` it.
+    - `queue` is where its submitted threads wait. `version` is recorded by the threads it begins; it can also resume
+      those that versions from `since` on began, by default none but its own.
+    - `retries` is how often a worker runs a thread again after an error, each time after `backoff` seconds.
     """
     terms = Terms(lease, wait)
     check_policy(on_divergence)
+    service = Service(queue=queue, version=version, since=since, retries=retries, backoff=backoff)
+    service.check()
     if store is not None and not isinstance(store, Store):
         raise ConfigurationError(f"`store` must be a store from holdfast.open, got {store!r}")
 
@@ -155,6 +172,6 @@ def durable(
             shown = getattr(decorated, "__qualname__", repr(decorated))
             raise ConfigurationError(f"{shown} is a plain function; use @holdfast.sync.durable, or make it async def")
         find_store = (lambda: store) if store is not None else default_store
-        return AwaitableDurable(decorated, find_store, terms, labels, name, on_divergence)
+        return AwaitableDurable(decorated, find_store, terms, labels, name, on_divergence, service)
 
     return decorate if function is None else decorate(function)

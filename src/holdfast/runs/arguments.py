@@ -50,9 +50,9 @@ def packed_call(
         arguments, named = given.args, given.kwargs
         given.apply_defaults()
         with suppress(CodecError):  # a default cannot be stored: record the call as it was made
-            return _pair(given.args, given.kwargs)
+            return packed_pair(given.args, given.kwargs)
     try:
-        return _pair(arguments, named)
+        return packed_pair(arguments, named)
     except CodecError as error:
         raise _naming_the_parameter(error, function, arguments, named) from None
 
@@ -74,7 +74,8 @@ def _naming_the_parameter(
     return error
 
 
-def _pair(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> bytes:
+def packed_pair(arguments: Sequence[Any], named: Mapping[str, Any]) -> bytes:
+    """Encode a call as [arguments, named], as it was made."""
     parts = (encode(list(arguments), path="arguments[0]"), encode(dict(named), path="arguments[1]"))
     return container_header("list", len(parts)) + b"".join(parts)
 

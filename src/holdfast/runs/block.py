@@ -9,7 +9,6 @@ import msgspec
 
 from holdfast.codec import encode
 from holdfast.history.entries import Ended, Traced, message_key
-from holdfast.history.journal import Journal
 from holdfast.ports import INFO, Ports, is_heard, logger
 from holdfast.processes import named
 from holdfast.records.errors import (
@@ -315,7 +314,7 @@ class RunBlock:
         unanswered = [number for number in journal.open_numbers() if message_key(number) not in inbox]
         requests = tuple(journal.list_requests(claim.log.binding, unanswered))
         can_resume = not requests and bool(journal.open_numbers())
-        wake_at = 0 if can_resume else self._wake_at(journal, unanswered)
+        wake_at = 0 if can_resume else self._wake_at(ledger, unanswered)
         status = Status.INPUT_REQUIRED.value if requests else Status.WORKING.value
         await self._release(ledger, status, wake_at)
         await ledger.emit("suspended", requests=[request.id for request in requests], wake_at=wake_at)
@@ -335,14 +334,15 @@ class RunBlock:
             f"thread {thread_id!r} {what}, or let store.recover resume it", thread_id=thread_id, requests=requests
         )
 
-    def _wake_at(self, journal: Journal, unanswered: Sequence[int]) -> int:
+    def _wake_at(self, ledger: Ledger, unanswered: Sequence[int]) -> int:
         """Return when to resume without an answer: at the earliest end of a sleep, or deadline; 0 for never.
 
         A sleep that ended before this run began is not one that it waits for.
         """
+        journal = ledger.journal
         sleeps = [due for due in journal.timers.values() if due > self._entered_at]
         deadlines = [journal.requests[number - 1].deadline for number in unanswered]
-        return min((moment for moment in (*sleeps, *deadlines) if moment), default=0)
+        return min((moment for moment in (*sleeps, *deadlines, ledger.look_again_at) if moment), default=0)
 
     async def _release(self, ledger: Ledger, status: str, wake_at: int = 0) -> None:
         pending = ledger.claim.release(status, wake_at)

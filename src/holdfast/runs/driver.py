@@ -30,6 +30,7 @@ from holdfast.runs.block import ENDS_OF_PROGRAMS, RunBlock, Terms
 from holdfast.runs.divergence import Replay
 from holdfast.runs.durable import Durable
 from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.handles import BlockingHandle, Handle
 from holdfast.runs.keys import Key, kept, prefix_of
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import StepOptions, StepPolicy
@@ -47,6 +48,7 @@ from holdfast.runs.scope import (
 )
 from holdfast.runs.steps import StepCall, begin_alone, end_alone, invoke_within, perform_step
 from holdfast.runs.store import Store
+from holdfast.runs.submitting import Submission, SubmitOptions
 from holdfast.runs.threads import (
     BEGINNING,
     TARGET,
@@ -68,6 +70,7 @@ from holdfast.runs.threads import (
     read,
     read_note,
     store_finder,
+    submit,
     was_deleted,
 )
 from holdfast.stores.claim import Pending
@@ -78,9 +81,11 @@ __all__ = [
     "BEGINNING",
     "UNREADABLE",
     "YES_OR_NO",
+    "BlockingHandle",
     "Driver",
     "Durable",
     "Frame",
+    "Handle",
     "Line",
     "Note",
     "Past",
@@ -92,6 +97,8 @@ __all__ = [
     "RunBlock",
     "Started",
     "Store",
+    "Submission",
+    "SubmitOptions",
     "Terms",
     "Then",
     "annotations_of",
@@ -113,6 +120,7 @@ __all__ = [
     "run_context",
     "set_run_context",
     "store_finder",
+    "submit",
     "text_of",
     "warn_of_damaged",
     "was_deleted",

@@ -1,9 +1,9 @@
 """Durable functions: run on a thread, which records the function and its arguments, and resumed by replay."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast, overload
 from warnings import warn
 
 from msgspec.structs import replace
@@ -14,8 +14,9 @@ from holdfast.codec.registry import adopt_named
 from holdfast.history.entries import Started
 from holdfast.history.journal import Journal
 from holdfast.ports import Ports, run_blocking
-from holdfast.records.arguments import text_or_none
+from holdfast.records.arguments import mapping_or_none, sequence, text_or_none
 from holdfast.records.errors import (
+    CodecError,
     ConfigurationError,
     Deleted,
     HoldfastError,
@@ -33,8 +34,11 @@ from holdfast.records.words import Status
 from holdfast.runs.arguments import differences, fingerprint_of, packed_call
 from holdfast.runs.block import Terms
 from holdfast.runs.divergence import OnDivergence, Replay, check_policy
+from holdfast.runs.handles import BlockingHandle, Handle
 from holdfast.runs.run import Run
 from holdfast.runs.scope import current_frame
+from holdfast.runs.submitting import Call, Service, Submission, SubmitOptions, submit, unknown_call
+from holdfast.stores.writer import Place
 
 if TYPE_CHECKING:
     from holdfast.runs.store import Store
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 FRESH = "fresh"
+DEFAULT_SERVICE = Service()
 
 registry: "dict[str, Durable[Any, Any]]" = {}
 """Every durable function of this program by name: a recovery finds the code of a thread here."""
@@ -60,8 +65,10 @@ class Durable(Generic[P, T]):
         labels: Mapping[str, str] | None,
         name: str | None = None,
         on_divergence: OnDivergence = "raise",
+        service: Service = DEFAULT_SERVICE,
     ) -> None:
         check_policy(on_divergence)
+        service.check()
         self._function = function
         self._place = f"{importable_module(function)}:{function.__qualname__}"
         """Where the function is defined now; its threads record `name`."""
@@ -73,6 +80,8 @@ class Durable(Generic[P, T]):
         self._labels = labels
         self._has_warned = False
         self._on_divergence = on_divergence
+        self._service = service
+        """How it is served: its queue, its versions, and what an error does."""
         self._owner = ""
         """The class in whose body the function is defined."""
         update_wrapper(cast("Callable[..., Any]", self), function)
@@ -184,6 +193,7 @@ class Durable(Generic[P, T]):
         if refusal is not None:
             run._ledger.untouched = True
             raise refusal
+        run._ledger.place = Place(self.name, self._service.version, self._service.queue)
         started = await self._started(run, packed or b"")
         if run.finished:
             return run.result
@@ -225,13 +235,40 @@ class Durable(Generic[P, T]):
                 f"thread {thread_id!r} runs {known.function}, not {self.name}; if that is this function, moved or"
                 f" renamed, use @durable(name={known.function!r}), else give another thread id"
             )
-        if packed is None or fingerprint_of(packed, self.name) == known.fingerprint:
+        if packed is None or fingerprint_of(packed, self.name) == known.fingerprint or self._is_same(known, packed):
             return None
         return KeyReused(
             f"thread {thread_id!r} was started with other arguments:"
             f" {differences(self._function, known.arguments, packed)}. Give another thread id, resume this one with"
             f" {self._function.__name__}.resume({thread_id!r}), or start over with fresh=True"
         )
+
+    def _is_same(self, known: Started, packed: bytes) -> bool:
+        """True if the recorded call is this one in another form: it was submitted by name, without the defaults."""
+        try:
+            arguments, named = decode(known.arguments)
+            return packed_call(self._function, self._taken, tuple(arguments), named) == packed
+        except (CodecError, TypeError, ValueError):
+            return False
+
+    # Submitting
+
+    def _call(self, arguments: Sequence[Any], named: Mapping[str, Any], thread_id: str = "") -> Call:
+        packed = packed_call(self._function, self._taken, tuple(arguments), named)
+        fingerprint = fingerprint_of(packed, self.name)
+
+        def compare(known: Started) -> KeyReused | None:
+            return self._conflict(known, thread_id, packed)
+
+        return Call(self.name, packed, fingerprint, self._service.queue, self._labels, compare)
+
+    async def _submit(
+        self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any], options: Submission
+    ) -> "Store":
+        """Create the thread, and return the store that it is in."""
+        store = self._store()
+        await submit(store, thread_id, self._call(arguments, named, thread_id), options)
+        return store
 
     async def _outcome(self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Outcome:
         """Run the function on a thread and return its outcome, also if it waits."""
@@ -250,6 +287,40 @@ async def _free(store: "Store", thread_id: str) -> None:
             run._ledger.untouched = True
             await store.delete(thread_id)
     await store.revive(thread_id)
+
+
+def named_call(name: object, args: object, kwargs: object) -> Call:
+    """Return the call of a durable function by its name, whether or not this program has it."""
+    known = text_or_none(name, "function_name")
+    if known is None:
+        raise ConfigurationError("`function_name` must be the name of a durable function, such as 'app:support'")
+    arguments, named = sequence(args, "args"), mapping_or_none(kwargs, "kwargs") or {}
+    function = registry.get(known)
+    return unknown_call(known, arguments, named) if function is None else function._call(arguments, named)
+
+
+class AwaitableSubmitter(Generic[P]):
+    """Submits work to a durable function with options: see `AwaitableDurable.options`."""
+
+    def __init__(self, function: "Durable[P, Any]", options: Submission) -> None:
+        self._function = function
+        self._options = options
+
+    async def submit(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        """See `AwaitableDurable.submit`."""
+        return Handle(await self._function._submit(thread_id, args, kwargs, self._options), thread_id)
+
+
+class BlockingSubmitter(Generic[P]):
+    """See `AwaitableSubmitter`."""
+
+    def __init__(self, function: "Durable[P, Any]", options: Submission) -> None:
+        self._function = function
+        self._options = options
+
+    def submit(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> BlockingHandle:
+        """See `AwaitableDurable.submit`."""
+        return BlockingHandle(run_blocking(self._function._submit(thread_id, args, kwargs, self._options)), thread_id)
 
 
 class AwaitableDurable(Durable[P, T]):
@@ -291,6 +362,26 @@ class AwaitableDurable(Durable[P, T]):
         """Do what `run` does, and return an `Outcome`; a thread that waits does not raise `Suspended`."""
         return await self._outcome(thread_id, args, kwargs)
 
+    async def submit(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        """Create a thread that runs the function elsewhere, and return a handle on it; durable when this returns.
+
+        Any process that has the function runs it: by `store.recover()`, or by `run` with the same id. The same id and
+        arguments again are the same thread; `KeyReused` if it runs something else.
+        """
+        return Handle(await self._submit(thread_id, args, kwargs, Submission()), thread_id)
+
+    def options(self, **options: Unpack[SubmitOptions]) -> AwaitableSubmitter[P]:
+        """Return an object whose `submit` uses these options.
+
+        - `queue` is where the thread waits, by default the queue of the function; `priority` is from -2 to 2, larger
+          first.
+        - `delay`, in seconds, or `at`, a time with a time zone, is when it is due.
+        - `labels` are set on the thread, besides those of the function.
+        - `connection`, on a PostgreSQL store, is a psycopg connection with an open transaction: the thread is part of
+          it, and exists once you commit.
+        """
+        return AwaitableSubmitter(self, Submission.of(options))
+
 
 class BlockingDurable(Durable[P, T]):
     """A durable `def`, for `holdfast.sync`."""
@@ -322,3 +413,11 @@ class BlockingDurable(Durable[P, T]):
     def start(self, thread_id: str, /, *args: Any, **kwargs: Any) -> Outcome:
         """See `AwaitableDurable.start`."""
         return run_blocking(self._outcome(thread_id, args, kwargs))
+
+    def submit(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> BlockingHandle:
+        """See `AwaitableDurable.submit`."""
+        return BlockingHandle(run_blocking(self._submit(thread_id, args, kwargs, Submission())), thread_id)
+
+    def options(self, **options: Unpack[SubmitOptions]) -> BlockingSubmitter[P]:
+        """See `AwaitableDurable.options`."""
+        return BlockingSubmitter(self, Submission.of(options))

@@ -37,7 +37,7 @@ from holdfast.runs.scope import current_frame, held
 from holdfast.stores.backend import Transaction
 from holdfast.stores.claim import CANCEL, FINISHED, Claim, Pending, write_in_transaction
 from holdfast.stores.events import Events
-from holdfast.stores.writer import Intent
+from holdfast.stores.writer import Intent, Place
 
 Given: TypeAlias = tuple[AnyEntry, ...] | Callable[[], tuple[AnyEntry, ...]]
 """Entries to write, or a function that makes them."""
@@ -102,6 +102,10 @@ class Ledger:
         """True if the thread must be left as it was found."""
         self.resumable = False
         """True if the thread must be left for a recovery to resume."""
+        self.place: Place | None = None
+        """The thread's place in the agenda, if the next row puts it there."""
+        self.look_again_at = 0
+        """When a suspended run looks again at what it waits for, besides its timers; 0 for never."""
         self._carried: list[AnyEntry] = []
         """Entries that the next row includes."""
         self._changes: Changes | None = None
@@ -233,7 +237,7 @@ class Ledger:
         entries = given() if callable(given) else given
         pending = self.claim.submit(self._filled(made() if callable(made) else made, entries))
         try:
-            carried, self._carried, self._changes = self._carried, [], None
+            carried, self._carried, self._changes, self.place = self._carried, [], None, None
             for entry in (*carried, *entries):
                 self.journal.add(entry)
         except BaseException as error:
@@ -245,6 +249,7 @@ class Ledger:
         """Return the intent with these entries, the carried ones and the changes to the state in the same row."""
         written = (*self._carried, *entries)
         intent.appends += tuple((JOURNAL, encode_entry(entry)) for entry in written)
+        intent.place = self.place
         if any(isinstance(entry, Asked | Answered) for entry in written):
             intent.requests = self.journal.open_after(written)
         changes = self._changes

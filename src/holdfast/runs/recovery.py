@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.runs.store import Store
 
 PAGE = 256
-STATUSES = (Status.WORKING.value, Status.INPUT_REQUIRED.value)
+STATUSES = (Status.QUEUED.value, Status.WORKING.value, Status.INPUT_REQUIRED.value)
 
 
 class Recoverer:

@@ -1,6 +1,6 @@
 """What a person decides about a thread: to retry it, or how a step in doubt ended.
 
-Both leave the thread `working` without an owner, so that the next recovery resumes it.
+Both leave the thread without an owner, `queued` or `working`, so that the next recovery resumes it.
 """
 
 from typing import Any
@@ -35,6 +35,8 @@ async def put_back(run: Run) -> None:
     note = Noted(RETRIED, encode(None), run._ports.now())
     await run._ledger.commit(run._ports, Intent(journal=True, metadata=packed_metadata({RETRIED: True})), note)
     run._ledger.resumable = True
+    if run._ledger.claim.found.route:
+        run._ledger.status = Status.QUEUED.value
 
 
 async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> None:

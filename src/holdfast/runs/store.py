@@ -4,12 +4,20 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.limits import Limits, checked_limits
 from holdfast.ports import Ports, awaitable_ports
-from holdfast.records.arguments import check_labels, function_or_none, path_text, plain_word, several, whole_number
+from holdfast.records.arguments import (
+    check_labels,
+    check_texts,
+    function_or_none,
+    path_text,
+    plain_word,
+    several,
+    whole_number,
+)
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
 from holdfast.records.errors import ConfigurationError, HoldfastError, NotFound, StoreClosed
 from holdfast.records.event import Event
@@ -21,6 +29,7 @@ from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import KEEP_INPUTS_WORDS, STATUS_WORDS, Cause, KeepInputs, Phase, Status
 from holdfast.runs.block import RunBlock, Terms, Tools
+from holdfast.runs.handles import Handle
 from holdfast.runs.inbox import REQUEST_STATUSES, list_requests, outcome_of
 from holdfast.runs.run import Run
 from holdfast.stores import maintenance
@@ -34,13 +43,9 @@ from holdfast.stores.reader import Reader, gave_up
 from holdfast.stores.saving import RESTATE_ATTEMPTS, Saving
 
 if TYPE_CHECKING:
+    from holdfast.runs.submitting import SubmitOptions
     from holdfast.runtimes.session.options import OrchestratorOptions
     from holdfast.runtimes.session.session import SessionBlock
-
-T = TypeVar("T")
-
-CHUNK = 64
-"""How many threads one call of the store's own threads works on."""
 
 
 class Store:
@@ -329,7 +334,7 @@ class Store:
         if policy is None:
             raise ConfigurationError("prune needs a retention: prune(Retention(keep_last=10)), or open(retention=…)")
         prune = partial(self._maintenance.prune, retention=policy, now=self._ports.now(), dry_run=dry_run)
-        freed = sum(await self._for_each_thread(prune, progress), Freed())
+        freed = sum(await maintenance.for_each_thread(self._ports, self._listings, prune, progress), Freed())
         await self._events.emit("pruned", "", 0, **pruned_details(freed, dry_run=dry_run))
         return freed
 
@@ -342,23 +347,11 @@ class Store:
         await self._open()
         if self._reader.bindings.ring is None:
             raise ConfigurationError("rotate needs a store opened with keys=")
-        results = await self._for_each_thread(self._maintenance.rotate)
+        results = await maintenance.for_each_thread(self._ports, self._listings, self._maintenance.rotate)
         for result in results:
             if isinstance(result, HoldfastError):
                 raise result
         return results.count(True)
-
-    async def _for_each_thread(
-        self, work: Callable[[bytes, bytes], T], progress: Callable[[int, int], object] | None = None
-    ) -> list[T]:
-        """Call `work` with each thread and its listed head, a chunk at a time on one of the store's threads."""
-        heads, results = await self._ports.perform(self._listings.all_heads), list[T]()
-        for start in range(0, len(heads), CHUNK):
-            chunk = heads[start : start + CHUNK]
-            results += await self._ports.perform(lambda chunk: [work(*entry) for entry in chunk], chunk)
-            if progress is not None:
-                progress(len(results), len(heads))
-        return results
 
     # Checking and copying
 
@@ -371,14 +364,7 @@ class Store:
 
         function_or_none(progress, "progress")
         await self._open()
-        verifier = Verifier(self._reader)
-        await self._ports.perform(verifier.check_backend)
-        threads = await self._ports.perform(verifier.threads)
-        for number, thread in enumerate(threads, 1):
-            await self._ports.perform(verifier.check_thread, thread)
-            if progress is not None:
-                progress(number, len(threads))
-        return Report(checked=verifier.checked, problems=verifier.problems)
+        return await Verifier(self._reader).check_all(self._ports, progress)
 
     async def guarantee(self) -> Guarantee:
         """Return what an acknowledged save survives here, read from the store's real settings."""
@@ -511,7 +497,7 @@ class Store:
         await cancel_thread(self._tools, thread_id)
 
     async def retry(self, thread_id: str) -> None:
-        """Make a failed thread resumable again, so that `recover` resumes it; its finished steps are kept.
+        """Put a failed thread back on its queue, so that `recover` resumes it; its finished steps are kept.
 
         `Conflict` if it has not failed, `NotFound` if it does not exist.
         """
@@ -520,6 +506,28 @@ class Store:
         check_failed(thread_id, (await self.thread(thread_id)).status)
         async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
             await put_back(run)
+
+    async def submit(
+        self,
+        function_name: str,
+        thread_id: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: "Unpack[SubmitOptions]",
+    ) -> Handle:
+        """Submit work to a durable function by name, even if this program does not have its code.
+
+        As the function's own `submit`. `options` are those of its `options`.
+        """
+        from holdfast.runs.durable import named_call
+        from holdfast.runs.submitting import Submission, submit
+
+        await submit(self, thread_id, named_call(function_name, args, kwargs), Submission.of(options))
+        return Handle(self, thread_id)
+
+    def handle(self, thread_id: str) -> Handle:
+        """Return a handle on a thread, to wait for its end. It need not exist yet."""
+        return Handle(self, thread_id)
 
     async def settle(self, thread_id: str, step: str, choice: str, value: Any = None, *, by: str = "") -> None:
         """Decide the unknown outcome of a step, by its key; then `recover`, or running the thread again, resumes it.
@@ -530,7 +538,7 @@ class Store:
         """
         from holdfast.runs.settling import settle_step
 
-        _check_texts(step=step, by=by)
+        check_texts(step=step, by=by)
         if not step:
             raise ConfigurationError("`step` must be the key of the step, as `holdfast show` prints it, got ''")
         await self.thread(thread_id)
@@ -573,7 +581,7 @@ class Store:
         await self._open()
         now = self._ports.now()
         parsed = RequestId.parse(request_id)
-        _check_texts(by=by, comment=comment, **({} if choice is None else {"choice": choice}))
+        check_texts(by=by, comment=comment, **({} if choice is None else {"choice": choice}))
         request = await self._ports.perform(leave_answer, self._reader, parsed, choice, value, by, comment, now)
         await self._events.emit("answered", parsed.thread_id, 0, request=request_id, name=request.name)
         return request
@@ -584,12 +592,6 @@ class Store:
         Events hold names, numbers and ids; with `content` also the arguments and results of steps.
         """
         return self._events.subscribe(callback, content=content)
-
-
-def _check_texts(**given: object) -> None:
-    for name, value in given.items():
-        if not isinstance(value, str):
-            raise ConfigurationError(f"{name} must be a str, got {value!r}")
 
 
 def tools_of(store: Store) -> Tools:

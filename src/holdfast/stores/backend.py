@@ -132,6 +132,13 @@ class Transaction(Protocol):
         """Begin it. `ConfigurationError` if the connection belongs to another store, or is in a transaction."""
         ...
 
+    async def join(self) -> None:
+        """Become a part of the transaction that is open on the connection: then `commit` only ends this part.
+
+        `ConfigurationError` if the connection belongs to another store, or no transaction is open.
+        """
+        ...
+
     async def swap(self, swap: Swap) -> bool:
         """Make one swap in the transaction; False if it was refused."""
         ...
@@ -208,11 +215,11 @@ def count_listed(backend: Backend, prefix: bytes) -> dict[str, int]:
     return dict(Counter(counted_as(*entry) for entry in all_heads(backend, prefix)))
 
 
-def all_heads(backend: Backend, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield every listed thread under a prefix with its head, page by page."""
+def all_heads(backend: Backend, prefix: bytes, statuses: Collection[str] = ()) -> Iterator[tuple[bytes, bytes]]:
+    """Yield every listed thread under a prefix with its head, page by page; with `statuses` only those."""
     cursor: str | None = None
     while True:
-        listing = backend.threads(prefix, (), (), cursor, PAGE)
+        listing = backend.threads(prefix, statuses, (), cursor, PAGE)
         yield from listing.heads
         cursor = listing.next
         if cursor is None:

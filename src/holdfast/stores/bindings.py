@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from hashlib import sha256
 
 import msgspec
 
@@ -13,17 +14,23 @@ from holdfast.history.binding import SUMMARY, Binding
 from holdfast.records.errors import CodecError, Corrupt, IncompatibleCheckpoint, KeyUnavailable
 from holdfast.records.head import AUTHENTICATED_FROM, INCARNATION_BYTES, Head
 from holdfast.records.identity import namespace_prefix, thread_id_of, thread_key
-from holdfast.records.ranges import RequestNumber
+from holdfast.records.ranges import Count, RequestNumber
 
 DATA_KEY_BYTES = 32
+ROUTE_BYTES = 8
 
 
 class Summary(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The sealed part of a head, in its stored order: labels, the error of a failed thread, its open requests."""
+    """The sealed part of a head, in its stored order: labels, the error of a failed thread, its open requests.
+
+    The last two are stored for a thread that has a place in the agenda.
+    """
 
     labels: dict[str, str] = {}
     error: str | None = None
     requests: tuple[RequestNumber, ...] = ()
+    function: str = ""
+    version: Count = 0
 
 
 class Bindings:
@@ -98,7 +105,8 @@ class Bindings:
         """Return the summary as a head keeps it; empty if it says nothing."""
         if summary == Summary():
             return b""
-        return binding.seal(encode([summary.labels, summary.error, list(summary.requests)]), 0, SUMMARY)
+        place = [summary.function, summary.version] if summary.function else []
+        return binding.seal(encode([summary.labels, summary.error, list(summary.requests), *place]), 0, SUMMARY)
 
     def read_summary(self, binding: Binding, head: Head) -> Summary:
         """Return the summary in a head; `Corrupt` if a field is not of its type."""
@@ -121,6 +129,12 @@ class Bindings:
         if self.ring is None:
             return [[_plain_token(name, value)] for name, value in labels.items()]
         return [list(self.ring.label_tokens(name, value)) for name, value in labels.items()]
+
+    def routes(self, function: str, version: int) -> list[bytes]:
+        """Return the routes that threads of this version of a function may have: the one to write first."""
+        if self.ring is None:
+            return [sha256(encode([function, version])).digest()[:ROUTE_BYTES]]
+        return self.ring.routes(function, version)
 
     def _encrypting(self, data_key: bytes) -> Seal:
         return Seal(compress=self._compress, key=data_key, entropy=self._entropy, limits=self.limits)

@@ -27,6 +27,7 @@ from holdfast.records.identity import thread_id_of
 from holdfast.records.ranges import Moment, RequestNumber
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Status
+from holdfast.stores.agenda import swap_of
 from holdfast.stores.bindings import DATA_KEY_BYTES, Summary
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.private_files import open_to_read, replacing
@@ -368,7 +369,8 @@ def _transcribe(
         rows.append(_resealed(binding, row, names, blobs, rows[-1] if rows else None))
     head = binding.signed(_imported_head(reader, binding, content.about, rows, blobs, data_key, seen))
     encoded = encode_head(thread, head)
-    return Swap(thread, seen.encoded if seen else b"", encoded, head, tuple(rows), blobs)
+    old, expected = (seen.head, seen.encoded) if seen else (Head(), b"")
+    return swap_of(thread, old, expected, head, encoded, tuple(rows), blobs)
 
 
 def _resealed(

@@ -24,8 +24,8 @@ from holdfast.records.errors import (
 )
 from holdfast.records.head import Head, encode_head
 from holdfast.records.identity import thread_id_of
-from holdfast.records.rows import Swap
 from holdfast.records.words import Status
+from holdfast.stores.agenda import swap_of
 from holdfast.stores.backend import Transaction, inboxes
 from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found, claimed, deletion, released, renewed
@@ -448,7 +448,7 @@ def _is_interrupt(cause: BaseException | None) -> TypeGuard[BaseException]:
 
 def _swapped(reader: Reader, thread: bytes, old: Seen, new: Seen, consumed: tuple[str, ...]) -> bool:
     """True if the claim is ours."""
-    swap = Swap(thread, old.encoded, new.encoded, new.head, consumed=consumed)
+    swap = swap_of(thread, old.head, old.encoded, new.head, new.encoded, consumed=consumed)
     try:
         return reader.backend.swap([swap])[0]
     except OutcomeUnknown:
@@ -475,7 +475,7 @@ def _release(reader: Reader, thread: bytes, token: int, owner: str, now: int, fo
         status, wake_at = (seen.head.status, 0) if found is None else as_found(found)
         head = released(seen.head, thread_id_of(thread), token, status, now, wake_at)
         head = reader.binding(thread, seen.head).signed(head)
-        if reader.backend.swap([Swap(thread, seen.encoded, encode_head(thread, head), head)])[0]:
+        if reader.backend.swap([swap_of(thread, seen.head, seen.encoded, head, encode_head(thread, head))])[0]:
             return
 
 

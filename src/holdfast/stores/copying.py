@@ -19,6 +19,7 @@ from holdfast.records.identity import shown_id_of, thread_id_of
 from holdfast.records.reports import Copied
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
+from holdfast.stores.agenda import swap_of
 from holdfast.stores.backend import Backend, all_heads, readable_head
 from holdfast.stores.private_files import create
 from holdfast.stores.reader import Reader, gave_up
@@ -179,4 +180,4 @@ def _swap(source: Backend, thread: bytes, head: Head) -> Swap:
     start, name = crc32(thread + head.incarnation), thread_id_of(thread)
     wanted = all_blob_ids(read_header(row, name, start) for row in rows.values())
     in_order, blobs = tuple(rows[seq] for seq in sorted(rows)), dict(source.blobs(thread, wanted))
-    return Swap(thread, b"", encode_head(thread, head), head, in_order, blobs)
+    return swap_of(thread, Head(), b"", head, encode_head(thread, head), in_order, blobs)

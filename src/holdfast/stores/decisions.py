@@ -4,12 +4,14 @@ Each takes the head as it was read and returns the head to swap in, or raises wh
 the swap is refused, read again and decide again.
 """
 
+from collections.abc import Collection
+
 from msgspec.structs import replace
 
 from holdfast.history.log import Log
 from holdfast.processes import named
 from holdfast.records.errors import Deleted, Fenced, LeaseHeld
-from holdfast.records.head import Head, Marks
+from holdfast.records.head import FORMAT, Head, Marks
 from holdfast.records.words import Status
 
 
@@ -101,12 +103,22 @@ def as_found(head: Head) -> tuple[str, int]:
 
 
 def may_go_on(head: Head, now: int) -> bool:
-    """True if a thread that no run holds was left `working`, or its timer or deadline is due."""
+    """True if a thread that no run holds is `queued` or was left `working`, or its timer or deadline is due."""
     if head.deleted or head.held(now):
         return False
-    if head.status == Status.WORKING.value:
+    if head.status in {Status.QUEUED.value, Status.WORKING.value}:
         return head.expires_at <= now
     return head.status == Status.INPUT_REQUIRED.value and 0 < head.expires_at <= now
+
+
+def placed(head: Head, queue: str, priority: int, route: bytes, unbegun: Collection[bytes]) -> Head:
+    """Return the head with a place in the agenda.
+
+    A submitted thread has one already: only its route changes, from one of those of `unbegun` threads.
+    """
+    if head.route in unbegun:
+        return replace(head, route=route)
+    return head if head.route else replace(head, format=FORMAT, queue=queue, priority=priority, route=route)
 
 
 def deleted(head: Head, now: int) -> Head:

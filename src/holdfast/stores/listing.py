@@ -65,6 +65,10 @@ def _described(thread: bytes, head: Head, summary: Summary, sealed_by: str | Non
         error=summary.error,
         pinned=head.marks.pinned,
         wake_at=from_microseconds(head.expires_at) if head.expires_at and not head.owner else None,
+        queue=head.queue or None,
+        priority=head.priority,
+        function=summary.function or None,
+        version=summary.version,
         sealed_by=sealed_by,
     )
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from holdfast.history.format import Header, all_blob_ids, encode_header
 from holdfast.history.meta import decode_meta
 from holdfast.history.prune import Dated, Plan, keeps_all, new_marks, plan, thread_expires
+from holdfast.ports import Ports
 from holdfast.records.errors import (
     Corrupt,
     HoldfastError,
@@ -24,14 +25,18 @@ from holdfast.records.errors import (
 from holdfast.records.head import Head, Marks, decode_head, encode_head
 from holdfast.records.identity import CheckpointId, life_of, shown_id_of, thread_id_of
 from holdfast.records.retention import Freed, Retention
-from holdfast.records.rows import KEEP_ALL, Drop, Swap
+from holdfast.records.rows import KEEP_ALL, Drop
+from holdfast.stores.agenda import swap_of
 from holdfast.stores.backend import Backend, Littering, Misplacing, readable_head
 from holdfast.stores.decisions import buried, deleted, marked, revived
 from holdfast.stores.landing import landed
+from holdfast.stores.listing import Listings
 from holdfast.stores.reader import Reader, Seen, gave_up
 
 ATTEMPTS = 64
 SLICE_ROWS = 512
+CHUNK = 64
+"""How many threads one call of the store's own threads works on."""
 T = TypeVar("T")
 
 
@@ -47,7 +52,7 @@ class Maintenance:
         """Put a new head in place of the one seen, and return it; None after a conflict."""
         if head.data_key:
             head = self._reader.binding(thread, seen.head).signed(head)
-        swap = Swap(thread, seen.encoded, encode_head(thread, head), head, drop=drop)
+        swap = swap_of(thread, seen.head, seen.encoded, head, encode_head(thread, head), drop=drop)
         try:
             swapped: bool | None = self._backend.swap([swap])[0]
         except OutcomeUnknown:
@@ -230,14 +235,32 @@ class Maintenance:
             wrapped = bindings.rewrapped(thread, seen.head)
             summary = bindings.read_summary(self._reader.binding(thread, seen.head), seen.head)
             labels = bindings.label_tokens(summary.labels)
-            if wrapped == seen.head.data_key and labels == seen.head.labels:
+            route = bindings.routes(summary.function, summary.version)[0] if summary.function else b""
+            head = replace(seen.head, data_key=wrapped, labels=labels, route=route)
+            if head == seen.head:
                 return False
-            return self._swap(thread, seen, replace(seen.head, data_key=wrapped, labels=labels)) is not None or None
+            return self._swap(thread, seen, head) is not None or None
 
         try:
             return self._until_swapped(thread, attempt)
         except (Corrupt, IncompatibleCheckpoint, KeyUnavailable) as error:
             return error
+
+
+async def for_each_thread(
+    ports: Ports,
+    listings: Listings,
+    work: Callable[[bytes, bytes], T],
+    progress: Callable[[int, int], object] | None = None,
+) -> list[T]:
+    """Call `work` with each thread and its listed head, a chunk at a time on one of the store's threads."""
+    heads, results = await ports.perform(listings.all_heads), list[T]()
+    for start in range(0, len(heads), CHUNK):
+        chunk = heads[start : start + CHUNK]
+        results += await ports.perform(lambda chunk: [work(*entry) for entry in chunk], chunk)
+        if progress is not None:
+            progress(len(results), len(heads))
+    return results
 
 
 def _check_visible(head: Head, headers: Sequence[Header], checkpoint: CheckpointId) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from threading import Lock
+from time import time_ns
 
 from msgspec.structs import replace
 
@@ -13,6 +14,18 @@ from holdfast.records.head import Head
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Drop, Row, Swap
 from holdfast.records.words import Durability
+from holdfast.stores.agenda import (
+    HIDE,
+    Depth,
+    Due,
+    Entry,
+    Taken,
+    chosen,
+    depth_of,
+    earlier,
+    entry_of,
+    last_lane_of,
+)
 from holdfast.stores.backend import Listing, belongs, counted_as
 
 
@@ -26,6 +39,7 @@ class _Thread:
         self.rows: dict[int, Row] = {}
         self.blobs: dict[bytes, bytes] = {}
         self.posts: dict[str, bytes] = {}
+        self.entry: Entry | None = None
 
     def apply(self, swap: Swap) -> None:
         """Apply a swap. An interrupt can hit any call, so the head is set after what it needs, and before the drops."""
@@ -34,7 +48,9 @@ class _Thread:
         blobs.update(swap.blobs)
         for key in swap.consumed:
             posts.pop(key, None)
-        self.encoded, self.head, self.rows, self.blobs, self.posts = swap.replacement, swap.head, rows, blobs, posts
+        entry = entry_of(swap.head) if swap.moves else self.entry
+        self.encoded, self.head, self.entry = swap.replacement, swap.head, entry
+        self.rows, self.blobs, self.posts = rows, blobs, posts
         self._drop(swap.drop, {row.seq for row in swap.rows}, swap.blobs)
 
     def _drop(self, drop: Drop, new_rows: Collection[int], new_blobs: Collection[bytes]) -> None:
@@ -165,6 +181,44 @@ class MemoryBackend:
         with self._lock:
             kept = self._found(thread)
             return dict(sorted(kept.posts.items())) if kept else {}
+
+    # The agenda
+
+    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
+        """See `Agenda.take`."""
+        with self._lock:
+            now, entries = self.now(), self._entries(prefix)
+            picked, next_due = chosen(entries.items(), queue, routes, most, after, now)
+            for thread, entry in picked:
+                self._threads[thread].entry = replace(entry, held=True, due=now + HIDE)
+            found = [Due(thread, entry, self._threads[thread].encoded) for thread, entry in picked]
+        return Taken(found, next_due, last_lane_of([entry for _, entry in picked], after))
+
+    def look_again(self, thread: bytes, due: int) -> None:
+        """See `Agenda.look_again`."""
+        with self._lock:
+            kept = self._found(thread)
+            entry = entry_of(kept.head) if kept else None
+            if kept is not None:
+                kept.entry = None if entry is None else earlier(entry, due)
+
+    def depth(self, prefix: bytes, queue: str) -> Depth:
+        """See `Agenda.depth`."""
+        return depth_of(self.entries(prefix).values(), queue, self.now())
+
+    def entries(self, prefix: bytes) -> dict[bytes, Entry]:
+        """See `Agenda.entries`."""
+        with self._lock:
+            return self._entries(prefix)
+
+    def now(self) -> int:
+        """See `Agenda.now`: the clock of this host."""
+        return time_ns() // 1000
+
+    def _entries(self, prefix: bytes) -> dict[bytes, Entry]:
+        self._check_open()
+        found = ((thread, kept.entry) for thread, kept in self._threads.items() if thread.startswith(prefix))
+        return {thread: entry for thread, entry in found if entry is not None}
 
     def _found(self, thread: bytes) -> _Thread | None:
         self._check_open()

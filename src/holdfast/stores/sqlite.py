@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
+from time import time_ns
 from typing import NamedTuple
 
 import msgspec
@@ -24,8 +25,10 @@ from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
+from holdfast.stores.agenda import Depth, Entry, Taken
 from holdfast.stores.backend import Listing, readable_head, replaces_lost_head
 from holdfast.stores.sql import statements
+from holdfast.stores.sqlite_agenda import Looking, SQLiteAgenda
 from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, transact, translated
 
 SEQ_BITS = 28
@@ -67,6 +70,7 @@ class SQLiteBackend:
             raise ConfigurationError(f"SQLite at {path!r} cannot be {level}; files are 'process' or 'durable'")
         self._file = SQLiteFile(path, level)
         self._sql = statements("sqlite")
+        self._agenda = SQLiteAgenda(self._sql)
         self._seen: OrderedDict[bytes, Location] = OrderedDict()
 
     def open(self) -> None:
@@ -140,6 +144,8 @@ class SQLiteBackend:
                 return None
         at = at or self._create(connection, swap.thread, swap.head)
         labels = self._update_thread(connection, at, swap)
+        if swap.moves:
+            self._agenda.put(connection, at.number, swap.head)
         if drop is not KEEP_ALL or swap.consumed:
             self._drop(connection, at, drop, swap.consumed)
         place = 1 if drop.everything else at.place
@@ -233,6 +239,7 @@ class SQLiteBackend:
             if 0 <= misplaced < 1 << NUMBER_BITS:  # any other number, shifted, would name the rows of other threads
                 self._drop(connection, Location(misplaced, 1, b"", b"", ""), Drop(everything=True), ())
             connection.execute(self._sql["drop_labels"], (misplaced,))
+            connection.execute(self._sql["drop_entry"], (misplaced,))
             connection.execute(self._sql["drop_thread"], (misplaced,))
 
     # Threads and their numbers
@@ -344,6 +351,42 @@ class SQLiteBackend:
         """See `Counting.counts`: one pass over the table of threads, which holds no heads."""
         with self._reading() as connection:
             return dict(connection.execute(self._sql["count_threads"], (len(prefix), prefix)).fetchall())
+
+    # The agenda
+
+    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
+        """See `Agenda.take`. If nothing is due, nothing is written."""
+        looking, now = Looking(prefix, queue, routes), self.now()
+        with self._reading() as connection:
+            next_due = self._agenda.next_due(connection, looking)
+        if next_due > now:
+            return Taken([], next_due, after)
+        with self._file.writing() as connection:
+            return transact(connection, lambda: self._agenda.take(connection, looking, most, after, now))
+
+    def look_again(self, thread: bytes, due: int) -> None:
+        """See `Agenda.look_again`."""
+        with self._file.writing() as connection:
+            transact(connection, lambda: self._look_again(connection, thread, due))
+
+    def _look_again(self, connection: sqlite3.Connection, thread: bytes, due: int) -> None:
+        found = self._locate(connection, thread)
+        if found is not None:
+            self._agenda.put(connection, found.number, readable_head(thread, found.head) or Head(), due)
+
+    def depth(self, prefix: bytes, queue: str) -> Depth:
+        """See `Agenda.depth`."""
+        with self._reading() as connection:
+            return self._agenda.depth(connection, prefix, queue, self.now())
+
+    def entries(self, prefix: bytes) -> dict[bytes, Entry]:
+        """See `Agenda.entries`."""
+        with self._reading() as connection:
+            return self._agenda.entries(connection, prefix)
+
+    def now(self) -> int:
+        """See `Agenda.now`: the clock of this host."""
+        return time_ns() // 1000
 
     # Posts
 

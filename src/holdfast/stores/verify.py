@@ -1,6 +1,6 @@
 """Checking everything that is stored. Blocking; damage is reported, not raised."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from holdfast.codec.opaque import unknown_as_opaque
 from holdfast.history.advance import inspect
@@ -12,10 +12,13 @@ from holdfast.history.lazy_steps import check_entry
 from holdfast.history.log import Log
 from holdfast.history.meta import checkpoint_info
 from holdfast.history.prune import needed_rows
+from holdfast.ports import Ports
 from holdfast.records.errors import CodecError, Corrupt, HoldfastError, NotFound, StoreError
 from holdfast.records.head import LOST_HEAD, decode_head
 from holdfast.records.identity import shown_id_of
-from holdfast.records.reports import Problem
+from holdfast.records.reports import Problem, Report
+from holdfast.stores.agenda import Agenda, Entry, agrees, entry_of
+from holdfast.stores.backend import readable_head
 from holdfast.stores.listing import Listings, thread_info
 from holdfast.stores.reader import Reader, Seen
 
@@ -32,10 +35,46 @@ class Verifier:
         self.errors: list[HoldfastError] = []
         """The error behind each problem of a thread."""
 
+    async def check_all(self, ports: Ports, progress: Callable[[int, int], object] | None) -> Report:
+        """Check the backend and every thread; call `progress` with the number of threads done, and of all."""
+        await ports.perform(self.check_backend)
+        threads = await ports.perform(self.threads)
+        await ports.perform(self.check_agenda)
+        for number, thread in enumerate(threads, 1):
+            await ports.perform(self.check_thread, thread)
+            if progress is not None:
+                progress(number, len(threads))
+        return Report(checked=self.checked, problems=self.problems)
+
     def check_backend(self) -> None:
         """Check the backend's own structures."""
         for message in self._reader.backend.check():
             self.problems.append(Problem(thread_id="", record=self._reader.backend.kind, message=message))
+
+    def check_agenda(self) -> None:
+        """Compare the head of every thread with its entry in the agenda. What changes meanwhile is compared again."""
+        reader, agenda = self._reader, self._reader.backend
+        if not isinstance(agenda, Agenda):
+            return
+        try:
+            threads = dict(Listings(reader).all_heads())
+            for _ in range(ATTEMPTS):
+                entries, now = agenda.entries(reader.bindings.prefix), agenda.now()
+                present = dict(zip(threads, reader.backend.heads(list(threads)), strict=True))
+                wrong = [
+                    thread
+                    for thread in {*threads, *entries}
+                    if not agrees(entries.get(thread), _wanted(thread, present.get(thread)), now)
+                ]
+                if not wrong:
+                    return
+                threads = dict.fromkeys(wrong, b"")
+        except StoreError:
+            return  # of a store that cannot be listed or read, the other checks report why
+        for thread in sorted(wrong):
+            text = "differs from its head; any run of the thread, such as by store.recover(), puts it right"
+            name = shown_id_of(thread)
+            self.problems.append(Problem(thread_id=name, record="agenda", message=f"the entry of {name!r} {text}"))
 
     def threads(self) -> list[bytes]:
         """Return the threads to check. A listing that fails, and a head that it lost, are noted as problems."""
@@ -79,7 +118,7 @@ class Verifier:
             thread_info(self._reader, thread, seen.head)
             # A prune cut short may leave rows that nothing needs, without those they are built on.
             needed = needed_rows(headers, seen.head, seen.head.marks)
-            checked, found = self._check_all(thread, seen, [header for header in headers if header.seq in needed])
+            checked, found = self._check_rows(thread, seen, [header for header in headers if header.seq in needed])
             again = self._reader.seen(thread)
             if not found or (again is not None and again.encoded == seen.encoded):
                 break
@@ -87,7 +126,7 @@ class Verifier:
         for error in found:
             self._note(thread, error)
 
-    def _check_all(self, thread: bytes, seen: Seen, headers: list[Header]) -> tuple[int, list[HoldfastError]]:
+    def _check_rows(self, thread: bytes, seen: Seen, headers: list[Header]) -> tuple[int, list[HoldfastError]]:
         """Count the records checked, and collect errors; the caller looks again if the head has changed meanwhile."""
         checked, found = 1, list[HoldfastError]()
         after, journal = None, Cell("list", 0, 0, rope([]), rope([]))
@@ -128,6 +167,11 @@ class Verifier:
         for number in open_numbers:
             if message := inbox.get(message_key(number)):
                 check_entry(unpack_answer(log.binding, number, message))
+
+
+def _wanted(thread: bytes, encoded: bytes | None) -> Entry | None:
+    head = readable_head(thread, encoded) if encoded else None
+    return None if head is None else entry_of(head)
 
 
 def _groups(headers: list[Header]) -> Iterator[list[Header]]:

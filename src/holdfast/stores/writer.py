@@ -20,14 +20,24 @@ from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import Conflict, KeyReused
 from holdfast.records.head import Head, encode_head
 from holdfast.records.rows import Row, Swap
+from holdfast.stores.agenda import swap_of
 from holdfast.stores.bindings import Summary, authenticated
-from holdfast.stores.decisions import check_may_write, written
+from holdfast.stores.decisions import check_may_write, placed, written
 from holdfast.stores.reader import Reader, Seen
 
 CACHE_BYTES = 64 << 20
 OVERHEAD_BYTES = 2048
 GRAIN_BYTES = 16384
 """A writer is counted again after growing by this much."""
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a thread belongs in the agenda: which version of which function runs it (0: any), and where it queues."""
+
+    function: str
+    version: int
+    queue: str
+    priority: int = 0
 
 
 class Intent(Change, kw_only=True):
@@ -54,6 +64,12 @@ class Intent(Change, kw_only=True):
     """The thread's open requests after this write; None leaves them as they are."""
     consumed: tuple[str, ...] = ()
     """The messages that this write removes from the thread's inbox."""
+    creates: bool = False
+    """True for a write that begins a thread: a `Conflict` if it has rows."""
+    place: Place | None = None
+    """The thread's place in the agenda, if it has none yet, or waits there to be begun."""
+    wake_at: int = 0
+    """For a one-shot write: when the thread is due."""
 
 
 class Proposal(msgspec.Struct, frozen=True, gc=False):
@@ -133,6 +149,8 @@ class Writer:
         """
         with self.lock:
             log, old = self.log, self.seen.head
+            if intent.creates and log.seq:
+                raise Conflict(f"thread {log.binding.thread_id!r} exists already")
             check_may_write(old, log.binding.thread_id, intent.token, now)
             if intent.expect_seq is not None and intent.expect_seq != log.checkpoint:
                 name = log.binding.thread_id
@@ -150,7 +168,10 @@ class Writer:
             head = written(old, done.log, now, size, intent.token, status, intent.lease)
             if not old.seq:
                 head = replace(head, data_key=self._new_key)
-            if intent.labels or intent.error is not None or intent.requests is not None:
+            if intent.place is not None:
+                head = self._placed(head, intent.place, intent.wake_at)
+                intent.place = None if head.route == old.route else intent.place
+            if intent.labels or intent.error is not None or intent.requests is not None or head.route != old.route:
                 head = replace(head, **self._summarised(intent))
             self.held_bytes += max(size, intent.size)
             return self._proposal(head, done.log, meta, (done.row,), done.blobs, intent.consumed, size)
@@ -175,9 +196,17 @@ class Writer:
         """Sign and encode the new head, and build the next write on it."""
         head = log.binding.signed(head)
         encoded = encode_head(self.thread, head)
-        swap = Swap(self.thread, self.seen.encoded, encoded, head, rows, blobs or {}, consumed, size=size)
+        old = self.seen
+        swap = swap_of(self.thread, old.head, old.encoded, head, encoded, rows, blobs, consumed, size=size)
         self.log, self.seen = log, Seen(head, encoded)
         return Proposal(self.epoch, log, self.seen, swap, meta)
+
+    def _placed(self, head: Head, place: Place, wake_at: int) -> Head:
+        bindings = self._reader.bindings
+        route, *_ = bindings.routes(place.function, place.version)
+        unbegun = bindings.routes(place.function, 0)
+        head = placed(head, place.queue, place.priority, route, unbegun)
+        return replace(head, expires_at=wake_at) if wake_at else head
 
     def _summarised(self, intent: Intent) -> dict[str, object]:
         """Return the fields of the head that an intent's labels, error and requests change."""
@@ -188,7 +217,8 @@ class Writer:
         labels = {**old.labels, **(intent.labels or {})}
         error = old.error if intent.error is None else intent.error or None
         requests = old.requests if intent.requests is None else intent.requests
-        self._summary = Summary(labels, error, requests)
+        place = intent.place or old
+        self._summary = Summary(labels, error, requests, place.function, place.version)
         if self._summary == old:
             return {}
         return {"labels": bindings.label_tokens(labels), "summary": bindings.seal_summary(binding, self._summary)}
@@ -288,10 +318,19 @@ class Writers:
         seen = self._reader.seen(thread) or NO_HEAD
         return None if seen.head.seq else self._begun(thread, seen)
 
+    def alone(self, thread: bytes) -> Writer:
+        """Return a writer for the first row of a thread that the caller commits; it is not kept."""
+        seen = self._reader.seen(thread) or NO_HEAD
+        if seen.head.seq:
+            raise Conflict("the thread exists already")
+        return self._new(thread, seen)
+
     def _begun(self, thread: bytes, seen: Seen) -> Writer:
+        return self._keep(self._new(thread, seen))
+
+    def _new(self, thread: bytes, seen: Seen) -> Writer:
         binding, new_key = self._reader.bindings.beginning(thread, seen.head)
-        log = Log(binding, self._reader.backend.tuning, {})
-        return self._keep(Writer(self._reader, thread, seen, log, new_key))
+        return Writer(self._reader, thread, seen, Log(binding, self._reader.backend.tuning, {}), new_key)
 
     def assume_new(self, thread: bytes) -> Writer:
         """Return a writer for a thread that probably has no rows. If it has, or is held, the first write is refused."""

@@ -47,6 +47,7 @@ from holdfast.records.errors import (
     StoreUnavailable,
     SuperstepLimit,
     Suspended,
+    ThreadFailed,
     TurnLimitExceeded,
     UnknownType,
     UnstorableValue,
@@ -61,6 +62,7 @@ from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.turn import SessionSummary, Turn, TurnResult
 from holdfast.records.usage import ModelPricing, UsageSnapshot
 from holdfast.records.words import Cause, Durability, Phase, Status
+from holdfast.runs.handles import BlockingHandle as Handle
 from holdfast.sync.run import Receipt, Run
 from holdfast.sync.store import (
     FileStore,
@@ -229,6 +231,7 @@ __all__ = [
     "Finished",
     "Freed",
     "Guarantee",
+    "Handle",
     "HoldfastError",
     "HoldfastWarning",
     "IncompatibleCheckpoint",
@@ -292,6 +295,7 @@ __all__ = [
     "StoreUnavailable",
     "SuperstepLimit",
     "Suspended",
+    "ThreadFailed",
     "ThreadInfo",
     "ToolCallSnapshot",
     "Turn",

@@ -8,6 +8,8 @@ from holdfast.ports import iterate_blocking, run_blocking
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.failure import AgentSummary
 from holdfast.records.outcome import Outcome
+from holdfast.runs.handles import BlockingHandle as Handle
+from holdfast.runs.submitting import Submission, SubmitOptions
 from holdfast.runtimes.agent.agent import AgentCore
 from holdfast.runtimes.agent.memory import read_summary as awaitable_summary
 from holdfast.runtimes.agent.options import AgentOptions, agent_terms
@@ -45,6 +47,14 @@ class Agent:
         """See `holdfast.Agent.start`."""
         return run_blocking(self._core.outcome(task, self._core.thread_id(thread_id), kwargs))
 
+    def submit(self, task: Any, *, thread_id: str | None = None) -> Handle:
+        """See `holdfast.Agent.submit`."""
+        return self.options().submit(task, thread_id=thread_id)
+
+    def options(self, **options: Unpack[SubmitOptions]) -> "AgentSubmitter":
+        """See `holdfast.Agent.options`."""
+        return AgentSubmitter(self._core, Submission.of(options))
+
     def resume(self, run: Run, **kwargs: Any) -> Any:
         """See `holdfast.Agent.resume`."""
         return run_blocking(self._core.resume(run._run, kwargs))  # noqa: SLF001  one room
@@ -56,6 +66,20 @@ class Agent:
     def stream(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Iterator[Any]:
         """See `holdfast.Agent.stream`; for a plain generator."""
         return iterate_blocking(self._core.items(task, self._core.thread_id(thread_id), kwargs))
+
+
+class AgentSubmitter:
+    """Submits tasks to an agent with options: see `Agent.options`."""
+
+    def __init__(self, core: AgentCore, options: Submission) -> None:
+        self._core = core
+        self._options = options
+
+    def submit(self, task: Any, *, thread_id: str | None = None) -> Handle:
+        """See `holdfast.Agent.submit`."""
+        name = self._core.thread_id(thread_id)
+        run_blocking(self._core.submit(task, name, self._options))
+        return Handle(self._core.store(), name)
 
 
 def _check_plain(name: str, *functions: Callable[..., Any] | None) -> None:

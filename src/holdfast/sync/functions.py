@@ -14,7 +14,9 @@ from holdfast.runs.api import current as current_run
 from holdfast.runs.block import Terms
 from holdfast.runs.divergence import OnDivergence, check_policy
 from holdfast.runs.durable import BlockingDurable
+from holdfast.runs.options import Backoff
 from holdfast.runs.store import Store as AwaitableStore
+from holdfast.runs.submitting import DEFAULT_QUEUE, Service
 from holdfast.stores.locations import absolute_url
 from holdfast.sync.run import Receipt, Run
 from holdfast.sync.store import Store
@@ -120,6 +122,11 @@ def durable(
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
     on_divergence: OnDivergence = "raise",
+    queue: str = DEFAULT_QUEUE,
+    version: int = 1,
+    since: int | None = None,
+    retries: int = 0,
+    backoff: Backoff | None = None,
 ) -> Callable[[Callable[P, T]], BlockingDurable[P, T]]: ...
 def durable(
     function: Callable[..., Any] | None = None,
@@ -131,16 +138,23 @@ def durable(
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
     on_divergence: OnDivergence = "raise",
+    queue: str = DEFAULT_QUEUE,
+    version: int = 1,
+    since: int | None = None,
+    retries: int = 0,
+    backoff: Backoff | None = None,
 ) -> Any:
     """See `holdfast.durable`; for a plain `def`."""
     terms = Terms(lease, wait)
     check_policy(on_divergence)
+    service = Service(queue=queue, version=version, since=since, retries=retries, backoff=backoff)
+    service.check()
     find_store = inner_store(store)
 
     def decorate(decorated: Callable[..., Any]) -> BlockingDurable[Any, Any]:
         if is_async(decorated):
             shown = getattr(decorated, "__qualname__", repr(decorated))
             raise ConfigurationError(f"{shown} is async; use @holdfast.durable, or make it a plain def")
-        return BlockingDurable(decorated, find_store, terms, labels, name, on_divergence)
+        return BlockingDurable(decorated, find_store, terms, labels, name, on_divergence, service)
 
     return decorate if function is None else decorate(function)

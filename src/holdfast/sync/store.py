@@ -18,6 +18,7 @@ from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import Page as _Page
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Cause, KeepInputs, Phase, Status
+from holdfast.runs.handles import BlockingHandle as Handle
 from holdfast.runs.kinds import OpenedStore
 from holdfast.runs.store import Store as AwaitableStore
 from holdfast.stores import locations
@@ -28,6 +29,7 @@ from holdfast.stores.options import BucketOptions, LocalOptions, PostgresOptions
 from holdfast.sync.run import Run, RunBlock
 
 if TYPE_CHECKING:
+    from holdfast.runs.submitting import SubmitOptions
     from holdfast.runtimes.session.options import OrchestratorOptions
     from holdfast.stores.postgres.connections import Source as PostgresSource
     from holdfast.stores.redis.settings import Source as RedisSource
@@ -300,6 +302,22 @@ class Store:
     def retry(self, thread_id: str) -> None:
         """See `holdfast.Store.retry`."""
         run_blocking(self._store.retry(thread_id))
+
+    def submit(
+        self,
+        function_name: str,
+        thread_id: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: "Unpack[SubmitOptions]",
+    ) -> Handle:
+        """See `holdfast.Store.submit`."""
+        run_blocking(self._store.submit(function_name, thread_id, args, kwargs, **options))
+        return self.handle(thread_id)
+
+    def handle(self, thread_id: str) -> Handle:
+        """See `holdfast.Store.handle`."""
+        return Handle(self._store, thread_id)
 
     def settle(self, thread_id: str, step: str, choice: str, value: Any = None, *, by: str = "") -> None:
         """See `holdfast.Store.settle`."""

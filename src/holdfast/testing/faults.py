@@ -10,6 +10,7 @@ from holdfast.history.tuning import Tuning
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
+from holdfast.stores.agenda import Agenda, Depth, Entry, Taken, agenda_of
 from holdfast.stores.backend import Backend, Busy, Listing, counts
 
 P = ParamSpec("P")
@@ -41,6 +42,7 @@ class FaultyBackend:
 
     def __init__(self, inner: Backend, plan: Fault | None = None) -> None:
         self.inner = inner
+        self._agenda: Agenda = agenda_of(inner)
         self.kind = inner.kind
         self.tuning: Tuning = inner.tuning
         self.inline = inner.inline
@@ -136,6 +138,26 @@ class FaultyBackend:
     def counts(self, prefix: bytes) -> dict[str, int]:
         """See `Counting.counts`; lists the threads if the backend does not count."""
         return self._do("counts", counts, self.inner, prefix)
+
+    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
+        """See `Agenda.take`."""
+        return self._do("take", self._agenda.take, prefix, queue, routes, most, after)
+
+    def look_again(self, thread: bytes, due: int) -> None:
+        """See `Agenda.look_again`."""
+        self._do("look_again", self._agenda.look_again, thread, due)
+
+    def depth(self, prefix: bytes, queue: str) -> Depth:
+        """See `Agenda.depth`."""
+        return self._do("depth", self._agenda.depth, prefix, queue)
+
+    def entries(self, prefix: bytes) -> dict[bytes, Entry]:
+        """See `Agenda.entries`."""
+        return self._do("entries", self._agenda.entries, prefix)
+
+    def now(self) -> int:
+        """See `Agenda.now`. It has no faults."""
+        return self._agenda.now()
 
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from holdfast.history.binding import BLOB_ID_BYTES, place_of
 from holdfast.history.format import APPEND_FLAGS, CRC_BYTES, KEYFRAME
 from holdfast.records.head import Head, encode_head
-from holdfast.records.rows import Drop, Row, Swap
+from holdfast.records.rows import Drop, Row
+from holdfast.stores.agenda import swap_of
 from holdfast.stores.backend import Backend
 from holdfast.stores.copying import snapshot
 
@@ -118,5 +119,6 @@ class Forger:
         stored = self._backend.heads([self._thread])[0] or b""
         replacement = encode_head(self._thread, forged) if encoded is None else encoded
         everything = Drop(everything=True)
-        swap = Swap(self._thread, stored, replacement, forged, tuple(rows), dict(blobs), (), everything)
+        rows, blobs = tuple(rows), dict(blobs)
+        swap = swap_of(self._thread, self.head, stored, forged, replacement, rows, blobs, (), everything)
         assert self._backend.swap([swap]) == [True], "the forger could not write"

@@ -15,7 +15,18 @@ from holdfast.records.failure import AgentSummary
 from holdfast.records.outcome import Outcome
 from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
-from holdfast.runs.driver import Driver, Run, Store, claim, fresh_id, store_finder
+from holdfast.runs.driver import (
+    Driver,
+    Handle,
+    Run,
+    Store,
+    Submission,
+    SubmitOptions,
+    claim,
+    fresh_id,
+    store_finder,
+    submit,
+)
 from holdfast.runtimes.agent.attempts import Attempts
 from holdfast.runtimes.agent.memory import AGENT, ITEM, read_summary
 from holdfast.runtimes.agent.options import AgentOptions, AgentTerms, agent_terms
@@ -145,14 +156,22 @@ class AgentCore:
             return Outcome(status=status, thread_id=thread_id, requests=suspended.requests)
         return Outcome(status=Status.COMPLETE, thread_id=thread_id, result=result)
 
+    async def submit(self, task: Any, thread_id: str, options: Submission) -> None:
+        """Create a thread that runs the agent when it is claimed."""
+        store, arguments = self.store(), encode([task], path="task")
+        await submit(store, thread_id, AGENT + self.name, arguments, "task", self._labels, options)
+
     async def summary(self, thread_id: str) -> AgentSummary:
         """Summarise a thread's attempts."""
         return await read_summary(self.store(), thread_id)
 
+    @property
+    def _labels(self) -> dict[str, str]:
+        return {"agent": self.name.rpartition(":")[2]}
+
     async def _started(self, driver: Driver, task: Any) -> bool:
         """Record the agent and its task the first time. True if the thread is finished."""
-        labels = {"agent": self.name.rpartition(":")[2]}
-        await driver.start(AGENT + self.name, encode([task], path="task"), "task", labels)
+        await driver.start(AGENT + self.name, encode([task], path="task"), "task", self._labels)
         return driver.run.finished
 
 
@@ -185,6 +204,18 @@ class Agent:
         """Run the agent like `run`, but return an `Outcome` instead of raising `Suspended`."""
         return await self._core.outcome(task, self._core.thread_id(thread_id), kwargs)
 
+    async def submit(self, task: Any, *, thread_id: str | None = None) -> Handle:
+        """Create a thread for the task, and return a handle on it; durable when this returns.
+
+        It runs when `run` is called with the same task and thread id, or by `store.recover(agent.resume)`. The same id
+        and task again are the same thread; `KeyReused` if it runs something else.
+        """
+        return await self.options().submit(task, thread_id=thread_id)
+
+    def options(self, **options: Unpack[SubmitOptions]) -> "AgentSubmitter":
+        """Return an object whose `submit` uses these options: those of a durable function."""
+        return AgentSubmitter(self._core, Submission.of(options))
+
     async def resume(self, run: Run, **kwargs: Any) -> Any:
         """Resume a claimed thread: `await store.recover(agent.resume, labels={"agent": "my_agent"})`."""
         return await self._core.resume(run, kwargs)
@@ -196,6 +227,20 @@ class Agent:
     def stream(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> AsyncIterator[Any]:
         """Iterate over what the function yields: items delivered earlier first. Each is stored before it is yielded."""
         return self._core.items(task, self._core.thread_id(thread_id), kwargs)
+
+
+class AgentSubmitter:
+    """Submits tasks to an agent with options: see `Agent.options`."""
+
+    def __init__(self, core: AgentCore, options: Submission) -> None:
+        self._core = core
+        self._options = options
+
+    async def submit(self, task: Any, *, thread_id: str | None = None) -> Handle:
+        """See `Agent.submit`."""
+        name = self._core.thread_id(thread_id)
+        await self._core.submit(task, name, self._options)
+        return Handle(self._core.store(), name)
 
 
 @overload

@@ -35,6 +35,18 @@ class PostgresTransaction:
                 "the connection given to this step is in a transaction, or broken; commit first: the step begins and"
                 " commits its own transaction"
             )
+        await self._begin_here()
+
+    async def join(self) -> None:
+        """See `Transaction.join`: a savepoint in the user's transaction."""
+        if self._connection.info.transaction_status != TransactionStatus.INTRANS:
+            raise ConfigurationError(
+                "no transaction is open on this connection, or it is broken; begin one first, with"
+                " connection.transaction()"
+            )
+        await self._begin_here()
+
+    async def _begin_here(self) -> None:
         try:
             await self._enter()
             leads_here = await self._leads_here()
@@ -42,7 +54,7 @@ class PostgresTransaction:
             await self.roll_back(error)
             raise translated(error) from error
         if not leads_here:
-            refusal = ConfigurationError("the connection given to this step is to another database than its store")
+            refusal = ConfigurationError("this connection is to another database than the store")
             await self.roll_back(refusal)
             raise refusal
 

@@ -94,3 +94,24 @@ INSERT OR IGNORE INTO posts (number, key, value) VALUES (?, ?, ?)
 
 -- name: read_posts
 SELECT key, value FROM posts WHERE number = ? ORDER BY key
+
+-- name: put_entry
+INSERT OR REPLACE INTO agenda (number, queue, route, priority, lane, held, due) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: drop_entry
+DELETE FROM agenda WHERE number = ?
+
+-- name: read_entries
+SELECT thread, queue, route, priority, lane, held, due FROM agenda JOIN threads USING (number)
+ WHERE substr(thread, 1, ?) = ?
+
+-- name: has_lanes
+SELECT 1 FROM agenda WHERE queue = ? AND lane <> x'' LIMIT 1
+
+-- name: measure_queue
+SELECT count(*) FILTER (WHERE NOT held AND due <= ?1),
+       count(*) FILTER (WHERE NOT held AND due > ?1 AND due < 1152921504606846976),
+       count(*) FILTER (WHERE held),
+       count(*) FILTER (WHERE NOT held AND due >= 1152921504606846976),
+       coalesce(min(due) FILTER (WHERE NOT held AND due <= ?1), 0)
+  FROM agenda JOIN threads USING (number) WHERE queue = ?2 AND substr(thread, 1, ?3) = ?4

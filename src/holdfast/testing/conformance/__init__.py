@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from holdfast.stores.backend import Backend
+from holdfast.testing.conformance.agendas import Agendas
 from holdfast.testing.conformance.drops import Drops
 from holdfast.testing.conformance.keys import Keys
 from holdfast.testing.conformance.kit import Kit, promises, run
@@ -36,8 +37,8 @@ from holdfast.testing.conformance.swaps import Heads, Swaps
 B = TypeVar("B", bound=Backend)
 
 
-class BackendConformance(Heads, Swaps, Drops, Rows, Indexes, Listings, Posts, Lives, Keys, Races, Leases):
-    """Test every promise of `Backend`, and the leases that are built on it."""
+class BackendConformance(Heads, Swaps, Drops, Rows, Indexes, Listings, Posts, Lives, Keys, Races, Leases, Agendas):
+    """Test every promise of `Backend`, the leases that are built on it, and its agenda."""
 
 
 class StoreConformance(

@@ -8,6 +8,7 @@ from holdfast.records.head import encode_head
 from holdfast.records.rows import Drop, Swap
 from holdfast.records.words import Status
 from holdfast.stores import decisions
+from holdfast.stores.agenda import swap_of
 from holdfast.testing.conformance.kit import Kit
 from holdfast.testing.conformance.samples import Line, head, row, rows
 
@@ -46,7 +47,8 @@ class Leases(Kit):
         after = head(seq, token=present.token, owner=present.owner, expires_at=present.expires_at)
         if token is None and present.owner:
             after = head(seq, token=present.token + 1)
-        return Swap(line.key, encode_head(line.key, present), encode_head(line.key, after), after, (row(seq),))
+        encoded = encode_head(line.key, present)
+        return swap_of(line.key, present, encoded, after, encode_head(line.key, after), (row(seq),))
 
     def test_a_claim_is_kept(self) -> None:
         """The head has owner, token and expiry, and the status is working."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from holdfast.records.head import Head, decode_head, encode_head
 from holdfast.records.identity import namespace_prefix, thread_key
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
+from holdfast.stores.agenda import swap_of
 from holdfast.stores.backend import Backend
 
 EVERY_BYTE = bytes(range(256))
@@ -67,7 +68,9 @@ class Line:
         drop: Drop = KEEP_ALL,
     ) -> Swap:
         """Return the swap from the present head to this one."""
-        return Swap(self.key, self.stored, encode_head(self.key, after), after, rows, blobs or {}, consumed, drop)
+        before = decode_head(self.key, self.stored) if self.stored else Head()
+        encoded = encode_head(self.key, after)
+        return swap_of(self.key, before, self.stored, after, encoded, rows, blobs, consumed, drop)
 
     def put(
         self,

@@ -1,0 +1,249 @@
+"""The agenda: every thread that has a place in it is found when it is due, by one caller at a time."""
+
+from msgspec.structs import replace
+
+from holdfast.records.head import FORMAT, Head
+from holdfast.records.identity import namespace_prefix
+from holdfast.records.rows import Drop
+from holdfast.stores.agenda import HIDE, PARKED, Agenda, agenda_of, agrees, entry_of
+from holdfast.testing.conformance.kit import Kit, needs_reopen
+from holdfast.testing.conformance.samples import Line, head, key, rows
+
+ROUTE, OTHER = b"route 1 ", b"route 2 "
+HOUR = 3_600_000_000
+PREFIX = namespace_prefix("")
+
+
+def queued(**fields: object) -> Head:
+    """Return the head of a submitted thread; `fields` replace its defaults."""
+    given = {"status": "queued", "queue": "q", "route": ROUTE, "format": FORMAT, "updated_at": 1_000, **fields}
+    return head(**given)
+
+
+class Agendas(Kit):
+    """Test what `Agenda` promises; of a backend without one, the agenda that lists its threads."""
+
+    def _agenda(self) -> Agenda:
+        self._kept = self.opened()
+        return agenda_of(self._kept)
+
+    def _line(self, name: str, after: Head, namespace: str = "") -> Line:
+        line = Line(self._kept, key(name, namespace))
+        line.put(after, rows(1))
+        return line
+
+    @staticmethod
+    def _names(agenda: Agenda, most: int = 10, after: bytes = b"", queue: str = "q") -> list[bytes]:
+        taken = agenda.take(PREFIX, queue, [ROUTE], most, after)
+        return [due.thread for due in taken.entries]
+
+    def test_a_submitted_thread_is_taken_with_its_head(self) -> None:
+        """A due thread is given with its entry and the bytes of its head."""
+        agenda = self._agenda()
+        line = self._line("a", queued())
+        (due,) = agenda.take(PREFIX, "q", [ROUTE], 10).entries
+        assert (due.thread, due.head, due.entry) == (line.key, line.stored, entry_of(queued()))
+
+    def test_a_taken_thread_is_hidden_from_others(self) -> None:
+        """Nobody is given a thread again before it was hidden for a while."""
+        agenda = self._agenda()
+        self._line("a", queued())
+        assert len(self._names(agenda)) == 1
+        assert self._names(agenda) == []
+        taken = agenda.take(PREFIX, "q", [ROUTE], 10)
+        assert 0 < taken.next_due - agenda.now() <= HIDE
+
+    def test_a_plain_thread_has_no_entry(self) -> None:
+        """A thread without a route is in no queue, whatever its status."""
+        agenda = self._agenda()
+        for status in ("queued", "working", "idle"):
+            self._line(status, head(status=status))
+        assert agenda.entries(PREFIX) == {}
+
+    def test_a_thread_that_ended_has_no_entry(self) -> None:
+        """A thread leaves the agenda as it ends, or is idle."""
+        agenda = self._agenda()
+        for status in ("idle", "complete", "failed", "cancelled"):
+            line = self._line(status, queued())
+            line.put(queued(seq=2, status=status), rows(2))
+        assert agenda.entries(PREFIX) == {}
+        assert self._names(agenda) == []
+
+    def test_a_deleted_thread_has_no_entry(self) -> None:
+        """A tombstone is in no queue."""
+        agenda = self._agenda()
+        self._line("a", queued()).put(head(0, deleted=True, status=""), drop=Drop(everything=True))
+        assert agenda.entries(PREFIX) == {}
+        assert self._names(agenda) == []
+
+    def test_a_thread_is_not_taken_before_it_is_due(self) -> None:
+        """A delayed thread is not given; it is the next that is due."""
+        agenda = self._agenda()
+        later = agenda.now() + HOUR
+        self._line("a", queued(expires_at=later))
+        taken = agenda.take(PREFIX, "q", [ROUTE], 10)
+        assert (list(taken.entries), taken.next_due) == ([], later)
+
+    def test_without_entries_nothing_is_ever_due(self) -> None:
+        """An empty agenda has no next due time."""
+        taken = self._agenda().take(PREFIX, "q", [ROUTE], 10)
+        assert (list(taken.entries), taken.next_due) == ([], PARKED)
+
+    def test_only_the_routes_asked_for_are_taken(self) -> None:
+        """What a process cannot run is never given to it, and does not stand in its way."""
+        agenda = self._agenda()
+        for number in range(5):
+            self._line(f"other {number}", queued(route=OTHER, priority=2))
+        mine = self._line("mine", queued(updated_at=2_000))
+        assert self._names(agenda, 1) == [mine.key]
+        assert agenda.take(PREFIX, "q", [ROUTE], 10).entries == []
+
+    def test_queues_and_namespaces_are_apart(self) -> None:
+        """Only threads of the queue and the namespace asked for are given."""
+        agenda = self._agenda()
+        self._line("a", queued(queue="other"))
+        self._line("b", queued(), "elsewhere")
+        mine = self._line("c", queued())
+        assert self._names(agenda) == [mine.key]
+        assert list(agenda.entries(namespace_prefix("elsewhere"))) == [key("b", "elsewhere")]
+
+    def test_priority_comes_first_then_age(self) -> None:
+        """Threads are given by priority, then by their due time."""
+        agenda = self._agenda()
+        order = {"old": queued(updated_at=1_000), "new": queued(updated_at=2_000)}
+        order |= {"low": queued(priority=-1), "high": queued(priority=1, updated_at=3_000)}
+        for name, after in order.items():
+            self._line(name, after)
+        taken = [self._names(agenda, 1)[0] for _ in range(4)]
+        assert taken == [key("high"), key("old"), key("new"), key("low")]
+
+    def test_lanes_take_turns(self) -> None:
+        """If more is due than fits, each lane gets one before any gets a second, from the lane after the last on."""
+        agenda = self._agenda()
+        for number in range(6):
+            self._line(f"a{number}", queued(lane=b"a", updated_at=1_000 + number))
+        self._line("b", queued(lane=b"b", updated_at=9_000))
+        self._line("c", queued(lane=b"c", updated_at=9_001))
+        first = agenda.take(PREFIX, "q", [ROUTE], 2, b"a")
+        assert ([due.entry.lane for due in first.entries], first.last_lane) == ([b"b", b"c"], b"c")
+        assert self._names(agenda, 2, first.last_lane) == [key("a0"), key("a1")]
+
+    def test_a_live_run_is_left_alone(self) -> None:
+        """A thread that a run holds is not given before its lease ends."""
+        agenda = self._agenda()
+        line = self._line("a", queued())
+        line.put(queued(status="working", token=1, owner="me", expires_at=agenda.now() + HOUR))
+        assert self._names(agenda) == []
+
+    def test_a_dead_run_is_found_first(self) -> None:
+        """A thread whose lease has ended is given, before threads that nobody holds."""
+        agenda = self._agenda()
+        self._line("a", queued(updated_at=1))
+        line = self._line("b", queued())
+        line.put(queued(status="working", token=1, owner="me", expires_at=5_000))
+        assert self._names(agenda, 1) == [line.key]
+
+    def test_a_claim_of_a_taken_thread_moves_its_entry(self) -> None:
+        """After the claim the entry is due at the end of the lease, and held."""
+        agenda = self._agenda()
+        line = self._line("a", queued())
+        self._names(agenda)
+        held = queued(status="working", token=1, owner="me", expires_at=agenda.now() + HOUR)
+        line.put(held)
+        look = agenda.take(PREFIX, "q", [ROUTE], 10)
+        assert list(look.entries) == []
+        agenda.look_again(line.key, PARKED)
+        assert agenda.entries(PREFIX) == {line.key: entry_of(held)}
+
+    def test_a_released_thread_is_due_again(self) -> None:
+        """A run that lets go of its thread makes it due when it says so."""
+        agenda = self._agenda()
+        line = self._line("a", queued(status="working", token=1, owner="me", expires_at=PARKED // 8))
+        line.put(queued(status="working", token=1, expires_at=7_000))
+        assert self._names(agenda) == [line.key]
+
+    def test_a_question_parks_a_thread_until_it_is_looked_at_again(self) -> None:
+        """A thread that waits for an answer is due at its deadline, or when somebody says so."""
+        agenda = self._agenda()
+        line = self._line("a", queued(status="input_required"))
+        taken = agenda.take(PREFIX, "q", [ROUTE], 10)
+        assert (list(taken.entries), taken.next_due) == ([], PARKED)
+        agenda.look_again(line.key, agenda.now())
+        assert self._names(agenda) == [line.key]
+        self._line("b", queued(status="input_required", expires_at=5_000))
+        assert self._names(agenda) == [key("b")]
+
+    def test_a_look_never_makes_an_entry_late(self) -> None:
+        """To look again at a later time than the head says means to look when the head says."""
+        agenda = self._agenda()
+        line = self._line("a", queued())
+        self._names(agenda)
+        agenda.look_again(line.key, agenda.now() + HOUR)
+        assert self._names(agenda) == [line.key]
+
+    def test_a_look_at_a_thread_without_an_entry_makes_none(self) -> None:
+        """Threads that ended, or never were, get no entry."""
+        agenda = self._agenda()
+        line = self._line("a", queued(status="complete"))
+        agenda.look_again(line.key, 0)
+        agenda.look_again(key("none"), 0)
+        assert agenda.entries(PREFIX) == {}
+
+    def test_no_write_makes_an_entry_late(self) -> None:
+        """After any write the entry agrees with the head: as it says, or earlier."""
+        agenda = self._agenda()
+        line, now = self._line("a", queued()), agenda.now()
+        mine = {"status": "working", "token": 1, "owner": "me"}
+        for seq, fields in enumerate(
+            (
+                {"updated_at": 5_000},
+                {"expires_at": now + HOUR},
+                {"expires_at": 6_000},
+                {**mine, "expires_at": now + HOUR},
+                {**mine, "expires_at": now + 2 * HOUR},
+                {**mine, "expires_at": now + HOUR // 2},
+                {**mine, "expires_at": now + HOUR, "route": OTHER},
+                {"status": "input_required", "token": 1},
+                {"status": "queued", "priority": 1, "lane": b"x"},
+                {"status": "failed"},
+                {"status": "queued", "queue": "other"},
+            ),
+            2,
+        ):
+            line.put(queued(seq=seq, **fields), rows(seq))
+            assert agrees(agenda.entries(PREFIX).get(line.key), entry_of(line.head), now), fields
+
+    def test_a_refused_swap_leaves_the_agenda_alone(self) -> None:
+        """Only an accepted swap changes an entry."""
+        agenda = self._agenda()
+        line = self._line("a", queued())
+        before = agenda.entries(PREFIX)
+        swap = line.swap(queued(seq=2, status="complete"), rows(2))
+        line.refused(replace(swap, expected=swap.replacement))
+        assert agenda.entries(PREFIX) == before
+
+    def test_a_queue_is_measured(self) -> None:
+        """The depth of a queue counts its threads by what they wait for."""
+        agenda = self._agenda()
+        soon = agenda.now() + HOUR
+        for name, after in {
+            "ready": queued(),
+            "older": queued(updated_at=500),
+            "delayed": queued(expires_at=soon),
+            "running": queued(status="working", token=1, owner="me", expires_at=soon),
+            "waiting": queued(status="input_required"),
+            "elsewhere": queued(queue="other"),
+        }.items():
+            self._line(name, after)
+        depth = agenda.depth(PREFIX, "q")
+        assert (depth.ready, depth.delayed, depth.running, depth.waiting) == (2, 1, 1, 1)
+        assert depth.oldest_ready == 500
+
+    @needs_reopen
+    def test_entries_are_there_after_a_close(self) -> None:
+        """The agenda has the durability of the threads."""
+        agenda = self._agenda()
+        self._line("a", queued())
+        before = agenda.entries(PREFIX)
+        self._kept.close()
+        assert agenda_of(self.reopened(self._kept)).entries(PREFIX) == before

@@ -1,0 +1,260 @@
+"""The agenda: what follows from a head, which swaps touch it, that all backends agree, and that damage is found."""
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from msgspec.structs import replace
+
+import holdfast.sync as holdfast
+from holdfast.records.head import FORMAT, PLAIN, Head, decode_head, encode_head
+from holdfast.records.rows import Swap
+from holdfast.records.words import Durability
+from holdfast.stores.agenda import HIDE, PARKED, Entry, Taken, agrees, entry_of, moves
+from holdfast.stores.file.backend import FileBackend
+from holdfast.stores.memory import MemoryBackend
+from holdfast.stores.sqlite import SQLiteBackend
+from holdfast.stores.sqlite_agenda import SQLiteAgenda
+from holdfast.testing.conformance import check
+from holdfast.testing.conformance.agendas import PREFIX, ROUTE, queued
+from holdfast.testing.conformance.samples import Line, key, rows
+from holdfast.testing.faults import FaultyBackend
+
+HELD = {"status": "working", "token": 1, "owner": "me", "expires_at": 9_000}
+
+
+@pytest.mark.parametrize(
+    ("fields", "held", "due"),
+    [
+        ({"status": "queued"}, False, 1_000),
+        ({"status": "queued", "expires_at": 7_000}, False, 7_000),
+        ({"status": "working"}, False, 1_000),
+        ({"status": "working", "expires_at": 7_000}, False, 7_000),
+        (HELD, True, 9_000),
+        ({"status": "input_required", "expires_at": 7_000}, False, 7_000),
+        ({"status": "input_required"}, False, PARKED),
+    ],
+)
+def test_an_open_thread_has_an_entry(fields: dict[str, Any], held: bool, due: int) -> None:
+    after = queued(**{"priority": 1, "lane": b"l", **fields})
+    assert entry_of(after) == Entry("q", ROUTE, 1, b"l", held, due)
+    assert entry_of(replace(after, route=b"")) is None
+
+
+@pytest.mark.parametrize("status", ["idle", "complete", "failed", "cancelled", ""])
+def test_a_closed_thread_has_none(status: str) -> None:
+    assert entry_of(queued(status=status)) is None
+    assert entry_of(queued(**{**HELD, "status": status})) is None
+    assert entry_of(queued(deleted=True)) is None
+
+
+def test_appends_and_renewals_move_nothing() -> None:
+    held = queued(**HELD)
+    assert not moves(held, replace(held, seq=2, updated_at=2_000, expires_at=10_000))
+    assert not moves(queued(), queued(updated_at=2_000))
+    assert not moves(Head(status="idle"), Head(status="working", owner="me", expires_at=1))
+    assert moves(held, replace(held, expires_at=8_000)), "earlier: the clock was set back"
+    assert moves(held, replace(held, token=2, expires_at=10_000)), "taken over"
+    assert moves(queued(), held)
+    assert moves(held, replace(held, route=b"other"))
+    assert moves(queued(), queued(expires_at=5_000))
+    assert moves(queued(), queued(status="complete"))
+
+
+def test_a_head_without_a_place_is_written_as_before() -> None:
+    plain, placed = Head(status="idle"), queued()
+    assert len(encode_head(b"\0t", plain)) < len(encode_head(b"\0t", replace(placed, queue="", lane=b"")))
+    for each in (plain, placed):
+        assert decode_head(b"\0t", encode_head(b"\0t", each)) == each
+    assert (plain.format, placed.format) == (PLAIN, FORMAT)
+    with pytest.raises(holdfast.Corrupt, match="which has no queue"):
+        decode_head(b"\0t", encode_head(b"\0t", replace(placed, format=PLAIN)))
+
+
+# Rule 1, on a real store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with closing(holdfast.open(tmp_path / "holdfast.db")) as opened:
+        yield opened
+
+
+def test_steps_saves_and_renewals_never_write_the_agenda(store: Any) -> None:
+    written: list[int] = []
+    real = SQLiteAgenda.put
+
+    def spy(self: SQLiteAgenda, *arguments: Any) -> None:
+        written.append(arguments[1])
+        real(self, *arguments)
+
+    @holdfast.durable(store=store, name="agenda steps")
+    def steps() -> int:
+        run, before = holdfast.current(), len(written)
+        for number in range(20):
+            run.step(f"s{number}", int)
+        return len(written) - before
+
+    with patch.object(SQLiteAgenda, "put", spy):
+        store.save("plain", {"a": 1})
+        store.append("plain", "list", 1)
+        with store.run("block") as run:
+            run.step("s", int)
+        assert written == []
+        assert steps.run("t") == 0
+        assert len(written) == 2, "the first row, and the end"
+
+
+# All backends agree
+
+
+class Clock:
+    """A time that all backends of a test share."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def _story(backends: Sequence[Any], clock: Clock, random: Random) -> None:
+    heads: dict[int, Head] = {}
+    for seq in range(2, 250):
+        clock.now += random.randrange(1, 700_000)
+        number, kind = random.randrange(12), random.randrange(8)
+        if kind < 5:
+            status = random.choice(["queued", "working", "working", "input_required", "complete", "failed"])
+            owner = random.choice(["", "me"]) if status == "working" else ""
+            due = random.choice([0, clock.now + random.randrange(3_000_000)])
+            old = heads.get(number, queued(lane=random.choice([b"", b"a", b"b"]), priority=random.randrange(-2, 3)))
+            same = random.random() < 0.3
+            after = replace(old, seq=seq, updated_at=clock.now, checkpoint=seq)
+            if not same:
+                token = old.token + bool(owner)
+                after = replace(after, status=status, owner=owner, token=token, expires_at=due or (5 if owner else 0))
+            heads[number] = after
+            for backend in backends:
+                line = Line(backend, key(f"t{number}"))
+                line.stored = line.encoded or b""
+                line.put(after, rows(seq))
+        elif kind == 5:
+            due = clock.now + random.randrange(-10, 2_000_000)
+            for backend in backends:
+                backend.look_again(key(f"t{number}"), due)
+        else:
+            most, lane = random.randrange(1, 4), random.choice([b"", b"a", b"b"])
+            found: list[Taken] = [backend.take(PREFIX, "q", [ROUTE], most, lane) for backend in backends]
+            assert all(each == found[0] for each in found)
+        entries = [backend.entries(PREFIX) for backend in backends]
+        assert all(each == entries[0] for each in entries)
+        assert len({backend.depth(PREFIX, "q") for backend in backends}) == 1
+        for each, after in heads.items():
+            assert agrees(entries[0].get(key(f"t{each}")), entry_of(after), clock.now)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sqlite_tells_the_same_story_as_memory(tmp_path: Path, seed: int) -> None:
+    clock = Clock()
+    backends: list[Any] = [MemoryBackend(), SQLiteBackend(str(tmp_path / "model.db"), Durability.PROCESS)]
+    for backend in backends:
+        backend.open()
+        backend.now = clock
+    _story(backends, clock, Random(seed))
+    backends[1].close()
+
+
+def test_a_worker_that_died_after_taking_delays_a_thread_by_a_moment() -> None:
+    backend, clock = MemoryBackend(), Clock()
+    backend.now = clock  # type: ignore[method-assign]
+    Line(backend).put(queued(), rows(1))
+    assert backend.take(PREFIX, "q", [ROUTE], 1).entries
+    clock.now += HIDE - 1
+    assert not backend.take(PREFIX, "q", [ROUTE], 1).entries
+    clock.now += 1
+    assert backend.take(PREFIX, "q", [ROUTE], 1).entries
+
+
+# Broken agendas
+
+
+class Forgetful(FaultyBackend):
+    """Never updates an entry."""
+
+    def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
+        return self.inner.swap([replace(swap, moves=not swap.expected) for swap in swaps], wait=wait)
+
+
+class Late(FaultyBackend):
+    """Gives threads a second after they are due."""
+
+    def look_again(self, thread: bytes, due: int) -> None:
+        """Does nothing."""
+
+
+class Generous(FaultyBackend):
+    """Gives what nobody asked for."""
+
+    def take(self, prefix: bytes, queue: str, _routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
+        return super().take(prefix, queue, [ROUTE, b"route 2 "], most, after)
+
+
+class Forgiving(FaultyBackend):
+    """Gives everything to everybody."""
+
+    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
+        taken = super().take(prefix, queue, routes, most, after)
+        for due in taken.entries:
+            self.inner.look_again(due.thread, PARKED)  # type: ignore[attr-defined]
+        return taken
+
+
+class Unfair(FaultyBackend):
+    """Begins with the same lane each time."""
+
+    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
+        return super().take(prefix, queue, routes, most, b"")
+
+
+@pytest.mark.parametrize("broken", [Forgetful, Late, Generous, Forgiving, Unfair])
+def test_a_broken_agenda_breaks_a_promise(broken: Callable[[MemoryBackend], Any]) -> None:
+    with pytest.raises(AssertionError, match="broken promise: "):
+        check(lambda: broken(MemoryBackend()))
+
+
+@pytest.mark.parametrize(
+    "damage", ["DELETE FROM agenda", "UPDATE agenda SET due = due + 60000000", "UPDATE agenda SET queue = 'x'"]
+)
+def test_verify_finds_what_differs_from_the_heads(tmp_path: Path, damage: str) -> None:
+    import sqlite3
+
+    path = tmp_path / "holdfast.db"
+    with holdfast.open(path) as opened:
+        opened.submit("app:f", "a", (1,))
+        assert opened.verify().ok
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute(damage)
+    with holdfast.open(path) as opened:
+        (problem,) = opened.verify().problems
+        assert (problem.thread_id, problem.record) == ("a", "agenda")
+        assert "store.recover()" in problem.message
+
+
+def test_a_backup_and_a_copy_have_the_agenda(tmp_path: Path) -> None:
+    with holdfast.open(tmp_path / "a.db") as opened, holdfast.open(tmp_path / "b.db") as target:
+        opened.submit("app:f", "a", (1,), priority=2)
+        opened.backup(tmp_path / "c.db")
+        opened.copy_to(target)
+        wanted = opened._store._backend.entries(PREFIX)
+        with holdfast.open(tmp_path / "c.db") as backup:
+            for each in (target, backup):
+                assert each._store._backend.entries(PREFIX) == wanted != {}
+                assert each.verify().ok
+
+
+def test_a_backend_without_an_agenda_lists_its_threads(tmp_path: Path) -> None:
+    assert check(lambda: FileBackend(str(tmp_path / str(len(list(tmp_path.iterdir()))))))
