@@ -51,8 +51,8 @@ def test_a_wrong_option_is_refused(api: Any, options: dict[str, Any], message: s
     [
         (lambda api: api.tool(lambda: None, effect=True), "a tool needs a name"),
         (lambda api: api.tool(noop, retries=3), "retries of tool 'noop' is for tools with effect=True"),
-        (lambda api: api.tool(noop, effect=True, retries=-1), "retries=-1"),
-        (lambda api: api.tool(noop, effect=True, on_doubt="perhaps"), "on_doubt='perhaps'"),
+        (lambda api: api.tool(noop, effect=True, retries=-1), "`retries` must be an int of at least 0, got -1"),
+        (lambda api: api.tool(noop, effect=True, on_doubt="perhaps"), "`on_doubt` must be .* got 'perhaps'"),
         (lambda api: api.tool(noop, effects=True), "unknown option 'effects'; did you mean 'effect'"),
     ],
 )
