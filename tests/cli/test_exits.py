@@ -80,6 +80,25 @@ def test_an_error_is_a_document_too(document: Document) -> None:
     assert "nobody" in failed["message"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["threads", "--status", "foo"],
+        ["threads", "--nonsense"],
+        ["nonsense"],
+        ["--nonsense", "threads"],
+        ["fork", "user-42@1", "--result", "x"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_is_a_document_too(document: Document, call: Call, arguments: list[str]) -> None:
+    failed = document(*arguments, code=2)
+    assert (failed["error"], failed["exit_code"]) == ("UsageError", 2)
+    assert failed["message"] in call(*arguments, "--json", code=2).stderr
+    assert call(*arguments, "--", "--json", code=2).stdout == ""
+
+
 def test_looking_makes_no_store(call: Call, place: Path) -> None:
     (place / "empty.db").touch()
     (place / "empty").mkdir()

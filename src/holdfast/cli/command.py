@@ -118,6 +118,29 @@ class Failure(click.ClickException):
             click.echo(dump({"error": self._kind, "message": self.message, "exit_code": self.exit_code}))
 
 
+class UsageFailure(click.UsageError):
+    """A wrong command line with `--json`: a document too."""
+
+    def __init__(self, error: click.UsageError) -> None:
+        super().__init__(error.format_message(), error.ctx)
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it."""
+        super().show(file)
+        click.echo(dump({"error": "UsageError", "message": self.message, "exit_code": self.exit_code}))
+
+
+@contextmanager
+def usage_errors(*, as_json: bool) -> Iterator[None]:
+    """Let a wrong command line be a document too."""
+    try:
+        yield
+    except click.UsageError as error:
+        if as_json:
+            raise UsageFailure(error) from error
+        raise
+
+
 def _set_up_logs(*, debug: bool) -> None:
     """Show the library's log with --debug, and drop it otherwise."""
     logger = logging.getLogger("holdfast")
