@@ -79,7 +79,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """How many rows are not shown."""
 
 
-@command()
+@command(only_reads=True)
 @thread_argument("thread")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="Show up to N rows; 0 for all.")
 @click.option("--journal", is_flag=True, help="Show journal rows too: started, begun, asked, answered, ended.")
