@@ -112,6 +112,11 @@ def test_looking_makes_no_store(call: Call, place: Path) -> None:
     assert list((place / "empty").iterdir()) == []
 
 
+def test_a_memory_store_is_refused(call: Call) -> None:
+    for url in ("memory:", "sqlite::memory:"):
+        assert "a memory store is empty in a new process" in call("threads", "--store", url, code=2).stderr
+
+
 @pytest.mark.processes
 def test_debug_shows_where_an_error_comes_from(place: Path) -> None:
     command = [*HOLDFAST, "show", "nobody"]

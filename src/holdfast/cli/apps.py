@@ -197,10 +197,14 @@ def resume_command(store: "BlockingStore", thread_id: str) -> str:
 
 
 def next_commands(store: "BlockingStore", thread_id: str, in_doubt: Iterable[str]) -> Iterator[str]:
-    """Say what to do about a thread that stopped: settle its steps in doubt, then resume it."""
-    for key in in_doubt:
-        yield f"settle it with: holdfast settle {quoted(thread_id)} {quoted(key)} --done JSON, --retry or --fail"
+    """Say what to do about a thread that stopped: resume it, or first settle a step in doubt that refuses that.
+
+    A step that takes its idempotency key refuses nothing. The record does not say which steps do.
+    """
     yield f"to resume it: {resume_command(store, thread_id)}"
+    for key in in_doubt:
+        settle = f"holdfast settle {quoted(thread_id)} {quoted(key)} --done JSON, --retry or --fail"
+        yield f"if that is refused because {printable(key)} is in doubt: {settle}"
 
 
 def recover_command(store: "BlockingStore", thread_ids: list[str]) -> str:

@@ -61,7 +61,7 @@ def _step_lines(screen: Screen, recorded: Sequence[Step], work: lookup.Work) -> 
         return
     rows = [_step_row(step) for step in recorded]
     for key, at in work.begun.items():
-        rows.append(("-", key, work.begun_with.get(key, ""), "", f"begun {screen.time(at)}; its end is not recorded"))
+        rows.append(("-", key, work.begun_with.get(key, ""), "", f"in doubt: begun {screen.time(at)}"))
     yield from screen.table(STEPS, rows)
 
 

@@ -180,7 +180,7 @@ def _facts(screen: Screen, info: ThreadInfo, work: lookup.Work) -> Facts:
     yield "held by", screen.fit(_holder(screen, info), room)
     for key, begun_at in work.begun.items():
         call = f"{key}({work.begun_with[key]})" if key in work.begun_with else key
-        yield "begun", screen.fit(f"{call}, {screen.time(begun_at)}; its end is not recorded", room)
+        yield "in doubt", screen.fit(f"{call}, begun {screen.time(begun_at)}; its end is not recorded", room)
     yield "wakes", screen.time(info.wake_at) if info.wake_at else ""
     yield "labels", screen.fit(" ".join(f"{name}={value}" for name, value in info.labels.items()), room)
     yield "created", screen.time(info.created_at)
