@@ -112,6 +112,10 @@ def test_looking_makes_no_store(call: Call, place: Path) -> None:
     assert list((place / "empty").iterdir()) == []
 
 
+def test_a_result_without_its_key_names_the_form(call: Call) -> None:
+    assert "'x' is not KEY=JSON" in call("fork", "user-42@1", "--result", "x", code=2).stderr
+
+
 def test_a_memory_store_is_refused(call: Call) -> None:
     for url in ("memory:", "sqlite::memory:"):
         assert "a memory store is empty in a new process" in call("threads", "--store", url, code=2).stderr

@@ -149,6 +149,10 @@ class Program(NamedTuple):
         """Say what to call where."""
         return f"{self.call} in {self.owner}"
 
+    def for_thread(self, thread_id: str) -> "Program":
+        """Return how to resume this thread."""
+        return self._replace(call=self.call.replace("...", repr(thread_id)))
+
 
 LOOPS: Final = Program("a loop", "its program", "Loop.resume")
 TASKS: Final = Program("a task of a checkpoint manager", "its server", "manager.recover or manager.resume")
@@ -179,7 +183,9 @@ def _program_of(store: "BlockingStore", thread_id: str) -> Program | None:
 def program_advice(store: "BlockingStore", thread_id: str) -> str:
     """Say what resumes a thread that neither a function nor an agent started; empty for those."""
     program = _program_of(store, thread_id)
-    return "" if program is None else f"{program.kind}: {program.owner} resumes it by {program.call}"
+    if program is None:
+        return ""
+    return f"{program.kind}: {program.owner} resumes it by {program.for_thread(thread_id).call}"
 
 
 def _app_of(store: "BlockingStore", thread_id: str) -> str:
@@ -191,7 +197,7 @@ def _app_of(store: "BlockingStore", thread_id: str) -> str:
 def resume_command(store: "BlockingStore", thread_id: str) -> str:
     """Return the command that resumes a thread, or what to do instead."""
     if program := _program_of(store, thread_id):
-        return program.advice
+        return program.for_thread(thread_id).advice
     app = _app_of(store, thread_id)
     return f"holdfast resume {quoted(thread_id)} --app {app}" if app else "run your program again"
 

@@ -57,6 +57,11 @@ def _reader(store: Store) -> Reader:
     return tools_of(store._store).reader  # noqa: SLF001  the blocking store only wraps it
 
 
+def have_same_backend(one: Store, other: Store) -> bool:
+    """True if two handles are on the same store."""
+    return _reader(one).backend is _reader(other).backend
+
+
 def find_thread(store: Store, text: str) -> str:
     """Return the id of the thread with this id or prefix."""
     if _is_exact(store, text):

@@ -205,6 +205,8 @@ def copy(session: Session, source: str, target: str) -> Answer:
     """
     old = session.open(source, advice="FROM_URL must name one")
     new = session.open(target, create=True)
+    if lookup.have_same_backend(old, new):
+        raise ConfigurationError("FROM_URL and TO_URL are the same store; give another TO_URL")
     with progress_bar("copy", quiet=session.as_json) as progress:
         copied = old.copy_to(new, progress=progress)
     document = {"from": redacted(source), "to": redacted(target), "copied": copied}
