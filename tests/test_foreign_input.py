@@ -93,7 +93,7 @@ def test_the_place_of_a_store(url: str) -> None:
 @example("postgresql://h/db?schema=%ff&x=\ud800")
 def test_the_url_of_a_postgresql(url: str) -> None:
     def parse() -> None:
-        place, _ = locations._schema_of(url)
+        place, _ = locations.schema_of(url)
         connections_of(place, 1, None)
 
     only_ours(parse)

@@ -81,3 +81,7 @@ def test_warnings_are_errors_and_nothing_comes_from_the_network() -> None:
     assert site["theme"]["font"] is False
     assert {"search", "offline"} <= {plugin for plugin in site["plugins"] if isinstance(plugin, str)}
     assert any("iframe-worker" in script and "//" not in script for script in site["extra"]["polyfills"])
+
+
+def test_the_logo_leads_to_a_page_and_not_to_a_directory() -> None:
+    assert config()["extra"]["homepage"] == "index.html"

@@ -80,6 +80,25 @@ def test_an_error_is_a_document_too(document: Document) -> None:
     assert "nobody" in failed["message"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["threads", "--status", "foo"],
+        ["threads", "--nonsense"],
+        ["nonsense"],
+        ["--nonsense", "threads"],
+        ["fork", "user-42@1", "--result", "x"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_line_is_a_document_too(document: Document, call: Call, arguments: list[str]) -> None:
+    failed = document(*arguments, code=2)
+    assert (failed["error"], failed["exit_code"]) == ("UsageError", 2)
+    assert failed["message"] in call(*arguments, "--json", code=2).stderr
+    assert call(*arguments, "--", "--json", code=2).stdout == ""
+
+
 def test_looking_makes_no_store(call: Call, place: Path) -> None:
     (place / "empty.db").touch()
     (place / "empty").mkdir()
@@ -91,6 +110,15 @@ def test_looking_makes_no_store(call: Call, place: Path) -> None:
     assert sorted(path.name for path in place.iterdir() if "nowhere" in path.name or "target" in path.name) == []
     assert (place / "empty.db").stat().st_size == 0
     assert list((place / "empty").iterdir()) == []
+
+
+def test_a_result_without_its_key_names_the_form(call: Call) -> None:
+    assert "'x' is not KEY=JSON" in call("fork", "user-42@1", "--result", "x", code=2).stderr
+
+
+def test_a_memory_store_is_refused(call: Call) -> None:
+    for url in ("memory:", "sqlite::memory:"):
+        assert "a memory store is empty in a new process" in call("threads", "--store", url, code=2).stderr
 
 
 @pytest.mark.processes

@@ -159,6 +159,16 @@ def test_what_is_not_there_is_not_found(call: Call, reference: str) -> None:
     call("state", reference, code=2 if reference == "" else 3)
 
 
+@pytest.mark.parametrize("command", [["diff", "mixed@1"], ["fork"], ["state"]], ids=" ".join)
+def test_a_journal_row_is_answered_with_the_nearest_checkpoints(call: Call, command: list[str]) -> None:
+    with sync.open("holdfast.db") as store, store.run("mixed") as run:
+        run.checkpoint({"x": 1})
+        run.step("pay", lambda idempotency_key: None, effect=True)
+    said = call(*command, "mixed@2", code=3).stderr
+    assert "is a journal row, not a checkpoint; the nearest: mixed@1 and mixed@3" in said
+    assert "; the nearest: mixed@" in call(*command, "mixed@99", code=3).stderr
+
+
 def test_a_store_that_nothing_has_opened_yet_finds_them_too(call: Call) -> None:
     """Each call opens its store by itself: a file store refuses whoever comes before that."""
     with sync.open("file:logs") as store:

@@ -123,8 +123,10 @@ with store.run("order-1") as run:
 def test_a_thread_whose_process_died_says_so_and_what_it_was_at(place: Path, call: Call, document: Document) -> None:
     assert subprocess.run([sys.executable, "-c", DIES], cwd=place, capture_output=True, check=False).returncode == 9
     shown = call("show", "order-1").stdout
-    assert re.search(r"^held by  pid \d+ on \S+, which is gone; its lease ends in \d+ s$", shown, re.MULTILINE)
-    assert re.search(r"^begun    pay, (now|\d+ s ago); its end is not recorded$", shown, re.MULTILINE)
+    assert re.search(r"^held by   pid \d+ on \S+, which is gone; its lease ends in \d+ s$", shown, re.MULTILINE)
+    assert re.search(r"^in doubt  pay, begun (now|\d+ s ago); its end is not recorded$", shown, re.MULTILINE)
+    settle = "if that is refused because pay is in doubt: holdfast settle order-1 pay --done JSON, --retry or --fail"
+    assert shown.splitlines()[-2:] == ["to resume it: run your program again", settle]
     assert "the first time it failed" not in shown
     assert list(document("show", "order-1")["work"]["begun"]) == ["pay"]
 
@@ -152,7 +154,7 @@ def test_a_step_that_was_begun_and_not_ended_is_listed_so(place: Path, call: Cal
     subprocess.run([sys.executable, "-c", DIES.replace("order-1", "new-1", 1)], cwd=place, check=False)
     steps = document("steps", "order-1")
     assert (steps["checkpoint"], steps["steps"], list(steps["begun"])) == (None, [], ["pay"])
-    assert re.search(r"-  pay +begun (now|\d+ s ago); its end is not recorded", call("steps", "order-1").stdout)
+    assert re.search(r"-  pay +in doubt: begun (now|\d+ s ago)", call("steps", "order-1").stdout)
 
 
 def test_a_thread_that_was_claimed_and_no_more_can_be_looked_at(place: Path, call: Call) -> None:
@@ -244,7 +246,7 @@ def test_steps_and_show_say_what_a_step_was_called_with(place: Path, call: Call)
     assert re.search(r"^-  pay +40 .*begun", call("steps", "called").stdout, re.MULTILINE)
     shown = call("show", "called").stdout
     assert re.search(r"step=search ms=\d+ \('kelp', 2\)$", shown, re.MULTILINE)
-    assert re.search(r"^begun +pay\(40\), ", shown, re.MULTILINE)
+    assert re.search(r"^in doubt +pay\(40\), begun ", shown, re.MULTILINE)
 
 
 def nested(depth: int, value: Any, wrap: Callable[[Any], Any]) -> Any:

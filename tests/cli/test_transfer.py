@@ -53,6 +53,17 @@ def test_a_copy_is_equal_record_by_record(call: Call, document: Document, target
     assert document("resume", "ticket", "--app", "shop:refund", "--store", target)["result"] == "paid 40"
 
 
+def test_a_copy_onto_itself_is_refused(call: Call) -> None:
+    refused = call("copy", "holdfast.db", "./holdfast.db", code=2).stderr
+    assert refused == "error: FROM_URL and TO_URL are the same store; give another TO_URL\n"
+
+
+def test_a_file_that_is_no_bundle_is_refused(call: Call, place: Path) -> None:
+    (place / "other.bundle").write_bytes(b"something else")
+    refused = call("import", "other.bundle", code=1).stderr
+    assert "other.bundle is not a Holdfast bundle, or is from another version" in refused
+
+
 def test_a_copy_can_be_repeated(document: Document) -> None:
     document("copy", "holdfast.db", "file:copy")
     with sync.open("holdfast.db") as store:

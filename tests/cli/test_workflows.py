@@ -142,8 +142,10 @@ def test_a_request_for_an_object_says_its_fields_and_is_answered_with_the_module
 @pytest.mark.usefixtures("stopped")
 def test_a_request_of_a_workflow_is_approved_at_the_command_line(call: Call, document: Any, place: Path) -> None:
     (request,) = [each for each in document("requests") if each["thread_id"] == "asked"]
-    assert "to resume the thread: workflow.run(thread_id=...) in its program" in call("approve", request["id"]).stdout
-    reason = "a workflow: its program resumes it by workflow.run(thread_id=...)"
+    assert (
+        "to resume the thread: workflow.run(thread_id='asked') in its program" in call("approve", request["id"]).stdout
+    )
+    reason = "a workflow: its program resumes it by workflow.run(thread_id='asked')"
     assert document("recover", "--app", "shop")["reasons"]["asked"] == reason
     with sync.open(place / "holdfast.db") as store:
         assert sync.WorkflowBuilder(Ask("ask"), store, name="asking").build().run(thread_id="asked").outputs == [True]

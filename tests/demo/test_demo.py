@@ -81,6 +81,15 @@ def test_the_commands_that_a_demo_leaves_work_when_pasted(scene: str, tmp_path: 
     assert {"crash": "R-1", "approve": "ana", "fork": "found.charged: 2"}[scene] in ran.stdout
 
 
+def test_a_fork_shows_what_the_command_line_shows(tmp_path: Path) -> None:
+    done = holdfast("demo", "fork", *QUICK, "--store", "agents.db", cwd=tmp_path)
+    shown = done.stdout.partition("What differs:")[2].partition("\n\n")[0].splitlines()
+    command = shown[0].split()[1:]
+    printed = holdfast(*command, "--store", "agents.db", cwd=tmp_path).stdout
+    assert [line.removeprefix("  ") for line in shown[1:]] == printed.splitlines()
+    assert len(printed.splitlines()) == 2
+
+
 def test_an_approval_takes_three_processes_and_a_fork_pays_nothing(tmp_path: Path) -> None:
     """On one store: the second demo finds the thread of the first, and takes another."""
     store = ("--store", url_of("sqlite", tmp_path))

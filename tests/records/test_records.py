@@ -165,3 +165,9 @@ def test_a_checkpoint_is_decoded_at_its_first_use_and_once() -> None:
     assert calls == ["state"]
     assert info.checkpoint_id == info.id
     assert checkpoint != 5
+
+
+@pytest.mark.parametrize(("value", "text"), [(1, "an int"), (None, "a NoneType")])
+def test_a_message_names_a_class_with_its_article(value: Any, text: str) -> None:
+    with pytest.raises(InvalidId, match=f"must be a str, got {text}"):
+        thread_key(b"", value)

@@ -272,7 +272,7 @@ async def test_a_request_whose_posted_answer_was_not_consumed_yet_is_not_waited_
         async with world.store.run("t") as run:
             await run.ask("refund", {"amount": 40})
     await world.store.answer(caught.value.requests[0].id, value="yes")
-    with pytest.raises(holdfast.Suspended, match="waits for") as caught:
+    with pytest.raises(holdfast.Suspended, match="is waiting for an answer to request") as caught:
         async with world.store.run("t") as run:
             await run.ask("refund", {"amount": 41})
     assert [request.payload for request in caught.value.requests] == [{"amount": 41}]

@@ -149,6 +149,10 @@ class Program(NamedTuple):
         """Say what to call where."""
         return f"{self.call} in {self.owner}"
 
+    def for_thread(self, thread_id: str) -> "Program":
+        """Return how to resume this thread."""
+        return self._replace(call=self.call.replace("...", repr(thread_id)))
+
 
 LOOPS: Final = Program("a loop", "its program", "Loop.resume")
 TASKS: Final = Program("a task of a checkpoint manager", "its server", "manager.recover or manager.resume")
@@ -179,7 +183,9 @@ def _program_of(store: "BlockingStore", thread_id: str) -> Program | None:
 def program_advice(store: "BlockingStore", thread_id: str) -> str:
     """Say what resumes a thread that neither a function nor an agent started; empty for those."""
     program = _program_of(store, thread_id)
-    return "" if program is None else f"{program.kind}: {program.owner} resumes it by {program.call}"
+    if program is None:
+        return ""
+    return f"{program.kind}: {program.owner} resumes it by {program.for_thread(thread_id).call}"
 
 
 def _app_of(store: "BlockingStore", thread_id: str) -> str:
@@ -191,16 +197,20 @@ def _app_of(store: "BlockingStore", thread_id: str) -> str:
 def resume_command(store: "BlockingStore", thread_id: str) -> str:
     """Return the command that resumes a thread, or what to do instead."""
     if program := _program_of(store, thread_id):
-        return program.advice
+        return program.for_thread(thread_id).advice
     app = _app_of(store, thread_id)
     return f"holdfast resume {quoted(thread_id)} --app {app}" if app else "run your program again"
 
 
 def next_commands(store: "BlockingStore", thread_id: str, in_doubt: Iterable[str]) -> Iterator[str]:
-    """Say what to do about a thread that stopped: settle its steps in doubt, then resume it."""
-    for key in in_doubt:
-        yield f"settle it with: holdfast settle {quoted(thread_id)} {quoted(key)} --done JSON, --retry or --fail"
+    """Say what to do about a thread that stopped: resume it, or first settle a step in doubt that refuses that.
+
+    A step that takes its idempotency key refuses nothing. The record does not say which steps do.
+    """
     yield f"to resume it: {resume_command(store, thread_id)}"
+    for key in in_doubt:
+        settle = f"holdfast settle {quoted(thread_id)} {quoted(key)} --done JSON, --retry or --fail"
+        yield f"if that is refused because {printable(key)} is in doubt: {settle}"
 
 
 def recover_command(store: "BlockingStore", thread_ids: list[str]) -> str:

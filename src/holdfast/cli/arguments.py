@@ -59,17 +59,17 @@ def duration(text: str) -> timedelta:
         raise click.BadParameter(f"{text!r} is too long") from error
 
 
-def named_text(text: str) -> tuple[str, str]:
-    """Parse `NAME=VALUE`."""
+def named_text(text: str, form: str = "NAME=VALUE") -> tuple[str, str]:
+    """Parse `NAME=VALUE`; errors call it `form`."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+        raise click.BadParameter(f"{text!r} is not {form}")
     return name, value
 
 
 def named_json(text: str) -> tuple[str, Any]:
     """Parse `KEY=JSON`."""
-    name, value = named_text(text)
+    name, value = named_text(text, "KEY=JSON")
     return name, json_value(value)
 
 

@@ -34,7 +34,7 @@ STATE_ONLY = "--state changed only the stored state; its durable function is rep
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
-@command()
+@command(only_reads=True)
 @checkpoint_argument("checkpoint")
 def steps(session: Session, checkpoint: str) -> Answer:
     """List the recorded steps of a thread, up to now or up to a checkpoint; then the steps in doubt."""
@@ -61,7 +61,7 @@ def _step_lines(screen: Screen, recorded: Sequence[Step], work: lookup.Work) -> 
         return
     rows = [_step_row(step) for step in recorded]
     for key, at in work.begun.items():
-        rows.append(("-", key, work.begun_with.get(key, ""), "", f"begun {screen.time(at)}; its end is not recorded"))
+        rows.append(("-", key, work.begun_with.get(key, ""), "", f"in doubt: begun {screen.time(at)}"))
     yield from screen.table(STEPS, rows)
 
 
@@ -79,7 +79,7 @@ def arguments_of(step: Step) -> str:
     return printable(text) if isinstance(text, str) else ""
 
 
-@command()
+@command(only_reads=True)
 @checkpoint_argument("checkpoint")
 def state(session: Session, checkpoint: str) -> Answer:
     """Print the state of a checkpoint, or the newest state of a thread."""
@@ -87,7 +87,7 @@ def state(session: Session, checkpoint: str) -> Answer:
     return Answer({"checkpoint": found.info, "state": found.state}, laid_out(found.state))
 
 
-@command()
+@command(only_reads=True)
 @checkpoint_argument("old", metavar="ID@SEQ")
 @checkpoint_argument("new", metavar="ID@SEQ")
 def diff(session: Session, old: str, new: str) -> Answer:

@@ -118,6 +118,29 @@ class Failure(click.ClickException):
             click.echo(dump({"error": self._kind, "message": self.message, "exit_code": self.exit_code}))
 
 
+class UsageFailure(click.UsageError):
+    """A wrong command line with `--json`: a document too."""
+
+    def __init__(self, error: click.UsageError) -> None:
+        super().__init__(error.format_message(), error.ctx)
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it."""
+        super().show(file)
+        click.echo(dump({"error": "UsageError", "message": self.message, "exit_code": self.exit_code}))
+
+
+@contextmanager
+def usage_errors(*, as_json: bool) -> Iterator[None]:
+    """Let a wrong command line be a document too."""
+    try:
+        yield
+    except click.UsageError as error:
+        if as_json:
+            raise UsageFailure(error) from error
+        raise
+
+
 def _set_up_logs(*, debug: bool) -> None:
     """Show the library's log with --debug, and drop it otherwise."""
     logger = logging.getLogger("holdfast")
@@ -147,14 +170,18 @@ def _printed_warnings() -> Iterator[None]:
 class Command(click.Command):
     """A command whose function takes the session first and returns an `Answer`, which is printed here."""
 
-    def __init__(self, *args: Any, runs_code: bool = False, store_help: str = "", **options: Any) -> None:
+    def __init__(
+        self, *args: Any, runs_code: bool = False, only_reads: bool = False, store_help: str = "", **options: Any
+    ) -> None:
         super().__init__(*args, **options)
         self._runs_code = runs_code
+        self._only_reads = only_reads
         add_common_options(self, store_help)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, print its answer, and exit with its code."""
         session = ctx.ensure_object(Session)
+        session.only_reads = self._only_reads
         ctx.call_on_close(session.close)
         _set_up_logs(debug=session.debug)
         try:
@@ -174,15 +201,18 @@ class Command(click.Command):
             ctx.exit(EXIT_INTERRUPTED)
 
 
-def command(*, runs_code: bool = False, store_help: str = "") -> Callable[[Callable[..., Any]], click.Command]:
+def command(
+    *, runs_code: bool = False, only_reads: bool = False, store_help: str = ""
+) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a function of (session, ...) the command of its name. List it in `group.py`.
 
-    Objects of unregistered classes are shown as data, unless the command runs the user's code.
+    Objects of unregistered classes are shown as data, unless the command runs the user's code. A command that
+    only reads opens a store of any durability.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         name = function.__name__.rstrip("_")
-        make = click.command(name, cls=Command, runs_code=runs_code, store_help=store_help)
+        make = click.command(name, cls=Command, runs_code=runs_code, only_reads=only_reads, store_help=store_help)
         made: click.Command = make(click.make_pass_decorator(Session)(function))
         return made
 

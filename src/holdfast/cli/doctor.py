@@ -22,8 +22,9 @@ from holdfast.cli.command import EXIT_ERROR, EXIT_OK, command
 from holdfast.cli.lookup import PAGE, all_threads, every, is_abandoned
 from holdfast.cli.output import COLOURS, Answer, Screen, counted, printable, size, span
 from holdfast.cli.requests import late_requests
-from holdfast.cli.session import Session, require_store
-from holdfast.records.errors import Conflict, HoldfastError, LeaseHeld, NotFound
+from holdfast.cli.session import Session, lowest_level, require_store
+from holdfast.records.errors import ConfigurationError, Conflict, HoldfastError, LeaseHeld, NotFound
+from holdfast.records.reports import Guarantee
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.urls import redacted
 from holdfast.records.words import Durability, Status
@@ -85,7 +86,7 @@ class Patient:
 Examination = Callable[[Patient], Findings]
 
 
-@command()
+@command(only_reads=True)
 @click.option("--no-probe", is_flag=True, help="Write nothing: skip the probes of claims and of conflicting writes.")
 def doctor(session: Session, no_probe: bool) -> Answer:
     """Examine a store: is it reachable, what does it promise, do claims work, is anything pending.
@@ -134,11 +135,23 @@ def reachable(patient: Patient) -> Findings:
 
 def durability(patient: Patient) -> Findings:
     """Say what an acknowledged save survives."""
-    guarantee = patient.store.guarantee()
+    guarantee, refusal = _strongest(patient.session)
     shown = {name: value for name, value in guarantee.details.items() if name not in {"writers", "transport"}}
     details = ", ".join(f"{name} {value}" for name, value in shown.items())
-    verdict = Verdict.WARN if guarantee.level is Durability.NONE else Verdict.OK
-    yield verdict, f"{guarantee.level}: a save survives {SURVIVES[guarantee.level]} ({details})", ""
+    verdict = Verdict.WARN if refusal or guarantee.level is Durability.NONE else Verdict.OK
+    yield verdict, f"{guarantee.level}: a save survives {SURVIVES[guarantee.level]} ({details})", refusal
+
+
+def _strongest(session: Session) -> tuple[Guarantee, str]:
+    """Return the guarantee of the highest level that the store can be opened with, and why it refuses the default."""
+    refusal = ""
+    for level in (None, Durability.PROCESS):
+        try:
+            with holdfast.sync.open(session.url, keys=session.keys, durability=level) as store:
+                return store.guarantee(), refusal
+        except ConfigurationError as error:
+            refusal = refusal or printable(str(error))
+    return session.store.guarantee(), refusal
 
 
 def transport(patient: Patient) -> Findings:
@@ -238,10 +251,10 @@ def _probe_thread(session: Session) -> Iterator[tuple[Store, Store]]:
 
     Its id is always the same, so that deletions leave only one record behind.
     """
-    url, keys = session.url, session.keys
+    url, keys, level = session.url, session.keys, lowest_level(session.url)
     with (
-        holdfast.sync.open(url, keys=keys, namespace=NAMESPACE, inline=True) as one,
-        holdfast.sync.open(url, keys=keys, namespace=NAMESPACE, inline=False) as other,
+        holdfast.sync.open(url, keys=keys, namespace=NAMESPACE, durability=level, inline=True) as one,
+        holdfast.sync.open(url, keys=keys, namespace=NAMESPACE, durability=level, inline=False) as other,
     ):
         one.delete(PROBE)
         with suppress(NotFound):

@@ -1,13 +1,16 @@
 """The group of all commands: `COMMANDS` lists them with their help, so `--help` loads none of them."""
 
+import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import takewhile
 from keyword import iskeyword
 from typing import Any, Final
 
 import click
 
-from holdfast.cli.command import add_common_options
+from holdfast.cli.command import add_common_options, usage_errors
 
 SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Try": {
@@ -79,7 +82,24 @@ class LazyGroup(click.Group):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self._as_json = False
         add_common_options(self)
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        """Remember whether a document is wanted: a wrong command line may fail before its options are read."""
+        given = list(sys.argv[1:] if args is None else args)
+        self._as_json = "--json" in takewhile(lambda each: each != "--", given)
+        return super().main(args, *rest, **options)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Parse the options before the command's name."""
+        with usage_errors(as_json=self._as_json):
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Parse the rest, and run the command."""
+        with usage_errors(as_json=self._as_json):
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return all names, in the order of the help page."""
@@ -97,11 +117,12 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; for an unknown name, raise an error that names the nearest one."""
+        given = args[0]  # click may empty the list
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            meant = [name for name, words in SYNONYMS.items() if args[0] in words]
-            near = meant or get_close_matches(args[0], COMMANDS, 1)
+            meant = [name for name, words in SYNONYMS.items() if given in words]
+            near = meant or get_close_matches(given, COMMANDS, 1)
             if not near:
                 raise
             raise click.UsageError(f"{error.message} Did you mean `holdfast {near[0]}`?", ctx) from error

@@ -57,6 +57,11 @@ def _reader(store: Store) -> Reader:
     return tools_of(store._store).reader  # noqa: SLF001  the blocking store only wraps it
 
 
+def have_same_backend(one: Store, other: Store) -> bool:
+    """True if two handles are on the same store."""
+    return _reader(one).backend is _reader(other).backend
+
+
 def find_thread(store: Store, text: str) -> str:
     """Return the id of the thread with this id or prefix."""
     if _is_exact(store, text):
@@ -158,7 +163,19 @@ def find_checkpoint(store: Store, text: str, *, exact: bool = False) -> Checkpoi
         return newest_checkpoint(store, find(store, text))
     start, _, place = text.rpartition("@")
     thread_id, (seq, _, incarnation) = find(store, start), place.partition(".")
-    return store.load(f"{thread_id}@{place}") if incarnation else store.get(thread_id, int(seq))
+    try:
+        return store.load(f"{thread_id}@{place}") if incarnation else store.get(thread_id, int(seq))
+    except NotFound as error:
+        raise NotFound(f"{error}{_nearest(store, thread_id, int(seq))}") from error
+
+
+def _nearest(store: Store, thread_id: str, seq: int) -> str:
+    """Name the checkpoints before and after a row that is none; empty if there are none."""
+    seqs = [row.seq for row in every(store.history(thread_id, limit=PAGE))]
+    before = max((each for each in seqs if each < seq), default=0)
+    after = min((each for each in seqs if each > seq), default=0)
+    near = [f"{printable(thread_id)}@{each}" for each in (before, after) if each]
+    return f"; the nearest: {' and '.join(near)}" if near else ""
 
 
 def newest_checkpoint(store: Store, thread_id: str) -> Checkpoint:

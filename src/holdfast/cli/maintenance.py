@@ -23,7 +23,7 @@ from holdfast.records.words import Status
 plain_option = click.option("--plain", is_flag=True, help="Use a bundle in plain text, though the store is encrypted.")
 
 
-@command()
+@command(only_reads=True)
 def verify(session: Session) -> Answer:
     """Read and check all stored data. Exit code 1 if anything is damaged."""
     with progress_bar("verify", quiet=session.as_json) as progress:
@@ -153,7 +153,7 @@ def revive(session: Session, thread: str) -> Answer:
     return Answer({"thread_id": thread}, [f"revived {printable(thread)}: its id can be used again"])
 
 
-@command()
+@command(only_reads=True)
 @thread_argument("thread")
 @click.argument("file", type=click.Path(dir_okay=False))
 @plain_option
@@ -185,7 +185,7 @@ def import_(session: Session, file: str, to: str | None, plain: bool) -> Answer:
     return Answer({"thread_id": thread_id, "file": file, "thread": info}, [text])
 
 
-@command()
+@command(only_reads=True)
 @click.argument("file", type=click.Path(dir_okay=False))
 def backup(session: Session, file: str) -> Answer:
     """Copy the whole store into a new SQLite file, while other processes keep writing."""
@@ -205,6 +205,8 @@ def copy(session: Session, source: str, target: str) -> Answer:
     """
     old = session.open(source, advice="FROM_URL must name one")
     new = session.open(target, create=True)
+    if lookup.have_same_backend(old, new):
+        raise ConfigurationError("FROM_URL and TO_URL are the same store; give another TO_URL")
     with progress_bar("copy", quiet=session.as_json) as progress:
         copied = old.copy_to(new, progress=progress)
     document = {"from": redacted(source), "to": redacted(target), "copied": copied}

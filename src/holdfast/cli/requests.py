@@ -25,7 +25,7 @@ by_option = click.option("--by", default="", envvar="USER", help="Record who dec
 comment_option = click.option("--comment", default="", help="Record why.")
 
 
-@command()
+@command(only_reads=True)
 @click.option(
     "--status",
     default="open",

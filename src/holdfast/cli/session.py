@@ -16,6 +16,7 @@ from holdfast.records.urls import redacted
 
 if TYPE_CHECKING:
     from holdfast.codec.keys import KeyRing
+    from holdfast.records.words import Durability
     from holdfast.runs.store import Store as AwaitableStore
     from holdfast.sync import Store
 
@@ -30,6 +31,8 @@ class Session:
     as_json: bool = False
     utc: bool = False
     debug: bool = False
+    only_reads: bool = False
+    """The command writes nothing, so its store may have any durability."""
 
     def __init__(self) -> None:
         self.app_store: AwaitableStore | None = None
@@ -86,7 +89,8 @@ class Session:
         if not create:
             require_store(url, advice)
         limits = parse_limits(self.limits)
-        store = holdfast.sync.open(url, keys=self.keys, namespace=self.namespace, limits=limits)
+        level = lowest_level(url) if self.only_reads else None
+        store = holdfast.sync.open(url, keys=self.keys, namespace=self.namespace, limits=limits, durability=level)
         if create:
             self._stack.callback(store.close)
             return store
@@ -128,12 +132,24 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def lowest_level(url: str | None) -> "Durability | None":
+    """Return the durability that every server of this kind has; None for stores that have what they are asked for."""
+    from holdfast.records.words import Durability
+    from holdfast.stores.locations import locate
+
+    return Durability.NONE if locate(url)[0] in {"postgres", "redis"} else None
+
+
 def require_store(url: str | None, advice: str = "") -> None:
     """Raise `NotFound` if opening the URL would create a store."""
-    from holdfast.stores.locations import is_there, locate
+    from holdfast.stores.locations import DEFAULT_SCHEMA, is_there, locate, schema_of
 
     kind, place = locate(url)
     if kind == "sqlite" and os.path.isdir(place):  # noqa: PTH112  a plain name is what the user gave
         raise ConfigurationError(f"{place} is a directory; file:{place} names a store in one")
+    if kind == "memory" or place == ":memory:":
+        raise ConfigurationError("a memory store is empty in a new process; give --store the URL of another one")
     if not is_there(url):
-        raise NotFound(f"no store at {place}; {advice or 'give --store URL, or set HOLDFAST_STORE'}")
+        schema = f"schema {schema_of(place)[1] or DEFAULT_SCHEMA!r} of " if kind == "postgres" else ""
+        where = f"in {schema}{redacted(place)}" if schema else f"at {place}"
+        raise NotFound(f"no store {where}; {advice or 'give --store URL, or set HOLDFAST_STORE'}")

@@ -79,7 +79,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """How many rows are not shown."""
 
 
-@command()
+@command(only_reads=True)
 @thread_argument("thread")
 @click.option("--limit", default=20, show_default=True, type=click.IntRange(0), help="Show up to N rows; 0 for all.")
 @click.option("--journal", is_flag=True, help="Show journal rows too: started, begun, asked, answered, ended.")
@@ -180,7 +180,7 @@ def _facts(screen: Screen, info: ThreadInfo, work: lookup.Work) -> Facts:
     yield "held by", screen.fit(_holder(screen, info), room)
     for key, begun_at in work.begun.items():
         call = f"{key}({work.begun_with[key]})" if key in work.begun_with else key
-        yield "begun", screen.fit(f"{call}, {screen.time(begun_at)}; its end is not recorded", room)
+        yield "in doubt", screen.fit(f"{call}, begun {screen.time(begun_at)}; its end is not recorded", room)
     yield "wakes", screen.time(info.wake_at) if info.wake_at else ""
     yield "labels", screen.fit(" ".join(f"{name}={value}" for name, value in info.labels.items()), room)
     yield "created", screen.time(info.created_at)

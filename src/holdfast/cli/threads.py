@@ -44,7 +44,7 @@ RESULT_CODES = {Status.COMPLETE: EXIT_OK, Status.FAILED: EXIT_ERROR, Status.CANC
 STATUS_WIDTH = len("input required")
 
 
-@command()
+@command(only_reads=True)
 @click.option(
     "--status",
     multiple=True,
@@ -96,7 +96,7 @@ def _thread_row(screen: Screen, info: ThreadInfo) -> tuple[str, ...]:
     return info.thread_id, status_of(info), str(info.seq), size(info.stored_bytes), updated, labels
 
 
-@command()
+@command(only_reads=True)
 def stats(session: Session) -> Answer:
     """Count the threads, rows and bytes of the store."""
     found = session.store.stats()
@@ -114,7 +114,7 @@ def _stats_lines(screen: Screen, found: Stats) -> Iterator[str]:
         yield from screen.table(columns("STATUS", "THREADS", numbers=["THREADS"]), rows)
 
 
-@command()
+@command(only_reads=True)
 @thread_argument("thread")
 def result(session: Session, thread: str) -> Answer:
     """Print the result of a thread and nothing else; or its error, or what it waits for. Runs nothing.
@@ -175,7 +175,7 @@ def _rows_after(store: Store, thread_id: str, seq: int) -> list[CheckpointInfo]:
         return []
 
 
-@command()
+@command(only_reads=True)
 @thread_argument("thread", metavar="[ID]", required=False)
 @click.option("-n", "--last", default=10, show_default=True, type=click.IntRange(0), help="Start with up to N rows.")
 @click.option(

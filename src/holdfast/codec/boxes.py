@@ -12,6 +12,7 @@ from holdfast.codec.pieces import container, container_header, extension, split
 from holdfast.codec.refusal import Refused
 from holdfast.codec.shapes import HEAP_TYPE
 from holdfast.records.errors import CodecError
+from holdfast.records.shown import with_article
 
 _PLAIN: Final = (int, float, str, bytes, bytearray, list, tuple, dict, set, frozenset)
 
@@ -46,10 +47,6 @@ def fill_box(code: int, items: list[Any]) -> Any:
     return registry.restore(name, version, content)
 
 
-def _a(name: str) -> str:
-    return f"an {name}" if name[0].lower() in "aeiou" else f"a {name}"
-
-
 def _reason(cls: type) -> str:
     """Return why a value of this class is refused, and what to do about it."""
     name = cls.__qualname__
@@ -62,12 +59,14 @@ def _reason(cls: type) -> str:
         return (
             f"{name} is not registered; decorate the class with @holdfast.storable, or call holdfast.register({name})"
         )
+    value = with_article(name)
     for plain in _PLAIN:
         if issubclass(cls, plain):
-            return f"{_a(name)} would be loaded as a {plain.__name__}; convert it with {plain.__name__}(...)"
+            kind = plain.__name__
+            return f"{value} would be loaded as {with_article(kind)}; convert it with {kind}(...)"
     if not cls.__flags__ & HEAP_TYPE:
-        return f"{_a(name)} cannot be stored; remove it from the state, or store what it can be made from"
+        return f"{value} cannot be stored; remove it from the state, or store what it can be made from"
     return (
-        f"{_a(name)} cannot be stored; remove it from the state, or make it a dataclass and decorate the class with "
+        f"{value} cannot be stored; remove it from the state, or make it a dataclass and decorate the class with "
         f"@holdfast.storable, or call holdfast.register({name}, take=..., make=...)"
     )

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.codec import tags
 from holdfast.records.errors import ConfigurationError, LimitExceeded
 from holdfast.records.packed import BOXED, LEAF, PLACE, WIDE, Buffer, TooDeep, measure
-from holdfast.records.shown import quoted
+from holdfast.records.shown import kind_of, quoted
 
 DEEPEST = 200
 """No value may nest deeper than this, whatever the limits say: ormsgpack stops at 255 levels."""
@@ -61,7 +61,7 @@ def checked_limits(given: Limits | None) -> Limits:
     if given is None:
         return DEFAULT
     if not isinstance(given, Limits):
-        raise ConfigurationError(f"`limits` must be a holdfast.Limits, got a {type(given).__name__}")
+        raise ConfigurationError(f"`limits` must be a holdfast.Limits, got {kind_of(given)}")
     return given
 
 

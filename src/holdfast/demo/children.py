@@ -145,6 +145,20 @@ class World(msgspec.Struct, frozen=True):
             worker.check_ended()
             return worker
 
+    def printed(self, *command: str) -> list[str]:
+        """Run a command of `holdfast` on the store; return the lines that it prints."""
+        done = subprocess.run(  # noqa: S603  our own module, by the interpreter that runs this
+            [sys.executable, "-m", "holdfast", *command],
+            capture_output=True,
+            env={**os.environ, STORE: self.store},
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise ChildFailed(f"holdfast {command[0]} ended with exit code {done.returncode}: {done.stderr.strip()}")
+        return done.stdout.splitlines()
+
 
 @contextmanager
 def world(

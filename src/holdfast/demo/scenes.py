@@ -149,8 +149,8 @@ def fork(stage: Stage, world: World, thread_id: str) -> dict[str, Any]:
     stage.line("result", "", other.said("ended")[0]["result"], "plain")
     stage.act("What differs:", f"holdfast diff {thread_id} {forked}")
     changes = _changes(world.store, thread_id, forked)
-    for change in changes:
-        stage.line(change.kind, "", f"{'.'.join(map(str, change.path))}: {change.old!r} -> {change.new!r}", "plain")
+    for line in world.printed("diff", thread_id, forked):
+        stage.say(f"  {line}")
     booked = read_ledger(world.ledger)
     return {
         "fork": forked,

@@ -12,6 +12,7 @@ from holdfast.records.errors import CodecError, UnknownType
 from holdfast.records.identity import checkpoint_id
 from holdfast.records.packed import bounded
 from holdfast.records.ranges import CAUSES, PHASES, STATUSES, UNDECODABLE, Moment, Seq
+from holdfast.records.shown import kind_of
 from holdfast.records.times import from_microseconds
 from holdfast.records.words import Cause, Phase, Status
 
@@ -78,7 +79,7 @@ def _metadata(binding: Binding, seq: int, meta: Meta) -> dict[str, Any]:
     except CodecError as error:
         raise damaged(seq, binding.thread_id, f"its metadata cannot be decoded: {error}") from error
     if type(metadata) is not dict:
-        raise damaged(seq, binding.thread_id, f"its metadata is a {type(metadata).__name__}, not a dict")
+        raise damaged(seq, binding.thread_id, f"its metadata is {kind_of(metadata)}, not a dict")
     return metadata
 
 

@@ -12,6 +12,7 @@ from holdfast.codec import DEFAULT, Limits, encode
 from holdfast.codec.limits import without_memory
 from holdfast.history.cells import Cell, Document, Path
 from holdfast.records.errors import CodecError, UnstorableValue
+from holdfast.records.shown import kind_of, with_article
 
 STATE: Path = ("state",)
 TOP_KEYS = 1024
@@ -104,7 +105,7 @@ def with_appended(state: Any, path: Sequence[str], item: Any) -> Any:
 def _check_type(value: Any, wanted: type, keys: Sequence[str]) -> None:
     if type(value) is not wanted:
         name = _name((*STATE, *keys))
-        message = f"cannot append: {name} must be a {wanted.__name__}, got a {type(value).__name__}"
+        message = f"cannot append: {name} must be {with_article(wanted.__name__)}, got {kind_of(value)}"
         raise UnstorableValue(message, path=name)
 
 

@@ -6,7 +6,7 @@ from os import PathLike, fsencode, fspath
 from typing import Any, TypeVar
 
 from holdfast.records.errors import ConfigurationError, UnstorableValue
-from holdfast.records.shown import quoted
+from holdfast.records.shown import kind_of, quoted
 from holdfast.records.urls import redacted
 
 W = TypeVar("W", str, str | None)
@@ -76,7 +76,7 @@ def path_text(value: object, name: str = "path") -> str:
     """Return a file system path as str. An int, which `open` would use as a descriptor, is refused."""
     text = fspath(value) if isinstance(value, str | PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text or not _is_encodable(text):
-        given = repr(redacted(value)) if isinstance(value, str) else f"a {type(value).__name__}"
+        given = repr(redacted(value)) if isinstance(value, str) else kind_of(value)
         raise ConfigurationError(f"`{name}` must be a path, as str or pathlib.Path, got {given}")
     return text
 

@@ -5,6 +5,7 @@ from functools import lru_cache
 import msgspec
 
 from holdfast.records.errors import Corrupt, InvalidId, NotFound
+from holdfast.records.shown import kind_of
 
 MAX_ID_BYTES = 512
 MAX_NAMESPACE_BYTES = 128
@@ -12,7 +13,7 @@ MAX_NAMESPACE_BYTES = 128
 
 def _utf8(text: object, what: str, limit: int) -> bytes:
     if not isinstance(text, str):
-        raise InvalidId(f"{what} must be a str, got a {type(text).__name__}")
+        raise InvalidId(f"{what} must be a str, got {kind_of(text)}")
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
@@ -102,7 +103,7 @@ _LISTED = {"@": "`store.history` lists them as `id`", "#": "`store.requests` lis
 def _split_id(text: str, mark: str, kind: str) -> tuple[str, int, str]:
     """Split an id at its last mark: the thread id before it may contain any character."""
     if not isinstance(text, str):
-        raise InvalidId(f"{kind} id must be a str, got a {type(text).__name__}")
+        raise InvalidId(f"{kind} id must be a str, got {kind_of(text)}")
     thread_id, found, tail = text.rpartition(mark)
     number, _, life = tail.partition(".")
     if not found or not (number.isascii() and number.isdigit() and len(number) < 16) or not life:

@@ -1,4 +1,4 @@
-"""Values as text where Python may refuse: it does not print an int of more than 4,300 digits."""
+"""Values as text in messages, also where Python refuses: it does not print an int of more than 4,300 digits."""
 
 from typing import Any
 
@@ -17,3 +17,13 @@ def quoted(value: object) -> str:
         return repr(value)
     except ValueError:
         return f"{shown(value):.60}…"
+
+
+def with_article(name: str) -> str:
+    """Return a noun, such as the name of a class, after `a` or `an`."""
+    return f"an {name}" if name[:1].lower() in {*"aeiou"} else f"a {name}"
+
+
+def kind_of(value: object) -> str:
+    """Name the class of a value in a sentence: `an int`."""
+    return with_article(type(value).__name__)

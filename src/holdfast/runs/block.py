@@ -329,7 +329,9 @@ class RunBlock:
     def _suspended(self, ledger: Ledger, requests: tuple[Request, ...]) -> Suspended:
         thread_id = ledger.claim.thread_id
         names = ", ".join(request.id for request in requests)
-        what = f"waits for store.answer to {names}; then run it again" if requests else "sleeps; run it again later"
+        noun = "request" if len(requests) == 1 else "requests"
+        asked = f"is waiting for an answer to {noun} {names}; then run it again"
+        what = asked if requests else "sleeps; run it again later"
         return Suspended(
             f"thread {thread_id!r} {what}, or let store.recover resume it", thread_id=thread_id, requests=requests
         )

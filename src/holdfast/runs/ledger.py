@@ -30,6 +30,7 @@ from holdfast.history.state_cells import STATE
 from holdfast.ports import Ports, Ticket
 from holdfast.records.errors import ConfigurationError, Finished, RunCancelled
 from holdfast.records.event import EventKind
+from holdfast.records.shown import kind_of
 from holdfast.records.words import Status
 from holdfast.runs.divergence import Replay
 from holdfast.runs.failures import failed_steps, text_of
@@ -327,7 +328,7 @@ class Ledger:
         with self.claim.lock:
             if STATE in self.claim.log.document and type(self.state) is not dict:
                 raise ConfigurationError(
-                    f"the state of thread {self.claim.thread_id!r} is a {type(self.state).__name__}, and only a dict"
+                    f"the state of thread {self.claim.thread_id!r} is {kind_of(self.state)}, and only a dict"
                     " has keys to update; replace the whole state instead"
                 )
             changes = self._changes or Changes(self.claim.log.binding.limits)

@@ -416,7 +416,7 @@ class Store:
         await self._open()
         await target._open()
         if target._backend is self._backend:
-            raise ConfigurationError("copy_to needs another store than this one")
+            raise ConfigurationError("copy_to needs another store: its target is this one")
         return await self._ports.perform(copy_store, self._reader, target._reader, notify)
 
     # Runs

@@ -338,7 +338,7 @@ def import_thread(reader: Reader, path: str, to: str | None, ring: KeyRing | Non
 
 def _read_frames(file: BinaryIO, path: str, ring: KeyRing | None) -> Iterator[Any]:
     if file.read(len(MAGIC)) != MAGIC:
-        raise Corrupt(f"{path} is not a Holdfast bundle of this version", record="bundle")
+        raise Corrupt(f"{path} is not a Holdfast bundle, or is from another version", record="bundle")
     wrapped = file.read(int.from_bytes(file.read(2), "big"))
     if wrapped and ring is None:
         raise KeyUnavailable(f"{path} is encrypted; import it with keys=")

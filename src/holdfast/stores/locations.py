@@ -6,7 +6,7 @@ import stat
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.records.arguments import check_options, path_text
 from holdfast.records.errors import ConfigurationError, StoreUnavailable, missing_extra
@@ -18,6 +18,7 @@ from holdfast.stores.committer import Committer
 from holdfast.stores.options import BucketOptions, HandleOptions, LocalOptions, PostgresOptions, RedisOptions
 
 if TYPE_CHECKING:
+    from holdfast.stores.postgres.backend import PostgresBackend
     from holdfast.stores.postgres.connections import Source as PostgresSource
     from holdfast.stores.redis.settings import Source as RedisSource
     from holdfast.stores.s3.places import Source as BucketSource
@@ -131,13 +132,13 @@ def postgres(
         return share(
             None, lambda: backend(source, durability, schema=schema or DEFAULT_SCHEMA, **options), inline=inline
         )
-    place, named = _schema_of(well_formed(source) if "://" in source else source)
+    place, named = schema_of(well_formed(source) if "://" in source else source)
     name = schema or named or DEFAULT_SCHEMA
     identity = ("postgres", place, name, durability, tuple(sorted(options.items())))
     return share(identity, lambda: backend(place, durability, schema=name, **options), inline=inline)
 
 
-def _schema_of(url: str) -> tuple[str, str | None]:
+def schema_of(url: str) -> tuple[str, str | None]:
     """Split the `schema`, which libpq does not know, from a PostgreSQL URL."""
     if "://" not in url:
         return url, None
@@ -279,11 +280,13 @@ def absolute_url(url: str | os.PathLike[str] | None) -> str:
 
 
 def is_there(url: str | os.PathLike[str] | None) -> bool:
-    """False if a URL names a place in the file system without a store, where opening it would create one.
+    """False if a URL names a place in the file system, or a schema, without a store: opening it would create one.
 
     An empty file or directory is not a store.
     """
     kind, place = locate(url)
+    if kind == "postgres":
+        return _has_schema(place)
     try:
         if kind == "sqlite":
             return place == ":memory:" or not _is_empty_file(place)
@@ -294,6 +297,15 @@ def is_there(url: str | os.PathLike[str] | None) -> bool:
         return True  # opening it reports what is wrong
     except OSError as error:
         raise StoreUnavailable(f"cannot look at {place}: {error.strerror}") from error
+
+
+def _has_schema(url: str) -> bool:
+    """True if the schema of a PostgreSQL URL has a store."""
+    shared = postgres(url, None, None, inline=False)
+    try:
+        return cast("PostgresBackend", shared.backend).exists()
+    finally:
+        shared.release()
 
 
 def _is_empty_file(path: str) -> bool:

@@ -23,6 +23,9 @@ from holdfast.testing.crash_engine import Enumeration
 from holdfast.testing.exact import difference
 from holdfast.testing.places import MemoryPlace, Place
 
+SHOWN = 5
+"""How many different problems a table shows."""
+
 
 class Failure(msgspec.Struct, frozen=True):
     """One thing that went wrong in one case."""
@@ -61,19 +64,19 @@ class CrashReport(msgspec.Struct, frozen=True, kw_only=True):
         return str(every) if self.point_count == every else f"{self.point_count} of {every}"
 
     def table(self) -> str:
-        """Return a table: what was tried, then crash point, what was going on, and what went wrong."""
+        """Return what was tried, then each different problem once: in how many cases it was, and in which first."""
         pairs = f"{self.pair_count} of {self.possible_pair_count} pairs tried"
         problems = f"{len(self.failures)} {'problem' if len(self.failures) == 1 else 'problems'}"
         lines = [f"{problems} in {self.case_count} cases ({self._tried_points} crash points, {pairs})"]
-        if self.failures:
-            rows = [msgspec.structs.astuple(failure) for failure in self.failures]
-            lines += _aligned([("crash point", "going on", "what went wrong"), *rows])
+        counts = Counter(failure.problem for failure in self.failures)
+        first = {failure.problem: failure for failure in reversed(self.failures)}
+        for problem in list(counts)[:SHOWN]:
+            where, going_on = first[problem].crash_point, first[problem].going_on
+            during = f", during {going_on}" if going_on else ""
+            lines += [problem, f"  ({counts[problem]} of {self.case_count} cases, first at {where}{during})"]
+        if len(counts) > SHOWN:
+            lines.append(f"and {len(counts) - SHOWN} other problems: see `failures` of the report")
         return "\n".join(lines)
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
-    return [f"{row[0]:<{first}}  {row[1]:<{second}}  {row[2]}" for row in rows]
 
 
 def enumerate_crashes(

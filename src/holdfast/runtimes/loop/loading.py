@@ -5,6 +5,7 @@ from typing import Any
 
 from holdfast.records.errors import ConfigurationError, Corrupt, IncompatibleCheckpoint
 from holdfast.records.loop import Snapshot
+from holdfast.records.shown import kind_of
 from holdfast.runtimes.loop.options import LoopTerms
 
 
@@ -15,7 +16,7 @@ def loaded(found: Any, terms: LoopTerms, where: str) -> Snapshot:
     """
     fields = found.to_dict() if isinstance(found, Snapshot) else found
     if not isinstance(fields, Mapping):
-        raise Corrupt(f"{where} holds a {type(fields).__name__}, not the snapshot of a loop", record="snapshot")
+        raise Corrupt(f"{where} holds {kind_of(fields)}, not the snapshot of a loop", record="snapshot")
     try:
         return Snapshot.from_dict(_upgraded(dict(fields), terms, where))
     except Corrupt as error:

@@ -19,7 +19,7 @@ from holdfast.stores.backend import Listing, replaces_lost_head
 from holdfast.stores.postgres.connections import CONNECTIONS, Source, connections_of, transport_of
 from holdfast.stores.postgres.durability import Settings
 from holdfast.stores.postgres.listing import LAST, listed_head, listing_query, problem_of
-from holdfast.stores.postgres.schema import migrate, quoted, statements_in
+from holdfast.stores.postgres.schema import is_created, migrate, quoted, statements_in
 from holdfast.stores.postgres.statements import Statements
 from holdfast.stores.postgres.swapping import KEY_BYTES, call_for, key_of, name_of
 from holdfast.stores.postgres.transaction import PostgresTransaction
@@ -61,6 +61,10 @@ class PostgresBackend:
     def after_fork(self) -> None:
         """Replace the lock in a forked child: a thread of the parent may hold it."""
         self._opening = Lock()
+
+    def exists(self) -> bool:
+        """Return whether `open` would find a store, without creating one."""
+        return self._statements.run(lambda connection: is_created(connection, self._schema))
 
     def open(self) -> None:
         """See `Backend.open`."""

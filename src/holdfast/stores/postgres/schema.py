@@ -43,6 +43,11 @@ def migrate(connection: Connection, schema: str) -> bytes:
     return store
 
 
+def is_created(connection: Connection, schema: str) -> bool:
+    """True if the schema has a store, of any version."""
+    return _version(connection, statements_in(schema))[0] > 0
+
+
 def _version(connection: Connection, sql: dict[str, str]) -> tuple[int, bytes]:
     try:
         found = _execute(connection, sql["read_version"])

@@ -71,8 +71,8 @@ class RedisBackend:
         settings = from_url(source) if isinstance(source, str) else from_client(source)
         named.update(options)
         self.keys = Keys(named.get("prefix", "holdfast"))
-        self._durability = durability or Durability.DURABLE
-        self._assume = _assumed(named.get("assume"))
+        self._durability = durability or _level(named.get("durability"), "durability") or Durability.DURABLE
+        self._assume = _level(named.get("assume"), "assume")
         self._replicas = whole_number(named.get("replicas", 0), "replicas")
         self._life = _life(named.get("life"))
         connections = whole_number(named.get("connections", 32), "connections", 1)
@@ -287,11 +287,11 @@ def _info(text: bytes) -> dict[str, str]:
     return {name: value for name, colon, value in lines if colon}
 
 
-def _assumed(word: Durability | str | None) -> Durability | None:
+def _level(word: Durability | str | None, name: str) -> Durability | None:
     try:
         return None if word is None else Durability(word)
     except ValueError:
-        raise ConfigurationError(f"`assume` must be one of {', '.join(Durability)}, got {word!r}") from None
+        raise ConfigurationError(f"`{name}` must be one of {', '.join(Durability)}, got {word!r}") from None
 
 
 def _life(life: timedelta | float | None) -> int | None:

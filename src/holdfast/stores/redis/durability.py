@@ -64,9 +64,14 @@ def _refusal(facts: ServerFacts, wanted: Durability, level: Durability) -> str:
         return "replicated needs replicas=1 or more: how many replicas must have a write before it is acknowledged"
     shown = ", ".join(f"{name} {value}" for name, value in facts.settings.items() if name != "maxmemory-policy")
     if wanted == Durability.PROCESS:
-        return f"this Redis keeps no append-only file ({shown}); CONFIG SET appendonly yes, or durability='none'"
+        return f"this Redis keeps no append-only file ({shown}); CONFIG SET appendonly yes, or {_asking('none')}"
     remedy = REMEDY
     if facts.settings.get("no-appendfsync-on-rewrite") == "yes":
         remedy += ", and CONFIG SET no-appendfsync-on-rewrite no"
-    offer = "; or ask for durability='process'" if level == Durability.PROCESS else ""
+    offer = f"; or ask for {_asking(level.value)}"
     return f"this Redis is not {wanted.value} with its settings ({shown}): {remedy}{offer}"
+
+
+def _asking(level: str) -> str:
+    """Say how a program, and a URL, ask for a level."""
+    return f"durability={level!r} (in a URL ?durability={level})"

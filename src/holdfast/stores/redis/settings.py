@@ -47,7 +47,7 @@ SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redi
 
 Source = Union[str, "redis.Redis", "redis.asyncio.Redis", "redis.RedisCluster", "redis.asyncio.RedisCluster"]
 """What a store can be opened with."""
-OURS: dict[str, Callable[[str], Any]] = {"prefix": str, "assume": str, "replicas": int}
+OURS: dict[str, Callable[[str], Any]] = {"prefix": str, "assume": str, "durability": str, "replicas": int}
 """The options of a store that its URL may contain."""
 
 Address = tuple[str, int]
