@@ -190,7 +190,7 @@ class Forgetful(FaultyBackend):
 
 
 class Late(FaultyBackend):
-    """Gives threads a second after they are due."""
+    """Never looks again: what was taken, or poked, stays as it is."""
 
     def look_again(self, thread: bytes, due: int) -> None:
         """Does nothing."""
