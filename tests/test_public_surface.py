@@ -340,8 +340,8 @@ def blocking_objects() -> dict[str, set[str]]:
 def test_objects_show_the_same_names_in_both_worlds_and_nothing_of_their_inside() -> None:
     names = asyncio.run(awaitable_objects())
     assert names == blocking_objects()
-    assert names["durable"] == {"name", "resume", "run", "start"}
-    assert names["agent"] == {"name", "resume", "run", "start", "stream", "summary"}
+    assert names["durable"] == {"name", "options", "resume", "run", "start", "submit"}
+    assert names["agent"] == {"name", "options", "resume", "run", "start", "stream", "submit", "summary"}
     assert names["orchestrator"] == {"session", "summary"}
     assert names["workflow"] >= {"checkpoints", "graph", "latest", "name", "resume", "run", "signature"}
     assert names["composite"] == {"name", "resume", "run", "sub_agents"}

@@ -190,6 +190,11 @@ def test_a_delayed_thread_is_run_when_it_is_due() -> None:
     assert asyncio.run(main()) == ((), ("t",))
 
 
+def note(what: str) -> int:
+    calls.append(what)
+    return 1
+
+
 # The handle
 
 
@@ -240,7 +245,7 @@ def test_a_handle_waits_for_another_thread_of_the_process(store: Any) -> None:
 def test_retry_puts_a_failed_thread_back_on_its_queue(store: Any) -> None:
     @sync.durable(store=store, name="fails once")
     def fails_once() -> int:
-        first: int = sync.current().step("first", lambda: calls.append("first") or 1)
+        first: int = sync.current().step("first", note, "first")
         if calls.count("tried") == 0:
             calls.append("tried")
             raise ValueError("not yet")

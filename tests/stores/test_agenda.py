@@ -14,7 +14,7 @@ import holdfast.sync as holdfast
 from holdfast.records.head import FORMAT, PLAIN, Head, decode_head, encode_head
 from holdfast.records.rows import Swap
 from holdfast.records.words import Durability
-from holdfast.stores.agenda import HIDE, PARKED, Entry, Taken, agrees, entry_of, moves
+from holdfast.stores.agenda import HIDE, PARKED, Entry, Taken, agenda_of, agrees, entry_of, moves
 from holdfast.stores.file.backend import FileBackend
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.sqlite import SQLiteBackend
@@ -190,7 +190,7 @@ class Forgetful(FaultyBackend):
 
 
 class Late(FaultyBackend):
-    """Gives threads a second after they are due."""
+    """Never looks again: what was taken, or poked, stays as it is."""
 
     def look_again(self, thread: bytes, due: int) -> None:
         """Does nothing."""
@@ -249,10 +249,10 @@ def test_a_backup_and_a_copy_have_the_agenda(tmp_path: Path) -> None:
         opened.submit("app:f", "a", (1,), priority=2)
         opened.backup(tmp_path / "c.db")
         opened.copy_to(target)
-        wanted = opened._store._backend.entries(PREFIX)
+        wanted = agenda_of(opened._store._backend).entries(PREFIX)
         with holdfast.open(tmp_path / "c.db") as backup:
             for each in (target, backup):
-                assert each._store._backend.entries(PREFIX) == wanted != {}
+                assert agenda_of(each._store._backend).entries(PREFIX) == wanted != {}
                 assert each.verify().ok
 
 

@@ -68,7 +68,7 @@ def test_a_file_that_says_it_is_older_than_it_is_is_refused_and_left_as_it_was(p
     alter(path, f"PRAGMA user_version = {version}")
     with pytest.raises(sync.Corrupt, match="schema"), sync.open(path) as store:
         store.latest("t")
-    alter(path, "PRAGMA user_version = 4")
+    alter(path, "PRAGMA user_version = 5")
     with sync.open(path) as store:
         assert store.save("t", {"n": 2}).seq == 2
         assert store.verify().ok

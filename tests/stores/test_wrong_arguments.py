@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,6 +105,19 @@ METHODS: dict[str, tuple[Wrong, ...]] = {
     "cancel": (THREAD,),
     "outcome": (THREAD,),
     "retry": (THREAD,),
+    "handle": (THREAD,),
+    "submit": (
+        THREAD,
+        Wrong("function_name", (*NOT_A_STR, None, "")),
+        Wrong("args", (5, "text", {"a": 1}, None, object())),
+        Wrong("kwargs", NOT_A_MAPPING),
+        Wrong("queue", (*NOT_A_STR, "", "q" * 129)),
+        Wrong("priority", (*NOT_AN_INT, None, 3, -3)),
+        Wrong("delay", NOT_A_DURATION),
+        Wrong("at", (5, "now", datetime(2026, 1, 1), object())),  # noqa: DTZ001  it must be refused
+        LABELS,
+        Wrong("connection", (object(),)),
+    ),
     "session": (
         THREAD._replace(values=tuple(value for value in THREAD.values if value is not None)),
         *(Wrong(argument, (*NOT_A_STR, None, "")) for argument in ("role", "phase")),
@@ -177,6 +190,7 @@ def right_arguments(method: Callable[..., Any], first: sync.Checkpoint, path: st
         "path": path,
         "item": 1,
         "seq": 1,
+        "function_name": "app:f",
         "request_id": "t#1.ff",
         "step": "one",
         "choice": "done",

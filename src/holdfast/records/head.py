@@ -95,7 +95,9 @@ _NO_PLACE = _encode_all(("", 0, b"", b""))[1:]
 def _encode(head: Head) -> bytes:
     """Return the fields as an array; a head without a place ends with `mac`, as in the format before."""
     data = _encode_all(head)
-    return data if head.has_place else _PLAIN_START + data[len(_START) : -len(_NO_PLACE)]
+    if head.queue or not data.endswith(_NO_PLACE):
+        return data
+    return _PLAIN_START + data[len(_START) : -len(_NO_PLACE)]
 
 
 def signed_part(thread: bytes, head: Head) -> bytes:

@@ -8,7 +8,8 @@ from typing import Any
 from holdfast.codec import encode
 from holdfast.history.entries import Attempted, Begun, Noted, StepDone, StepError
 from holdfast.history.journal import Journal
-from holdfast.records.errors import Conflict, HoldfastError, InvalidAnswer, NotFound, StepInDoubt
+from holdfast.records.arguments import check_texts
+from holdfast.records.errors import ConfigurationError, Conflict, HoldfastError, InvalidAnswer, NotFound, StepInDoubt
 from holdfast.records.words import Status
 from holdfast.runs.keys import name_of, part
 from holdfast.runs.ledger import packed_metadata
@@ -37,6 +38,13 @@ async def put_back(run: Run) -> None:
     run._ledger.resumable = True
     if run._ledger.claim.found.route:
         run._ledger.status = Status.QUEUED.value
+
+
+def check_named(step: str, by: str) -> None:
+    """Raise `ConfigurationError` unless these are texts, and the step has a name."""
+    check_texts(step=step, by=by)
+    if not step:
+        raise ConfigurationError("`step` must be the key of the step, as `holdfast show` prints it, got ''")
 
 
 async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> None:

@@ -536,11 +536,9 @@ class Store:
         `fail`: it failed, and the code that called it gets `StepFailed`. `NotFound` if the step is not in doubt,
         `Conflict` if it has ended by now, or if a request asks about it: then answer that.
         """
-        from holdfast.runs.settling import settle_step
+        from holdfast.runs.settling import check_named, settle_step
 
-        check_texts(step=step, by=by)
-        if not step:
-            raise ConfigurationError("`step` must be the key of the step, as `holdfast show` prints it, got ''")
+        check_named(step, by)
         await self.thread(thread_id)
         async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
             await settle_step(run, step, choice, value, by)

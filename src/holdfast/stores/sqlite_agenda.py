@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -113,6 +113,6 @@ def _entry(queue: str, route: bytes, priority: int, lane: bytes, held: int, due:
     return Entry(queue, route, priority, lane, bool(held), due)
 
 
-def _taken(row: tuple[int, bytes, bytes | None, str, bytes, int, bytes, int, int]) -> tuple[int, Due]:
+def _taken(row: tuple[Any, ...]) -> tuple[int, Due]:
     number, thread, head, *columns = row
     return number, Due(thread, _entry(*columns), LOST_HEAD if head is None else head)

@@ -1,5 +1,7 @@
 """The agenda: every thread that has a place in it is found when it is due, by one caller at a time."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from holdfast.records.head import FORMAT, Head
@@ -14,9 +16,16 @@ HOUR = 3_600_000_000
 PREFIX = namespace_prefix("")
 
 
-def queued(**fields: object) -> Head:
+def queued(**fields: Any) -> Head:
     """Return the head of a submitted thread; `fields` replace its defaults."""
-    given = {"status": "queued", "queue": "q", "route": ROUTE, "format": FORMAT, "updated_at": 1_000, **fields}
+    given: dict[str, Any] = {
+        "status": "queued",
+        "queue": "q",
+        "route": ROUTE,
+        "format": FORMAT,
+        "updated_at": 1_000,
+        **fields,
+    }
     return head(**given)
 
 
@@ -156,7 +165,7 @@ class Agendas(Kit):
         assert agenda.entries(PREFIX) == {line.key: entry_of(held)}
 
     def test_a_released_thread_is_due_again(self) -> None:
-        """A run that lets go of its thread makes it due when it says so."""
+        """A run that releases its thread says when it is due."""
         agenda = self._agenda()
         line = self._line("a", queued(status="working", token=1, owner="me", expires_at=PARKED // 8))
         line.put(queued(status="working", token=1, expires_at=7_000))
@@ -193,23 +202,21 @@ class Agendas(Kit):
         """After any write the entry agrees with the head: as it says, or earlier."""
         agenda = self._agenda()
         line, now = self._line("a", queued()), agenda.now()
-        mine = {"status": "working", "token": 1, "owner": "me"}
-        for seq, fields in enumerate(
-            (
-                {"updated_at": 5_000},
-                {"expires_at": now + HOUR},
-                {"expires_at": 6_000},
-                {**mine, "expires_at": now + HOUR},
-                {**mine, "expires_at": now + 2 * HOUR},
-                {**mine, "expires_at": now + HOUR // 2},
-                {**mine, "expires_at": now + HOUR, "route": OTHER},
-                {"status": "input_required", "token": 1},
-                {"status": "queued", "priority": 1, "lane": b"x"},
-                {"status": "failed"},
-                {"status": "queued", "queue": "other"},
-            ),
-            2,
-        ):
+        mine: dict[str, Any] = {"status": "working", "token": 1, "owner": "me"}
+        writes: list[dict[str, Any]] = [
+            {"updated_at": 5_000},
+            {"expires_at": now + HOUR},
+            {"expires_at": 6_000},
+            {**mine, "expires_at": now + HOUR},
+            {**mine, "expires_at": now + 2 * HOUR},
+            {**mine, "expires_at": now + HOUR // 2},
+            {**mine, "expires_at": now + HOUR, "route": OTHER},
+            {"status": "input_required", "token": 1},
+            {"status": "queued", "priority": 1, "lane": b"x"},
+            {"status": "failed"},
+            {"status": "queued", "queue": "other"},
+        ]
+        for seq, fields in enumerate(writes, 2):
             line.put(queued(seq=seq, **fields), rows(seq))
             assert agrees(agenda.entries(PREFIX).get(line.key), entry_of(line.head), now), fields
 
