@@ -49,10 +49,10 @@ async def test_choices_that_are_no_words_are_refused(world: World, choices: Any)
 def test_a_durable_function_takes_a_store_of_its_own_world() -> None:
     stores: list[Any] = ["x.db", sync.open("memory:"), holdfast.open("memory:")]
     for store in stores[:2]:
-        with pytest.raises(holdfast.ConfigurationError, match="store must be"):
+        with pytest.raises(holdfast.ConfigurationError, match="`store` must be"):
             holdfast.durable(store=store)
     for store in (stores[0], stores[2]):
-        with pytest.raises(holdfast.ConfigurationError, match="store must be"):
+        with pytest.raises(holdfast.ConfigurationError, match="`store` must be"):
             sync.durable(store=store)
 
 

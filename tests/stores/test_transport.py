@@ -85,12 +85,20 @@ def postgres(files: Files) -> Iterator[PostgresServer]:
     server.remove()
 
 
+def existing_store(postgres: PostgresServer) -> str:
+    """Return the URL of a store that was opened once: looking at it does not create one."""
+    url = postgres.url(new_schema())
+    with sync.open(url) as store:
+        store.guarantee()
+    return url
+
+
 @pytest.mark.servers
 @pytest.mark.parametrize("mode", ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"])
 def test_a_doctor_names_an_sslmode_that_does_not_verify_the_server(
     postgres: PostgresServer, files: Files, mode: str
 ) -> None:
-    url = f"{postgres.url(new_schema())}&sslmode={mode}&sslrootcert={files.authority}"
+    url = f"{existing_store(postgres)}&sslmode={mode}&sslrootcert={files.authority}"
     if mode != "verify-full":  # the certificate is not for this address
         assert finding(url)[0] == "ok"
     verdict, found, advice = finding(url.replace("127.0.0.1", ELSEWHERE))
@@ -103,7 +111,7 @@ def test_a_doctor_names_an_sslmode_that_does_not_verify_the_server(
 def test_a_doctor_asks_for_the_sslmode_in_effect(
     postgres: PostgresServer, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = postgres.url(new_schema()).replace("127.0.0.1", ELSEWHERE)
+    url = existing_store(postgres).replace("127.0.0.1", ELSEWHERE)
     assert "sslmode=prefer" in finding(url)[1]
     monkeypatch.setenv("PGSSLMODE", "verify-full")
     monkeypatch.setenv("PGSSLROOTCERT", files.authority)
