@@ -35,6 +35,7 @@ from holdfast.records.errors import (
     LimitExceeded,
     NotFound,
     OutcomeUnknown,
+    QueueFull,
     RequestExpired,
     RunCancelled,
     RunError,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from holdfast.runs.handles import Handle
     from holdfast.runs.kinds import FileStore, MemoryStore, PostgresStore, RedisStore, S3Store, SQLiteStore, open  # noqa: A004  the public name
     from holdfast.runs.options import Done, NotDone
+    from holdfast.runs.queues import Queue, Rate
     from holdfast.runs.run import Receipt, Run
     from holdfast.runs.steps import StepHandle
     from holdfast.runs.store import Store
@@ -142,6 +144,7 @@ _MODULES = {
     "holdfast.runs.handles": "Handle",
     "holdfast.runs.kinds": "FileStore MemoryStore PostgresStore RedisStore S3Store SQLiteStore open",
     "holdfast.runs.options": "Done NotDone",
+    "holdfast.runs.queues": "Queue Rate",
     "holdfast.runs.run": "Receipt Run",
     "holdfast.runs.steps": "StepHandle",
     "holdfast.runs.store": "Store",
@@ -259,6 +262,9 @@ __all__ = [
     "Phase",
     "PostgresStore",
     "Problem",
+    "Queue",
+    "QueueFull",
+    "Rate",
     "Receipt",
     "Recovery",
     "RecoveryAction",

@@ -9,6 +9,7 @@
     │   ├── Fenced                  this run lost its claim
     │   ├── LeaseHeld               a live run holds the thread (.owner, .remaining)
     │   ├── Deleted                 the thread was deleted; revive() brings its id back
+    │   ├── QueueFull               a queue has as many waiting threads as it may
     │   ├── InvalidId               also a ValueError
     │   ├── NotFound                also a LookupError
     │   ├── Corrupt                 stored bytes are damaged (.record names them)
@@ -61,6 +62,10 @@ class OutcomeUnknown(StoreError):
 
 class Conflict(StoreError):
     """A conflicting write to the thread won."""
+
+
+class QueueFull(StoreError):
+    """A queue has as many waiting threads as its `max_waiting`; nothing was submitted."""
 
 
 class Fenced(StoreError):

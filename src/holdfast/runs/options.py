@@ -1,6 +1,6 @@
 """The policy of a step: retries, timeout, effects. Checked when it is passed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
@@ -11,6 +11,7 @@ from holdfast.records.errors import ConfigurationError
 
 OnDoubt: TypeAlias = Literal["retry", "verify", "ask", "fail"]
 Backoff: TypeAlias = float | timedelta | Callable[[int], float | timedelta]
+Units: TypeAlias = float | Callable[..., float]
 Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 T = TypeVar("T")
 
@@ -44,6 +45,8 @@ class StepPolicy(TypedDict, total=False):
     raises: Errors
     backoff: Backoff | None
     timeout: timedelta | float | None
+    rate: Any
+    units: Units
 
 
 class StepCallPolicy(StepPolicy, total=False):
@@ -63,6 +66,8 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
     raises: Any = ()
     backoff: Any = None
     timeout: Any = None
+    rate: Any = None
+    units: Any = 1
 
     @classmethod
     def of(cls, policy: Mapping[str, Any], *more: str) -> "StepOptions":
@@ -89,6 +94,13 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.backoff is not None and not callable(self.backoff):
             seconds(self.backoff, "backoff")
 
+        if not callable(self.units):
+            checked_units(self.units)
+
+    def units_of(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> float:
+        """Return how many units of its rate a call takes."""
+        return checked_units(self.units(*arguments, **named) if callable(self.units) else self.units)
+
     @property
     def raised_classes(self) -> tuple[type[Exception], ...]:
         """The classes of errors that are raised as themselves."""
@@ -99,6 +111,15 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.backoff is None:
             return float(min(FIRST_WAIT * 2 ** min(attempt - 1, 32), LONGEST_WAIT))
         return seconds(self.backoff(attempt) if callable(self.backoff) else self.backoff, "backoff")
+
+
+def checked_units(given: object) -> float:
+    """Return the units of a rate that a step takes; `ConfigurationError` if it is not a number of at least 0."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < float("inf"):
+        raise ConfigurationError(
+            f"`units` must be a number of at least 0, or a function that returns one, got {given!r}"
+        )
+    return given
 
 
 def _are_errors(given: object) -> bool:

@@ -27,6 +27,7 @@ from holdfast.runs.failures import explain, failed_steps, failure_of, name_step,
 from holdfast.runs.keys import Key
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import Done, NotDone, StepOptions, seconds
+from holdfast.runs.rates import wait_for_turn
 from holdfast.runs.scope import current_frame, held, idempotency_key_of, inner_frame, mark_step
 from holdfast.stores.backend import Transacting, Transaction
 from holdfast.stores.writer import Intent
@@ -216,6 +217,8 @@ class _Execution:
     async def _execute(self) -> Any:
         call = self._call
         while True:
+            if call.options.rate is not None:
+                await wait_for_turn(self._run, call.options.rate, call.options.units_of(call.arguments, call.named))
             self._attempt += 1
             if call.options.effect:
                 self._memo = Begun(call.key, call.fingerprint, self._attempt, self._ports.now(), *self._inputs)

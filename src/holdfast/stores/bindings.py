@@ -130,6 +130,14 @@ class Bindings:
             return [[_plain_token(name, value)] for name, value in labels.items()]
         return [list(self.ring.label_tokens(name, value)) for name, value in labels.items()]
 
+    def lane_again(self, lane: bytes, labels: Mapping[str, str]) -> bytes:
+        """Return the lane of a head with these labels under the key that writes: it is the token of one of them."""
+        for name, value in labels.items():
+            (choices,) = self.label_choices({name: value})
+            if lane in choices:
+                return choices[0]
+        return lane
+
     def routes(self, function: str, version: int) -> list[bytes]:
         """Return the routes that threads of this version of a function may have: the one to write first."""
         if self.ring is None:

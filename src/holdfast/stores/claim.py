@@ -104,6 +104,10 @@ class Claim:
         """The thread as of the last write, settled or not."""
         return self.writer.log
 
+    def labels(self) -> dict[str, str]:
+        """Return the labels of the thread."""
+        return self.writer.labels
+
     def check(self) -> None:
         """Raise why this claim cannot be used any more."""
         if self.is_parents:

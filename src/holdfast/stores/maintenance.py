@@ -239,7 +239,8 @@ class Maintenance:
             summary = bindings.read_summary(self._reader.binding(thread, seen.head), seen.head)
             labels = bindings.label_tokens(summary.labels)
             route = bindings.routes(summary.function, summary.version)[0] if summary.function else b""
-            head = replace(seen.head, data_key=wrapped, labels=labels, route=route)
+            lane = bindings.lane_again(seen.head.lane, summary.labels)
+            head = replace(seen.head, data_key=wrapped, labels=labels, route=route, lane=lane)
             if head == seen.head:
                 return False
             return self._swap(thread, seen, head) is not None or None

@@ -38,6 +38,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
     version: int
     queue: str
     priority: int = 0
+    fair_by: str | None = None
+    """The label by whose values the threads of the queue take turns."""
 
 
 class Intent(Change, kw_only=True):
@@ -169,7 +171,7 @@ class Writer:
             if not old.seq:
                 head = replace(head, data_key=self._new_key)
             if intent.place is not None:
-                head = self._placed(head, intent.place, intent.wake_at)
+                head = self._placed(head, intent.place, intent)
                 intent.place = None if head.route == old.route else intent.place
             if intent.labels or intent.error is not None or intent.requests is not None or head.route != old.route:
                 head = replace(head, **self._summarised(intent))
@@ -201,19 +203,29 @@ class Writer:
         self.log, self.seen = log, Seen(head, encoded)
         return Proposal(self.epoch, log, self.seen, swap, meta)
 
-    def _placed(self, head: Head, place: Place, wake_at: int) -> Head:
+    def _placed(self, head: Head, place: Place, intent: Intent) -> Head:
         bindings = self._reader.bindings
+        if place.fair_by is not None and not head.route:
+            value = {**self.labels, **(intent.labels or {})}.get(place.fair_by)
+            head = head if value is None else replace(head, lane=bindings.label_tokens({place.fair_by: value})[0])
         route, *_ = bindings.routes(place.function, place.version)
         unbegun = bindings.routes(place.function, 0)
         head = placed(head, place.queue, place.priority, route, unbegun)
-        return replace(head, expires_at=wake_at) if wake_at else head
+        return replace(head, expires_at=intent.wake_at) if intent.wake_at else head
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of the thread."""
+        return self._known_summary().labels
+
+    def _known_summary(self) -> Summary:
+        if self._summary is None:
+            self._summary = self._reader.bindings.read_summary(self.log.binding, self.seen.head)
+        return self._summary
 
     def _summarised(self, intent: Intent) -> dict[str, object]:
         """Return the fields of the head that an intent's labels, error and requests change."""
-        bindings, binding = self._reader.bindings, self.log.binding
-        if self._summary is None:
-            self._summary = bindings.read_summary(binding, self.seen.head)
-        old = self._summary
+        bindings, binding, old = self._reader.bindings, self.log.binding, self._known_summary()
         labels = {**old.labels, **(intent.labels or {})}
         error = old.error if intent.error is None else intent.error or None
         requests = old.requests if intent.requests is None else intent.requests

@@ -35,6 +35,7 @@ from holdfast.records.errors import (
     LimitExceeded,
     NotFound,
     OutcomeUnknown,
+    QueueFull,
     RequestExpired,
     RunCancelled,
     RunError,
@@ -63,6 +64,8 @@ from holdfast.records.turn import SessionSummary, Turn, TurnResult
 from holdfast.records.usage import ModelPricing, UsageSnapshot
 from holdfast.records.words import Cause, Durability, Phase, Status
 from holdfast.runs.handles import BlockingHandle as Handle
+from holdfast.runs.queues import BlockingRate as Rate
+from holdfast.runs.queues import Queue
 from holdfast.sync.run import Receipt, Run
 from holdfast.sync.store import (
     FileStore,
@@ -258,6 +261,9 @@ __all__ = [
     "Phase",
     "PostgresStore",
     "Problem",
+    "Queue",
+    "QueueFull",
+    "Rate",
     "Receipt",
     "Recovery",
     "RecoveryAction",
