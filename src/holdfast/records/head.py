@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from holdfast.records.errors import Corrupt, IncompatibleCheckpoint
 from holdfast.records.identity import shown_id_of
 from holdfast.records.packed import bounded
-from holdfast.records.ranges import STATUSES, UNDECODABLE, Moment, Priority, Seq, Token, Total
+from holdfast.records.ranges import STATUSES, UNDECODABLE, Moment, Priority, Seq, Token, Total, is_queue_name
 
 FORMAT = 3
 """The newest format that this version reads. A head is written in it only if it has a place in the agenda."""
@@ -145,6 +145,8 @@ def _problem_of(head: Head) -> str:
         return f"its format is {head.format}"
     if head.format < FORMAT and head.has_place:
         return f"its format is {head.format}, which has no queue"
+    if head.has_place and not is_queue_name(head.queue):
+        return f"its queue is {head.queue[:40]!r}"
     if head.status and head.status not in STATUSES:
         return f"its status is {head.status!r}"
     if len(head.incarnation) not in {0, INCARNATION_BYTES}:

@@ -11,6 +11,7 @@ LAST_MOMENT = 253_402_300_799_999_999
 """The first and the last microsecond that a datetime can hold, in the years 1 and 9999."""
 END_OF_SEQS = 1 << 40
 LARGEST_TOKEN = (1 << 63) - 1
+LONGEST_QUEUE_BYTES = 128
 
 Moment: TypeAlias = Annotated[int, msgspec.Meta(ge=FIRST_MOMENT, le=LAST_MOMENT)]
 """Microseconds since 1970."""
@@ -30,3 +31,8 @@ UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 STATUSES = frozenset(status.value for status in Status)
 CAUSES = frozenset(cause.value for cause in Cause)
 PHASES = frozenset(phase.value for phase in Phase)
+
+
+def is_queue_name(name: str) -> bool:
+    """True if a queue may have this name: every kind of store can keep it."""
+    return 0 < len(name.encode()) <= LONGEST_QUEUE_BYTES and name.isprintable()

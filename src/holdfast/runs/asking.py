@@ -59,7 +59,10 @@ def due_at(deadline: datetime | timedelta | float | None, now: int) -> int:
     if isinstance(deadline, datetime):
         if deadline.tzinfo is None:
             raise ConfigurationError(f"`deadline` must have a time zone, got {deadline!r}; or give a duration")
-        return round((deadline.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
+        try:
+            return (deadline.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+        except OverflowError:
+            raise ConfigurationError(f"a time must be within the years 1 to 9999 in UTC, got {deadline!r}") from None
     return now + round(seconds(deadline, "deadline") * 1e6)
 
 

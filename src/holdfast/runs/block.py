@@ -268,7 +268,7 @@ class RunBlock:
         if not ledger.finished:
             await self._end_if_cancelled(ledger)
         is_open = ledger.status == Status.WORKING.value and not ledger.resumable
-        await self._release(ledger, Status.IDLE.value if is_open else ledger.status)
+        await self._release(ledger, Status.IDLE.value if is_open else ledger.status, ledger.look_again_at)
 
     async def _end_badly(self, ledger: Ledger, error: BaseException) -> None:
         """Record an error; anything else that ends a program leaves the thread `working`.

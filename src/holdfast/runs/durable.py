@@ -37,7 +37,7 @@ from holdfast.runs.divergence import OnDivergence, Replay, check_policy
 from holdfast.runs.handles import BlockingHandle, Handle
 from holdfast.runs.run import Run
 from holdfast.runs.scope import current_frame
-from holdfast.runs.submitting import Call, Service, Submission, SubmitOptions, submit, unknown_call
+from holdfast.runs.submitting import Call, Served, Service, Submission, SubmitOptions, submit, unknown_call
 from holdfast.stores.writer import Place
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ T = TypeVar("T")
 FRESH = "fresh"
 DEFAULT_SERVICE = Service()
 
-registry: "dict[str, Durable[Any, Any]]" = {}
-"""Every durable function of this program by name: a recovery finds the code of a thread here."""
+registry: "dict[str, Served]" = {}
+"""What this program can run, by name: a recovery finds the code of a thread here."""
 
 
 class Durable(Generic[P, T]):
@@ -168,7 +168,7 @@ class Durable(Generic[P, T]):
         async def check() -> None:
             await store._tools.ports.perform(self._check_recorded, store, thread_id, packed)
 
-        block = store._run_block(thread_id, self._labels, self._terms, check)
+        block = store._run_block(thread_id, None, self._terms, check)
         try:
             async with block as run:
                 return await self._execute(run, packed)
@@ -194,6 +194,7 @@ class Durable(Generic[P, T]):
             run._ledger.untouched = True
             raise refusal
         run._ledger.place = Place(self.name, self._service.version, self._service.queue)
+        run._ledger.labels = self._labels or {}
         started = await self._started(run, packed or b"")
         if run.finished:
             return run.result

@@ -105,6 +105,8 @@ class Ledger:
         """True if the thread must be left for a recovery to resume."""
         self.place: Place | None = None
         """The thread's place in the agenda, if the next row puts it there."""
+        self.labels: Mapping[str, str] = {}
+        """Labels that the next row sets."""
         self.look_again_at = 0
         """When a suspended run looks again at what it waits for, besides its timers; 0 for never."""
         self._carried: list[AnyEntry] = []
@@ -238,7 +240,7 @@ class Ledger:
         entries = given() if callable(given) else given
         pending = self.claim.submit(self._filled(made() if callable(made) else made, entries))
         try:
-            carried, self._carried, self._changes, self.place = self._carried, [], None, None
+            carried, self._carried, self._changes, self.place, self.labels = self._carried, [], None, None, {}
             for entry in (*carried, *entries):
                 self.journal.add(entry)
         except BaseException as error:
@@ -251,6 +253,8 @@ class Ledger:
         written = (*self._carried, *entries)
         intent.appends += tuple((JOURNAL, encode_entry(entry)) for entry in written)
         intent.place = self.place
+        if self.labels:
+            intent.labels = {**self.labels, **(intent.labels or {})}
         if any(isinstance(entry, Asked | Answered) for entry in written):
             intent.requests = self.journal.open_after(written)
         changes = self._changes

@@ -23,8 +23,9 @@ from holdfast.records.identity import shown_id_of, thread_id_of
 from holdfast.records.outcome import Recovery
 from holdfast.records.words import Status
 from holdfast.runs.block import Terms
-from holdfast.runs.durable import Durable, registry
+from holdfast.runs.durable import registry
 from holdfast.runs.run import Run
+from holdfast.runs.submitting import Served
 from holdfast.stores.claim import dead_owner
 from holdfast.stores.decisions import may_go_on
 
@@ -126,7 +127,7 @@ class Recoverer:
             return False
         return self._function(Journal.of(loaded.log.document)) is not None
 
-    def _function(self, journal: Journal) -> "Durable[Any, Any] | None":
+    def _function(self, journal: Journal) -> Served | None:
         function = registry.get(journal.started.function) if journal.started is not None else None
         return function if function is not None and function._fits(self._store._tools.ports) else None
 

@@ -15,29 +15,40 @@ from holdfast.runs.keys import name_of, part
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.run import Run
 from holdfast.runs.steps import DOUBT_CHOICES
-from holdfast.stores.writer import Intent
+from holdfast.stores.writer import Intent, Place
 
 RETRIED = "retried"
 """The kind of note that records a retry. Like every note it resets the attempts that a recovery counts."""
 
 
-def check_failed(thread_id: str, status: str | None) -> None:
-    """Raise `Conflict` unless the thread has failed. Also called before the claim, so that an error writes nothing."""
-    if status != Status.FAILED.value:
-        raise Conflict(f"thread {thread_id!r} is {status}, and only a failed one can be retried")
+def check_may_retry(thread_id: str, status: str | None, *, has_place: bool) -> None:
+    """Raise `Conflict` unless the thread has failed, or is idle and a function runs it.
+
+    Also called before the claim, so that an error writes nothing.
+    """
+    if status != Status.FAILED.value and not (status == Status.IDLE.value and has_place):
+        raise Conflict(f"thread {thread_id!r} is {status}, and only a failed one can be retried, or a fork")
 
 
-async def put_back(run: Run) -> None:
-    """Make a recovery resume a failed thread."""
+async def retry(run: Run) -> None:
+    """Make a recovery resume a failed or idle thread."""
+    found = run._ledger.claim.found
     try:
-        check_failed(run.thread_id, run._ledger.claim.found.status)
+        check_may_retry(run.thread_id, found.status, has_place=bool(found.route))
     except Conflict as error:  # another process changed it meanwhile
         raise _refused(run, error) from None
+    await put_back(run, None)
+
+
+async def put_back(run: Run, place: Place | None, due: int = 0) -> None:
+    """Put the thread on its queue, due at a time, or at once for 0. `place` is for one that has none."""
+    ledger = run._ledger
+    ledger.place = place
     note = Noted(RETRIED, encode(None), run._ports.now())
-    await run._ledger.commit(run._ports, Intent(journal=True, metadata=packed_metadata({RETRIED: True})), note)
-    run._ledger.resumable = True
-    if run._ledger.claim.found.route:
-        run._ledger.status = Status.QUEUED.value
+    await ledger.commit(run._ports, Intent(journal=True, metadata=packed_metadata({RETRIED: True})), note)
+    ledger.resumable, ledger.look_again_at = True, due
+    if ledger.claim.writer.seen.head.route:
+        ledger.status = Status.QUEUED.value
 
 
 def check_named(step: str, by: str) -> None:

@@ -499,13 +499,14 @@ class Store:
     async def retry(self, thread_id: str) -> None:
         """Put a failed thread back on its queue, so that `recover` resumes it; its finished steps are kept.
 
-        `Conflict` if it has not failed, `NotFound` if it does not exist.
+        Also a fork or an imported thread that a function runs. `Conflict` for another, `NotFound` if there is none.
         """
-        from holdfast.runs.settling import check_failed, put_back
+        from holdfast.runs import settling
 
-        check_failed(thread_id, (await self.thread(thread_id)).status)
+        info = await self.thread(thread_id)
+        settling.check_may_retry(thread_id, info.status, has_place=info.queue is not None)
         async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
-            await put_back(run)
+            await settling.retry(run)
 
     async def submit(
         self,

@@ -5,7 +5,7 @@ One write creates it, or none does: the same id with the same call is the same t
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import msgspec
 
@@ -13,22 +13,28 @@ from holdfast.history.entries import JOURNAL, AnyEntry, Started, Traced, encode_
 from holdfast.history.journal import Journal
 from holdfast.records.arguments import check_labels, check_options, text_or_none, whole_number
 from holdfast.records.errors import ConfigurationError, Conflict, KeyReused, LeaseHeld, NotFound
+from holdfast.records.head import Head
+from holdfast.records.ranges import LONGEST_QUEUE_BYTES, is_queue_name
 from holdfast.records.words import Status
 from holdfast.runs.arguments import fingerprint_of, packed_pair
 from holdfast.runs.asking import due_at
-from holdfast.runs.block import Tools
+from holdfast.runs.block import Terms, Tools
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import seconds
+from holdfast.runs.settling import put_back
+from holdfast.stores.agenda import entry_of
 from holdfast.stores.backend import Transacting
 from holdfast.stores.saving import Saving
 from holdfast.stores.writer import Intent, Place
 
 if TYPE_CHECKING:
+    from holdfast.ports import Ports
+    from holdfast.runs.run import Run
     from holdfast.runs.store import Store
 
 DEFAULT_QUEUE = "default"
-LONGEST_QUEUE_BYTES = 128
 PRIORITIES = (-2, 2)
+ENDED = {Status.COMPLETE.value, Status.FAILED.value, Status.CANCELLED.value}
 LOOK_SECONDS = 0.05
 LOOKS = 100
 """How often to look at a thread that another run has claimed and not begun yet."""
@@ -40,8 +46,8 @@ Compare = Callable[[Started], KeyReused | None]
 def queue_name(value: object) -> str:
     """Return the name of a queue, checked."""
     name = text_or_none(value, "queue") or DEFAULT_QUEUE
-    if len(name.encode()) > LONGEST_QUEUE_BYTES:
-        raise ConfigurationError(f"`queue` must have at most {LONGEST_QUEUE_BYTES} bytes, got {len(name.encode())}")
+    if not is_queue_name(name):
+        raise ConfigurationError(f"`queue` must be printable and have at most {LONGEST_QUEUE_BYTES} bytes, got {name!r}")
     return name
 
 
@@ -63,6 +69,21 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         whole_number(self.retries, "retries")
         if self.backoff is not None and not callable(self.backoff):
             seconds(self.backoff, "backoff")
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "Service":
+        """Return how the options of a runtime say that it is served, checked."""
+        service = cls(**{name: options[name] for name in ServiceOptions.__annotations__ if name in options})
+        service.check()
+        return service
+
+
+class ServiceOptions(TypedDict, total=False):
+    """The keywords of a runtime that say how processes serve it."""
+
+    queue: str
+    version: int
+    since: int | None
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -103,11 +124,13 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
         given: object = self.at
         if given is not None and (not isinstance(given, datetime) or given.tzinfo is None):
             raise ConfigurationError(f"`at` must be a datetime with a time zone, got {given!r}")
+        due_at(self.at, 0)
         check_labels(self.labels)
 
     def due_at(self, now: int) -> int:
         """Return when the thread is first due, in microseconds since 1970; 0 for at once."""
-        return due_at(self.at if self.delay is None else self.delay, now)
+        moment = due_at(self.at if self.delay is None else self.delay, now)
+        return moment if moment > now else 0
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -134,41 +157,86 @@ def unknown_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> C
     return Call(name, packed, fingerprint, DEFAULT_QUEUE, None, compare)
 
 
+class Served(Protocol):
+    """What a process can run by its name: a durable function, or the work of a runtime."""
+
+    name: str
+    _place: str
+    _service: Service
+
+    def _fits(self, ports: "Ports") -> bool: ...
+    async def _execute(self, run: "Run", packed: bytes | None) -> Any: ...
+    def _call(self, arguments: Sequence[Any], named: Mapping[str, Any], thread_id: str = "") -> Call: ...
+
+
 async def submit(store: "Store", thread_id: str, call: Call, options: Submission) -> None:
     """Create a thread that is due, or find that it exists; `KeyReused` if it runs something else."""
-    tools, thread = store._tools, store._tools.reader.key(thread_id)
+    tools = store._tools
     await tools.open()
     for _ in range(LOOKS):
         try:
-            await _create(tools, store._saving, thread, _intent(tools, call, options), options.connection)
-        except Conflict:
-            await tools.ports.perform(_compare, tools, thread, thread_id, call.compare)
-            return
+            if not await _is_created(store, thread_id, call, options):
+                await _find(store, thread_id, call, options)
         except LeaseHeld as held:  # a run has claimed it, and records what it runs in a moment
             refusal = held
             await tools.ports.sleep(LOOK_SECONDS)
         else:
-            queue = options.queue or call.queue
-            await tools.events.emit("submitted", thread_id, 1, function=call.function, queue=queue)
             return
     raise refusal
 
 
-def _intent(tools: Tools, call: Call, options: Submission) -> Intent:
+async def _is_created(store: "Store", thread_id: str, call: Call, options: Submission) -> bool:
+    """Create the thread; False if it exists."""
+    tools = store._tools
+    place = _place(call, options)
+    intent = _intent(tools, call, options, place)
+    try:
+        await _create(tools, store._saving, tools.reader.key(thread_id), intent, options.connection)
+    except Conflict:
+        return False
+    await tools.events.emit("submitted", thread_id, 1, function=call.function, queue=place.queue)
+    return True
+
+
+def _place(call: Call, options: Submission) -> Place:
+    return Place(call.function, 0, queue_name(options.queue or call.queue), options.priority)
+
+
+def _intent(tools: Tools, call: Call, options: Submission, place: Place) -> Intent:
     now = tools.ports.now()
     started = Started(call.function, call.arguments, call.fingerprint, now)
     trace = tools.events.trace_context()
     entries: list[AnyEntry] = [started, *([Traced(trace)] if trace else [])]
     return Intent(
         appends=tuple((JOURNAL, encode_entry(entry)) for entry in entries),
+        size=len(call.arguments),
         journal=True,
         creates=True,
         status=Status.QUEUED.value,
         metadata=packed_metadata(row_details(started)),
         labels={**(call.labels or {}), **(options.labels or {})},
-        place=Place(call.function, 0, queue_name(options.queue or call.queue), options.priority),
+        place=place,
         wake_at=options.due_at(now),
     )
+
+
+async def _find(store: "Store", thread_id: str, call: Call, options: Submission) -> None:
+    """Check that a thread which exists runs this call, and queue it if nothing would run it: a fork, or an import."""
+    tools = store._tools
+    head = await tools.ports.perform(_compared, tools, thread_id, call.compare)
+    if _runs_or_ended(head):
+        return
+    if options.connection is not None:
+        raise Conflict(f"thread {thread_id!r} exists and is {head.status}; submit it without `connection`")
+    async with store._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
+        if _runs_or_ended(run._ledger.claim.found):  # another process was faster
+            run._ledger.untouched = True
+        else:
+            await put_back(run, _place(call, options), options.due_at(tools.ports.now()))
+
+
+def _runs_or_ended(head: Head) -> bool:
+    return entry_of(head) is not None or head.status in ENDED
 
 
 async def _create(tools: Tools, saving: Saving, thread: bytes, intent: Intent, connection: object) -> None:
@@ -192,14 +260,18 @@ async def _create(tools: Tools, saving: Saving, thread: bytes, intent: Intent, c
         raise Conflict("the thread exists already")
 
 
-def _compare(tools: Tools, thread: bytes, thread_id: str, compare: Compare) -> None:
-    """Raise `KeyReused` if an existing thread runs something else. Blocking."""
+def _compared(tools: Tools, thread_id: str, compare: Compare) -> Head:
+    """Return the head of an existing thread; `KeyReused` if it runs something else. Blocking."""
     try:
-        known = Journal.of(tools.reader.load_head(thread).log.document).started
+        loaded = tools.reader.load_head(tools.reader.key(thread_id))
     except NotFound:
-        raise Conflict(f"thread {thread_id!r} is being created by another transaction; retry later") from None
+        raise Conflict(
+            f"thread {thread_id!r} is part of a transaction that is still open, perhaps this one; retry after its end"
+        ) from None
+    known = Journal.of(loaded.log.document).started
     if known is None:
         raise KeyReused(f"thread {thread_id!r} is used by something else; give another thread id")
     refusal = compare(known)
     if refusal is not None:
         raise refusal
+    return loaded.seen.head

@@ -24,11 +24,12 @@ from holdfast.history.prune import needed_rows
 from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, LimitExceeded, NotFound, StoreUnavailable
 from holdfast.records.head import INCARNATION_BYTES, Head, Marks, encode_head
 from holdfast.records.identity import thread_id_of
-from holdfast.records.ranges import Moment, RequestNumber
+from holdfast.records.ranges import Count, Moment, Priority, RequestNumber
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Status
 from holdfast.stores.agenda import swap_of
 from holdfast.stores.bindings import DATA_KEY_BYTES, Summary
+from holdfast.stores.decisions import placed
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.private_files import open_to_read, replacing
 from holdfast.stores.reader import Reader, Seen
@@ -69,6 +70,16 @@ class About(msgspec.Struct, frozen=True):
     labels: dict[str, str]
     error: str | None
     requests: tuple[RequestNumber, ...] = ()
+    function: str = ""
+    version: Count = 0
+    queue: str = ""
+    priority: Priority = 0
+
+    @property
+    def imported_status(self) -> str:
+        """The status in the new store: a thread that a function runs does not run there unless it is put on a queue."""
+        runs = self.function and self.status in {Status.QUEUED, Status.WORKING}
+        return Status.IDLE.value if runs else self.status.value
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag_field="frame"):
@@ -302,6 +313,10 @@ def _describe(reader: Reader, binding: Binding, head: Head) -> dict[str, Any]:
         "labels": dict(summary.labels),
         "error": summary.error,
         "requests": list(summary.requests),
+        "function": summary.function,
+        "version": summary.version,
+        "queue": head.queue,
+        "priority": head.priority,
     }
 
 
@@ -400,20 +415,25 @@ def _imported_head(
     seen: Seen | None,
 ) -> Head:
     bindings = reader.bindings
-    return Head(
+    summary = Summary(about.labels, about.error, about.requests, about.function, about.version)
+    head = Head(
         incarnation=binding.incarnation,
         seq=about.seq,
         base=about.base,
         checkpoint=about.checkpoint,
         digest=rows[-1].digest,
         token=seen.head.token + 1 if seen else 0,
-        status=about.status.value,
+        status=about.imported_status,
         created_at=about.created_at,
         updated_at=about.updated_at,
         row_count=len(rows),
         stored_bytes=sum(len(row.header) + len(row.body) for row in rows) + sum(map(len, blobs.values())),
         marks=Marks(*about.marks),
         labels=bindings.label_tokens(about.labels),
-        summary=bindings.seal_summary(binding, Summary(about.labels, about.error, about.requests)),
+        summary=bindings.seal_summary(binding, summary),
         data_key=data_key,
     )
+    if not about.function:
+        return head
+    route, *_ = bindings.routes(about.function, about.version)
+    return placed(head, about.queue, about.priority, route, ())

@@ -230,6 +230,7 @@ def _joined(first: Swap, second: Swap) -> Swap:
         blobs={**first.blobs, **second.blobs},
         consumed=first.consumed + second.consumed,
         size=first.size + second.size,
+        moves=first.moves or second.moves,
     )
 
 

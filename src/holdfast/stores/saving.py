@@ -44,7 +44,7 @@ from holdfast.stores.events import Events
 from holdfast.stores.landing import landed
 from holdfast.stores.listing import Listings
 from holdfast.stores.reader import Loaded, Reader, checkpoint_of, gave_up
-from holdfast.stores.writer import Intent, Recorded, Write, Writer, Writers
+from holdfast.stores.writer import Intent, Place, Recorded, Write, Writer, Writers
 
 ATTEMPTS = 50
 """How often a write is retried after a conflict: catching up costs little, and each time some writer succeeds."""
@@ -179,8 +179,10 @@ class Saving:
 
     def _fork_intent(self, loaded: Loaded, draft: Draft, leaves: dict[Path, object], origin: str) -> Intent:
         """Return the first row of a fork: this state, and the cells outside of the state, such as the journal."""
-        document, binding = loaded.log.document, loaded.log.binding
+        document, binding, head = loaded.log.document, loaded.log.binding, loaded.seen.head
         meta = decode_meta(binding, loaded.header)
+        summary = self._reader.bindings.read_summary(binding, head)
+        place = Place(summary.function, summary.version, head.queue, head.priority) if summary.function else None
         internal = {path: cell for path, cell in document.items() if path[0] != "state" and path != KEYS}
         return Intent(
             draft={**draft, **internal},
@@ -188,9 +190,10 @@ class Saving:
             status=Status.IDLE.value,
             phase=meta.phase,
             metadata=meta.metadata,
-            labels=self._reader.bindings.read_summary(binding, loaded.seen.head).labels,
+            labels=summary.labels,
             origin=origin,
             expect_seq=0,
+            place=place,
         )
 
     async def step_back(self, thread: bytes, checkpoint: CheckpointId) -> None:

@@ -56,6 +56,7 @@ class Verifier:
         reader, agenda = self._reader, self._reader.backend
         if not isinstance(agenda, Agenda):
             return
+        wrong: list[bytes] = []
         try:
             threads = dict(Listings(reader).all_heads())
             for _ in range(ATTEMPTS):
@@ -63,7 +64,7 @@ class Verifier:
                 present = dict(zip(threads, reader.backend.heads(list(threads)), strict=True))
                 wrong = [
                     thread
-                    for thread in {*threads, *entries}
+                    for thread in (wrong or {*threads, *entries})
                     if not agrees(entries.get(thread), _wanted(thread, present.get(thread)), now)
                 ]
                 if not wrong:
