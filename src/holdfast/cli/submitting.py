@@ -11,7 +11,8 @@ from holdfast.cli.command import command
 from holdfast.cli.output import Answer, Screen, printable
 from holdfast.cli.session import Session
 from holdfast.records.thread import ThreadInfo
-from holdfast.runs.submitting import DEFAULT_QUEUE, PRIORITIES
+from holdfast.runs.queues import DEFAULT_QUEUE
+from holdfast.runs.submitting import PRIORITIES
 
 
 def _argument(text: str) -> Any:

@@ -14,10 +14,11 @@ from holdfast.runs.block import Terms
 from holdfast.runs.divergence import OnDivergence, check_policy
 from holdfast.runs.durable import AwaitableDurable
 from holdfast.runs.options import Backoff
+from holdfast.runs.queues import DEFAULT_QUEUE, Queue, queue_of
 from holdfast.runs.run import Receipt, Run
 from holdfast.runs.scope import current_frame
 from holdfast.runs.store import Store
-from holdfast.runs.submitting import DEFAULT_QUEUE, Service
+from holdfast.runs.submitting import Service
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -123,7 +124,7 @@ def durable(
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
     on_divergence: OnDivergence = "raise",
-    queue: str = DEFAULT_QUEUE,
+    queue: Queue | str = DEFAULT_QUEUE,
     version: int = 1,
     since: int | None = None,
     retries: int = 0,
@@ -139,7 +140,7 @@ def durable(
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
     on_divergence: OnDivergence = "raise",
-    queue: str = DEFAULT_QUEUE,
+    queue: Queue | str = DEFAULT_QUEUE,
     version: int = 1,
     since: int | None = None,
     retries: int = 0,
@@ -162,7 +163,7 @@ def durable(
     """
     terms = Terms(lease, wait)
     check_policy(on_divergence)
-    service = Service(queue=queue, version=version, since=since, retries=retries, backoff=backoff)
+    service = Service(queue=queue_of(queue), version=version, since=since, retries=retries, backoff=backoff)
     service.check()
     if store is not None and not isinstance(store, Store):
         raise ConfigurationError(f"`store` must be a store from holdfast.open, got {store!r}")

@@ -38,7 +38,6 @@ from holdfast.runs.handles import BlockingHandle, Handle
 from holdfast.runs.run import Run
 from holdfast.runs.scope import current_frame
 from holdfast.runs.submitting import Call, Served, Service, Submission, SubmitOptions, submit, unknown_call
-from holdfast.stores.writer import Place
 
 if TYPE_CHECKING:
     from holdfast.runs.store import Store
@@ -193,7 +192,7 @@ class Durable(Generic[P, T]):
         if refusal is not None:
             run._ledger.untouched = True
             raise refusal
-        run._ledger.place = Place(self.name, self._service.version, self._service.queue)
+        run._ledger.place = self._service.place(self.name)
         run._ledger.labels = self._labels or {}
         started = await self._started(run, packed or b"")
         if run.finished:

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.records.arguments import check_options, duration_us
 from holdfast.records.errors import ConfigurationError
+from holdfast.runs.rates import RateBase, checked_rate
 
 OnDoubt: TypeAlias = Literal["retry", "verify", "ask", "fail"]
 Backoff: TypeAlias = float | timedelta | Callable[[int], float | timedelta]
@@ -45,7 +46,7 @@ class StepPolicy(TypedDict, total=False):
     raises: Errors
     backoff: Backoff | None
     timeout: timedelta | float | None
-    rate: Any
+    rate: RateBase | None
     units: Units
 
 
@@ -94,6 +95,7 @@ class StepOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.backoff is not None and not callable(self.backoff):
             seconds(self.backoff, "backoff")
 
+        checked_rate(self.rate)
         if not callable(self.units):
             checked_units(self.units)
 

@@ -7,6 +7,7 @@ import msgspec
 from holdfast.ports import run_blocking
 from holdfast.records.arguments import text_or_none, whole_number
 from holdfast.records.errors import ConfigurationError
+from holdfast.records.ranges import LONGEST_QUEUE_BYTES, is_queue_name
 from holdfast.runs.rates import RateBase, checked_rate
 from holdfast.runs.run import Run, for_plain_code
 from holdfast.runs.scope import current_frame
@@ -14,7 +15,6 @@ from holdfast.stores.agenda import Limits
 from holdfast.stores.bindings import Bindings
 
 DEFAULT_QUEUE = "default"
-LONGEST_QUEUE_BYTES = 128
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -41,8 +41,10 @@ class Queue(_Named, frozen=True, kw_only=True):
     max_waiting: int | None = None
 
     def __post_init__(self) -> None:
-        if not text_or_none(self.name, "queue") or len(self.name.encode()) > LONGEST_QUEUE_BYTES:
-            raise ConfigurationError(f"`queue` must have 1 to {LONGEST_QUEUE_BYTES} bytes, got {self.name!r}")
+        if text_or_none(self.name, "queue") is None or not is_queue_name(self.name):
+            raise ConfigurationError(
+                f"`queue` must be printable and have at most {LONGEST_QUEUE_BYTES} bytes, got {self.name!r}"
+            )
         for name in ("concurrency", "each", "max_waiting"):
             if getattr(self, name) is not None:
                 whole_number(getattr(self, name), name, 1)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.records.arguments import text_or_none, whole_number
+from holdfast.records.arguments import duration_us, text_or_none, whole_number
 from holdfast.records.errors import ConfigurationError
-from holdfast.runs.options import seconds
 from holdfast.stores.agenda import PARKED, Pace
 from holdfast.stores.bindings import Bindings
 from holdfast.stores.listed_agenda import agenda_of
@@ -39,14 +38,14 @@ class RateBase(_Named, frozen=True, kw_only=True):
         given: object = self.count
         if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given < float("inf"):
             raise ConfigurationError(f"`count` must be a number above 0, got {given!r}")
-        if not seconds(self.per, "per"):
+        if not duration_us(self.per, "per"):
             raise ConfigurationError(f"`per` must be longer than 0 s, got {self.per!r}")
         whole_number(self.burst, "burst")
         text_or_none(self.by, "by")
 
     def cost(self, units: float = 1) -> int:
         """Return what units cost, in microseconds."""
-        return round(seconds(self.per) * 1e6 * units / self.count)
+        return round(duration_us(self.per, "per") * units / self.count)
 
     def pace(self, bindings: Bindings, labels: Callable[[], dict[str, str]]) -> Pace:
         """Return the rate as the agenda takes it; with `by`, the one of a thread with these labels."""
@@ -56,8 +55,9 @@ class RateBase(_Named, frozen=True, kw_only=True):
 
     async def charge(self, run: "Run", units: float) -> None:
         """Charge units on behalf of a run, without waiting."""
-        if not isinstance(units, int | float) or isinstance(units, bool):
-            raise ConfigurationError(f"`units` must be a number, got {units!r}")
+        given: object = units
+        if isinstance(given, bool) or not isinstance(given, int | float):
+            raise ConfigurationError(f"`units` must be a number, got {given!r}")
         pace = self.pace(run._reader.bindings, run._ledger.claim.labels)
         await run._ports.perform(agenda_of(run._reader.backend).spend, pace.bucket, self.cost(units), PARKED)
 

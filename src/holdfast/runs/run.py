@@ -148,7 +148,8 @@ class Run:
 
         A failed attempt is retried up to `retries` times for errors in `retry_on`, after `backoff` seconds; `timeout`
         limits each attempt. After the last one the step raises the error itself if it is one of `raises`, else
-        `StepFailed`.
+        `StepFailed`. With a `rate`, each attempt first waits for its turn among all processes of the store; it takes 1
+        unit, or `units`, which may be a function of the arguments.
 
         `effect=True` is for functions with effects outside, such as a payment: the intent is recorded first, and
         `idempotency_key=` is passed if the function takes it. A step that was begun and never ended has an unknown

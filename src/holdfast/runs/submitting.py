@@ -11,19 +11,20 @@ import msgspec
 
 from holdfast.history.entries import JOURNAL, AnyEntry, Started, Traced, encode_entry, row_details
 from holdfast.history.journal import Journal
-from holdfast.records.arguments import check_labels, check_options, text_or_none, whole_number
-from holdfast.records.errors import ConfigurationError, Conflict, KeyReused, LeaseHeld, NotFound
+from holdfast.records.arguments import check_labels, check_options, whole_number
+from holdfast.records.errors import ConfigurationError, Conflict, KeyReused, LeaseHeld, NotFound, QueueFull
 from holdfast.records.head import Head
-from holdfast.records.ranges import LONGEST_QUEUE_BYTES, is_queue_name
 from holdfast.records.words import Status
 from holdfast.runs.arguments import fingerprint_of, packed_pair
 from holdfast.runs.asking import due_at
 from holdfast.runs.block import Terms, Tools
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import seconds
+from holdfast.runs.queues import Queue, queue_of
 from holdfast.runs.settling import put_back
 from holdfast.stores.agenda import entry_of
 from holdfast.stores.backend import Transacting
+from holdfast.stores.listed_agenda import ListedAgenda, agenda_of
 from holdfast.stores.saving import Saving
 from holdfast.stores.writer import Intent, Place
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from holdfast.runs.run import Run
     from holdfast.runs.store import Store
 
-DEFAULT_QUEUE = "default"
+NO_QUEUE = queue_of(None)
+"""The default queue, which has no limits."""
 PRIORITIES = (-2, 2)
 ENDED = {Status.COMPLETE.value, Status.FAILED.value, Status.CANCELLED.value}
 LOOK_SECONDS = 0.05
@@ -43,18 +45,10 @@ Compare = Callable[[Started], KeyReused | None]
 """Returns an error if a thread was started with another call than the one submitted."""
 
 
-def queue_name(value: object) -> str:
-    """Return the name of a queue, checked."""
-    name = text_or_none(value, "queue") or DEFAULT_QUEUE
-    if not is_queue_name(name):
-        raise ConfigurationError(f"`queue` must be printable and have at most {LONGEST_QUEUE_BYTES} bytes, got {name!r}")
-    return name
-
-
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     """How processes serve a durable function: its queue, the versions of its threads, and what an error does."""
 
-    queue: str = DEFAULT_QUEUE
+    queue: Queue = NO_QUEUE
     version: int = 1
     since: int | None = None
     retries: int = 0
@@ -62,7 +56,6 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self) -> None:
         """Raise `ConfigurationError` for an invalid option."""
-        queue_name(self.queue)
         whole_number(self.version, "version", 1)
         if self.since is not None:
             whole_number(self.since, "since", 1, self.version)
@@ -73,15 +66,20 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Service":
         """Return how the options of a runtime say that it is served, checked."""
-        service = cls(**{name: options[name] for name in ServiceOptions.__annotations__ if name in options})
+        given = {name: options[name] for name in ServiceOptions.__annotations__ if name in options}
+        service = cls(**{**given, "queue": queue_of(given.get("queue"))})
         service.check()
         return service
+
+    def place(self, function: str) -> Place:
+        """Return the place of a thread that this version of a function begins."""
+        return Place(function, self.version, self.queue.name, fair_by=self.queue.fair_by)
 
 
 class ServiceOptions(TypedDict, total=False):
     """The keywords of a runtime that say how processes serve it."""
 
-    queue: str
+    queue: Queue | str
     version: int
     since: int | None
 
@@ -89,7 +87,7 @@ class ServiceOptions(TypedDict, total=False):
 class SubmitOptions(TypedDict, total=False):
     """The keywords of `options` and of `store.submit`."""
 
-    queue: str | None
+    queue: Queue | str | None
     priority: int
     delay: timedelta | float | None
     at: datetime | None
@@ -100,7 +98,7 @@ class SubmitOptions(TypedDict, total=False):
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """The options of one submit, checked."""
 
-    queue: str | None = None
+    queue: Queue | str | None = None
     priority: int = 0
     delay: timedelta | float | None = None
     at: datetime | None = None
@@ -115,7 +113,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.queue is not None:
-            queue_name(self.queue)
+            queue_of(self.queue)
         whole_number(self.priority, "priority", *PRIORITIES)
         if self.delay is not None and self.at is not None:
             raise ConfigurationError("give either `delay` or `at`, not both")
@@ -139,7 +137,7 @@ class Call(msgspec.Struct, frozen=True):
     function: str
     arguments: bytes
     fingerprint: bytes
-    queue: str
+    queue: Queue
     labels: Mapping[str, str] | None
     compare: Compare
 
@@ -154,7 +152,7 @@ def unknown_call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> C
             return None
         return KeyReused(f"the thread runs {known.function}, or was started with other arguments; give another id")
 
-    return Call(name, packed, fingerprint, DEFAULT_QUEUE, None, compare)
+    return Call(name, packed, fingerprint, NO_QUEUE, None, compare)
 
 
 class Served(Protocol):
@@ -188,8 +186,9 @@ async def submit(store: "Store", thread_id: str, call: Call, options: Submission
 async def _is_created(store: "Store", thread_id: str, call: Call, options: Submission) -> bool:
     """Create the thread; False if it exists."""
     tools = store._tools
-    place = _place(call, options)
+    place, queue = _place(call, options), _queue(call, options)
     intent = _intent(tools, call, options, place)
+    await tools.ports.perform(_check_room, tools, thread_id, queue)
     try:
         await _create(tools, store._saving, tools.reader.key(thread_id), intent, options.connection)
     except Conflict:
@@ -198,8 +197,27 @@ async def _is_created(store: "Store", thread_id: str, call: Call, options: Submi
     return True
 
 
+def _queue(call: Call, options: Submission) -> Queue:
+    return call.queue if options.queue is None else queue_of(options.queue)
+
+
 def _place(call: Call, options: Submission) -> Place:
-    return Place(call.function, 0, queue_name(options.queue or call.queue), options.priority)
+    queue = _queue(call, options)
+    return Place(call.function, 0, queue.name, options.priority, queue.fair_by)
+
+
+def _check_room(tools: Tools, thread_id: str, queue: Queue) -> None:
+    """Raise `QueueFull` for a new thread if as many as may wait there; `ConfigurationError` if it cannot be limited."""
+    reader = tools.reader
+    agenda = agenda_of(reader.backend)
+    if queue.has_limits and isinstance(agenda, ListedAgenda):
+        raise agenda.unlimited()
+    if queue.max_waiting is None:
+        return
+    depth = agenda.depth(reader.bindings.prefix, queue.name)
+    is_full = depth.ready + depth.delayed >= queue.max_waiting
+    if is_full and reader.backend.heads([reader.key(thread_id)])[0] is None:
+        raise QueueFull(f"queue {queue.name!r} has {queue.max_waiting} waiting threads, as many as it may; retry later")
 
 
 def _intent(tools: Tools, call: Call, options: Submission, place: Place) -> Intent:

@@ -27,7 +27,7 @@ from holdfast.runs.api import default_store
 from holdfast.runs.arguments import fingerprint_of
 from holdfast.runs.block import RunBlock, Terms
 from holdfast.runs.store import Store, tools_of
-from holdfast.runs.submitting import DEFAULT_QUEUE, Call, Submission
+from holdfast.runs.submitting import NO_QUEUE, Call, Submission
 from holdfast.runs.submitting import submit as submit_call
 from holdfast.stores.maintenance import Maintenance
 
@@ -81,7 +81,7 @@ async def submit(
             return None
         return KeyReused(f"thread {thread_id!r} runs {known.function}, or its {what} differed; give another thread id")
 
-    call = Call(function, arguments, fingerprint, DEFAULT_QUEUE, labels, compare)
+    call = Call(function, arguments, fingerprint, NO_QUEUE, labels, compare)
     await submit_call(store, thread_id, call, options)
 
 

@@ -48,7 +48,7 @@ class ListedAgenda:
     ) -> Taken:
         """See `Agenda.take`."""
         if limits != NO_LIMITS:
-            raise self._unlimited()
+            raise self.unlimited()
         now, heads = self.now(), self._heads(prefix)
         self._hidden = {thread: until for thread, until in self._hidden.items() if until > now}
         entries = self._entries(heads)
@@ -74,9 +74,10 @@ class ListedAgenda:
 
     def spend(self, bucket: bytes, cost: int, burst: int) -> int:
         """Refuse: see `Agenda.spend`."""
-        raise self._unlimited()
+        raise self.unlimited()
 
-    def _unlimited(self) -> ConfigurationError:
+    def unlimited(self) -> ConfigurationError:
+        """Return the error of a limit."""
         return ConfigurationError(
             f"a {self._backend.kind} store cannot limit a queue or a rate among processes;"
             " use a SQLite, PostgreSQL or Redis store"

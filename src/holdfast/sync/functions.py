@@ -15,8 +15,9 @@ from holdfast.runs.block import Terms
 from holdfast.runs.divergence import OnDivergence, check_policy
 from holdfast.runs.durable import BlockingDurable
 from holdfast.runs.options import Backoff
+from holdfast.runs.queues import DEFAULT_QUEUE, Queue, queue_of
 from holdfast.runs.store import Store as AwaitableStore
-from holdfast.runs.submitting import DEFAULT_QUEUE, Service
+from holdfast.runs.submitting import Service
 from holdfast.stores.locations import absolute_url
 from holdfast.sync.run import Receipt, Run
 from holdfast.sync.store import Store
@@ -122,7 +123,7 @@ def durable(
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
     on_divergence: OnDivergence = "raise",
-    queue: str = DEFAULT_QUEUE,
+    queue: Queue | str = DEFAULT_QUEUE,
     version: int = 1,
     since: int | None = None,
     retries: int = 0,
@@ -138,7 +139,7 @@ def durable(
     wait: timedelta | float | None = None,
     labels: Mapping[str, str] | None = None,
     on_divergence: OnDivergence = "raise",
-    queue: str = DEFAULT_QUEUE,
+    queue: Queue | str = DEFAULT_QUEUE,
     version: int = 1,
     since: int | None = None,
     retries: int = 0,
@@ -147,7 +148,7 @@ def durable(
     """See `holdfast.durable`; for a plain `def`."""
     terms = Terms(lease, wait)
     check_policy(on_divergence)
-    service = Service(queue=queue, version=version, since=since, retries=retries, backoff=backoff)
+    service = Service(queue=queue_of(queue), version=version, since=since, retries=retries, backoff=backoff)
     service.check()
     find_store = inner_store(store)
 
