@@ -47,7 +47,9 @@ def queue_name(value: object) -> str:
     """Return the name of a queue, checked."""
     name = text_or_none(value, "queue") or DEFAULT_QUEUE
     if not is_queue_name(name):
-        raise ConfigurationError(f"`queue` must be printable and have at most {LONGEST_QUEUE_BYTES} bytes, got {name!r}")
+        raise ConfigurationError(
+            f"`queue` must be printable and have at most {LONGEST_QUEUE_BYTES} bytes, got {name!r}"
+        )
     return name
 
 
@@ -162,6 +164,7 @@ class Served(Protocol):
 
     name: str
     _place: str
+    _store: "Callable[[], Store]"
     _service: Service
 
     def _fits(self, ports: "Ports") -> bool: ...
