@@ -68,7 +68,7 @@ class Child:
         }
         for store in stores.values():
             store.on_event(self._hear)
-        for durable in registry.values():
+        for durable in (each for each in registry.values() if isinstance(each, Durable)):
             durable._use(stores[is_blocking(durable)])  # noqa: SLF001  a tool of ours
         self._blocking = is_blocking(function)
         self._ports, self._store = worlds[self._blocking], stores[self._blocking]

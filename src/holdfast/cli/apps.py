@@ -21,10 +21,11 @@ from holdfast.runs.api import default_store
 from holdfast.runs.durable import Durable
 from holdfast.runs.kinds import OpenedStore
 from holdfast.runs.store import Store, tools_of
+from holdfast.runs.submitting import Served
 from holdfast.runtimes.agent.agent import Agent, AgentCore
 from holdfast.runtimes.agent.memory import AGENT
 from holdfast.runtimes.loop.core import LOOP
-from holdfast.runtimes.workflow.execution import STARTED
+from holdfast.runtimes.workflow.execution import is_name_of_workflow
 from holdfast.stores.locations import url_parts
 from holdfast.sync.agents import Agent as BlockingAgent
 from holdfast.sync.functions import inner_default_store
@@ -101,6 +102,11 @@ def is_blocking(app: App) -> bool:
     return not is_async(app.__wrapped__) if isinstance(app, Durable) else isinstance(app, BlockingAgent)
 
 
+def worlds_of(served: Iterable[Served]) -> tuple[bool, ...]:
+    """Return which stores can run all of these: a blocking one (True), or an awaitable one first."""
+    return (True,) if all(each._fits(BlockingPorts()) for each in served) else (False, True)  # noqa: SLF001  ours
+
+
 def call_with_store(session: Session, act: Callable[[Store], Coroutine[Any, Any, T]], *, blocking: bool) -> T:
     """Call a coroutine function with the session's store, in an event loop unless it is blocking."""
     app_store = session.app_store
@@ -115,13 +121,13 @@ def call_with_store(session: Session, act: Callable[[Store], Coroutine[Any, Any,
     return run_blocking(call()) if blocking else asyncio.run(call())
 
 
-def store_of(app: App) -> Store | None:
+def store_of(app: AnyAgent | Served) -> Store | None:
     """Return the store that a durable function or an agent was given; None if it uses the default one."""
-    find = app._store if isinstance(app, Durable) else core_of(app).store  # noqa: SLF001  no program asks for it
+    find = core_of(app).store if isinstance(app, AnyAgent) else app._store  # noqa: SLF001  no program asks for it
     return None if find in {default_store, inner_default_store} else find()
 
 
-def store_note(session: Session, apps: Mapping[str, App]) -> str:
+def store_note(session: Session, apps: Mapping[str, AnyAgent | Served]) -> str:
     """Say which applications have another store than the requested one, which is used; empty for none."""
     if not session.requested_store:
         return ""
@@ -166,7 +172,7 @@ def _program_of(store: "BlockingStore", thread_id: str) -> Program | None:
     The labels of these runtimes distinguish them from functions in a module of the same name.
     """
     function = function_of(store, thread_id)
-    if function in {LOOP, STARTED}:
+    if function == LOOP or is_name_of_workflow(function):
         return LOOPS if function == LOOP else WORKFLOWS
     kind, _, name = function.partition(":")
     if kind not in {"manager", "workflow"}:

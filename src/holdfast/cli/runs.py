@@ -14,20 +14,15 @@ from holdfast.cli.completion import step_argument, thread_argument
 from holdfast.cli.output import COLOURS, DRY_RUN, Answer, Screen, counted, printable
 from holdfast.cli.requests import by_option, request_lines
 from holdfast.cli.session import Session, require_store
-from holdfast.ports import run_blocking
 from holdfast.records import errors
 from holdfast.records.outcome import Recovery
 from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Status
-from holdfast.runs.block import Terms
 from holdfast.runs.durable import Durable, registry
-from holdfast.runs.recovery import Recoverer
-from holdfast.runtimes.agent.agent import AgentCore
 from holdfast.runtimes.agent.memory import AGENT
 
 if TYPE_CHECKING:
-    from holdfast.runs.run import Run
     from holdfast.runs.store import Store
 
 FINISHED = {Status.COMPLETE, Status.CANCELLED}
@@ -84,7 +79,7 @@ def _resume(session: Session, app: apps.App, thread_id: str) -> Any:
 
 def _resume_agent(session: Session, agent: apps.AnyAgent, thread_id: str) -> Any:
     core = apps.core_of(agent)
-    if refusal := _refusal_of(core):
+    if refusal := core.refusal:
         raise errors.ConfigurationError(refusal)
     if not lookup.function_of(session.store, thread_id):
         raise errors.NotFound(f"thread {thread_id!r} was not started by an agent")
@@ -94,15 +89,6 @@ def _resume_agent(session: Session, agent: apps.AnyAgent, thread_id: str) -> Any
             return await core.resume(run, {})
 
     return apps.call_with_store(session, act, blocking=apps.is_blocking(agent))
-
-
-def _refusal_of(core: AgentCore) -> str:
-    """Say why the command line cannot resume an agent; empty if it can."""
-    if core.is_stream:
-        return f"agent {core.name} yields: stream the thread again from your program"
-    if core.required:
-        return f"agent {core.name} needs {', '.join(core.required)}: run it again from your program"
-    return ""
 
 
 def _resumed_lines(screen: Screen, document: dict[str, Any]) -> Iterator[str]:
@@ -134,7 +120,7 @@ def recover(session: Session, modules: tuple[str, ...], max_attempts: int) -> An
     damaged.
     """
     agents = [agent for module in modules for agent in apps.agents_in(apps.load(module))]
-    applications = [*registry.values(), *agents]
+    applications = list(registry.values())
     stores = [None] if session.requested_store else list(dict.fromkeys(map(apps.store_of, applications))) or [None]
     found = [_recover_store(session, store, agents, max_attempts) for store in stores]
     report = _merged([report for report, _ in found])
@@ -157,37 +143,15 @@ def _recover_store(
     session.use(app_store)
     if app_store is None:
         require_store(session.url)
-    mine = [agent for agent in agents if session.requested_store or apps.store_of(agent) is app_store]
 
     async def act(store: "Store") -> Recovery:
         return await store.recover(max_attempts=max_attempts)
 
-    functions = apps.call_with_store(session, act, blocking=all(map(apps.is_blocking, registry.values())))
-    report = _merged([functions, *(_recover_agent(session, agent, functions.skipped, max_attempts) for agent in mine)])
+    report = _merged([apps.call_with_store(session, act, blocking=each) for each in apps.worlds_of(registry.values())])
     remarks = {thread_id: _reason(session, thread_id, agents) for thread_id in report.skipped}
     remarks |= {thread_id: session.store.thread(thread_id).error or "" for thread_id in report.failed}
     remarks |= {thread_id: _why_unreadable(session, thread_id) for thread_id in report.damaged}
     return report, remarks
-
-
-def _recover_agent(session: Session, agent: apps.AnyAgent, skipped: Iterable[str], max_attempts: int) -> Recovery:
-    """Resume those of the threads that the agent started."""
-    core, blocking = apps.core_of(agent), apps.is_blocking(agent)
-    found = [thread_id for thread_id in skipped if lookup.function_of(session.store, thread_id) == AGENT + core.name]
-    if _refusal_of(core) or not found:
-        return Recovery()
-
-    def resume_blocking(run: "Run") -> Any:
-        return run_blocking(core.resume(run, {}))
-
-    async def resume(run: "Run") -> Any:
-        return await core.resume(run, {})
-
-    async def act(store: "Store") -> Recovery:
-        handler = resume_blocking if blocking else resume
-        return await Recoverer(store, handler, Terms(wait=0), max_attempts).resume_all(found)
-
-    return apps.call_with_store(session, act, blocking=blocking)
 
 
 def _merged(reports: list[Recovery]) -> Recovery:
@@ -203,7 +167,7 @@ def _reason(session: Session, thread_id: str, agents: list[apps.AnyAgent]) -> st
     function = lookup.function_of(session.store, thread_id)
     if not function:
         return "neither a durable function nor an agent: store.recover(handler) resumes it"
-    known = {AGENT + apps.core_of(agent).name: _refusal_of(apps.core_of(agent)) for agent in agents}
+    known = {AGENT + apps.core_of(agent).name: apps.core_of(agent).refusal for agent in agents}
     if function not in {*registry, *known}:
         return apps.program_advice(session.store, thread_id) or f"{function} is not in --app"
     return known.get(function) or "another process resumed it first"

@@ -29,7 +29,7 @@ from holdfast.records.thread import ThreadInfo
 from holdfast.records.turn import SessionSummary
 from holdfast.records.words import Status
 from holdfast.runtimes.loop.core import LOOP
-from holdfast.runtimes.workflow.execution import GRAPH, STARTED
+from holdfast.runtimes.workflow.execution import GRAPH, is_name_of_workflow
 from holdfast.runtimes.workflow.snapshot import Snapshot as WorkflowSnapshot
 from holdfast.sync import Store
 from holdfast.sync.agents import read_summary as read_agent_summary
@@ -266,7 +266,7 @@ def _loop_facts(loop: LoopSnapshot) -> Facts:
 
 def _read_workflow(work: lookup.Work, newest: Checkpoint | None, journal: Journal) -> WorkflowView | None:
     """Return the workflow of a thread; None if it has none, or it cannot be read."""
-    if work.function != STARTED or newest is None:
+    if newest is None or not is_name_of_workflow(work.function):
         return None
     try:
         now = WorkflowSnapshot.of(newest.state, newest.thread_id)

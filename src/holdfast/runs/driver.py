@@ -30,11 +30,12 @@ from holdfast.runs.block import ENDS_OF_PROGRAMS, RunBlock, Terms
 from holdfast.runs.divergence import Replay
 from holdfast.runs.durable import Durable
 from holdfast.runs.failures import failed_steps, text_of
-from holdfast.runs.handles import BlockingHandle, Handle
+from holdfast.runs.handles import Handle
 from holdfast.runs.keys import Key, kept, prefix_of
 from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import StepOptions, StepPolicy
 from holdfast.runs.run import Receipt, Run, check_key, checked_step, fields_of
+from holdfast.runs.runnables import Runnable, Submitter
 from holdfast.runs.scope import (
     Branch,
     Frame,
@@ -48,7 +49,7 @@ from holdfast.runs.scope import (
 )
 from holdfast.runs.steps import StepCall, begin_alone, end_alone, invoke_within, perform_step
 from holdfast.runs.store import Store
-from holdfast.runs.submitting import Submission, SubmitOptions
+from holdfast.runs.submitting import Service, ServiceOptions, SubmitOptions
 from holdfast.runs.threads import (
     BEGINNING,
     TARGET,
@@ -70,18 +71,16 @@ from holdfast.runs.threads import (
     read,
     read_note,
     store_finder,
-    submit,
     was_deleted,
 )
 from holdfast.stores.claim import Pending
 from holdfast.stores.listing import warn_of_damaged
-from holdfast.stores.writer import Intent
+from holdfast.stores.writer import Intent, Place
 
 __all__ = [
     "BEGINNING",
     "UNREADABLE",
     "YES_OR_NO",
-    "BlockingHandle",
     "Driver",
     "Durable",
     "Frame",
@@ -95,10 +94,13 @@ __all__ = [
     "Rollback",
     "Run",
     "RunBlock",
+    "Runnable",
+    "Service",
+    "ServiceOptions",
     "Started",
     "Store",
-    "Submission",
     "SubmitOptions",
+    "Submitter",
     "Terms",
     "Then",
     "annotations_of",
@@ -120,7 +122,6 @@ __all__ = [
     "run_context",
     "set_run_context",
     "store_finder",
-    "submit",
     "text_of",
     "warn_of_damaged",
     "was_deleted",
@@ -213,14 +214,20 @@ class Driver:
     # Writing
 
     async def start(
-        self, function: str, arguments: bytes, what: str = "arguments", labels: Mapping[str, str] | None = None
+        self,
+        function: str,
+        arguments: bytes,
+        what: str = "arguments",
+        labels: Mapping[str, str] | None = None,
+        place: Place | None = None,
     ) -> None:
-        """Record what the thread runs and its encoded arguments, the first time.
+        """Record what the thread runs and its encoded arguments, the first time; with a place, workers can resume it.
 
         Raises `KeyReused` if it runs something else, or was started with different arguments (the error calls them
         `what`), and `RunCancelled` if it was cancelled. The thread is then left as it was found.
         """
         self.refuse_other(function, arguments, what)
+        self._ledger.place = place
         if self.record.started is None and not self.run.finished:
             started = Started(function, arguments, fingerprint_of(arguments, what), self.ports.now())
             intent = Intent(journal=True, labels=dict(labels or {}), metadata=packed_metadata({"started": function}))

@@ -160,6 +160,7 @@ class Served(Protocol):
 
     name: str
     _place: str
+    _store: "Callable[[], Store]"
     _service: Service
 
     def _fits(self, ports: "Ports") -> bool: ...
@@ -266,14 +267,14 @@ async def _create(tools: Tools, saving: Saving, thread: bytes, intent: Intent, c
     if not isinstance(backend, Transacting):
         raise ConfigurationError(f"`connection` needs a PostgreSQL store, and this one is {backend.kind}")
     proposal = await tools.ports.perform(lambda: saving.writers.alone(thread).propose(intent, tools.ports.now()))
-    transaction = backend.transaction(connection, tools.ports)
-    await transaction.join()
+    transaction, shielded = backend.transaction(connection, tools.ports), tools.ports.shielded
     try:
+        await shielded(transaction.join())  # a cancelled one would leave its savepoint open
         is_created = await transaction.swap(proposal.swap)
     except BaseException as error:
-        await transaction.roll_back(error)
+        await shielded(transaction.roll_back(error))
         raise
-    await transaction.commit()
+    await shielded(transaction.commit())
     if not is_created:
         raise Conflict("the thread exists already")
 
@@ -286,10 +287,11 @@ def _compared(tools: Tools, thread_id: str, compare: Compare) -> Head:
         raise Conflict(
             f"thread {thread_id!r} is part of a transaction that is still open, perhaps this one; retry after its end"
         ) from None
-    known = Journal.of(loaded.log.document).started
-    if known is None:
+    journal, head = Journal.of(loaded.log.document), loaded.seen.head
+    was_cancelled_unbegun = head.status == Status.CANCELLED.value and not head.checkpoint and not journal.is_used
+    if journal.started is None and not was_cancelled_unbegun:
         raise KeyReused(f"thread {thread_id!r} is used by something else; give another thread id")
-    refusal = compare(known)
+    refusal = None if journal.started is None else compare(journal.started)
     if refusal is not None:
         raise refusal
-    return loaded.seen.head
+    return head

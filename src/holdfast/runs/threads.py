@@ -17,18 +17,14 @@ from holdfast.records.errors import (
     ConfigurationError,
     Corrupt,
     IncompatibleCheckpoint,
-    KeyReused,
     KeyUnavailable,
     NotFound,
 )
 from holdfast.records.head import Head
 from holdfast.records.words import Status
 from holdfast.runs.api import default_store
-from holdfast.runs.arguments import fingerprint_of
 from holdfast.runs.block import RunBlock, Terms
 from holdfast.runs.store import Store, tools_of
-from holdfast.runs.submitting import NO_QUEUE, Call, Submission
-from holdfast.runs.submitting import submit as submit_call
 from holdfast.stores.maintenance import Maintenance
 
 if TYPE_CHECKING:
@@ -58,31 +54,6 @@ def store_finder(store: Any) -> Callable[[], Store]:
         return default_store
     found = checked_store(store)
     return lambda: found
-
-
-async def submit(
-    store: Store,
-    thread_id: str,
-    function: str,
-    arguments: bytes,
-    what: str,
-    labels: Mapping[str, str],
-    options: Submission,
-) -> None:
-    """Create a thread that runs this when it is claimed: what `Driver.start` would record is recorded now.
-
-    The same call again changes nothing. `KeyReused` if the thread runs something else, or its arguments (the error
-    calls them `what`) differ.
-    """
-    fingerprint = fingerprint_of(arguments, what)
-
-    def compare(known: Started) -> KeyReused | None:
-        if (known.function, known.fingerprint) == (function, fingerprint):
-            return None
-        return KeyReused(f"thread {thread_id!r} runs {known.function}, or its {what} differed; give another thread id")
-
-    call = Call(function, arguments, fingerprint, NO_QUEUE, labels, compare)
-    await submit_call(store, thread_id, call, options)
 
 
 async def every(page: Any) -> AsyncIterator[Any]:

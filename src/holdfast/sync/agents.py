@@ -9,7 +9,8 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.records.failure import AgentSummary
 from holdfast.records.outcome import Outcome
 from holdfast.runs.handles import BlockingHandle as Handle
-from holdfast.runs.submitting import Submission, SubmitOptions
+from holdfast.runs.runnables import BlockingSubmitter as Submitter
+from holdfast.runs.submitting import SubmitOptions
 from holdfast.runtimes.agent.agent import AgentCore
 from holdfast.runtimes.agent.memory import read_summary as awaitable_summary
 from holdfast.runtimes.agent.options import AgentOptions, agent_terms
@@ -32,7 +33,7 @@ class Agent:
         _check_plain("compensators", *terms.compensators.values())
         for name in ("classifier", "on_step", "on_failure", "on_recovery"):
             _check_plain(name, getattr(terms, name))
-        self._core = AgentCore(terms, inner_store(store), Receipt)
+        self._core = AgentCore(terms, inner_store(store), Receipt, blocking=True)
 
     @property
     def name(self) -> str:
@@ -51,9 +52,9 @@ class Agent:
         """See `holdfast.Agent.submit`."""
         return self.options().submit(task, thread_id=thread_id)
 
-    def options(self, **options: Unpack[SubmitOptions]) -> "AgentSubmitter":
+    def options(self, **options: Unpack[SubmitOptions]) -> Submitter:
         """See `holdfast.Agent.options`."""
-        return AgentSubmitter(self._core, Submission.of(options))
+        return Submitter(self._core.runnable, options)
 
     def resume(self, run: Run, **kwargs: Any) -> Any:
         """See `holdfast.Agent.resume`."""
@@ -66,20 +67,6 @@ class Agent:
     def stream(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> Iterator[Any]:
         """See `holdfast.Agent.stream`; for a plain generator."""
         return iterate_blocking(self._core.items(task, self._core.thread_id(thread_id), kwargs))
-
-
-class AgentSubmitter:
-    """Submits tasks to an agent with options: see `Agent.options`."""
-
-    def __init__(self, core: AgentCore, options: Submission) -> None:
-        self._core = core
-        self._options = options
-
-    def submit(self, task: Any, *, thread_id: str | None = None) -> Handle:
-        """See `holdfast.Agent.submit`."""
-        name = self._core.thread_id(thread_id)
-        run_blocking(self._core.submit(task, name, self._options))
-        return Handle(self._core.store(), name)
 
 
 def _check_plain(name: str, *functions: Callable[..., Any] | None) -> None:

@@ -5,7 +5,10 @@ from contextlib import closing
 from typing import Any, Generic, Literal, Unpack, overload
 
 from holdfast.ports import iterate_blocking, run_blocking
+from holdfast.runs.handles import BlockingHandle as Handle
 from holdfast.runs.options import StepPolicy
+from holdfast.runs.runnables import BlockingSubmitter as Submitter
+from holdfast.runs.submitting import SubmitOptions
 from holdfast.runtimes.workflow import checkpoints as awaitable
 from holdfast.runtimes.workflow.builder import BuilderBase, WorkflowOptions
 from holdfast.runtimes.workflow.checkpoints import WorkflowCheckpoint
@@ -67,6 +70,8 @@ class WorkflowStream:
 class Workflow(WorkflowBase):
     """See `holdfast.Workflow`: the same methods, blocking."""
 
+    _blocking = True
+
     @overload
     def run(
         self, message: Any = MISSING, *, stream: Literal[False] = False, **options: Unpack[RunOptions]
@@ -79,6 +84,14 @@ class Workflow(WorkflowBase):
         """See `holdfast.Workflow.run`."""
         call = Call(message, options)
         return WorkflowStream(self._events(call), call) if stream else run_blocking(self._result(call))
+
+    def submit(self, message: Any, *, thread_id: str | None = None) -> Handle:
+        """See `holdfast.Workflow.submit`."""
+        return self.options().submit(message, thread_id=thread_id)
+
+    def options(self, **options: Unpack[SubmitOptions]) -> Submitter:
+        """See `holdfast.Workflow.options`."""
+        return Submitter(self._runnable, options)
 
     def resume(self, run: Run) -> list[Any]:
         """See `holdfast.Workflow.resume`."""

@@ -19,13 +19,13 @@ from holdfast.runs.driver import (
     Driver,
     Handle,
     Run,
+    Runnable,
     Store,
-    Submission,
     SubmitOptions,
+    Submitter,
     claim,
     fresh_id,
     store_finder,
-    submit,
 )
 from holdfast.runtimes.agent.attempts import Attempts
 from holdfast.runtimes.agent.memory import AGENT, ITEM, read_summary
@@ -39,11 +39,16 @@ BY_NAME = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
 class AgentCore:
     """The part of an agent that both worlds share. It looks up its store when it runs.
 
-    `receipt` converts a receipt for the function's world.
+    `receipt` converts a receipt for the function's world, which is `blocking` or not.
     """
 
     def __init__(
-        self, terms: AgentTerms, store: Callable[[], Store], receipt: Callable[[Any], Any] = lambda receipt: receipt
+        self,
+        terms: AgentTerms,
+        store: Callable[[], Store],
+        receipt: Callable[[Any], Any] = lambda receipt: receipt,
+        *,
+        blocking: bool = False,
     ) -> None:
         self.terms = terms
         self.store = store
@@ -54,11 +59,24 @@ class AgentCore:
         """True if the function yields."""
         self._local: dict[bytes, LocalCompensators] = {}
         """Compensators that are functions of this process, by the incarnation of their thread."""
+        self.runnable = Runnable(
+            AGENT + self.name,
+            store,
+            terms.service,
+            self._labels,
+            lambda run: self.resume(run, {}),
+            _forms,
+            blocking=blocking,
+            refusal=self.refusal,
+        )
 
     @property
     def required(self) -> list[str]:
         """Keywords without a default that the caller must pass."""
-        others = list(signature(self.terms.function).parameters.values())[1:]
+        try:
+            others = list(signature(self.terms.function).parameters.values())[1:]
+        except ValueError:  # a type such as `str` has no signature
+            return []
         given = {*RECORDING_NAMES, "restored_state", "recovery"}
         needed = [each for each in others if each.default is Parameter.empty and each.kind in BY_NAME]
         return [each.name for each in needed if each.name not in given]
@@ -84,9 +102,9 @@ class AgentCore:
         A result that cannot be stored is kept as `UnstorableValue.value`: it was paid for.
         """
         driver = Driver(run)
-        if await self._started(driver, task):
+        if await self._started(driver, task, named):
             return run.result
-        attempts = self._attempts(driver, named)
+        attempts = self._attempts(driver, task, named)
         await attempts.begin()
         while True:
             try:
@@ -103,11 +121,9 @@ class AgentCore:
         attempts.check_limits()
         return result
 
-    def _attempts(self, driver: Driver, named: Mapping[str, Any]) -> Attempts:
-        started = driver.record.started
-        assert started is not None  # noqa: S101  recorded by `_started`
+    def _attempts(self, driver: Driver, task: Any, named: Mapping[str, Any]) -> Attempts:
         local = self._local.setdefault(driver.life, LocalCompensators())
-        return Attempts(self.terms, driver, started.arguments, named, local, self._receipt)
+        return Attempts(self.terms, driver, encode([task], path="task"), named, local, self._receipt)
 
     async def resume(self, run: Run, named: Mapping[str, Any]) -> Any:
         """Resume a thread that `recover` claimed; the task is recorded."""
@@ -116,7 +132,8 @@ class AgentCore:
         if started is None or self.is_stream:
             driver.leave_untouched()
             raise ConfigurationError(f"thread {run.thread_id!r} cannot be resumed by {self.name}; run or stream it")
-        return await self.work(run, decode(started.arguments)[0], named)
+        recorded = decode(started.arguments)
+        return await self.work(run, recorded[0] if len(recorded) == 1 else recorded[0][0], named)
 
     async def items(self, task: Any, thread_id: str, named: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """Yield the items delivered earlier, then the remaining ones. Each item is stored before it is yielded."""
@@ -125,13 +142,13 @@ class AgentCore:
         items = Items(claim(self.store(), thread_id, self.terms.run))
         async with items:
             run, driver = items.run, Driver(items.run)
-            finished = await self._started(driver, task)
+            finished = await self._started(driver, task, named)
             for item in driver.record.contents(ITEM):
                 with items.paused():
                     yield item
             if finished:
                 return
-            attempts = self._attempts(driver, named)
+            attempts = self._attempts(driver, task, named)
             await attempts.begin()
             while True:
                 try:
@@ -156,11 +173,6 @@ class AgentCore:
             return Outcome(status=status, thread_id=thread_id, requests=suspended.requests)
         return Outcome(status=Status.COMPLETE, thread_id=thread_id, result=result)
 
-    async def submit(self, task: Any, thread_id: str, options: Submission) -> None:
-        """Create a thread that runs the agent when it is claimed."""
-        store, arguments = self.store(), encode([task], path="task")
-        await submit(store, thread_id, AGENT + self.name, arguments, "task", self._labels, options)
-
     async def summary(self, thread_id: str) -> AgentSummary:
         """Summarise a thread's attempts."""
         return await read_summary(self.store(), thread_id)
@@ -169,10 +181,30 @@ class AgentCore:
     def _labels(self) -> dict[str, str]:
         return {"agent": self.name.rpartition(":")[2]}
 
-    async def _started(self, driver: Driver, task: Any) -> bool:
-        """Record the agent and its task the first time. True if the thread is finished."""
-        await driver.start(AGENT + self.name, encode([task], path="task"), "task", self._labels)
+    @property
+    def refusal(self) -> str:
+        """Why no other process can run the agent by its name; empty if one can."""
+        if self.is_stream:
+            return f"agent {self.name} yields: run or stream it from your program"
+        needed = ", ".join(self.required)
+        return f"agent {self.name} needs {needed}: run it from your program" if needed else ""
+
+    async def _started(self, driver: Driver, task: Any, named: Mapping[str, Any]) -> bool:
+        """Record the agent and its task the first time. True if the thread is finished.
+
+        Keywords are not recorded: a thread that was run with some has no place, where workers would find it.
+        """
+        submitted, alone = _forms(task)
+        known = driver.record.started
+        packed = submitted if known is not None and known.arguments == submitted else alone
+        place = None if named else self.runnable.place
+        await driver.start(AGENT + self.name, packed, "task", self._labels, place)
         return driver.run.finished
+
+
+def _forms(task: Any) -> tuple[bytes, bytes]:
+    """Return the encoded task as it is recorded: as the call of a function if it is submitted, else alone."""
+    return encode([[task], {}], path="task"), encode([task], path="task")
 
 
 class Agent:
@@ -207,14 +239,15 @@ class Agent:
     async def submit(self, task: Any, *, thread_id: str | None = None) -> Handle:
         """Create a thread for the task, and return a handle on it; durable when this returns.
 
-        It runs when `run` is called with the same task and thread id, or by `store.recover(agent.resume)`. The same id
-        and task again are the same thread; `KeyReused` if it runs something else.
+        Any process that has the agent runs it: by `store.recover()`, or by `run` with the same task and id. The same id
+        and task again are the same thread; `KeyReused` if it runs something else. An agent that yields, or needs
+        keywords, cannot be submitted.
         """
         return await self.options().submit(task, thread_id=thread_id)
 
-    def options(self, **options: Unpack[SubmitOptions]) -> "AgentSubmitter":
+    def options(self, **options: Unpack[SubmitOptions]) -> Submitter:
         """Return an object whose `submit` uses these options: those of a durable function."""
-        return AgentSubmitter(self._core, Submission.of(options))
+        return Submitter(self._core.runnable, options)
 
     async def resume(self, run: Run, **kwargs: Any) -> Any:
         """Resume a claimed thread: `await store.recover(agent.resume, labels={"agent": "my_agent"})`."""
@@ -227,20 +260,6 @@ class Agent:
     def stream(self, task: Any, *, thread_id: str | None = None, **kwargs: Any) -> AsyncIterator[Any]:
         """Iterate over what the function yields: items delivered earlier first. Each is stored before it is yielded."""
         return self._core.items(task, self._core.thread_id(thread_id), kwargs)
-
-
-class AgentSubmitter:
-    """Submits tasks to an agent with options: see `Agent.options`."""
-
-    def __init__(self, core: AgentCore, options: Submission) -> None:
-        self._core = core
-        self._options = options
-
-    async def submit(self, task: Any, *, thread_id: str | None = None) -> Handle:
-        """See `Agent.submit`."""
-        name = self._core.thread_id(thread_id)
-        await self._core.submit(task, name, self._options)
-        return Handle(self._core.store(), name)
 
 
 @overload

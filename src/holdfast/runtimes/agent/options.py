@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import msgspec
 
@@ -18,14 +18,14 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.records.failure import FailureContext
 from holdfast.records.naming import name_of
 from holdfast.records.usage import Budget
-from holdfast.runs.driver import Terms
+from holdfast.runs.driver import Service, ServiceOptions, Terms
 from holdfast.runs.options import seconds
 from holdfast.runtimes.agent.actions import RecoveryAction
 from holdfast.runtimes.agent.classifier import RulesClassifier
 from holdfast.runtimes.agent.policy import AnyStrategy, check_strategy
 
 
-class AgentOptions(TypedDict, total=False):
+class AgentOptions(ServiceOptions, total=False):
     """The keyword options of an agent, except its store."""
 
     policy: "AnyStrategy | None"
@@ -61,6 +61,7 @@ class AgentTerms(msgspec.Struct, frozen=True, kw_only=True):
     on_failure: Callable[..., Any] | None
     on_recovery: Callable[..., Any] | None
     run: Terms
+    service: Service
 
 
 def agent_terms(function: Callable[..., Any], **options: Unpack[AgentOptions]) -> AgentTerms:
@@ -88,6 +89,7 @@ def agent_terms(function: Callable[..., Any], **options: Unpack[AgentOptions]) -
         on_failure=function_or_none(given("on_failure"), "on_failure"),
         on_recovery=function_or_none(given("on_recovery"), "on_recovery"),
         run=Terms(given("lease", 30), given("wait")),
+        service=Service.of(options),
     )
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any, Literal, Self, TypeAlias, TypedDict
+from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
 from holdfast.records.arguments import check_labels, check_options, mapping_or_none, text_or_none, whole_number
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.type_hints import hint_name, may_meet, members
-from holdfast.runs.driver import Terms
+from holdfast.runs.driver import Service, ServiceOptions, Terms
 from holdfast.runtimes.workflow.executors import Executor, Handlers, WorkflowExecutor, handlers_of
 from holdfast.runtimes.workflow.graph import Edge, EdgeKind, Graph, Node, Predicate, Reducer
 
@@ -19,7 +19,7 @@ Where: TypeAlias = Executor | str
 """An executor, or the id of one that another call adds."""
 
 
-class WorkflowOptions(TypedDict, total=False):
+class WorkflowOptions(ServiceOptions, total=False):
     """The keyword options of a builder, except its start executor and store."""
 
     name: str | None
@@ -43,6 +43,12 @@ class WorkflowTerms(msgspec.Struct, frozen=True):
     renamed: Mapping[str, str]
     labels: dict[str, str]
     run: Terms
+    service: Service
+
+    @property
+    def all_labels(self) -> dict[str, str]:
+        """The labels of its threads."""
+        return {**self.labels, "workflow": self.name}
 
 
 class BuilderBase:
@@ -178,6 +184,7 @@ class BuilderBase:
             dict(self._renamed),
             check_labels(given("labels")) or {},
             Terms(given("lease", 30), given("wait")),
+            Service.of(self._options),
         )
 
     def _graph(self) -> Graph:

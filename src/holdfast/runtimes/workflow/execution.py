@@ -19,18 +19,21 @@ from holdfast.records.errors import (
     Suspended,
 )
 from holdfast.records.type_hints import hint_name
-from holdfast.runs.driver import Driver, Line, Record, Run, note
+from holdfast.runs.driver import Driver, Line, Record, Run, Runnable, note
 from holdfast.runtimes.workflow.branch import EXECUTOR, Branch, Ended, Superstep, noted_result, work_key
 from holdfast.runtimes.workflow.builder import WorkflowTerms
 from holdfast.runtimes.workflow.context import ContextBase, copied_plain
 from holdfast.runtimes.workflow.decisions import Result, committed, deliveries, grown
 from holdfast.runtimes.workflow.events import MISSING, Call, WorkflowEvent
-from holdfast.runtimes.workflow.graph import Renaming
+from holdfast.runtimes.workflow.graph import Graph, Renaming
 from holdfast.runtimes.workflow.instances import ExecutorInstances
 from holdfast.runtimes.workflow.snapshot import Message, Pending, Snapshot
 
 STARTED = "workflow"
-"""The function name that the thread of a workflow records."""
+"""What the thread of a workflow records as its function, before a space and the name of the workflow.
+
+Threads of earlier versions record this alone.
+"""
 GRAPH = "graph"
 """The kind of note that holds a graph; its key is the signature."""
 NOT_EXECUTOR_ERRORS = (RunCancelled, Suspended, StoreError)
@@ -39,19 +42,38 @@ NOT_EXECUTOR_ERRORS = (RunCancelled, Suspended, StoreError)
 
 def is_workflow(record: Record) -> bool:
     """True if a workflow started the thread of this record."""
-    return record.started is not None and record.started.function == STARTED
+    return record.started is not None and is_name_of_workflow(record.started.function)
+
+
+def is_name_of_workflow(function: str) -> bool:
+    """True if the threads of workflows record this function."""
+    return function.partition(" ")[0] == STARTED
+
+
+def packed(graph: Graph, message: Any) -> bytes:
+    """Return a message as the encoded input of a workflow. `ConfigurationError` if its start does not handle it."""
+    node = graph.nodes[graph.entry(graph.start)]
+    if node.handlers.find(message) is None:
+        raise ConfigurationError(
+            f"the start executor {node.id!r} handles {', '.join(node.takes)}, not {hint_name(type(message))}"
+        )
+    return encode([[message], {}], path="message")
 
 
 class Execution:
     """One run of a workflow on its thread."""
 
-    def __init__(self, terms: WorkflowTerms, context: type[ContextBase], run: Run, call: Call) -> None:
+    def __init__(
+        self, terms: WorkflowTerms, context: type[ContextBase], run: Run, call: Call, runnable: Runnable
+    ) -> None:
         self._terms = terms
+        self._runnable = runnable
         self._graph = terms.graph
         self._driver = Driver(run)
         self._instances = ExecutorInstances(terms.graph, self._driver)
         self._context = context
         self._call = call
+        self._function = self._runnable.name
         self._where = f"thread {run.thread_id!r}"
         self._is_new = False
         """True if the workflow starts from its input, not from a checkpoint."""
@@ -95,7 +117,10 @@ class Execution:
         found = Snapshot.of(state, self._where) if state else None
         if found is not None:
             found.check_name(terms.name, self._where, is_named=terms.is_named or driver.run.finished)
-        driver.refuse_other(STARTED, arguments, "message")
+        started = driver.record.started
+        if started is not None and (started.function == STARTED or (found is not None and is_workflow(driver.record))):
+            self._function = started.function  # its state has been compared with the name
+        driver.refuse_other(self._function, arguments, "message")
         if driver.run.finished:
             return None
         message = Message("", self._graph.entry(self._graph.start), decode(arguments)[0][0])
@@ -107,12 +132,7 @@ class Execution:
         """Return the encoded input of the workflow; without a message, the input that the thread recorded."""
         message, started = self._call.message, self._driver.record.started
         if message is not MISSING:
-            node = self._graph.nodes[self._graph.entry(self._graph.start)]
-            if node.handlers.find(message) is None:
-                raise ConfigurationError(
-                    f"the start executor {node.id!r} handles {', '.join(node.takes)}, not {hint_name(type(message))}"
-                )
-            return encode([[message], {}], path="message")
+            return packed(self._graph, message)
         if started is None:
             raise ConfigurationError(f"{self._where} has no workflow to resume; pass a message to start one")
         return started.arguments
@@ -138,7 +158,7 @@ class Execution:
     async def _begin(self, loaded: Snapshot | None, arguments: bytes) -> Snapshot | None:
         """Record what the thread runs, and write changes to its checkpoint: new ids, or a fresh start."""
         driver, terms, to = self._driver, self._terms, self._renaming
-        await driver.start(STARTED, arguments, "message", {**terms.labels, "workflow": terms.name})
+        await driver.start(self._function, arguments, "message", terms.all_labels, self._runnable.place)
         if loaded is not None and loaded.generation and self._is_new:
             await driver.withdraw(None, "the workflow started over")
         if loaded is None or to is None:

@@ -18,13 +18,26 @@ from holdfast.records.errors import (
 from holdfast.records.identity import CheckpointId
 from holdfast.records.tracebacks import hide_our_frames
 from holdfast.records.words import Status
-from holdfast.runs.driver import Run, Store, claim, fresh_id, read, run_context, set_run_context, store_finder
+from holdfast.runs.driver import (
+    Handle,
+    Run,
+    Runnable,
+    Store,
+    SubmitOptions,
+    Submitter,
+    claim,
+    fresh_id,
+    read,
+    run_context,
+    set_run_context,
+    store_finder,
+)
 from holdfast.runtimes.workflow import checkpoints
 from holdfast.runtimes.workflow.builder import BuilderBase, WorkflowOptions, WorkflowTerms
 from holdfast.runtimes.workflow.checkpoints import WorkflowCheckpoint, supersteps
 from holdfast.runtimes.workflow.context import ContextBase, WorkflowContext
 from holdfast.runtimes.workflow.events import MISSING, Call, RunOptions, WorkflowEvent, WorkflowResult
-from holdfast.runtimes.workflow.execution import GRAPH, Execution, is_workflow
+from holdfast.runtimes.workflow.execution import GRAPH, STARTED, Execution, is_workflow, packed
 from holdfast.runtimes.workflow.executors import Executor
 from holdfast.runtimes.workflow.graph import Graph
 from holdfast.runtimes.workflow.snapshot import Snapshot
@@ -35,10 +48,21 @@ RETRIED = (ExecutorFailed, StoreUnavailable, OutcomeUnknown)
 class WorkflowBase:
     """The part of a workflow that both worlds share."""
 
+    _blocking = False
+
     def __init__(self, terms: WorkflowTerms, store: Callable[[], Store], context: type[ContextBase]) -> None:
         self._terms = terms
         self._store = store
         self._context = context
+        self._runnable = Runnable(
+            f"{STARTED} {terms.name}",
+            store,
+            terms.service,
+            terms.all_labels,
+            self._resumed,
+            lambda message: [packed(terms.graph, message)],
+            blocking=self._blocking,
+        )
 
     @property
     def name(self) -> str:
@@ -93,7 +117,7 @@ class WorkflowBase:
         run = await block.enter()
         set_run_context(outer)
         try:
-            async with nested(Execution(self._terms, self._context, run, call).events()) as events:
+            async with nested(Execution(self._terms, self._context, run, call, self._runnable).events()) as events:
                 async for event in events:
                     yield event
         except BaseException as error:
@@ -110,7 +134,7 @@ class WorkflowBase:
     async def _resumed(self, run: Run) -> list[Any]:
         """Resume a thread that a recovery claimed, and return its outputs."""
         call = Call(MISSING, {"thread_id": run.thread_id})
-        async with nested(Execution(self._terms, self._context, run, call).events()) as events:
+        async with nested(Execution(self._terms, self._context, run, call, self._runnable).events()) as events:
             return [event.data async for event in events if event.type == "output"]
 
     async def _thread_of(self, store: Store, call: Call) -> str:
@@ -213,6 +237,19 @@ class Workflow(WorkflowBase):
         """
         call = Call(message, options)
         return WorkflowStream(self._events(call), call) if stream else self._result(call)
+
+    async def submit(self, message: Any, *, thread_id: str | None = None) -> Handle:
+        """Create a thread that starts with this message, and return a handle on it; durable when this returns.
+
+        Any process that has the workflow runs it: by `store.recover()`, or by `run` with the same message and id. Its
+        result is the list of outputs. The same id and message again are the same thread; `KeyReused` if it runs
+        something else.
+        """
+        return await self.options().submit(message, thread_id=thread_id)
+
+    def options(self, **options: Unpack[SubmitOptions]) -> Submitter:
+        """Return an object whose `submit` uses these options: those of a durable function."""
+        return Submitter(self._runnable, options)
 
     async def resume(self, run: Run) -> list[Any]:
         """Resume a claimed thread: `await store.recover(workflow.resume, labels={"workflow": workflow.name})`."""
