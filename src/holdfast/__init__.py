@@ -55,7 +55,7 @@ from holdfast.records.errors import (
 )
 from holdfast.records.event import Event as StoreEvent
 from holdfast.records.outcome import Outcome, Recovery
-from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
+from holdfast.records.reports import Copied, Guarantee, Problem, QueueInfo, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.secret import Secret
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from holdfast.runs.run import Receipt, Run
     from holdfast.runs.steps import StepHandle
     from holdfast.runs.store import Store
+    from holdfast.runs.worker import Worker
     from holdfast.runtimes.agent.actions import RecoveryAction
     from holdfast.runtimes.agent.agent import Agent, agent
     from holdfast.runtimes.agent.classifier import RulesClassifier
@@ -148,6 +149,7 @@ _MODULES = {
     "holdfast.runs.run": "Receipt Run",
     "holdfast.runs.steps": "StepHandle",
     "holdfast.runs.store": "Store",
+    "holdfast.runs.worker": "Worker",
     "holdfast.runtimes.agent.actions": "RecoveryAction",
     "holdfast.runtimes.agent.agent": "Agent agent",
     "holdfast.runtimes.agent.classifier": "RulesClassifier",
@@ -264,6 +266,7 @@ __all__ = [
     "Problem",
     "Queue",
     "QueueFull",
+    "QueueInfo",
     "Rate",
     "Receipt",
     "Recovery",
@@ -311,6 +314,7 @@ __all__ = [
     "UnknownType",
     "UnstorableValue",
     "UsageSnapshot",
+    "Worker",
     "Workflow",
     "WorkflowBuilder",
     "WorkflowCheckpoint",

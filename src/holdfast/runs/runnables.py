@@ -9,7 +9,7 @@ from holdfast.records.errors import ConfigurationError, KeyReused
 from holdfast.runs.arguments import fingerprint_of
 from holdfast.runs.durable import registry
 from holdfast.runs.handles import BlockingHandle, Handle
-from holdfast.runs.run import Run
+from holdfast.runs.run import Run, for_plain_code
 from holdfast.runs.store import Store
 from holdfast.runs.submitting import Call, Service, Submission, submit
 from holdfast.runs.threads import fresh_id
@@ -46,11 +46,16 @@ class Runnable:
         """The place of a thread that it begins; None if no other process could resume that."""
         return None if self._refusal else self._service.place(self.name)
 
-    def _fits(self, ports: Ports) -> bool:
-        return ports.blocking == self._blocking
+    def _serves(self, ports: Ports, version: int) -> bool:
+        """True if it can resume threads of this version (0: not begun) there."""
+        return version in (0, *self._service.versions) and (self._blocking or not ports.blocking)
 
     async def _execute(self, run: Run, _packed: bytes | None) -> Any:
-        return await self._resume(run)
+        """Run a claimed thread: blocking work on a thread of its own, if this is an event loop."""
+        if not self._blocking or run._ports.blocking:
+            return await self._resume(run)
+        plain = for_plain_code(run)
+        return await run._ports.invoke(lambda: run_blocking(self._resume(plain)), (), {}, None)
 
     def _call(self, arguments: Sequence[Any], named: Mapping[str, Any], thread_id: str = "") -> Call:
         if self._refusal or len(arguments) != 1 or named:

@@ -46,7 +46,7 @@ async def put_back(run: Run, place: Place | None, due: int = 0) -> None:
     ledger.place = place
     note = Noted(RETRIED, encode(None), run._ports.now())
     await ledger.commit(run._ports, Intent(journal=True, metadata=packed_metadata({RETRIED: True})), note)
-    ledger.resumable, ledger.look_again_at = True, due
+    ledger.resumes_at = due
     if ledger.claim.writer.seen.head.route:
         ledger.status = Status.QUEUED.value
 
@@ -73,7 +73,7 @@ async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> N
     said = {"step": key, "settled": choice, **({"by": by} if by else {})}
     intent = Intent(journal=choice == "retry", cause=cause, metadata=packed_metadata(said))
     await run._ledger.commit(run._ports, intent, entry)
-    run._ledger.resumable = True
+    run._ledger.resumes_at = 0
 
 
 def _verdict(begun: Begun, choice: str, value: Any, by: str, now: int) -> tuple[StepDone | StepError | Attempted, str]:

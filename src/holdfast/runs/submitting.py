@@ -54,6 +54,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     backoff: Any = None
 
+    @property
+    def versions(self) -> range:
+        """The versions of threads that it can resume."""
+        return range(self.version if self.since is None else self.since, self.version + 1)
+
     def check(self) -> None:
         """Raise `ConfigurationError` for an invalid option."""
         whole_number(self.version, "version", 1)
@@ -163,7 +168,7 @@ class Served(Protocol):
     _store: "Callable[[], Store]"
     _service: Service
 
-    def _fits(self, ports: "Ports") -> bool: ...
+    def _serves(self, ports: "Ports", version: int) -> bool: ...
     async def _execute(self, run: "Run", packed: bytes | None) -> Any: ...
     def _call(self, arguments: Sequence[Any], named: Mapping[str, Any], thread_id: str = "") -> Call: ...
 

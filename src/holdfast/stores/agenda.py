@@ -165,6 +165,15 @@ class Announcing(Protocol):
         ...
 
 
+@runtime_checkable
+class OneHost(Protocol):
+    """An optional interface of a backend whose users are all on one host: they can see which owners are dead."""
+
+    def held(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the threads that a run holds and that have an entry, with their heads."""
+        ...
+
+
 def entry_of(head: Head) -> Entry | None:
     """Return the entry of a thread with this head; None if it has none."""
     if not head.route or head.deleted or head.status not in OPEN:

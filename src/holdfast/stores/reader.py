@@ -24,6 +24,7 @@ from holdfast.records.identity import CheckpointId, checkpoint_id, life_of, thre
 from holdfast.records.rows import Row
 from holdfast.stores.backend import Backend
 from holdfast.stores.bindings import Bindings, Summary
+from holdfast.stores.listed_agenda import agenda_of
 
 ATTEMPTS = 8
 T = TypeVar("T")
@@ -50,6 +51,7 @@ class Reader:
     def __init__(self, backend: Backend, bindings: Bindings) -> None:
         self.backend = backend
         self.bindings = bindings
+        self.agenda = agenda_of(backend)
         self.key = bindings.key
         """The key of a thread id in the namespace of this handle."""
 

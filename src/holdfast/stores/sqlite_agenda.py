@@ -3,6 +3,8 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Collection, Mapping
+from threading import Event
+from time import monotonic
 from typing import Any
 
 from msgspec.structs import replace
@@ -20,7 +22,9 @@ from holdfast.stores.choosing import (
     pick,
     room_of,
 )
+from holdfast.stores.sqlite_file import SQLiteFile
 
+LISTEN_SECONDS = 0.05
 PRIORITIES = (2, 1, 0, -1, -2)
 COLUMNS = "agenda.number, thread, head, queue, route, priority, lane, held, due"
 
@@ -177,3 +181,31 @@ class Taking:
 
 def _entry(queue: Any, route: bytes, priority: int, lane: bytes, held: int, due: int) -> Entry:
     return Entry(queue, route, priority, lane, bool(held), due)
+
+
+class SQLiteListener:
+    """See `Listener`: looks every 50 ms whether another connection has written to the file."""
+
+    def __init__(self, file: SQLiteFile) -> None:
+        self._file = file
+        self._versions: dict[int, int] = {}
+        """The version that each connection saw last: SQLite counts for each of them."""
+        self._closed = Event()
+
+    def wait(self, timeout: float) -> bool:
+        """See `Listener.wait`."""
+        end = monotonic() + timeout
+        while not (has_changed := self._has_changed()) and (left := end - monotonic()) > 0:
+            if self._closed.wait(min(left, LISTEN_SECONDS)):
+                return False
+        return has_changed
+
+    def _has_changed(self) -> bool:
+        with self._file.reading() as connection:
+            version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+            known, self._versions[id(connection)] = self._versions.get(id(connection)), version
+        return known != version
+
+    def close(self) -> None:
+        """See `Listener.close`."""
+        self._closed.set()
