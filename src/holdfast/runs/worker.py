@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from holdfast.ports import Signal, awaitable_ports, logger
 from holdfast.records.arguments import whole_number
@@ -22,9 +22,6 @@ from holdfast.stores.claim import dead_owner
 from holdfast.stores.decisions import may_run
 from holdfast.stores.reader import Seen
 from holdfast.stores.waking import wake_threads_of_the_dead
-
-if TYPE_CHECKING:
-    from holdfast.ports.crew import Crew
 
 POLL_SECONDS = 1.0
 LISTING_SECONDS = {"s3": 10.0}
@@ -71,7 +68,7 @@ class Worker:
         self._stops = 0
         """How often it was told to stop."""
         self._task: Any = None
-        self.on_look: Callable[[], object] = lambda: None
+        self._on_look: Callable[[], object] = lambda: None
         """Called after each look at the store that worked: a probe that the worker is alive."""
 
     async def run(self, *, once: bool = False) -> None:
@@ -112,27 +109,27 @@ class Worker:
         self.stop()
         await self._task
 
-    def served(self) -> "list[Durable[Any, Any]]":
+    def _served(self) -> "list[Durable[Any, Any]]":
         """Return the functions that it serves."""
         return list(registry.values()) if self._functions is None else self._functions
 
-    def queues(self) -> Sequence[str]:
+    def _watched(self) -> Sequence[str]:
         """Return the queues that it looks at."""
         if self._queues is not None:
             return self._queues
-        return sorted({DEFAULT_QUEUE, *(function._service.queue for function in self.served())})
+        return sorted({DEFAULT_QUEUE, *(function._service.queue for function in self._served())})
 
 
 class _Shift:
     """One call of `Worker.run`."""
 
     def __init__(self, worker: Worker, store: Store) -> None:
-        from holdfast.ports.crew import Crew
+        from holdfast.ports.crew import Crew  # it loads asyncio
 
         self._worker = worker
         self._tools = store._tools
-        self._crew: Crew = Crew()
-        self._resumer = Resumer(store, worker.served, worker._terms)
+        self._crew = Crew()
+        self._resumer = Resumer(store, worker._served, worker._terms)
         self._search = _Search(store, worker)
         self.wake = self._crew.wake
         self._outage = 0.0
@@ -163,7 +160,7 @@ class _Shift:
             logger().warning("a worker could not look for work; next look in %.1f s: %s", self._outage, error)
             return self._outage
         self._outage = 0.0
-        self._worker.on_look()
+        self._worker._on_look()
         for thread, seen in found:
             self._crew.start(self._run(thread, seen))
         return pause
@@ -217,7 +214,7 @@ class _Search:
         """
         prefix, found, next_due = self._tools.reader.bindings.prefix, list[Due](), PARKED
         self._wake_of_the_dead(prefix)
-        queues, routes = self._worker.queues(), self._served_routes()
+        queues, routes = self._worker._watched(), self._served_routes()
         self._turn += 1
         for index in range(len(queues)):
             queue = queues[(self._turn + index) % len(queues)]
@@ -244,7 +241,7 @@ class _Search:
     def _served_routes(self) -> list[bytes]:
         """Return the routes of all threads that can be run here."""
         bindings = self._tools.reader.bindings
-        for function in self._worker.served():
+        for function in self._worker._served():
             for version in (0, *function._service.versions):
                 if (key := (function.name, version)) not in self._routes:
                     self._routes[key] = bindings.routes(*key)
