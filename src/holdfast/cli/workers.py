@@ -69,7 +69,7 @@ def worker(
     store.on_event(lambda event: _say(event, as_json=session.as_json))
     made = Worker(store, functions=functions, queues=queues or None, concurrency=concurrency, lease=lease, grace=grace)
     if alive is not None:
-        made.on_look = Path(alive).touch
+        made._on_look = Path(alive).touch  # noqa: SLF001  not for users
     was_stopped = asyncio.run(_work(made, store, once=once))
     if was_stopped:
         sys.stdout.flush()
@@ -119,7 +119,8 @@ def _say(event: Event, *, as_json: bool) -> None:
         why = event.details.get("error") or ""
         text = f"{printable(event.thread_id)} {SAID[event.kind]}{f': {why}' if why else ''}"
         document = {"event": event.kind, "thread_id": event.thread_id, "seq": event.seq, **event.details}
-        print(dump(document, indent=None) if as_json else text, file=sys.__stdout__, flush=True)
+        # With --json what the user's code prints goes to standard error, and these lines do not.
+        click.echo(dump(document, indent=None) if as_json else text, file=sys.__stdout__ if as_json else None)
 
 
 @command(only_reads=True)

@@ -1,6 +1,6 @@
 """Work of a runtime that every process can run by its name: `submit` creates its threads, `recover` resumes them."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from holdfast.history.entries import Started
@@ -29,7 +29,7 @@ class Runnable:
         store: Callable[[], Store],
         service: Service,
         labels: Mapping[str, str],
-        resume: Callable[[Run], Awaitable[Any]],
+        resume: Callable[[Run], Coroutine[Any, Any, Any]],
         pack: Callable[[Any], Sequence[bytes]],
         *,
         blocking: bool,

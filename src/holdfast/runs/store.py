@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.limits import Limits, checked_limits
@@ -611,7 +611,7 @@ def twin(store: Store, ports: Ports) -> Store:
         keys=bindings.ring,
         compress=bindings.compress,
         namespace=bindings.namespace,
-        inputs=store._tools.keep_inputs,
+        inputs=cast("KeepInputs", store._tools.keep_inputs),
         limits=bindings.limits,
         on_close=lambda: None,
     )

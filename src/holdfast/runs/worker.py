@@ -21,6 +21,7 @@ from holdfast.stores.agenda import NO_LIMITS, PARKED, Agenda, Announcing, Due, L
 from holdfast.stores.backend import readable_head
 from holdfast.stores.claim import dead_owner
 from holdfast.stores.decisions import may_run
+from holdfast.stores.listed_agenda import ListedAgenda
 from holdfast.stores.reader import Seen
 from holdfast.stores.waking import wake_threads_of_the_dead
 
@@ -66,7 +67,7 @@ class Worker:
         self._stops = 0
         """How often it was told to stop."""
         self._task: Any = None
-        self.on_look: Callable[[], object] = lambda: None
+        self._on_look: Callable[[], object] = lambda: None
         """Called after each look at the store that worked: a probe that the worker is alive."""
 
     async def run(self, *, once: bool = False) -> None:
@@ -107,14 +108,14 @@ class Worker:
         self.stop()
         await self._task
 
-    def served(self) -> list[Served]:
+    def _served(self) -> list[Served]:
         """Return the functions that it serves."""
         return list(registry.values()) if self._functions is None else self._functions
 
-    def queues(self) -> list[Queue]:
+    def _watched(self) -> list[Queue]:
         """Return the queues that it looks at, with their limits."""
         found = {DEFAULT_QUEUE: queue_of(None)}
-        for function in self.served():
+        for function in self._served():
             queue = function._service.queue
             if queue.has_limits or queue.name not in found:
                 found[queue.name] = queue
@@ -136,12 +137,12 @@ class _Shift:
     """One call of `Worker.run`."""
 
     def __init__(self, worker: Worker, store: Store) -> None:
-        from holdfast.ports.crew import Crew
+        from holdfast.ports.crew import Crew  # it loads asyncio
 
         self._worker = worker
         self._tools = store._tools
-        self._crew: Crew = Crew()
-        self._resumer = Resumer(store, worker.served, worker._terms)
+        self._crew = Crew()
+        self._resumer = Resumer(store, worker._served, worker._terms)
         self._search = _Search(store, worker)
         self.wake = self._crew.wake
         self._outage = 0.0
@@ -172,7 +173,7 @@ class _Shift:
             logger().warning("a worker could not look for work; next look in %.1f s: %s", self._outage, error)
             return self._outage
         self._outage = 0.0
-        self._worker.on_look()
+        self._worker._on_look()
         for thread, seen in found:
             self._crew.start(self._run(thread, seen))
         return pause
@@ -211,7 +212,7 @@ class _Search:
         self._routes: dict[tuple[str, int], list[bytes]] = {}
         self._turn = 0
         self._buried_at = 0
-        is_listed = self._agenda is not self._backend
+        is_listed = isinstance(self._agenda, ListedAgenda)
         self._poll = LISTING_SECONDS.get(self._backend.kind, OTHER_LISTING_SECONDS) if is_listed else POLL_SECONDS
 
     def listener(self) -> Listener | None:
@@ -226,7 +227,7 @@ class _Search:
         """
         prefix, found, next_due = self._tools.reader.bindings.prefix, list[Due](), PARKED
         self._wake_of_the_dead(prefix)
-        queues, routes = self._worker.queues(), self._served_routes()
+        queues, routes = self._worker._watched(), self._served_routes()
         self._turn += 1
         for index in range(len(queues)):
             queue = queues[(self._turn + index) % len(queues)]
@@ -254,12 +255,12 @@ class _Search:
     def _limits(self, queue: Queue) -> Limits:
         if not queue.has_limits:
             return NO_LIMITS
-        return queue.limits(self._tools.reader.bindings, [function.name for function in self._worker.served()])
+        return queue.limits(self._tools.reader.bindings, [function.name for function in self._worker._served()])
 
     def _served_routes(self) -> list[bytes]:
         """Return the routes of all threads that can be run here."""
         bindings = self._tools.reader.bindings
-        for function in self._worker.served():
+        for function in self._worker._served():
             for version in (0, *function._service.versions):
                 if (key := (function.name, version)) not in self._routes:
                     self._routes[key] = bindings.routes(*key)

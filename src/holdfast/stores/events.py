@@ -33,7 +33,7 @@ class Events:
 
     def follow(self, other: "Events") -> None:
         """Have the listeners of another handle on the same store."""
-        self._listeners, self.trace_context = other._listeners, other.trace_context
+        self._listeners, self.trace_context = other._listeners, other.trace_context  # noqa: SLF001  one class
 
     @property
     def has_listeners(self) -> bool:
