@@ -17,7 +17,7 @@ from holdfast.runs.resuming import Resumer
 from holdfast.runs.store import Store, twin
 from holdfast.runs.submitting import Served
 from holdfast.runs.threads import store_finder
-from holdfast.stores.agenda import NO_LIMITS, PARKED, Agenda, Announcing, Due, Limits, Listener
+from holdfast.stores.agenda import NO_LIMITS, PARKED, Agenda, Announcing, Due, Limits, Listener, Taken
 from holdfast.stores.backend import readable_head
 from holdfast.stores.claim import dead_owner
 from holdfast.stores.decisions import may_run
@@ -30,6 +30,10 @@ LISTING_SECONDS = {"s3": 10.0}
 OTHER_LISTING_SECONDS = 2.0
 """How often to look in a store without an agenda: each look lists its open threads."""
 SHORTEST_PAUSE = 0.01
+COMPLETE_SECONDS = 5
+"""How often to look for everything that is due, also for what was due before the last look."""
+LATE_SECONDS = 1
+"""By how much an entry may appear after the time at which it is due."""
 OUTAGE_SECONDS = (0.2, 5.0)
 LISTEN_SECONDS = 1.0
 CANCEL_SECONDS = 0.1
@@ -200,6 +204,18 @@ class _Shift:
             await self._crew.join(CANCEL_SECONDS)
 
 
+class _Seen:
+    """What a worker knows of a queue from its looks."""
+
+    def __init__(self) -> None:
+        self.lane = b""
+        """The lane that it served last."""
+        self.low = 0
+        """Nothing that was due before this time waits."""
+        self.complete_at = 0
+        """When it last looked for everything that is due."""
+
+
 class _Search:
     """Looks for due threads. Its methods block."""
 
@@ -208,7 +224,7 @@ class _Search:
         self._agenda: Agenda = self._tools.reader.agenda
         self._backend = self._tools.reader.backend
         self._worker = worker
-        self._lanes: dict[str, bytes] = {}
+        self._seen: dict[str, _Seen] = {}
         self._routes: dict[tuple[str, int], list[bytes]] = {}
         self._turn = 0
         self._buried_at = 0
@@ -225,15 +241,13 @@ class _Search:
 
         Queues take turns to be the first.
         """
-        prefix, found, next_due = self._tools.reader.bindings.prefix, list[Due](), PARKED
-        self._wake_of_the_dead(prefix)
+        found, next_due = list[Due](), PARKED
+        self._wake_of_the_dead(self._tools.reader.bindings.prefix)
         queues, routes = self._worker._watched(), self._served_routes()
         self._turn += 1
         for index in range(len(queues)):
             queue = queues[(self._turn + index) % len(queues)]
-            after, limits = self._lanes.get(queue.name, b""), self._limits(queue)
-            taken = self._agenda.take(prefix, queue.name, routes, free - len(found), after, limits)
-            self._lanes[queue.name] = taken.last_lane
+            taken = self._take(queue, routes, free - len(found))
             next_due = min(next_due, taken.next_due)
             found += taken.entries
             if len(found) >= free:
@@ -251,6 +265,19 @@ class _Search:
             elif head is not None:
                 self._agenda.look_again(due.thread, PARKED)
         return chosen
+
+    def _take(self, queue: Queue, routes: list[bytes], most: int) -> Taken:
+        """Take what is due in a queue. When nothing is left there, the next looks begin at about this time."""
+        name, now, prefix = queue.name, self._agenda.now(), self._tools.reader.bindings.prefix
+        seen = self._seen.setdefault(name, _Seen())
+        is_complete = now - seen.complete_at >= COMPLETE_SECONDS * 1e6
+        low = 0 if is_complete else seen.low
+        taken = self._agenda.take(prefix, name, routes, most, seen.lane, self._limits(queue), low)
+        if is_complete:
+            seen.complete_at = now
+        seen.lane = taken.last_lane
+        seen.low = now - LATE_SECONDS * 1_000_000 if taken.next_due > now else low
+        return taken
 
     def _limits(self, queue: Queue) -> Limits:
         if not queue.has_limits:

@@ -1,0 +1,107 @@
+"""Workers keep the limits of a queue together: concurrency, lanes, rates, priorities."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.stores.agenda import NO_LIMITS
+from holdfast.stores.memory import MemoryBackend
+
+Body = Callable[[str], Any]
+
+
+class Watch:
+    """Counts what runs at the same time."""
+
+    def __init__(self) -> None:
+        self.now, self.most, self.order = Counter[str](), Counter[str](), list[str]()
+        self.times = list[float]()
+
+    async def work(self, tenant: str, seconds: float = 0.02) -> None:
+        self.times.append(asyncio.get_running_loop().time())
+        self.order.append(tenant)
+        for name in (tenant, "all"):
+            self.now[name] += 1
+            self.most[name] = max(self.most[name], self.now[name])
+        await asyncio.sleep(seconds)
+        for name in (tenant, "all"):
+            self.now[name] -= 1
+
+
+async def busy(url: Any, queue: holdfast.Queue, submits: list[str], *, workers: int = 3, places: int = 4) -> Watch:
+    """Submit a thread for each tenant, and let several workers, each with a handle of its own, run them all."""
+    watch = Watch()
+    stores = [holdfast.open(url) for _ in range(1 if url == "memory:" else workers)]
+
+    @holdfast.durable(store=stores[0], name="limited", queue=queue)
+    async def limited(tenant: str) -> None:
+        await watch.work(tenant)
+
+    for number, tenant in enumerate(submits):
+        await limited.options(labels={"tenant": tenant}).submit(f"{number}", tenant)
+    made = [holdfast.Worker(stores[n % len(stores)], functions=[limited], concurrency=places) for n in range(workers)]
+    tasks = [asyncio.create_task(each.run()) for each in made]
+    for number in range(len(submits)):
+        await stores[0].handle(f"{number}").result(timeout=60)
+    for each in made:
+        each.stop()
+    await asyncio.gather(*tasks)
+    for store in stores:
+        await store.close()
+    return watch
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
+    return "memory:" if request.param == "memory" else tmp_path / "holdfast.db"
+
+
+def run(url: Any, queue: holdfast.Queue, submits: list[str], **options: Any) -> Watch:
+    return asyncio.run(busy(url, queue, submits, **options))
+
+
+def test_all_workers_together_keep_the_concurrency(url: Any) -> None:
+    watch = run(url, holdfast.Queue("llm", concurrency=2), ["a"] * 12)
+    assert watch.most["all"] == 2
+
+
+def test_a_lane_is_kept_to_its_limit_and_the_others_go_on(url: Any) -> None:
+    watch = run(url, holdfast.Queue("llm", fair_by="tenant", each=1), [*("a" * 6), *("b" * 3)])
+    assert (watch.most["a"], watch.most["b"]) == (1, 1)
+    assert watch.most["all"] == 2
+
+
+def test_a_lane_with_few_threads_does_not_wait_for_one_with_many(url: Any) -> None:
+    watch = run(url, holdfast.Queue("llm", fair_by="tenant"), [*("a" * 20), "b"], workers=1, places=1)
+    assert "b" in watch.order[:3]
+
+
+def test_beginnings_keep_the_rate(url: Any) -> None:
+    rate = holdfast.Rate("starts", 20, per=1, burst=1)
+    watch = run(url, holdfast.Queue("llm", rate=rate), ["a"] * 6)
+    gaps = watch.times[-1] - watch.times[0]
+    assert gaps >= 0.17, "two at once, then one each 50 ms; a begin may be late by a moment"
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_all_workers_together_keep_the_concurrency,
+        test_a_lane_is_kept_to_its_limit_and_the_others_go_on,
+        test_beginnings_keep_the_rate,
+    ],
+)
+def test_an_agenda_without_limits_is_noticed(test: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    take = MemoryBackend.take
+
+    def unlimited(self: MemoryBackend, *place: Any) -> Any:
+        return take(self, *place[:5], NO_LIMITS)
+
+    monkeypatch.setattr(MemoryBackend, "take", unlimited)
+    with pytest.raises(AssertionError):
+        test("memory:")
