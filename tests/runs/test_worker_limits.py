@@ -73,7 +73,7 @@ def test_all_workers_together_keep_the_concurrency(url: Any) -> None:
 def test_a_lane_is_kept_to_its_limit_and_the_others_go_on(url: Any) -> None:
     watch = run(url, holdfast.Queue("llm", fair_by="tenant", each=1), [*("a" * 6), *("b" * 3)])
     assert (watch.most["a"], watch.most["b"]) == (1, 1)
-    assert watch.most["all"] == 2
+    assert watch.order.index("b") < 3, "the first lane did not hold it back"
 
 
 def test_a_lane_with_few_threads_does_not_wait_for_one_with_many(url: Any) -> None:
