@@ -46,7 +46,6 @@ WRITES: dict[str, Callable[[sync.Store], Any]] = {
     "delete_checkpoint": lambda store: store.delete_checkpoint(store.get("t", 2).id),
     "delete": lambda store: store.delete("t"),
     "erase": lambda store: store.erase("t"),
-    "prune": lambda store: store.prune(sync.Retention(keep_last=1)),
 }
 
 
@@ -63,6 +62,18 @@ def test_a_thread_that_never_rests_ends_in_a_conflict(restless: Restless, name: 
     assert latest.state == {"by": "somebody else"}
     assert restless.other.get("t", 2).state == {"n": 1}
     assert restless.other.verify().ok
+
+
+def test_a_prune_leaves_a_thread_that_never_rests_to_the_next_one(restless: Restless) -> None:
+    """The other threads are pruned: one in constant use does not stop them."""
+    for number in range(5):
+        restless.other.save("calm", {"n": number})
+    restless.restless = True
+    freed = blocking_store(restless, closes=False).prune(sync.Retention(keep_last=1))
+    assert (freed.busy, freed.checkpoints) == (("t",), 4)
+    restless.restless = False
+    assert restless.other.get("t", 2).state == {"n": 1}
+    assert restless.other.prune(sync.Retention(keep_last=1)).busy == ()
 
 
 def test_a_revival_that_never_succeeds_ends_in_a_conflict() -> None:

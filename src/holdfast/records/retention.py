@@ -60,13 +60,17 @@ def microseconds(duration: timedelta | float) -> int:
 
 
 class Freed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a prune deleted, or with `dry_run` would delete. `damaged` threads cannot be read and stay."""
+    """What a prune deleted, or with `dry_run` would delete.
+
+    `damaged` threads cannot be read and stay. `busy` ones were written all the time: the next prune does the rest.
+    """
 
     threads: int = 0
     checkpoints: int = 0
     blobs: int = 0
     bytes: int = 0
     damaged: tuple[str, ...] = ()
+    busy: tuple[str, ...] = ()
 
     def __add__(self, other: "Freed") -> "Freed":
         return Freed(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})

@@ -14,6 +14,7 @@ from holdfast.history.meta import decode_meta
 from holdfast.history.prune import Dated, Plan, keeps_all, new_marks, plan, thread_expires
 from holdfast.ports import Ports
 from holdfast.records.errors import (
+    Conflict,
     Corrupt,
     HoldfastError,
     IncompatibleCheckpoint,
@@ -88,7 +89,7 @@ class Maintenance:
     # Prune
 
     def prune(self, thread: bytes, listed: bytes, *, retention: Retention, now: int, dry_run: bool) -> Freed:
-        """Apply a retention to one thread, unless it is damaged, or the ring lacks its key.
+        """Apply a retention to one thread, unless it is damaged, in constant use, or the ring lacks its key.
 
         `listed` is its head as a listing shows it. If the listing lost it, the thread counts as damaged.
         """
@@ -103,6 +104,8 @@ class Maintenance:
             return self._until_swapped(thread, attempt)
         except (Corrupt, IncompatibleCheckpoint, KeyUnavailable):
             return Freed(damaged=(shown_id_of(thread),))
+        except Conflict:
+            return Freed(busy=(shown_id_of(thread),))
         except NotFound:
             return Freed()  # deleted meanwhile
 
