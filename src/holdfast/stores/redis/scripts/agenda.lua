@@ -87,7 +87,8 @@ local function mark(thread, ticket, wanted, queue)
     end
   else
     redis.call('SADD', queues, queue)
-    entry, entry.ticket, entry.due = wanted, ticket, soon
+    entry = wanted
+    entry.ticket, entry.due = ticket, soon
   end
   entry.respected = soon
   add(thread, entry)
@@ -141,7 +142,7 @@ end
 
 -- Take what is due. ARGV: now + 1, how many, the last lane served, how many may be held in all and of one lane ('' for
 -- any number), how many may be begun ('' for any number), then routes, each with '1' if its threads are not yet begun.
--- Return when to look next, whether threads wait because none may be begun, then threads, each with its entry.
+-- Return when to look next, 1 if limits hold back what is due, then threads, each with its entry.
 local function take(past, most, after, concurrency, each, allowance)
   local routes, found = {}, {}
   most, each, allowance = tonumber(most), tonumber(each), tonumber(allowance) or math.huge
@@ -227,7 +228,7 @@ local function take(past, most, after, concurrency, each, allowance)
     end
   end
 
-  local next_due, paced = string.char(16) .. string.rep('\0', 7), 0
+  local next_due, is_limited = string.char(16) .. string.rep('\0', 7), 0
   local function look_at(due)
     next_due = is_less(due, next_due) and due or next_due
   end
@@ -238,22 +239,35 @@ local function take(past, most, after, concurrency, each, allowance)
     end
   end
   for _, route in ipairs(routes) do
-    if first(ready, route.name, route.name .. '\255') then
-      if #found >= 2 * most then
-        look_at(now)
-      elseif is_paced(route) then
-        paced = 1
-      else
-        local after_now = '(' .. string.format('%.0f', struct.unpack('>I8', now))
-        local other = redis.call('ZRANGEBYSCORE', held, after_now, '+inf', 'LIMIT', 0, 1)[1]
-        look_at(other and read(other).due or soon)
+    if not first(ready, route.name, route.name .. '\255') then
+      -- All of it was given.
+    elseif #found >= 2 * most then
+      look_at(now)
+    else
+      is_limited = 1
+      local later = '(' .. string.format('%.0f', struct.unpack('>I8', now))
+      local other = redis.call('ZRANGEBYSCORE', held, later, '+inf', 'LIMIT', 0, 1)[1]
+      if other then
+        look_at(read(other).due)
       end
     end
   end
-  table.insert(found, 1, paced)
+  table.insert(found, 1, is_limited)
   table.insert(found, 1, next_due)
   return found
 end
 
-local functions = { mark = mark, settle = settle, take = take }
+-- Undo a `take` of one thread that nobody was given. ARGV: thread, its entry before, when it was hidden until.
+local function restore(thread, before, hidden)
+  local entry = read(thread)
+  if entry and entry.state == HELD and entry.due == hidden then
+    remove(thread, entry)
+    before = parsed(before)
+    entry.state, entry.due = before.state, before.due
+    add(thread, entry)
+  end
+  return 1
+end
+
+local functions = { mark = mark, settle = settle, take = take, restore = restore }
 return functions[ARGV[1]](unpack(ARGV, 4, 9))
