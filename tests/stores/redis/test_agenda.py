@@ -1,6 +1,5 @@
 """The agenda in Redis: it is what the heads say, or earlier, whatever dies between a swap and its entry."""
 
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -21,6 +20,6 @@ def test_redis_tells_the_same_story_as_memory(kind: str, seed: int) -> None:
     backends: list[Any] = [MemoryBackend(), backend_in(kind, new_prefix())]
     for backend in backends:
         backend.open()
-        backend.now = clock
+    backends[0].now = backends[1]._clock.now = clock
     story(backends, clock, Random(seed), is_mixed=False)
     backends[1].close()

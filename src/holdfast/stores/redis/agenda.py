@@ -2,13 +2,14 @@
 
 A swap and its entry are on different nodes of a cluster, so they cannot change together. Before a swap, the entry is
 marked: somebody will look at the thread soon, whether the swap is made or not. After it, the entry is settled: it is
-what the head says. A writer that dies between them leaves an early entry, and whoever takes it looks at the head.
+what the head says. A writer that dies between them leaves an early entry, and the worker that takes it looks at the
+head.
 
 Each mark has a ticket. Only the writer whose ticket is still on the entry may make it later, or remove it: the others
 know an older head, or one that is about to change. They make it earlier at most.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import urandom
 from time import monotonic_ns
 from typing import Any, NamedTuple
@@ -46,10 +47,10 @@ class Place(NamedTuple):
 class RedisAgenda:
     """The agenda of one store. A prefix is that of a namespace."""
 
-    def __init__(self, wire: Wire, keys: Keys, now: Callable[[], int]) -> None:
+    def __init__(self, wire: Wire, keys: Keys, clock: "ServerClock") -> None:
         self._wire = wire
         self._keys = keys
-        self._now = now
+        self._clock = clock
         self._script = script("agenda")
 
     # Around a swap
@@ -92,7 +93,7 @@ class RedisAgenda:
     def _run(self, verb: str, ticket: bytes, spots: Sequence[tuple[str, bytes, Entry | None]]) -> None:
         times = self._times()
         self._wire.read([
-            self._request(verb, thread, queue, *times, thread, ticket, entry and _packed(entry) or b"")
+            self._request(verb, thread, queue, *times, thread, ticket, (entry and _packed(entry)) or b"")
             for queue, thread, entry in spots
         ])  # fmt: skip
 
@@ -102,7 +103,7 @@ class RedisAgenda:
         return self._script.request(shard, self._keys.agenda(shard, space, name), (verb.encode(), *arguments, *more))
 
     def _times(self) -> tuple[bytes, bytes]:
-        now = self._now()
+        now = self._clock.now()
         return _time(now), _time(now + HIDE)
 
     def _heads(self, spots: Iterable[Spot]) -> dict[bytes, Head]:
@@ -123,7 +124,7 @@ class RedisAgenda:
         self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes, limits: Limits
     ) -> Taken:
         """See `Agenda.take`. The pace is charged after the script, in its own shard, for what is given."""
-        now, units = self._now(), self._units(limits, most)
+        now, units = self._clock.now(), self._units(limits, most)
         bounds = (_time(now), _time(now + HIDE), _time(now + 1), most, _ordered(after))
         most_held = tuple(b"" if each is None else each for each in (limits.concurrency, limits.each, units))
         asked = [word for route in routes for word in (_ordered(route), b"%d" % (route in limits.unbegun))]
@@ -149,7 +150,7 @@ class RedisAgenda:
         pace = limits.pace
         if pace is None:
             return None
-        return min(most, units_of(pace, self._spend(pace.bucket, pace.cost, pace.burst, 0)[1], self._now()))
+        return min(most, units_of(pace, self._spend(pace.bucket, pace.cost, pace.burst, 0)[1], self._clock.now()))
 
     def _charge(self, prefix: bytes, picked: list[tuple[bytes, Entry]], limits: Limits, now: int) -> int:
         """Charge the pace for what begins, and return for how long nothing more may. Put back what others paid for."""
@@ -164,16 +165,16 @@ class RedisAgenda:
             queue = surplus[0][1].queue
             self._wire.read([self._request("restore", prefix, queue, *arguments) for _, *arguments in undo])
             picked[:] = [each for each in picked if each not in surplus]
-        return max(0, paid_off - pace.burst - self._now())
+        return max(0, paid_off - pace.burst - self._clock.now())
 
     def spend(self, bucket: bytes, cost: int, burst: int) -> int:
         """See `Agenda.spend`. If the reply is lost, it is charged again: more is never granted than the rate allows."""
         charged, paid_off = self._spend(bucket, cost, burst, 1)
-        return 0 if charged else max(1, paid_off - burst - self._now())
+        return 0 if charged else max(1, paid_off - burst - self._clock.now())
 
     def _spend(self, bucket: bytes, cost: int, burst: int, units: int) -> tuple[int, int]:
         shard = shard_of(bucket)
-        arguments = (self._now(), cost, burst, units)
+        arguments = (self._clock.now(), cost, burst, units)
         ((charged, paid_off),) = self._wire.read([
             script("spend").request(shard, (self._keys.bucket(shard, bucket),), arguments)
         ])  # fmt: skip
@@ -183,7 +184,7 @@ class RedisAgenda:
 
     def depth(self, prefix: bytes, queue: str) -> Depth:
         """See `Agenda.depth`: one round trip."""
-        shard, now = _shard_of(queue), self._now()
+        shard, now = _shard_of(queue), self._clock.now()
         _, _, _, held, free, *_ = self._keys.agenda(shard, space_of(prefix), queue.encode())
         asked = [
             (b"ZCARD", held),
@@ -196,7 +197,7 @@ class RedisAgenda:
         return Depth(ready, delayed, running, waiting, int(float(oldest[1])) if oldest else 0)
 
     def entries(self, prefix: bytes) -> dict[bytes, Entry]:
-        """See `Agenda.entries`. What a writer left marked counts as taken: whoever looks at it settles it."""
+        """See `Agenda.entries`. What a dead writer left marked counts as taken: a worker will settle it."""
         places = self._places(prefix)
         heads = self._heads(places)
         found = {}
@@ -225,7 +226,7 @@ class RedisAgenda:
         `heads` are those of all open threads. Only a writer that was paused for longer than `HIDE`, and then died, can
         leave a thread without its entry; a thread that expired leaves an entry.
         """
-        entries, now, wrong = self.entries(prefix), self._now(), set[Spot]()
+        entries, now, wrong = self.entries(prefix), self._clock.now(), set[Spot]()
         for thread, encoded in heads.items():
             head = readable_head(thread, encoded)
             wanted = None if head is None else entry_of(head)

@@ -41,6 +41,7 @@ from holdfast.stores.redis.wire import Request, Wire, checked
 
 FORMAT = 1
 NEEDS_WHOLE = 2
+SCRIPTS = ("swap", "rows", "index", "post", "agenda", "spend")
 
 
 class Options(TypedDict, total=False):
@@ -89,7 +90,7 @@ class RedisBackend:
         self._pages = Pages(self.wire.read, self.wire.read_each, self.keys)
         self._repair = Repair(self.wire, self.keys)
         self._clock = ServerClock(self.wire)
-        self._agenda = RedisAgenda(self.wire, self.keys, lambda: self.now())
+        self._agenda = RedisAgenda(self.wire, self.keys, self._clock)
         self._announcer = Announcer(self.wire, self.keys)
         self._is_open = False
         self._is_doubtful = False
@@ -121,7 +122,7 @@ class RedisBackend:
     def _load_scripts(self) -> None:
         """Load the scripts, if that is permitted, so that the first use of each is one round trip too."""
         shards = self.wire.one_shard_each()
-        loads = [(b"SCRIPT", b"LOAD", script(name).source) for name in ("swap", "rows", "index", "post", "agenda", "spend")]
+        loads = [(b"SCRIPT", b"LOAD", script(name).source) for name in SCRIPTS]
         self.wire.attempt([Request(shard, load) for shard in shards for load in loads], writing=False)
 
     def close(self) -> None:
@@ -174,7 +175,7 @@ class RedisBackend:
         if any(isinstance(reply, Exception) for reply in replies):
             raise self._failure(replies)
         accepted = [reply == 1 for reply in replies]
-        with suppress(StoreError):  # the swaps are made, and whoever takes the marked entries settles them
+        with suppress(StoreError):  # the swaps are made, and a worker will settle the marked entries
             self._agenda.settle(marks, swaps, accepted)
         return accepted
 

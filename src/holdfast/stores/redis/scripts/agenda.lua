@@ -96,7 +96,7 @@ local function mark(thread, ticket, wanted, queue)
 end
 
 -- After a swap, or after a head was read: make the entry what the head says. ARGV: as for `mark`. If others have marked
--- it meanwhile, the head may have changed: then only make the entry earlier, and whoever looks at the thread settles it.
+-- it meanwhile, the head may have changed: then only make the entry earlier, and a worker looks at the thread soon.
 local function settle(thread, ticket, wanted, queue)
   local entry = read(thread)
   wanted = wanted ~= '' and parsed(wanted)
