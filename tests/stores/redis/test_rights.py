@@ -54,21 +54,25 @@ def without(command: str) -> list[str]:
 
 def tell_story(url: str, server: RedisServer) -> None:
     """Use every command: each way to read and write, expiry, a batch, and a script that the server has forgotten."""
-    backend = RedisBackend(f"{url}:bytes", Durability.PROCESS)  # a prefix within the other
-    backend.open()
-    with server.client() as client:
-        client.script_flush()
+    with closing(RedisBackend(f"{url}:bytes", Durability.PROCESS)) as backend:  # a prefix within the other
+        backend.open()
+        with server.client() as client:
+            client.script_flush()
+        use_backend(backend)
+        use_agenda(backend)
+    retention = Retention(ttl=3600, keep_last=1)
+    with sync.RedisStore(url, durability="process", retention=retention, expire=True) as store:
+        use(store)
+
+
+def use_backend(backend: RedisBackend) -> None:
+    """What a store does seldom."""
     lines = [Line(backend, key(thread_id)) for thread_id in ("one", "other")]
     assert backend.swap([line.swap(head(1), (row(1),)) for line in lines]) == [True, True]
     lone = Line(backend, key("lone"))
     lone.put(head(1000), (row(1000, 1000),))
     assert [each.seq for each in backend.index(lone.key, None, None)] == [1000]
     assert len(backend.threads(b"", (), (), None, 10).heads) == 3
-    use_agenda(backend)
-    backend.close()
-    retention = Retention(ttl=3600, keep_last=1)
-    with sync.RedisStore(url, durability="process", retention=retention, expire=True) as store:
-        use(store)
 
 
 def use_agenda(backend: RedisBackend) -> None:
@@ -186,3 +190,12 @@ def test_in_a_cluster_the_slots_may_be_asked_for_too(server: RedisServer) -> Non
             store.latest("t")
     for node in cluster.nodes:
         node.remove()
+
+
+def test_without_the_rights_to_wake_others_workers_look_by_themselves(server: RedisServer) -> None:
+    for missing in WAKING[:2]:
+        url = let_in(server, new_prefix(), [each for each in without("") if each != missing])
+        with closing(RedisBackend(url, Durability.PROCESS)) as backend, closing(backend.listener(PREFIX)) as listener:
+            backend.open()
+            backend.announce(PREFIX, ["q"])
+            assert not listener.wait(0.1)

@@ -77,17 +77,14 @@ local function mark(thread, ticket, wanted, queue)
   if not entry and wanted == '' then
     return 1
   end
-  wanted = wanted ~= '' and parsed(wanted)
   if entry then
     remove(thread, entry)
     local is_alone = entry.ticket == SETTLED or entry.ticket == ticket or not is_less(now, entry.respected)
     entry.ticket = is_alone and ticket or SHARED
-    if wanted and is_less(wanted.due, entry.due) and is_less(soon, entry.due) then
-      entry.due = soon
-    end
+    entry.due = is_less(soon, entry.due) and soon or entry.due
   else
     redis.call('SADD', queues, queue)
-    entry = wanted
+    entry = parsed(wanted)
     entry.ticket, entry.due = ticket, soon
   end
   entry.respected = soon
