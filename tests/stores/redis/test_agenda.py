@@ -215,6 +215,18 @@ def test_a_look_that_read_an_old_head_does_not_hide_a_new_one() -> None:
         assert [due.thread for due in two.take(PREFIX, "q", [ROUTE], 1).entries] == [key()]
 
 
+def test_a_look_between_mark_and_swap_does_not_undo_the_mark() -> None:
+    clock, prefix = Clock(), new_prefix()
+    with closing(opened("server", prefix, clock)) as one, closing(opened("server", prefix, clock)) as two:
+        move(one, LEASED)
+        Mortal(one.wire, 3, after=True).before = lambda call: call == 3 and two.look_again(key(), PARKED)
+        with pytest.raises(Died):
+            move(one, MOVES["release"][1])
+        assert is_sound(two, clock.now)
+        clock.now += HIDE
+        assert [due.thread for due in two.take(PREFIX, "q", [ROUTE], 1).entries] == [key()]
+
+
 # Repair
 
 

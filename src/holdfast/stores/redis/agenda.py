@@ -129,7 +129,7 @@ class RedisAgenda:
         most_held = tuple(b"" if each is None else each for each in (limits.concurrency, limits.each, units))
         asked = [word for route in routes for word in (_ordered(route), b"%d" % (route in limits.unbegun))]
         request = self._request("take", prefix, queue, *bounds, *most_held, *asked)
-        ((next_due, is_limited, *found),) = self._wire.read([request])
+        ((next_due, is_limited, found),) = self._wire.read([request])
         picked = [(thread, _entry(queue, packed)) for thread, packed in zip(found[::2], found[1::2], strict=True)]
         wait = self._charge(prefix, picked, limits, now)
         is_limited = is_limited or len(found) > 2 * len(picked)

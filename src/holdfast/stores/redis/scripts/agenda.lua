@@ -5,7 +5,9 @@
 -- rank, due, length of the route, route, lane. Routes and lanes are encoded so that none is the beginning of another.
 local places, times, ready, held, free, lanes, queues = unpack(KEYS)
 local now, soon = ARGV[2], ARGV[3]
-local HELD, RANKS, CHUNK = '0', 5, 1000
+local HELD, FREE, RANKS = '0', '1', 5
+local CHUNK = 1000
+local ROUTES = 10 -- where the routes begin in ARGV
 local SETTLED, SHARED = string.rep('\0', 8), string.rep('*', 8)
 
 -- The operator `<` would compare by the locale of the server.
@@ -137,121 +139,129 @@ local function promote(route, past)
   end
 end
 
--- Take what is due. ARGV: now + 1, how many, the last lane served, how many may be held in all and of one lane ('' for
--- any number), how many may be begun ('' for any number), then routes, each with '1' if its threads are not yet begun.
--- Return when to look next, 1 if limits hold back what is due, then threads, each with its entry.
-local function take(past, most, after, concurrency, each, allowance)
-  local routes, found = {}, {}
-  most, each, allowance = tonumber(most), tonumber(each), tonumber(allowance) or math.huge
+-- What a `take` has to do with: routes with something due, what it found, and how many threads may begin.
+local routes, found, allowance = {}, {}, math.huge
 
-  local function is_paced(route)
-    return route.is_unbegun and allowance <= 0
-  end
+local function is_paced(route)
+  return route.is_unbegun and allowance <= 0
+end
 
-  -- The first entry of a class, of all routes, from a lane on.
-  local function peek(class, from)
-    local best, of
-    for _, route in ipairs(routes) do
-      if string.sub(class, 1, 1) == HELD or not is_paced(route) then
-        local name = first(ready, route.name .. class .. from, route.name .. class .. '\255')
-        local rest = name and string.sub(name, #route.name + 3)
-        if rest and (not best or is_less(rest, best)) then
-          best, of = rest, route
-        end
+-- The first entry of a class (held or not, and rank) of all routes, from a lane on, and its route.
+local function peek(class, from)
+  local best, of
+  for _, route in ipairs(routes) do
+    if string.sub(class, 1, 1) == HELD or not is_paced(route) then
+      local name = first(ready, route.name .. class .. from, route.name .. class .. '\255')
+      local rest = name and string.sub(name, #route.name + 3)
+      if rest and (not best or is_less(rest, best)) then
+        best, of = rest, route
       end
     end
-    return best, of
   end
+  return best, of
+end
 
-  local function pick(class, rest, route, length)
-    local thread = string.sub(rest, length + 9)
-    local entry = read(thread)
-    if not entry then
-      redis.call('ZREM', ready, route.name .. class .. rest)
+local function pick(class, rest, route)
+  local _, length = string.find(rest, '\0\0', 1, true)
+  local thread = string.sub(rest, length + 9)
+  local entry = read(thread)
+  if not entry then
+    redis.call('ZREM', ready, route.name .. class .. rest)
+    return
+  end
+  found[#found + 1] = thread
+  found[#found + 1] = packed(entry)
+  if entry.state ~= HELD and route.is_unbegun then
+    allowance = allowance - 1
+  end
+  remove(thread, entry)
+  entry.state, entry.due = HELD, soon
+  add(thread, entry)
+end
+
+local function pick_held(class, most)
+  local rest, route = peek(class, '')
+  while rest and #found < 2 * most do
+    pick(class, rest, route)
+    rest, route = peek(class, '')
+  end
+end
+
+-- One of each lane in turn, until a whole turn gives nothing.
+local function pick_in_turn(class, most, after, each)
+  local from, has_picked = beyond(after), true
+  while #found < 2 * most do
+    local rest, route = peek(class, from)
+    if rest then
+      local _, length = string.find(rest, '\0\0', 1, true)
+      local lane = string.sub(rest, 1, length)
+      from = beyond(lane)
+      if not each or redis.call('ZLEXCOUNT', lanes, '[' .. lane, '(' .. from) < each then
+        pick(class, rest, route)
+        has_picked = true
+      end
+    elseif from == '' or not has_picked then
       return
+    else
+      from, has_picked = '', false
     end
-    found[#found + 1] = thread
-    found[#found + 1] = packed(entry)
-    if entry.state ~= HELD and route.is_unbegun then
-      allowance = allowance - 1
-    end
-    remove(thread, entry)
-    entry.state, entry.due = HELD, soon
-    add(thread, entry)
   end
+end
 
-  -- One of each lane in turn, until a whole turn gives nothing.
-  local function pick_in_turn(class, limit)
-    local from, has_picked = beyond(after), true
-    while #found < 2 * limit do
-      local rest, route = peek(class, from)
-      if rest then
-        local _, length = string.find(rest, '\0\0', 1, true)
-        local lane = string.sub(rest, 1, length)
-        from = beyond(lane)
-        if not each or redis.call('ZLEXCOUNT', lanes, '[' .. lane, '(' .. from) < each then
-          pick(class, rest, route, length)
-          has_picked = true
-        end
-      elseif from == '' or not has_picked then
-        return
-      else
-        from, has_picked = '', false
-      end
-    end
-  end
-
-  for at = 10, #ARGV, 2 do
-    promote(ARGV[at], past)
-    if first(ready, ARGV[at], ARGV[at] .. '\255') then
-      routes[#routes + 1] = { name = ARGV[at], is_unbegun = ARGV[at + 1] == '1' }
-    end
-  end
-  for rank = 0, RANKS - 1 do
-    local class = HELD .. string.char(rank)
-    local rest, route = peek(class, '')
-    while rest and #found < 2 * most do
-      pick(class, rest, route, 2)
-      rest, route = peek(class, '')
-    end
-  end
-  local limit = most
-  if concurrency ~= '' and #routes > 0 then
-    limit = math.min(most, #found / 2 + math.max(0, tonumber(concurrency) - redis.call('ZCARD', held)))
-  end
-  for rank = 0, RANKS - 1 do
-    if #found < 2 * limit then
-      pick_in_turn('1' .. string.char(rank), limit)
-    end
-  end
-
+-- When to look next, and 1 if limits hold back what is due: then a place is free when the next one that is held is due.
+local function next_look(most)
   local next_due, is_limited = string.char(16) .. string.rep('\0', 7), 0
   local function look_at(due)
     next_due = is_less(due, next_due) and due or next_due
   end
-  for at = 10, #ARGV, 2 do
+  for at = ROUTES, #ARGV, 2 do
     local name = first(times, ARGV[at], ARGV[at] .. '\255')
     if name then
       look_at(string.sub(name, #ARGV[at] + 1, #ARGV[at] + 8))
     end
   end
   for _, route in ipairs(routes) do
-    if not first(ready, route.name, route.name .. '\255') then
-      -- All of it was given.
-    elseif #found >= 2 * most then
-      look_at(now)
-    else
-      is_limited = 1
-      local later = '(' .. string.format('%.0f', struct.unpack('>I8', now))
-      local other = redis.call('ZRANGEBYSCORE', held, later, '+inf', 'LIMIT', 0, 1)[1]
-      if other then
-        look_at(read(other).due)
+    if first(ready, route.name, route.name .. '\255') then
+      if #found >= 2 * most then
+        look_at(now)
+      else
+        is_limited = 1
       end
     end
   end
-  table.insert(found, 1, is_limited)
-  table.insert(found, 1, next_due)
-  return found
+  if is_limited == 1 then
+    local later = '(' .. string.format('%.0f', struct.unpack('>I8', now))
+    local other = redis.call('ZRANGEBYSCORE', held, later, '+inf', 'LIMIT', 0, 1)[1]
+    if other then
+      look_at(read(other).due)
+    end
+  end
+  return next_due, is_limited
+end
+
+-- Take what is due. ARGV: now + 1, how many, the last lane served, how many may be held in all and of one lane ('' for
+-- any number), how many may begin ('' for any number), then routes, each with '1' if its threads have not begun.
+-- Return when to look next, 1 if limits hold back what is due, then threads, each with its entry.
+local function take(past, most, after, concurrency, each, units)
+  most, allowance = tonumber(most), tonumber(units) or math.huge
+  for at = ROUTES, #ARGV, 2 do
+    promote(ARGV[at], past)
+    if first(ready, ARGV[at], ARGV[at] .. '\255') then
+      routes[#routes + 1] = { name = ARGV[at], is_unbegun = ARGV[at + 1] == '1' }
+    end
+  end
+  for rank = 0, RANKS - 1 do
+    pick_held(HELD .. string.char(rank), most)
+  end
+  local limit = most
+  if concurrency ~= '' then
+    limit = math.min(most, #found / 2 + math.max(0, tonumber(concurrency) - redis.call('ZCARD', held)))
+  end
+  for rank = 0, RANKS - 1 do
+    pick_in_turn(FREE .. string.char(rank), limit, after, tonumber(each))
+  end
+  local next_due, is_limited = next_look(most)
+  return { next_due, is_limited, found }
 end
 
 -- Undo a `take` of one thread that nobody was given. ARGV: thread, its entry before, when it was hidden until.
