@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.records.head import Head
 from holdfast.records.rows import Drop
-from holdfast.stores.agenda import HIDE, PARKED, Limits, Pace, Sweeping, agrees, entry_of
+from holdfast.stores.agenda import HIDE, PARKED, Limits, Pace, Sweeping, Taken, agrees, entry_of
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.redis import RedisBackend
 from holdfast.stores.redis.wire import Wire
@@ -45,13 +45,23 @@ class Died(Exception):
     """This process is no more."""
 
 
+def at_call(number: int, action: Callable[[], object]) -> Callable[[int], None]:
+    """Something to do before this call."""
+
+    def before(call: int) -> None:
+        if call == number:
+            action()
+
+    return before
+
+
 class Mortal:
     """Counts the calls to the servers, and dies before one of them, or after it."""
 
     def __init__(self, wire: Wire, at: int | None = None, *, after: bool = False) -> None:
         self._send, self._at, self._after = wire._send, at, after
         self.calls = 0
-        self.before: Callable[[int], object] = lambda _: None
+        self.before: Callable[[int], None] = lambda _: None
         wire._send = self.send  # type: ignore[method-assign]
 
     def send(self, *arguments: Any, **options: Any) -> list[Any]:
@@ -190,13 +200,12 @@ def test_of_two_writers_neither_makes_an_entry_late(kind: str, first: str, secon
         with closing(opened(kind, prefix, clock)) as one, closing(opened(kind, prefix, clock)) as two:
             move(one, LEASED)
 
-            def intervene(call: int, at: int = at, death: int | None = death, two: RedisBackend = two) -> None:
-                if call == at:
-                    Mortal(two.wire, death, after=True)
-                    with suppress(Died):
-                        move(two, takes_over)
+            def intervene(two: RedisBackend = two, death: int | None = death) -> None:
+                Mortal(two.wire, death, after=True)
+                with suppress(Died):
+                    move(two, takes_over)
 
-            Mortal(one.wire).before = intervene
+            Mortal(one.wire).before = at_call(at, intervene)
             with suppress(AssertionError):  # its swap was refused
                 move(one, MOVES[first][1])
             assert is_sound(one, clock.now), (at, death)
@@ -210,7 +219,7 @@ def test_a_look_that_read_an_old_head_does_not_hide_a_new_one() -> None:
     clock, prefix = Clock(), new_prefix()
     with closing(opened("server", prefix, clock)) as one, closing(opened("server", prefix, clock)) as two:
         move(one, LEASED)
-        Mortal(one.wire).before = lambda call: call == 4 and move(two, MOVES["release"][1])
+        Mortal(one.wire).before = at_call(4, lambda: move(two, MOVES["release"][1]))
         one.look_again(key(), PARKED)
         assert [due.thread for due in two.take(PREFIX, "q", [ROUTE], 1).entries] == [key()]
 
@@ -219,12 +228,32 @@ def test_a_look_between_mark_and_swap_does_not_undo_the_mark() -> None:
     clock, prefix = Clock(), new_prefix()
     with closing(opened("server", prefix, clock)) as one, closing(opened("server", prefix, clock)) as two:
         move(one, LEASED)
-        Mortal(one.wire, 3, after=True).before = lambda call: call == 3 and two.look_again(key(), PARKED)
+        Mortal(one.wire, 3, after=True).before = at_call(3, lambda: two.look_again(key(), PARKED))
         with pytest.raises(Died):
             move(one, MOVES["release"][1])
         assert is_sound(two, clock.now)
         clock.now += HIDE
         assert [due.thread for due in two.take(PREFIX, "q", [ROUTE], 1).entries] == [key()]
+
+
+def test_a_look_that_found_no_thread_does_not_forget_one_that_was_created_late() -> None:
+    """Its writer was paused for so long, after it had marked the entry, that a worker looked before the thread was."""
+    clock, prefix = Clock(), new_prefix()
+    with closing(opened("server", prefix, clock)) as one, closing(opened("server", prefix, clock)) as two:
+        swap = Line(one).swap(queued(updated_at=START), rows(1))
+        marks = one._agenda.mark([swap])
+        clock.now += HIDE
+
+        def create() -> None:
+            assert one.wire.attempt([one._swaps.request(swap)], writing=True) == [1]
+            one._agenda.settle(marks, [swap], [True])
+
+        worker = Mortal(two.wire)
+        worker.before = at_call(5, create)
+        assert two.take(PREFIX, "q", [ROUTE], 1).entries == []
+        assert worker.calls == 5, "the last call would forget the entry"
+        assert is_sound(two, clock.now)
+        assert work(two, clock) == {key()}
 
 
 # Repair
@@ -259,16 +288,19 @@ def test_a_sweep_restores_lost_entries_and_forgets_those_without_a_thread() -> N
 
 def commands_of(client: Any, action: Callable[[], object]) -> int:
     """How many commands a server executes for this, those within scripts included."""
-    client.config_resetstat()
+    client.execute_command("CONFIG", "RESETSTAT")
     action()
-    return int(sum(stats["calls"] for stats in client.info("commandstats").values()))
+    return sum(int(stats["calls"]) for stats in client.info("commandstats").values())
 
 
 def test_a_look_costs_the_same_whatever_others_have_queued() -> None:
     with closing(backend_in("server", new_prefix())) as backend, shared_server().client() as client:
         backend.open()
         Line(backend, key("mine")).put(queued(expires_at=backend.now() + HOUR), rows(1))
-        look = lambda: backend.take(PREFIX, "q", [ROUTE], 10)  # noqa: E731
+
+        def look() -> Taken:
+            return backend.take(PREFIX, "q", [ROUTE], 10)
+
         look()
         before = commands_of(client, look)
         for number in range(0, 2000, 100):
@@ -287,7 +319,7 @@ def test_a_pace_that_another_process_used_up_meanwhile_puts_threads_back() -> No
             Line(backend, key(name)).put(queued(), rows(1))
         limits = Limits(pace=Pace(b"bucket", 1_000, 2_000), unbegun=frozenset([ROUTE]))
         before = backend.entries(PREFIX)
-        Mortal(backend.wire).before = lambda call: call == 3 and backend._agenda._spend(b"bucket", 1_000, 2_000, 2)
+        Mortal(backend.wire).before = at_call(3, lambda: backend._agenda._spend(b"bucket", 1_000, 2_000, 2))
         taken = backend.take(PREFIX, "q", [ROUTE], 10, limits=limits)
         assert [due.thread for due in taken.entries] == [key("a")]
         assert taken.next_due == clock.now + 1_000

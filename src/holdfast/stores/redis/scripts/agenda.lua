@@ -107,6 +107,7 @@ local function settle(thread, ticket, wanted, queue)
   if entry and entry.ticket ~= ticket then
     local due = wanted and is_less(wanted.due, soon) and wanted.due or soon
     entry.due = is_less(due, entry.due) and due or entry.due
+    entry.ticket, entry.respected = SHARED, soon
     add(thread, entry)
   elseif wanted then
     wanted.ticket, wanted.respected = SETTLED, SETTLED
