@@ -161,9 +161,10 @@ class RedisAgenda:
         charged, paid_off = self._spend(pace.bucket, pace.cost, pace.burst, len(begun))
         if surplus := begun[charged:]:
             times, hidden = self._times(), _time(now + HIDE)
-            undo = [(thread, *times, thread, _packed(entry), hidden) for thread, entry in surplus]
-            queue = surplus[0][1].queue
-            self._wire.read([self._request("restore", prefix, queue, *arguments) for _, *arguments in undo])
+            self._wire.read([
+                self._request("restore", prefix, entry.queue, *times, thread, _packed(entry), hidden)
+                for thread, entry in surplus
+            ])  # fmt: skip
             picked[:] = [each for each in picked if each not in surplus]
         return max(0, paid_off - pace.burst - self._clock.now())
 
