@@ -140,7 +140,9 @@ def _check_limits(backend: Any, taken: Taken, limits: Limits) -> None:
             assert limits.each is None or sum(each.lane == due.entry.lane for each in held) <= limits.each
 
 
-def _story(backends: Sequence[Any], clock: Clock, random: Random) -> None:
+def story(backends: Sequence[Any], clock: Clock, random: Random, *, is_mixed: bool = True) -> None:
+    """Write, look and take at random. With `is_mixed`, a look with a pace asks for begun and unbegun threads at once:
+    which of them come first is not promised."""
     heads: dict[int, Head] = {}
     for seq in range(2, 250):
         clock.now += random.randrange(1, 700_000)
@@ -169,7 +171,10 @@ def _story(backends: Sequence[Any], clock: Clock, random: Random) -> None:
             most, lane = random.randrange(1, 4), random.choice([b"", b"a", b"b"])
             limits = _limits(random)
             routes = [ROUTE, BEGUN]
-            found: list[Taken] = [backend.take(PREFIX, "q", routes, most, lane, limits) for backend in backends]
+            if limits.pace is not None and not is_mixed:
+                routes = [random.choice(routes)]
+            taken: list[Taken] = [backend.take(PREFIX, "q", routes, most, lane, limits) for backend in backends]
+            found = [replace(each, next_due=max(each.next_due, clock.now)) for each in taken]
             assert all(each == found[0] for each in found)
             _check_limits(backends[0], found[0], limits)
         elif kind == 8:
@@ -189,7 +194,7 @@ def test_sqlite_tells_the_same_story_as_memory(tmp_path: Path, seed: int) -> Non
     for backend in backends:
         backend.open()
         backend.now = clock
-    _story(backends, clock, Random(seed))
+    story(backends, clock, Random(seed))
     backends[1].close()
 
 

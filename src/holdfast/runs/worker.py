@@ -17,7 +17,7 @@ from holdfast.runs.resuming import Resumer
 from holdfast.runs.store import Store, twin
 from holdfast.runs.submitting import Served
 from holdfast.runs.threads import store_finder
-from holdfast.stores.agenda import NO_LIMITS, PARKED, Agenda, Announcing, Due, Limits, Listener, Taken
+from holdfast.stores.agenda import NO_LIMITS, PARKED, Agenda, Announcing, Due, Limits, Listener, Sweeping, Taken
 from holdfast.stores.backend import readable_head
 from holdfast.stores.claim import dead_owner
 from holdfast.stores.decisions import may_run
@@ -32,6 +32,7 @@ OTHER_LISTING_SECONDS = 2.0
 SHORTEST_PAUSE = 0.01
 COMPLETE_SECONDS = 5
 """How often to look for everything that is due, also for what was due before the last look."""
+SWEEP_SECONDS = 600
 LATE_SECONDS = 1
 """By how much an entry may appear after the time at which it is due."""
 OUTAGE_SECONDS = (0.2, 5.0)
@@ -228,6 +229,7 @@ class _Search:
         self._routes: dict[tuple[str, int], list[bytes]] = {}
         self._turn = 0
         self._buried_at = 0
+        self._swept_at = self._agenda.now()
         is_listed = isinstance(self._agenda, ListedAgenda)
         self._poll = LISTING_SECONDS.get(self._backend.kind, OTHER_LISTING_SECONDS) if is_listed else POLL_SECONDS
 
@@ -243,6 +245,7 @@ class _Search:
         """
         found, next_due = list[Due](), PARKED
         self._wake_of_the_dead(self._tools.reader.bindings.prefix)
+        self._sweep(self._tools.reader.bindings.prefix)
         queues, routes = self._worker._watched(), self._served_routes()
         self._turn += 1
         for index in range(len(queues)):
@@ -292,6 +295,13 @@ class _Search:
                 if (key := (function.name, version)) not in self._routes:
                     self._routes[key] = bindings.routes(*key)
         return [route for routes in self._routes.values() for route in routes]
+
+    def _sweep(self, prefix: bytes) -> None:
+        """Repair the agenda now and then, where a crash can leave it behind the heads."""
+        now = self._agenda.now()
+        if isinstance(self._agenda, Sweeping) and now - self._swept_at >= SWEEP_SECONDS * 1e6:
+            self._swept_at = now
+            self._agenda.sweep(prefix)
 
     def _wake_of_the_dead(self, prefix: bytes) -> None:
         """Look once a second for threads of processes that are certainly dead."""

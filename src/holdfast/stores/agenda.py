@@ -174,6 +174,15 @@ class OneHost(Protocol):
         ...
 
 
+@runtime_checkable
+class Sweeping(Protocol):
+    """An optional interface of a backend whose entries do not change in the same transaction as the heads."""
+
+    def sweep(self, prefix: bytes) -> int:
+        """Repair the entries that differ from the heads of open threads, and return how many. Call it now and then."""
+        ...
+
+
 def entry_of(head: Head) -> Entry | None:
     """Return the entry of a thread with this head; None if it has none."""
     if not head.route or head.deleted or head.status not in OPEN:

@@ -11,18 +11,21 @@ import pytest
 from holdfast import Retention, sync
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.words import Durability
+from holdfast.stores.agenda import Limits, Pace
 from holdfast.stores.redis import RedisBackend
 from holdfast.testing.conformance import check
-from holdfast.testing.conformance.samples import Line, head, key, row
+from holdfast.testing.conformance.agendas import PREFIX, ROUTE, queued
+from holdfast.testing.conformance.samples import Line, head, key, row, rows
 from servers.redis import RedisCluster, RedisServer, new_prefix
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "redis.md").read_text()
 ((NEEDED),) = re.findall(r"^ACL SETUSER app reset on >password ~holdfast:\* (.*)$", DOCUMENT, re.MULTILINE)
 BASE = NEEDED.split()
+WAKING = ["+publish", "+subscribe", "+ping"]
 MORE = dict(re.findall(r"^- `(\+[^`]+)`: (.*)$", DOCUMENT, re.MULTILINE))
 WRITING = [
-    "del", "exec", "exists", "hdel", "hset", "hsetnx", "multi", "persist", "pexpire", "pttl", "sadd", "setnx", "zadd",
-    "zrem",
+    "del", "exec", "exists", "hdel", "hget", "hset", "hsetnx", "multi", "persist", "pexpire", "pttl", "sadd", "setnx",
+    "zadd", "zcard", "zlexcount", "zrangebylex", "zrangebyscore", "zrem",
 ]  # fmt: skip
 """Without one of these a write could be half done."""
 
@@ -30,7 +33,9 @@ WRITING = [
 def let_in(server: RedisServer, prefix: str, commands: list[str]) -> str:
     """Give the user of the document these commands, for one prefix; returns the URL."""
     with server.client() as client:
-        client.execute_command("ACL", "SETUSER", "app", "reset", "on", ">password", f"~{prefix}:*", *commands)
+        client.execute_command(
+            "ACL", "SETUSER", "app", "reset", "on", ">password", f"~{prefix}:*", f"&{prefix}:*", *commands
+        )
     return f"redis://app:password@127.0.0.1:{server.port}/0?prefix={prefix}"
 
 
@@ -44,25 +49,42 @@ def server() -> Iterator[RedisServer]:
 
 def without(command: str) -> list[str]:
     """All that the document lists for one server, but one command."""
-    return [each for each in [*BASE, "+config|get", "+scan", "+script|load"] if each != command]
+    return [each for each in [*BASE, "+config|get", "+scan", "+script|load", *WAKING] if each != command]
 
 
 def tell_story(url: str, server: RedisServer) -> None:
     """Use every command: each way to read and write, expiry, a batch, and a script that the server has forgotten."""
-    backend = RedisBackend(f"{url}:bytes", Durability.PROCESS)  # a prefix within the other
-    backend.open()
-    with server.client() as client:
-        client.script_flush()
+    with closing(RedisBackend(f"{url}:bytes", Durability.PROCESS)) as backend:  # a prefix within the other
+        backend.open()
+        with server.client() as client:
+            client.script_flush()
+        use_backend(backend)
+        use_agenda(backend)
+    retention = Retention(ttl=3600, keep_last=1)
+    with sync.RedisStore(url, durability="process", retention=retention, expire=True) as store:
+        use(store)
+
+
+def use_backend(backend: RedisBackend) -> None:
+    """What a store does seldom."""
     lines = [Line(backend, key(thread_id)) for thread_id in ("one", "other")]
     assert backend.swap([line.swap(head(1), (row(1),)) for line in lines]) == [True, True]
     lone = Line(backend, key("lone"))
     lone.put(head(1000), (row(1000, 1000),))
     assert [each.seq for each in backend.index(lone.key, None, None)] == [1000]
     assert len(backend.threads(b"", (), (), None, 10).heads) == 3
-    backend.close()
-    retention = Retention(ttl=3600, keep_last=1)
-    with sync.RedisStore(url, durability="process", retention=retention, expire=True) as store:
-        use(store)
+
+
+def use_agenda(backend: RedisBackend) -> None:
+    """What workers do."""
+    line = Line(backend, key("queued"))
+    line.put(queued(), rows(1))
+    backend.look_again(line.key, 0)
+    assert backend.depth(PREFIX, "q").ready == 1
+    assert backend.spend(b"bucket", 1, 0) == 0
+    limits = Limits(1, 1, Pace(b"bucket", 1, 1), frozenset([ROUTE]))
+    assert len(backend.take(PREFIX, "q", [ROUTE], 1, limits=limits).entries) == 1
+    assert list(backend.entries(PREFIX)) == [line.key]
 
 
 def use(store: sync.Store) -> None:
@@ -92,7 +114,7 @@ def test_the_commands_of_the_document_are_enough_for_every_promise(server: Redis
         return backend
 
     with server.client() as client:
-        client.execute_command("ACL", "SETUSER", "app", "reset", "on", ">password", "~*", *without(""))
+        client.execute_command("ACL", "SETUSER", "app", "reset", "on", ">password", "~*", "&*", *without(""))
     assert check(lambda: made(new_prefix()), lambda backend: made(prefixes[backend])) > 100
 
 
@@ -138,7 +160,8 @@ def test_a_command_that_a_script_may_not_use_is_no_damage(server: RedisServer) -
 
 def test_each_further_command_is_for_what_the_document_says(server: RedisServer) -> None:
     assert list(MORE) == [
-        "+config|get", "+scan", "+script|load", "+select", "+wait", "+role", "+cluster|slots", "+command", "+asking",
+        "+config|get", "+scan", "+script|load", "+publish +subscribe +ping &holdfast:*", "+select", "+wait",
+        "+role", "+cluster|slots", "+command", "+asking",
     ]  # fmt: skip
     prefix = new_prefix()
     with sync.RedisStore(let_in(server, prefix, BASE), assume="durable") as store:
@@ -167,3 +190,12 @@ def test_in_a_cluster_the_slots_may_be_asked_for_too(server: RedisServer) -> Non
             store.latest("t")
     for node in cluster.nodes:
         node.remove()
+
+
+def test_without_the_rights_to_wake_others_workers_look_by_themselves(server: RedisServer) -> None:
+    for missing in WAKING[:2]:
+        url = let_in(server, new_prefix(), [each for each in without("") if each != missing])
+        with closing(RedisBackend(url, Durability.PROCESS)) as backend, closing(backend.listener(PREFIX)) as listener:
+            backend.open()
+            backend.announce(PREFIX, ["q"])
+            assert not listener.wait(0.1)

@@ -1,6 +1,7 @@
 """Implement `Backend` over Redis or Valkey. A swap is one script, on one server, in one round trip."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from threading import Lock
 from typing import Any, TypedDict, Unpack
@@ -16,13 +17,17 @@ from holdfast.records.errors import (
     Corrupt,
     IncompatibleCheckpoint,
     OutcomeUnknown,
+    StoreError,
     StoreUnavailable,
 )
 from holdfast.records.identity import thread_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing, count_listed, readable_head
+from holdfast.stores.agenda import NO_LIMITS, OPEN, Depth, Entry, Limits, Listener, Taken
+from holdfast.stores.backend import Listing, all_heads, count_listed, readable_head
+from holdfast.stores.redis.agenda import RedisAgenda, ServerClock
+from holdfast.stores.redis.announcements import Announcer, RedisListener, channel_of
 from holdfast.stores.redis.durability import SETTINGS, ServerFacts, check_server
 from holdfast.stores.redis.errors import translated
 from holdfast.stores.redis.keys import SHARDS, Keys, shard_of, unpack_row
@@ -36,6 +41,7 @@ from holdfast.stores.redis.wire import Request, Wire, checked
 
 FORMAT = 1
 NEEDS_WHOLE = 2
+SCRIPTS = ("swap", "rows", "index", "post", "agenda", "spend")
 
 
 class Options(TypedDict, total=False):
@@ -83,6 +89,9 @@ class RedisBackend:
         self._swaps = Swaps(self.keys, self._life, keep_pinned=named.get("keep_pinned", True))
         self._pages = Pages(self.wire.read, self.wire.read_each, self.keys)
         self._repair = Repair(self.wire, self.keys)
+        self._clock = ServerClock(self.wire)
+        self._agenda = RedisAgenda(self.wire, self.keys, self._clock)
+        self._announcer = Announcer(self.wire, self.keys)
         self._is_open = False
         self._is_doubtful = False
         self.after_fork()
@@ -113,7 +122,7 @@ class RedisBackend:
     def _load_scripts(self) -> None:
         """Load the scripts, if that is permitted, so that the first use of each is one round trip too."""
         shards = self.wire.one_shard_each()
-        loads = [(b"SCRIPT", b"LOAD", script(name).source) for name in ("swap", "rows", "index", "post")]
+        loads = [(b"SCRIPT", b"LOAD", script(name).source) for name in SCRIPTS]
         self.wire.attempt([Request(shard, load) for shard in shards for load in loads], writing=False)
 
     def close(self) -> None:
@@ -149,10 +158,14 @@ class RedisBackend:
     # Writing
 
     def swap(self, swaps: Sequence[Swap], *, wait: bool = True) -> list[bool]:
-        """See `Backend.swap`. One round trip for all, or one to each node of a cluster at the same time."""
+        """See `Backend.swap`. One round trip for all, or one to each node of a cluster at the same time.
+
+        If the agenda changes, two more: before it and after it.
+        """
         for swap in swaps:
             if swap.drop.everything and (not swap.expected or readable_head(swap.thread, swap.expected) is None):
                 self._repair.unlist(swap.thread)
+        marks = self._agenda.mark(swaps)
         replies = self.wire.attempt([self._swaps.request(swap) for swap in swaps], writing=True)
         again = [at for at, reply in enumerate(replies) if reply == NEEDS_WHOLE]
         if again:
@@ -161,7 +174,10 @@ class RedisBackend:
                 replies[at] = reply
         if any(isinstance(reply, Exception) for reply in replies):
             raise self._failure(replies)
-        return [reply == 1 for reply in replies]
+        accepted = [reply == 1 for reply in replies]
+        with suppress(StoreError):  # the swaps are made, and a worker will settle the marked entries
+            self._agenda.settle(marks, swaps, accepted)
+        return accepted
 
     def drop_misplaced(self, thread: bytes) -> None:
         """See `Misplacing.drop_misplaced`: reads all listings by status of the thread's namespace."""
@@ -260,6 +276,53 @@ class RedisBackend:
         """See `Counting.counts`: the sizes of the listings by status, in one round trip."""
         found = self._pages.counts(prefix)
         return count_listed(self, prefix) if found is None else found
+
+    # The agenda
+
+    def take(
+        self,
+        prefix: bytes,
+        queue: str,
+        routes: Collection[bytes],
+        most: int,
+        after: bytes = b"",
+        limits: Limits = NO_LIMITS,
+        low: int = 0,
+    ) -> Taken:
+        """See `Agenda.take`: two round trips, or one if nothing is due; a pace costs two more."""
+        return self._agenda.take(prefix, queue, routes, most, after, limits)
+
+    def look_again(self, thread: bytes, due: int) -> None:
+        """See `Agenda.look_again`."""
+        self._agenda.look_again(thread, due)
+
+    def depth(self, prefix: bytes, queue: str) -> Depth:
+        """See `Agenda.depth`."""
+        return self._agenda.depth(prefix, queue)
+
+    def entries(self, prefix: bytes) -> dict[bytes, Entry]:
+        """See `Agenda.entries`."""
+        return self._agenda.entries(prefix)
+
+    def sweep(self, prefix: bytes) -> int:
+        """See `Sweeping.sweep`: reads the heads of all open threads."""
+        return self._agenda.repair(prefix, dict(all_heads(self, prefix, OPEN)))
+
+    def spend(self, bucket: bytes, cost: int, burst: int) -> int:
+        """See `Agenda.spend`."""
+        return self._agenda.spend(bucket, cost, burst)
+
+    def now(self) -> int:
+        """See `Agenda.now`: the clock of the server that has the first shard."""
+        return self._clock.now()
+
+    def announce(self, prefix: bytes, queues: Collection[str]) -> None:
+        """See `Announcing.announce`."""
+        self._announcer.announce(prefix, queues)
+
+    def listener(self, prefix: bytes) -> Listener:
+        """See `Announcing.listener`."""
+        return RedisListener(self.wire.connection, channel_of(self.keys, prefix))
 
     def _get(self, thread: bytes, command: bytes, *fields: bytes) -> Request:
         shard = shard_of(thread)

@@ -10,6 +10,17 @@ also in a cluster:
     <prefix>:{17}:x               exists if a thread of the shard ever had a time to live
     <prefix>:{0}:f                the number of this format
 
+The agenda of a queue is in the shard of its name:
+
+    <prefix>:{17}:ap<space><queue>  hash: the entry of each thread, and the ticket of a write that is under way
+    <prefix>:{17}:at<space><queue>  sorted set by name: what is not due yet, by route and due time
+    <prefix>:{17}:ar<space><queue>  sorted set by name: what is due, by route, held, rank, lane and due time
+    <prefix>:{17}:ah<space><queue>  sorted set by due time: threads that are held
+    <prefix>:{17}:af<space><queue>  sorted set by due time: threads that are not
+    <prefix>:{17}:al<space><queue>  sorted set by name: threads that are held, by lane
+    <prefix>:{17}:q                 set: the queues of the shard, each with its namespace
+    <prefix>:{17}:u<bucket>         when the bucket of a rate is paid off
+
 The tag comes first and a thread's key last, unchanged: two threads never share a key of Redis.
 """
 
@@ -25,6 +36,8 @@ SHARDS = 64
 """How many parts the threads of a store are spread over. Stored threads are found by it: it can never change."""
 EVERY = b"*"
 """The word that all listed threads are listed under."""
+AGENDA = (b"p", b"t", b"r", b"h", b"f", b"l")
+"""The parts of a queue's agenda: places, times, ready, held, free, lanes."""
 _EPOCH = 1 << 63
 _ROW = Struct(">QIB")
 
@@ -63,6 +76,19 @@ class Keys:
     def spaces(self, shard: int) -> bytes:
         """Return the key of the namespaces of a shard."""
         return self._bases[shard] + b"n"
+
+    def agenda(self, shard: int, space: bytes, queue: bytes) -> tuple[bytes, ...]:
+        """Return the keys of a queue's agenda, as its script takes them."""
+        base = self._bases[shard]
+        return *(base + b"a" + kind + space + queue for kind in AGENDA), self.queues(shard)
+
+    def queues(self, shard: int) -> bytes:
+        """Return the key of the queues of a shard."""
+        return self._bases[shard] + b"q"
+
+    def bucket(self, shard: int, bucket: bytes) -> bytes:
+        """Return the key of a bucket."""
+        return self._bases[shard] + b"u" + bucket
 
     def pattern(self, kind: bytes) -> bytes:
         """Return the pattern that the keys of one kind match, and perhaps some others: see `is_kind`."""

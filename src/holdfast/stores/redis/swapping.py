@@ -100,6 +100,11 @@ def permission_trials(keys: Keys) -> list[Request]:
         (b"DEL", members),
         (b"ZADD", ranked, b"XX", 0, b"w"),
         (b"ZREM", ranked, b"w"),
+        (b"ZRANGEBYLEX", ranked, b"-", b"+"),
+        (b"ZLEXCOUNT", ranked, b"-", b"+"),
+        (b"ZRANGEBYSCORE", ranked, 0, 0),
+        (b"ZCARD", ranked),
+        (b"HGET", fields, b"w"),
         (b"MULTI",),  # if the server refused it, it would execute the commands of a batch one by one
         (b"EXEC",),
     ]

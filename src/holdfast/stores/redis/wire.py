@@ -183,6 +183,17 @@ class Wire:
         checked([reply for reply in replies if not is_wrong_type(reply)], writing=False)
         return replies
 
+    def once(self, requests: Sequence[Request]) -> list[Any]:
+        """Return the replies, errors included, after one attempt."""
+        self.check_open()
+        return self._answers(list(requests), writing=False)
+
+    def connection(self) -> Any:
+        """Return a connection to one of the servers, not yet connected, which belongs to the caller."""
+        self.check_open()
+        pool: Any = self._pools.of_shard(0)
+        return pool.connection_class(**pool.connection_kwargs)
+
     def attempt(self, requests: Sequence[Request], *, writing: bool) -> list[Any]:
         """Return the replies, errors included. Repeat a request only if it was not executed, or changes nothing."""
         replies: list[Any] = [None] * len(requests)

@@ -1,0 +1,316 @@
+"""The agenda: entries by queue, in another shard than their threads.
+
+A swap and its entry are on different nodes of a cluster, so they cannot change together. Before a swap, the entry is
+marked: somebody will look at the thread soon, whether the swap is made or not. After it, the entry is settled: it is
+what the head says. A writer that dies between them leaves an early entry, and the worker that takes it looks at the
+head.
+
+Each mark has a ticket. Only the writer whose ticket is still on the entry may make it later, or remove it: the others
+know an older head, or one that is about to change. They make it earlier at most.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from os import urandom
+from time import monotonic_ns
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from holdfast.records.head import LOST_HEAD, Head
+from holdfast.records.rows import Swap
+from holdfast.stores.agenda import HIDE, PARKED, Depth, Due, Entry, Limits, Taken, agrees, earlier, entry_of
+from holdfast.stores.backend import readable_head
+from holdfast.stores.choosing import last_lane_of, units_of
+from holdfast.stores.redis.errors import is_wrong_type
+from holdfast.stores.redis.keys import SHARDS, Keys, shard_of, space_of
+from holdfast.stores.redis.scripts import script
+from holdfast.stores.redis.wire import Request, Wire
+
+MEASURED_FOR = 30_000_000_000
+"""For how many nanoseconds the clock of the server is not asked again."""
+HIGHEST_PRIORITY = 2
+SETTLED = bytes(8)
+PLACE_OF = 16
+"""Where the entry begins in a place, behind the ticket."""
+
+Spot = tuple[str, bytes]
+"""A queue and a thread."""
+
+
+class Place(NamedTuple):
+    """An entry as it is stored."""
+
+    entry: Entry
+    is_settled: bool
+
+
+class RedisAgenda:
+    """The agenda of one store. A prefix is that of a namespace."""
+
+    def __init__(self, wire: Wire, keys: Keys, clock: "ServerClock") -> None:
+        self._wire = wire
+        self._keys = keys
+        self._clock = clock
+        self._script = script("agenda")
+
+    # Around a swap
+
+    def mark(self, swaps: Iterable[Swap]) -> "Marks":
+        """Make sure that the threads of these swaps are looked at soon, whatever becomes of the swaps."""
+        marks = Marks(urandom(8), [spot for swap in swaps if swap.moves for spot in _spots_of(swap)])
+        if marks.spots:
+            self._run("mark", marks.ticket, marks.spots)
+        return marks
+
+    def settle(self, marks: "Marks", swaps: Sequence[Swap], accepted: Sequence[bool]) -> None:
+        """Make the entries what the heads say now. If that fails, they stay marked."""
+        if marks.spots:
+            heads = {swap.thread: swap.head for swap, is_made in zip(swaps, accepted, strict=True) if is_made}
+            spots = [(queue, thread) for queue, thread, _ in marks.spots]
+            refused = [spot for spot in spots if spot[1] not in heads]
+            heads.update(self._heads(refused) if refused else {})
+            self._settle(marks.ticket, spots, heads)
+
+    def _settle(self, ticket: bytes, spots: Sequence[Spot], heads: Mapping[bytes, Head], due: int = PARKED) -> None:
+        settled = []
+        for queue, thread in spots:
+            entry = entry_of(heads.get(thread, Head()))
+            settled.append((queue, thread, earlier(entry, due) if entry and entry.queue == queue else None))
+        self._run("settle", ticket, settled)
+
+    def look_at(self, spots: Sequence[Spot], due: int = PARKED) -> None:
+        """Make these entries what the present heads say, or due at `due` if that is earlier."""
+        ticket = urandom(8)
+        self._run("mark", ticket, [(queue, thread, None) for queue, thread in spots])
+        self._settle(ticket, spots, self._heads(spots), due)
+
+    def look_again(self, thread: bytes, due: int) -> None:
+        """See `Agenda.look_again`."""
+        for head in self._heads([("", thread)]).values():
+            if head.route:
+                self.look_at([(head.queue, thread)], due)
+
+    def _run(self, verb: str, ticket: bytes, spots: Sequence[tuple[str, bytes, Entry | None]]) -> None:
+        times = self._times()
+        self._wire.read([
+            self._request(verb, thread, queue, *times, thread, ticket, (entry and _packed(entry)) or b"")
+            for queue, thread, entry in spots
+        ])  # fmt: skip
+
+    def _request(self, verb: str, prefix: bytes, queue: str, *arguments: bytes | int) -> Request:
+        shard, space, name = _shard_of(queue), space_of(prefix), queue.encode()
+        more = (space + name,) if verb in {"mark", "settle"} else ()
+        return self._script.request(shard, self._keys.agenda(shard, space, name), (verb.encode(), *arguments, *more))
+
+    def _times(self) -> tuple[bytes, bytes]:
+        now = self._clock.now()
+        return _time(now), _time(now + HIDE)
+
+    def _heads(self, spots: Iterable[Spot]) -> dict[bytes, Head]:
+        """Return the heads of these threads that can be read."""
+        heads = ((thread, readable_head(thread, found)) for thread, found in self._stored([t for _, t in spots]))
+        return {thread: head for thread, head in heads if head is not None}
+
+    def _stored(self, threads: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+        """Return the stored heads of those threads that have one."""
+        shards = [(shard_of(thread), thread) for thread in threads]
+        asked = [Request(shard, (b"HGET", self._keys.thread(shard, thread), b"h")) for shard, thread in shards]
+        found = zip(threads, self._wire.read_each(asked), strict=True)
+        return [(thread, LOST_HEAD if is_wrong_type(head) else head) for thread, head in found if head is not None]
+
+    # Taking
+
+    def take(
+        self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes, limits: Limits
+    ) -> Taken:
+        """See `Agenda.take`. The pace is charged after the script, in its own shard, for what is given."""
+        now, units = self._clock.now(), self._units(limits, most)
+        bounds = (_time(now), _time(now + HIDE), _time(now + 1), most, _ordered(after))
+        most_held = tuple(b"" if each is None else each for each in (limits.concurrency, limits.each, units))
+        asked = [word for route in routes for word in (_ordered(route), b"%d" % (route in limits.unbegun))]
+        request = self._request("take", prefix, queue, *bounds, *most_held, *asked)
+        ((next_due, is_limited, found),) = self._wire.read([request])
+        picked = [(thread, _entry(queue, packed)) for thread, packed in zip(found[::2], found[1::2], strict=True)]
+        wait = self._charge(prefix, picked, limits, now)
+        is_limited = is_limited or len(found) > 2 * len(picked)
+        soonest = min(int.from_bytes(next_due), now + wait if wait and is_limited else PARKED)
+        return Taken(self._with_heads(picked), soonest, last_lane_of([entry for _, entry in picked], after))
+
+    def _with_heads(self, picked: Sequence[tuple[bytes, Entry]]) -> list[Due]:
+        """Add the heads. What has no entry in this queue any more was left behind by a writer that died: forget it."""
+        heads = dict(self._stored([thread for thread, _ in picked])) if picked else {}
+        found = [Due(thread, entry, heads[thread]) for thread, entry in picked if _is_placed(thread, entry, heads)]
+        left = {thread for thread, _ in picked} - {due.thread for due in found}
+        if left:
+            self.look_at([(entry.queue, thread) for thread, entry in picked if thread in left])
+        return found
+
+    def _units(self, limits: Limits, most: int) -> int | None:
+        """Return how many threads the pace lets begin now; None for any number."""
+        pace = limits.pace
+        if pace is None:
+            return None
+        return min(most, units_of(pace, self._spend(pace.bucket, pace.cost, pace.burst, 0)[1], self._clock.now()))
+
+    def _charge(self, prefix: bytes, picked: list[tuple[bytes, Entry]], limits: Limits, now: int) -> int:
+        """Charge the pace for what begins, and return for how long nothing more may. Put back what others paid for."""
+        pace = limits.pace
+        if pace is None:
+            return 0
+        begun = [each for each in picked if not each[1].held and each[1].route in limits.unbegun]
+        charged, paid_off = self._spend(pace.bucket, pace.cost, pace.burst, len(begun))
+        if surplus := begun[charged:]:
+            times, hidden = self._times(), _time(now + HIDE)
+            self._wire.read([
+                self._request("restore", prefix, entry.queue, *times, thread, _packed(entry), hidden)
+                for thread, entry in surplus
+            ])  # fmt: skip
+            picked[:] = [each for each in picked if each not in surplus]
+        return max(0, paid_off - pace.burst - self._clock.now())
+
+    def spend(self, bucket: bytes, cost: int, burst: int) -> int:
+        """See `Agenda.spend`. If the reply is lost, it is charged again: more is never granted than the rate allows."""
+        charged, paid_off = self._spend(bucket, cost, burst, 1)
+        return 0 if charged else max(1, paid_off - burst - self._clock.now())
+
+    def _spend(self, bucket: bytes, cost: int, burst: int, units: int) -> tuple[int, int]:
+        shard = shard_of(bucket)
+        arguments = (self._clock.now(), cost, burst, units)
+        ((charged, paid_off),) = self._wire.read([
+            script("spend").request(shard, (self._keys.bucket(shard, bucket),), arguments)
+        ])  # fmt: skip
+        return charged, int(paid_off)
+
+    # Looking at all of it
+
+    def depth(self, prefix: bytes, queue: str) -> Depth:
+        """See `Agenda.depth`: one round trip."""
+        shard, now = _shard_of(queue), self._clock.now()
+        _, _, _, held, free, *_ = self._keys.agenda(shard, space_of(prefix), queue.encode())
+        asked = [
+            (b"ZCARD", held),
+            (b"ZCOUNT", free, 0, now),
+            (b"ZCOUNT", free, b"(%d" % now, b"(%d" % PARKED),
+            (b"ZCOUNT", free, PARKED, b"+inf"),
+            (b"ZRANGEBYSCORE", free, 0, now, b"WITHSCORES", b"LIMIT", 0, 1),
+        ]
+        running, ready, delayed, waiting, oldest = self._wire.read([Request(shard, each) for each in asked])
+        return Depth(ready, delayed, running, waiting, int(float(oldest[1])) if oldest else 0)
+
+    def entries(self, prefix: bytes) -> dict[bytes, Entry]:
+        """See `Agenda.entries`. What a dead writer left marked counts as taken: a worker will settle it."""
+        places = self._places(prefix)
+        heads = self._heads(places)
+        found = {}
+        for (queue, thread), place in places.items():
+            wanted = entry_of(heads.get(thread, Head()))
+            if wanted is not None and wanted.queue == queue:
+                found[thread] = place.entry if place.is_settled else replace(wanted, held=True, due=place.entry.due)
+        return found
+
+    def _places(self, prefix: bytes) -> dict[Spot, Place]:
+        asked = [Request(shard, (b"SMEMBERS", self._keys.queues(shard))) for shard in range(SHARDS)]
+        queues = [(shard, name) for shard, names in enumerate(self._wire.read(asked)) for name in names]
+        ours = [(shard, space_of(name), name) for shard, name in queues if name.startswith(space_of(prefix))]
+        named = [(shard, space, name[len(space) :]) for shard, space, name in ours]
+        keys = [(shard, self._keys.agenda(shard, space, queue)[0]) for shard, space, queue in named]
+        replies = self._wire.read([Request(shard, (b"HGETALL", key)) for shard, key in keys]) if keys else []
+        found = {}
+        for (_, _, queue), places in zip(named, replies, strict=True):
+            for thread, place in zip(places[::2], places[1::2], strict=True):
+                found[queue.decode(), thread] = _place(queue.decode(), place)
+        return {spot: place for spot, place in found.items() if spot[1].startswith(prefix)}
+
+    def repair(self, prefix: bytes, heads: Mapping[bytes, bytes]) -> int:
+        """Settle every entry that differs from its head, and those that no thread has; return how many.
+
+        `heads` are those of all open threads. Only a writer that was paused for longer than `HIDE`, and then died, can
+        leave a thread without its entry; a thread that expired leaves an entry.
+        """
+        entries, now, wrong = self.entries(prefix), self._clock.now(), set[Spot]()
+        for thread, encoded in heads.items():
+            head = readable_head(thread, encoded)
+            wanted = None if head is None else entry_of(head)
+            if wanted is not None and not agrees(entries.get(thread), wanted, now):
+                wrong.add((wanted.queue, thread))
+        wrong.update(spot for spot in self._places(prefix) if spot[1] not in entries)
+        if wrong:
+            self.look_at(sorted(wrong))
+        return len(wrong)
+
+
+class Marks(NamedTuple):
+    """The entries that were marked before a batch of swaps: queue, thread, and the entry that the swap needs."""
+
+    ticket: bytes
+    spots: list[tuple[str, bytes, Entry | None]]
+
+
+class ServerClock:
+    """The time of a server: asked now and then, and carried on by the clock of this host that is never set."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._measured: tuple[int, int] | None = None
+
+    def now(self) -> int:
+        """Return the time of the server, in microseconds since 1970."""
+        measured, ticks = self._measured, monotonic_ns()
+        if measured is None or ticks - measured[0] > MEASURED_FOR:
+            measured = self._measured = self._measure()
+        return measured[1] + (monotonic_ns() - measured[0]) // 1000
+
+    def _measure(self) -> tuple[int, int]:
+        before = monotonic_ns()
+        ((seconds, microseconds),) = self._wire.read([Request(0, (b"TIME",))])
+        return (before + monotonic_ns()) // 2, int(seconds) * 1_000_000 + int(microseconds)
+
+
+def _spots_of(swap: Swap) -> list[tuple[str, bytes, Entry | None]]:
+    """Return the queues that a swap moves a thread to, and from."""
+    before = readable_head(swap.thread, swap.expected) if swap.expected else None
+    old, new = entry_of(before or Head()), entry_of(swap.head)
+    entered = [(new.queue, swap.thread, new)] if new else []
+    left = [(old.queue, swap.thread, None)] if old and (new is None or new.queue != old.queue) else []
+    return [*entered, *left]
+
+
+def _is_placed(thread: bytes, entry: Entry, heads: Mapping[bytes, bytes]) -> bool:
+    """True if a thread has a head, and that has an entry in this queue, or cannot be read."""
+    head = readable_head(thread, heads[thread]) if thread in heads else Head()
+    wanted = None if head is None else entry_of(head)
+    return head is None or (wanted is not None and wanted.queue == entry.queue)
+
+
+def _shard_of(queue: str) -> int:
+    return shard_of(queue.encode())
+
+
+def _time(moment: int) -> bytes:
+    return max(moment, 0).to_bytes(8)
+
+
+def _ordered(word: bytes) -> bytes:
+    """Return bytes that sort as the word does, whatever follows them."""
+    return word.replace(b"\0", b"\0\xff") + b"\0\0"
+
+
+def _word(ordered: bytes) -> bytes:
+    return ordered[:-2].replace(b"\0\xff", b"\0")
+
+
+def _packed(entry: Entry) -> bytes:
+    route, state = _ordered(entry.route), b"0" if entry.held else b"1"
+    rank = bytes((HIGHEST_PRIORITY - entry.priority, *_time(entry.due), len(route)))
+    return state + rank + route + _ordered(entry.lane)
+
+
+def _entry(queue: str, packed: bytes) -> Entry:
+    lane_at = 11 + packed[10]
+    route, lane = _word(packed[11:lane_at]), _word(packed[lane_at:])
+    due = int.from_bytes(packed[2:10])
+    return Entry(queue, route, HIGHEST_PRIORITY - packed[1], lane, packed[:1] == b"0", due)
+
+
+def _place(queue: str, place: Any) -> Place:
+    return Place(_entry(queue, place[PLACE_OF:]), place[:8] == SETTLED)
