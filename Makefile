@@ -114,8 +114,9 @@ format: $(STAMP)  ## format the code and apply the safe fixes of ruff
 faults: $(STAMP) servers  ## run the fault tests and the slow tests with 20 times the rounds
 	HOLDFAST_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) -m "faults or slow" --timeout=14400
 
-soak: $(STAMP)  ## let many processes write to one file for ten minutes, and kill them
-	$(BIN)/python -m tests.soak --minutes 10
+soak: $(STAMP)  ## let many processes write to one store, on SQLite and on files, and kill 2,000 of each
+	$(BIN)/python -m tests.soak --kills 2000 --store sqlite
+	$(BIN)/python -m tests.soak --kills 2000 --store file
 
 bench: $(BENCH_STAMP)  ## measure all figures, against other libraries and the raw limits
 	$(BENCH)/bin/python -m benchmarks --write-results

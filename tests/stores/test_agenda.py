@@ -14,8 +14,9 @@ import holdfast.sync as holdfast
 from holdfast.records.head import FORMAT, PLAIN, Head, decode_head, encode_head
 from holdfast.records.rows import Swap
 from holdfast.records.words import Durability
-from holdfast.stores.agenda import HIDE, PARKED, Entry, Taken, agenda_of, agrees, entry_of, moves
+from holdfast.stores.agenda import HIDE, NO_LIMITS, PARKED, Entry, Limits, Pace, Taken, agrees, entry_of, moves
 from holdfast.stores.file.backend import FileBackend
+from holdfast.stores.listed_agenda import agenda_of
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.sqlite import SQLiteBackend
 from holdfast.stores.sqlite_agenda import SQLiteAgenda
@@ -24,6 +25,7 @@ from holdfast.testing.conformance.agendas import PREFIX, ROUTE, queued
 from holdfast.testing.conformance.samples import Line, key, rows
 from holdfast.testing.faults import FaultyBackend
 
+BEGUN = b"route 3 "
 HELD = {"status": "working", "token": 1, "owner": "me", "expires_at": 9_000}
 
 
@@ -122,16 +124,33 @@ class Clock:
         return self.now
 
 
+def _limits(random: Random) -> Limits:
+    if random.random() < 0.4:
+        return NO_LIMITS
+    pace = Pace(b"bucket", 800_000, random.choice([0, 800_000])) if random.random() < 0.4 else None
+    return Limits(random.choice([None, 2, 4]), random.choice([None, 1, 2]), pace, frozenset([ROUTE]))
+
+
+def _check_limits(backend: Any, taken: Taken, limits: Limits) -> None:
+    """What was free and is taken now is within the limits, together with what was held."""
+    held = [entry for entry in backend.entries(PREFIX).values() if entry.held]
+    for due in taken.entries:
+        if not due.entry.held:
+            assert limits.concurrency is None or len(held) <= limits.concurrency
+            assert limits.each is None or sum(each.lane == due.entry.lane for each in held) <= limits.each
+
+
 def _story(backends: Sequence[Any], clock: Clock, random: Random) -> None:
     heads: dict[int, Head] = {}
     for seq in range(2, 250):
         clock.now += random.randrange(1, 700_000)
-        number, kind = random.randrange(12), random.randrange(8)
+        number, kind = random.randrange(12), random.randrange(9)
         if kind < 5:
             status = random.choice(["queued", "working", "working", "input_required", "complete", "failed"])
             owner = random.choice(["", "me"]) if status == "working" else ""
             due = random.choice([0, clock.now + random.randrange(3_000_000)])
-            old = heads.get(number, queued(lane=random.choice([b"", b"a", b"b"]), priority=random.randrange(-2, 3)))
+            lane, route = random.choice([b"", b"a", b"b"]), random.choice([ROUTE, BEGUN])
+            old = heads.get(number, queued(lane=lane, priority=random.randrange(-2, 3), route=route))
             same = random.random() < 0.3
             after = replace(old, seq=seq, updated_at=clock.now, checkpoint=seq)
             if not same:
@@ -146,10 +165,16 @@ def _story(backends: Sequence[Any], clock: Clock, random: Random) -> None:
             due = clock.now + random.randrange(-10, 2_000_000)
             for backend in backends:
                 backend.look_again(key(f"t{number}"), due)
-        else:
+        elif kind < 8:
             most, lane = random.randrange(1, 4), random.choice([b"", b"a", b"b"])
-            found: list[Taken] = [backend.take(PREFIX, "q", [ROUTE], most, lane) for backend in backends]
+            limits = _limits(random)
+            routes = [ROUTE, BEGUN]
+            found: list[Taken] = [backend.take(PREFIX, "q", routes, most, lane, limits) for backend in backends]
             assert all(each == found[0] for each in found)
+            _check_limits(backends[0], found[0], limits)
+        elif kind == 8:
+            cost, burst = random.randrange(-500_000, 900_000), random.choice([0, 400_000])
+            assert len({backend.spend(b"bucket", cost, burst) for backend in backends}) == 1
         entries = [backend.entries(PREFIX) for backend in backends]
         assert all(each == entries[0] for each in entries)
         assert len({backend.depth(PREFIX, "q") for backend in backends}) == 1
@@ -199,15 +224,15 @@ class Late(FaultyBackend):
 class Generous(FaultyBackend):
     """Gives what nobody asked for."""
 
-    def take(self, prefix: bytes, queue: str, _routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
-        return super().take(prefix, queue, [ROUTE, b"route 2 "], most, after)
+    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, *rest: Any, **limits: Any) -> Taken:
+        return super().take(prefix, queue, [*routes, b"route 2 "], most, *rest, **limits)
 
 
 class Forgiving(FaultyBackend):
     """Gives everything to everybody."""
 
-    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
-        taken = super().take(prefix, queue, routes, most, after)
+    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, *rest: Any, **limits: Any) -> Taken:
+        taken = super().take(prefix, queue, routes, most, *rest, **limits)
         for due in taken.entries:
             self.inner.look_again(due.thread, PARKED)  # type: ignore[attr-defined]
         return taken
@@ -216,11 +241,64 @@ class Forgiving(FaultyBackend):
 class Unfair(FaultyBackend):
     """Begins with the same lane each time."""
 
-    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
-        return super().take(prefix, queue, routes, most, b"")
+    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, *rest: Any, **limits: Any) -> Taken:
+        return super().take(prefix, queue, routes, most, b"", *rest[1:], **limits)
 
 
-@pytest.mark.parametrize("broken", [Forgetful, Late, Generous, Forgiving, Unfair])
+class Unlimited(FaultyBackend):
+    """Keeps no limit of this kind."""
+
+    def take(  # type: ignore[override]
+        self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"", **limits: Any
+    ) -> Taken:
+        given = self.without(limits.get("limits", NO_LIMITS))
+        return super().take(prefix, queue, routes, most, after, given)
+
+    def without(self, limits: Limits) -> Limits:
+        return limits
+
+
+class Crowded(Unlimited):
+    """Holds more of a queue than its concurrency."""
+
+    def without(self, limits: Limits) -> Limits:
+        return replace(limits, concurrency=None)
+
+
+class Greedy(Unlimited):
+    """Holds more of a lane than its limit."""
+
+    def without(self, limits: Limits) -> Limits:
+        return replace(limits, each=None)
+
+
+class Hasty(Unlimited):
+    """Begins threads at any pace."""
+
+    def without(self, limits: Limits) -> Limits:
+        return replace(limits, pace=None)
+
+
+class Rich(FaultyBackend):
+    """Grants everything."""
+
+    def spend(self, bucket: bytes, cost: int, burst: int) -> int:
+        super().spend(bucket, cost, burst)
+        return 0
+
+
+class Charging(FaultyBackend):
+    """Charges what it refuses."""
+
+    def spend(self, bucket: bytes, cost: int, burst: int) -> int:
+        wait = super().spend(bucket, cost, burst)
+        return wait and wait + super().spend(bucket, cost, PARKED)
+
+
+BROKEN = [Forgetful, Late, Generous, Forgiving, Unfair, Crowded, Greedy, Hasty, Rich, Charging]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_agenda_breaks_a_promise(broken: Callable[[MemoryBackend], Any]) -> None:
     with pytest.raises(AssertionError, match="broken promise: "):
         check(lambda: broken(MemoryBackend()))

@@ -6,9 +6,7 @@ a lease never touch the agenda; an entry may be early, never late, since a look 
 all heads with the agenda.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from time import time_ns
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -17,7 +15,6 @@ from msgspec.structs import replace
 from holdfast.records.head import Head
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Status
-from holdfast.stores.backend import Backend, all_heads, readable_head
 
 PARKED = 1 << 60
 """The due time of a thread that only an answer makes due."""
@@ -47,8 +44,34 @@ class Due(msgspec.Struct, frozen=True):
     head: bytes
 
 
+class Pace(msgspec.Struct, frozen=True):
+    """A rate: the key of its bucket, what one unit costs, and how far the bucket may run ahead, in microseconds."""
+
+    bucket: bytes
+    cost: int
+    burst: int
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What the workers of a queue agree on."""
+
+    concurrency: int | None = None
+    """The most entries of the queue that are held at once."""
+    each: int | None = None
+    """The most entries of one lane that are held at once."""
+    pace: Pace | None = None
+    """Charged one unit for each thread that begins: its route is one of `unbegun`."""
+    unbegun: frozenset[bytes] = frozenset()
+
+
+NO_LIMITS = Limits()
+
+
 class Taken(msgspec.Struct, frozen=True):
-    """What `take` found: the due threads, when the next one is due (`PARKED` if never), and the last lane served."""
+    """What `take` found: the due threads, when a look can find more (`PARKED` if never), and the last lane served.
+
+    If limits hold back what is due, a look can find more when the pace allows it, or when an entry that is held is due.
+    """
 
     entries: Sequence[Due]
     next_due: int
@@ -70,12 +93,22 @@ class Depth(msgspec.Struct, frozen=True):
 class Agenda(Protocol):
     """An optional interface of a backend: it keeps the entries of all threads, and finds those that are due."""
 
-    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
+    def take(
+        self,
+        prefix: bytes,
+        queue: str,
+        routes: Collection[bytes],
+        most: int,
+        after: bytes = b"",
+        limits: Limits = NO_LIMITS,
+        low: int = 0,
+    ) -> Taken:
         """Take up to `most` due threads with one of these routes, whose keys begin with `prefix`.
 
         Nobody else is given them for `HIDE`: they are marked as held until then. First come those that were held and
-        are due, whose owner may be dead; then the others, by priority, then lanes in turn, beginning after the lane
-        `after`, then by their due time.
+        are due, whose owner may be dead: they have their place, and no limit holds them back. Then come the others, by
+        priority, then lanes in turn, beginning after the lane `after`, then by their due time. Of these, the ones that
+        were due before `low` need not be found.
         """
         ...
 
@@ -91,8 +124,44 @@ class Agenda(Protocol):
         """Return all entries of threads whose keys begin with `prefix`, to compare them with the heads."""
         ...
 
+    def spend(self, bucket: bytes, cost: int, burst: int) -> int:
+        """Charge a bucket, and return 0; or return for how many microseconds to wait, and charge nothing.
+
+        A bucket is the time at which it is paid off. It is charged, even with more than is left, if that is at most
+        `burst` ahead of now. A negative `cost` returns what was not used.
+        """
+        ...
+
     def now(self) -> int:
         """Return the time of the store, in microseconds since 1970: entries are due by it."""
+        ...
+
+
+class Listener(Protocol):
+    """Hears what is announced."""
+
+    def wait(self, timeout: float) -> bool:
+        """Block until something is announced, and return True; False after `timeout` seconds. True may be in vain."""
+        ...
+
+    def close(self) -> None:
+        """Release everything. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class Announcing(Protocol):
+    """An optional interface of a backend: it tells other processes at once that a thread is due.
+
+    An announcement is a hint, and may be lost: the agenda alone says what is due.
+    """
+
+    def announce(self, prefix: bytes, queues: Collection[str]) -> None:
+        """Tell listeners that threads of these queues may be due. Never raises. Not within a transaction."""
+        ...
+
+    def listener(self, prefix: bytes) -> Listener:
+        """Return a listener for announcements from now on."""
         ...
 
 
@@ -150,111 +219,3 @@ def agrees(entry: Entry | None, wanted: Entry | None, now: int) -> bool:
     is_taken = entry.held and entry.due <= now + HIDE
     same = replace(entry, due=wanted.due, held=wanted.held) == wanted
     return same and (is_taken or (entry.held == wanted.held and entry.due <= wanted.due))
-
-
-# Choosing, for backends that have all entries at hand
-
-
-def chosen(
-    entries: Iterable[tuple[bytes, Entry]], queue: str, routes: Collection[bytes], most: int, after: bytes, now: int
-) -> tuple[list[tuple[bytes, Entry]], int]:
-    """Return the entries that `take` gives, in order, and when the next one is due."""
-    served = [each for each in entries if each[1].queue == queue and each[1].route in routes]
-    due = [each for each in served if each[1].due <= now]
-    held = [each for each in due if each[1].held]
-    held.sort(key=lambda each: (-each[1].priority, each[1].due, each[0]))
-    picked = (held + in_turn([each for each in due if not each[1].held], after))[:most]
-    taken = {thread for thread, _ in picked}
-    return picked, min((now + HIDE if thread in taken else entry.due for thread, entry in served), default=PARKED)
-
-
-def in_turn(entries: list[tuple[bytes, Entry]], after: bytes) -> list[tuple[bytes, Entry]]:
-    """Order entries by priority, then lanes in turn from the one after `after` on, then by due time."""
-    turns = Counter[tuple[int, bytes]]()
-    ranked = []
-    for thread, entry in sorted(entries, key=lambda each: (each[1].due, each[0])):
-        lane = (entry.priority, entry.lane)
-        turns[lane] += 1
-        ranked.append(((-entry.priority, turns[lane], entry.lane <= after, entry.lane), (thread, entry)))
-    return [each for _, each in sorted(ranked, key=lambda each: each[0])]
-
-
-def last_lane_of(entries: Sequence[Entry], after: bytes) -> bytes:
-    """Return the lane to continue after: that of the last entry taken which nobody held."""
-    return next((entry.lane for entry in reversed(entries) if not entry.held), after)
-
-
-def depth_of(entries: Iterable[Entry], queue: str, now: int) -> Depth:
-    """Count the entries of a queue."""
-    found = [entry for entry in entries if entry.queue == queue]
-    free = [entry.due for entry in found if not entry.held]
-    ready = [due for due in free if due <= now]
-    return Depth(
-        ready=len(ready),
-        delayed=sum(now < due < PARKED for due in free),
-        running=len(found) - len(free),
-        waiting=sum(due >= PARKED for due in free),
-        oldest_ready=min(ready, default=0),
-    )
-
-
-class ListedAgenda:
-    """An agenda for a backend without one: it lists the open threads at each call.
-
-    What it gives and hides is known to this object alone: two processes may be given the same thread, and the claim of
-    one of them is refused.
-    """
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._hidden: dict[bytes, int] = {}
-        self._poked: dict[bytes, int] = {}
-
-    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
-        """See `Agenda.take`."""
-        now, heads = self.now(), self._heads(prefix)
-        self._hidden = {thread: until for thread, until in self._hidden.items() if until > now}
-        entries = self._entries(heads)
-        picked, next_due = chosen(entries.items(), queue, routes, most, after, now)
-        for thread, _ in picked:
-            self._hidden[thread] = now + HIDE
-            self._poked.pop(thread, None)
-        last_lane = last_lane_of([entry for _, entry in picked], after)
-        return Taken([Due(thread, entry, heads[thread]) for thread, entry in picked], next_due, last_lane)
-
-    def look_again(self, thread: bytes, due: int) -> None:
-        """See `Agenda.look_again`."""
-        self._hidden.pop(thread, None)
-        self._poked[thread] = due
-
-    def depth(self, prefix: bytes, queue: str) -> Depth:
-        """See `Agenda.depth`."""
-        return depth_of(self.entries(prefix).values(), queue, self.now())
-
-    def entries(self, prefix: bytes) -> dict[bytes, Entry]:
-        """See `Agenda.entries`."""
-        return self._entries(self._heads(prefix))
-
-    def now(self) -> int:
-        """See `Agenda.now`: the clock of this host."""
-        return time_ns() // 1000
-
-    def _heads(self, prefix: bytes) -> dict[bytes, bytes]:
-        return dict(all_heads(self._backend, prefix, OPEN))
-
-    def _entries(self, heads: Mapping[bytes, bytes]) -> dict[bytes, Entry]:
-        """Return the entries of these threads. One that was poked is due earlier, one that was taken is hidden."""
-        found: dict[bytes, Entry] = {}
-        for thread, encoded in heads.items():
-            head = readable_head(thread, encoded)
-            entry = None if head is None else entry_of(head)
-            if entry is not None:
-                entry = earlier(entry, self._poked.get(thread, PARKED))
-                until = self._hidden.get(thread)
-                found[thread] = entry if until is None else replace(entry, held=True, due=until)
-        return found
-
-
-def agenda_of(backend: Backend) -> Agenda:
-    """Return the agenda of a backend: its own, or one that lists its threads."""
-    return backend if isinstance(backend, Agenda) else ListedAgenda(backend)

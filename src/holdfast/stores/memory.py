@@ -16,17 +16,17 @@ from holdfast.records.rows import Drop, Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.agenda import (
     HIDE,
+    NO_LIMITS,
     Depth,
     Due,
     Entry,
+    Limits,
     Taken,
-    chosen,
-    depth_of,
     earlier,
     entry_of,
-    last_lane_of,
 )
 from holdfast.stores.backend import Listing, belongs, counted_as
+from holdfast.stores.choosing import Look, charged, choose, depth_of, last_lane_of, paid_off_by
 
 
 class _Thread:
@@ -76,6 +76,7 @@ class MemoryBackend:
                 f"a memory store cannot have durability {durability!r}; use a path, or durability='none'"
             )
         self._threads: dict[bytes, _Thread] = {}
+        self._buckets: dict[bytes, int] = {}
         self._lock = Lock()
         self._closed = False
         reset_after_fork(self)
@@ -184,13 +185,25 @@ class MemoryBackend:
 
     # The agenda
 
-    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
+    def take(
+        self,
+        prefix: bytes,
+        queue: str,
+        routes: Collection[bytes],
+        most: int,
+        after: bytes = b"",
+        limits: Limits = NO_LIMITS,
+        low: int = 0,
+    ) -> Taken:
         """See `Agenda.take`."""
+        bucket = limits.pace.bucket if limits.pace else b""
         with self._lock:
             now, entries = self.now(), self._entries(prefix)
-            picked, next_due = chosen(entries.items(), queue, routes, most, after, now)
+            look = Look(queue, routes, most, after, limits, now, self._buckets.get(bucket, 0))
+            picked, next_due = choose(entries.items(), look)
             for thread, entry in picked:
                 self._threads[thread].entry = replace(entry, held=True, due=now + HIDE)
+            self._buckets[bucket] = paid_off_by(look, picked)
             found = [Due(thread, entry, self._threads[thread].encoded) for thread, entry in picked]
         return Taken(found, next_due, last_lane_of([entry for _, entry in picked], after))
 
@@ -210,6 +223,13 @@ class MemoryBackend:
         """See `Agenda.entries`."""
         with self._lock:
             return self._entries(prefix)
+
+    def spend(self, bucket: bytes, cost: int, burst: int) -> int:
+        """See `Agenda.spend`."""
+        with self._lock:
+            self._check_open()
+            wait, self._buckets[bucket] = charged(self._buckets.get(bucket, 0), cost, burst, self.now())
+            return wait
 
     def now(self) -> int:
         """See `Agenda.now`: the clock of this host."""

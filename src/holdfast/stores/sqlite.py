@@ -25,10 +25,11 @@ from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.agenda import Depth, Entry, Taken
+from holdfast.stores.agenda import NO_LIMITS, Depth, Entry, Limits, Taken
 from holdfast.stores.backend import Listing, readable_head, replaces_lost_head
+from holdfast.stores.choosing import Look
 from holdfast.stores.sql import statements
-from holdfast.stores.sqlite_agenda import Looking, SQLiteAgenda
+from holdfast.stores.sqlite_agenda import SQLiteAgenda, Taking
 from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, transact, translated
 
 SEQ_BITS = 28
@@ -354,15 +355,24 @@ class SQLiteBackend:
 
     # The agenda
 
-    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
+    def take(
+        self,
+        prefix: bytes,
+        queue: str,
+        routes: Collection[bytes],
+        most: int,
+        after: bytes = b"",
+        limits: Limits = NO_LIMITS,
+        low: int = 0,
+    ) -> Taken:
         """See `Agenda.take`. If nothing is due, nothing is written."""
-        looking, now = Looking(prefix, queue, routes), self.now()
+        look = Look(queue, routes, most, after, limits, self.now())
         with self._reading() as connection:
-            next_due = self._agenda.next_due(connection, looking)
-        if next_due > now:
+            next_due = Taking(connection, self._sql, prefix, look).next_due()
+        if next_due > look.now:
             return Taken([], next_due, after)
         with self._file.writing() as connection:
-            return transact(connection, lambda: self._agenda.take(connection, looking, most, after, now))
+            return transact(connection, Taking(connection, self._sql, prefix, look).take)
 
     def look_again(self, thread: bytes, due: int) -> None:
         """See `Agenda.look_again`."""
@@ -383,6 +393,11 @@ class SQLiteBackend:
         """See `Agenda.entries`."""
         with self._reading() as connection:
             return self._agenda.entries(connection, prefix)
+
+    def spend(self, bucket: bytes, cost: int, burst: int) -> int:
+        """See `Agenda.spend`."""
+        with self._file.writing() as connection:
+            return transact(connection, lambda: self._agenda.spend(connection, bucket, cost, burst, self.now()))
 
     def now(self) -> int:
         """See `Agenda.now`: the clock of this host."""

@@ -1,35 +1,28 @@
 """The agenda in a SQLite file: a table of entries, whose index has the entries of a queue in the order of taking."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
 from holdfast.records.head import LOST_HEAD, Head
-from holdfast.stores.agenda import HIDE, PARKED, Depth, Due, Entry, Taken, earlier, entry_of, in_turn, last_lane_of
+from holdfast.stores.agenda import HIDE, PARKED, Depth, Due, Entry, Taken, earlier, entry_of
+from holdfast.stores.choosing import (
+    Look,
+    Placed,
+    after_limits,
+    charged,
+    in_turn,
+    last_lane_of,
+    paid_off_by,
+    pick,
+    room_of,
+)
 
 PRIORITIES = (2, 1, 0, -1, -2)
 COLUMNS = "agenda.number, thread, head, queue, route, priority, lane, held, due"
-
-
-class Looking(NamedTuple):
-    """Which entries a process looks for."""
-
-    prefix: bytes
-    queue: str
-    routes: Collection[bytes]
-
-    @property
-    def where(self) -> str:
-        """The condition for them: parameters are those of `parameters`."""
-        marks = ", ".join("?" * len(self.routes))
-        return f"queue = ? AND route IN ({marks}) AND substr(thread, 1, ?) = ?"
-
-    @property
-    def parameters(self) -> list[object]:
-        """The parameters of `where`."""
-        return [self.queue, *self.routes, len(self.prefix), self.prefix]
 
 
 class SQLiteAgenda:
@@ -44,60 +37,12 @@ class SQLiteAgenda:
         if entry is None:
             connection.execute(self._sql["drop_entry"], (number,))
         else:
-            self._write(connection, number, earlier(entry, due))
+            self.write(connection, number, earlier(entry, due))
 
-    def _write(self, connection: sqlite3.Connection, number: int, entry: Entry) -> None:
+    def write(self, connection: sqlite3.Connection, number: int, entry: Entry) -> None:
+        """Make this the entry of a thread."""
         values = (number, entry.queue, entry.route, entry.priority, entry.lane, entry.held, entry.due)
         connection.execute(self._sql["put_entry"], values)
-
-    def next_due(self, connection: sqlite3.Connection, looking: Looking) -> int:
-        """Return when the next entry is due; `PARKED` if none is. The index has one place for each priority to look."""
-        found = PARKED
-        sql = f"""SELECT due FROM agenda JOIN threads USING (number) WHERE {looking.where} AND held = ? AND priority = ?
-                  ORDER BY due LIMIT 1"""  # noqa: S608
-        for place in ((held, priority) for held in (0, 1) for priority in PRIORITIES):
-            row = connection.execute(sql, [*looking.parameters, *place]).fetchone()
-            found = found if row is None else min(found, row[0])
-        return found
-
-    def take(self, connection: sqlite3.Connection, looking: Looking, most: int, after: bytes, now: int) -> Taken:
-        """Mark the entries that `Agenda.take` gives, and return them."""
-        picked = self._due(connection, looking, held=True, most=most, now=now)
-        picked += self._free(connection, looking, most - len(picked), after, now)
-        for number, due in picked:
-            self._write(connection, number, replace(due.entry, held=True, due=now + HIDE))
-        entries = [due.entry for _, due in picked]
-        next_due = self.next_due(connection, looking)
-        return Taken([due for _, due in picked], next_due, last_lane_of(entries, after))
-
-    def _free(
-        self, connection: sqlite3.Connection, looking: Looking, most: int, after: bytes, now: int
-    ) -> list[tuple[int, Due]]:
-        """Return due entries that nobody holds. Only if not all of them fit do lanes take turns."""
-        found = self._due(connection, looking, held=False, most=most + 1, now=now)
-        if len(found) > most and connection.execute(self._sql["has_lanes"], (looking.queue,)).fetchone():
-            return self._by_lane(connection, looking, most, after, now)
-        numbers = {due.thread: (number, due) for number, due in found[:most]}
-        ordered = in_turn([(due.thread, due.entry) for _, due in found[:most]], after)
-        return [numbers[thread] for thread, _ in ordered]
-
-    def _due(
-        self, connection: sqlite3.Connection, looking: Looking, *, held: bool, most: int, now: int
-    ) -> list[tuple[int, Due]]:
-        sql = f"""SELECT {COLUMNS} FROM agenda JOIN heads USING (number)
-                   WHERE {looking.where} AND held = ? AND due <= ?
-                   ORDER BY priority DESC, due, thread LIMIT ?"""  # noqa: S608
-        return [_taken(row) for row in connection.execute(sql, [*looking.parameters, held, now, max(most, 0)])]
-
-    def _by_lane(
-        self, connection: sqlite3.Connection, looking: Looking, most: int, after: bytes, now: int
-    ) -> list[tuple[int, Due]]:
-        ranked = f"""SELECT number, row_number() OVER (PARTITION BY priority, lane ORDER BY due, thread) AS turn
-                       FROM agenda JOIN threads USING (number)
-                      WHERE {looking.where} AND held = 0 AND due <= ?"""  # noqa: S608
-        sql = f"""SELECT {COLUMNS} FROM ({ranked}) AS ranked JOIN agenda USING (number) JOIN heads USING (number)
-                   ORDER BY priority DESC, turn, lane <= ?, lane LIMIT ?"""  # noqa: S608
-        return [_taken(row) for row in connection.execute(sql, [*looking.parameters, now, after, most])]
 
     def depth(self, connection: sqlite3.Connection, prefix: bytes, queue: str, now: int) -> Depth:
         """See `Agenda.depth`."""
@@ -108,11 +53,127 @@ class SQLiteAgenda:
         found = connection.execute(self._sql["read_entries"], (len(prefix), prefix))
         return {thread: _entry(*columns) for thread, *columns in found}
 
+    # Rates
 
-def _entry(queue: str, route: bytes, priority: int, lane: bytes, held: int, due: int) -> Entry:
+    def spend(self, connection: sqlite3.Connection, bucket: bytes, cost: int, burst: int, now: int) -> int:
+        """See `Agenda.spend`."""
+        wait, paid_off = charged(self.paid_off(connection, bucket), cost, burst, now)
+        if not wait:
+            self.pay(connection, bucket, paid_off, now)
+        return wait
+
+    def paid_off(self, connection: sqlite3.Connection, bucket: bytes) -> int:
+        """Return when a bucket is paid off; 0 if it is not known."""
+        found = connection.execute(self._sql["read_bucket"], (bucket,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def pay(self, connection: sqlite3.Connection, bucket: bytes, paid_off: int, now: int) -> None:
+        """Set when a bucket is paid off, and forget those that are: they are as good as new."""
+        connection.execute(self._sql["drop_paid_buckets"], (now,))
+        connection.execute(self._sql["put_bucket"], (bucket, paid_off))
+
+
+class Taking:
+    """One `take`: the entries of one queue and prefix, in a transaction of the caller."""
+
+    def __init__(self, connection: sqlite3.Connection, sql: Mapping[str, str], prefix: bytes, look: Look) -> None:
+        self._connection = connection
+        self._sql = sql
+        self._agenda = SQLiteAgenda(sql)
+        self._prefix = prefix
+        self._look = look
+        self._found: dict[bytes, tuple[int, Due]] = {}
+
+    def next_due(self, since: int = -1) -> int:
+        """Return when the next entry after `since` is due; `PARKED` if none is.
+
+        The index has one place for each priority to look.
+        """
+        where, parameters = self._where(self._look.routes)
+        sql = f"""SELECT due FROM agenda JOIN threads USING (number)
+                   WHERE {where} AND held = ? AND priority = ? AND due > ? ORDER BY due LIMIT 1"""  # noqa: S608
+        places = ((held, priority, since) for held in (0, 1) for priority in PRIORITIES)
+        rows = [self._connection.execute(sql, [*parameters, *place]).fetchone() for place in places]
+        return min((row[0] for row in rows if row), default=PARKED)
+
+    def take(self) -> Taken:
+        """Mark the entries that `Agenda.take` gives, and return them."""
+        pace = self._look.limits.pace
+        if pace is not None:
+            self._look = self._look._replace(paid_off=self._agenda.paid_off(self._connection, pace.bucket))
+        busy = Counter[bytes](dict(self._connection.execute(self._sql["count_held"], self._queue)))
+        held = self._due(self._look.routes, held=True, most=self._look.most)
+        room = room_of(self._look, len(held), busy.total())
+        picked = held + pick(lambda routes, most: self._free(routes, most, busy), self._look, room, busy)
+        self._mark(picked)
+        next_due = self._next_look(picked)
+        due = [self._found[thread][1] for thread, _ in picked]
+        return Taken(due, next_due, last_lane_of([entry for _, entry in picked], self._look.after))
+
+    @property
+    def _queue(self) -> tuple[str, int, bytes]:
+        return self._look.queue, len(self._prefix), self._prefix
+
+    def _where(self, routes: Collection[bytes]) -> tuple[str, list[object]]:
+        """Return the condition for entries of these routes, and its parameters."""
+        marks = ", ".join("?" * len(routes))
+        return f"queue = ? AND substr(thread, 1, ?) = ? AND route IN ({marks})", [*self._queue, *routes]
+
+    def _mark(self, picked: list[Placed]) -> None:
+        look, pace = self._look, self._look.limits.pace
+        for thread, entry in picked:
+            number, _ = self._found[thread]
+            self._agenda.write(self._connection, number, replace(entry, held=True, due=look.now + HIDE))
+        if pace is not None:
+            self._agenda.pay(self._connection, pace.bucket, paid_off_by(look, picked), look.now)
+
+    def _next_look(self, picked: list[Placed]) -> int:
+        look, next_due = self._look, self.next_due()
+        if next_due > look.now or len(picked) == look.most:
+            return next_due
+        (held,) = self._connection.execute(self._sql["next_held"], (*self._queue, look.now)).fetchone()
+        return after_limits((self.next_due(look.now), held or PARKED), look, picked)
+
+    def _free(self, routes: Collection[bytes], most: int, busy: Counter[bytes]) -> list[Placed]:
+        """Return due entries that nobody holds. Only if not all of them may be taken do lanes take turns."""
+        found = self._due(routes, held=False, most=most + 1)
+        is_crowded = len(found) > most and self._connection.execute(self._sql["has_lanes"], self._queue[:1]).fetchone()
+        if is_crowded or self._look.limits.each is not None:
+            return self._by_lane(routes, most, busy)
+        return in_turn(found[:most], self._look.after)
+
+    def _due(self, routes: Collection[bytes], *, held: bool, most: int) -> list[Placed]:
+        where, parameters = self._where(routes)
+        sql = f"""SELECT {COLUMNS} FROM agenda JOIN heads USING (number)
+                   WHERE {where} AND held = ? AND due <= ?
+                   ORDER BY priority DESC, due, thread LIMIT ?"""  # noqa: S608
+        return self._read(sql, [*parameters, held, self._look.now, max(most, 0)])
+
+    def _by_lane(self, routes: Collection[bytes], most: int, busy: Counter[bytes]) -> list[Placed]:
+        """Return the first entries in the order of `in_turn`, of each lane not more than may be held."""
+        where, parameters = self._where(routes)
+        held = ", ".join("(?, ?)" for _ in busy) or "(NULL, 0)"
+        ranked = f"""SELECT agenda.number, row_number() OVER (PARTITION BY priority, lane ORDER BY due, thread) AS turn,
+                            row_number() OVER (PARTITION BY lane ORDER BY priority DESC, due, thread)
+                            + coalesce(busy.held, 0) AS place
+                       FROM agenda JOIN threads USING (number) LEFT JOIN busy ON busy.name = lane
+                      WHERE {where} AND agenda.held = 0 AND due <= ?"""  # noqa: S608
+        sql = f"""WITH busy (name, held) AS (VALUES {held}), ranked AS ({ranked})
+                  SELECT {COLUMNS} FROM ranked JOIN agenda USING (number) JOIN heads USING (number)
+                   WHERE place <= ? ORDER BY priority DESC, turn, lane <= ?, lane LIMIT ?"""  # noqa: S608
+        counted = [value for pair in busy.items() for value in pair]
+        each = PARKED if self._look.limits.each is None else self._look.limits.each
+        return self._read(sql, [*counted, *parameters, self._look.now, each, self._look.after, most])
+
+    def _read(self, sql: str, parameters: list[object]) -> list[Placed]:
+        """Return the entries that a statement finds, and keep their numbers and heads."""
+        placed = []
+        for number, thread, head, *columns in self._connection.execute(sql, parameters):
+            entry = _entry(*columns)
+            self._found[thread] = number, Due(thread, entry, LOST_HEAD if head is None else head)
+            placed.append((thread, entry))
+        return placed
+
+
+def _entry(queue: Any, route: bytes, priority: int, lane: bytes, held: int, due: int) -> Entry:
     return Entry(queue, route, priority, lane, bool(held), due)
-
-
-def _taken(row: tuple[Any, ...]) -> tuple[int, Due]:
-    number, thread, head, *columns = row
-    return number, Due(thread, _entry(*columns), LOST_HEAD if head is None else head)

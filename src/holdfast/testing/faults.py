@@ -10,8 +10,9 @@ from holdfast.history.tuning import Tuning
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
-from holdfast.stores.agenda import Agenda, Depth, Entry, Taken, agenda_of
+from holdfast.stores.agenda import NO_LIMITS, Agenda, Depth, Entry, Limits, Taken
 from holdfast.stores.backend import Backend, Busy, Listing, counts
+from holdfast.stores.listed_agenda import agenda_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -139,9 +140,18 @@ class FaultyBackend:
         """See `Counting.counts`; lists the threads if the backend does not count."""
         return self._do("counts", counts, self.inner, prefix)
 
-    def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
+    def take(
+        self,
+        prefix: bytes,
+        queue: str,
+        routes: Collection[bytes],
+        most: int,
+        after: bytes = b"",
+        limits: Limits = NO_LIMITS,
+        low: int = 0,
+    ) -> Taken:
         """See `Agenda.take`."""
-        return self._do("take", self._agenda.take, prefix, queue, routes, most, after)
+        return self._do("take", self._agenda.take, prefix, queue, routes, most, after, limits, low)
 
     def look_again(self, thread: bytes, due: int) -> None:
         """See `Agenda.look_again`."""
@@ -154,6 +164,10 @@ class FaultyBackend:
     def entries(self, prefix: bytes) -> dict[bytes, Entry]:
         """See `Agenda.entries`."""
         return self._do("entries", self._agenda.entries, prefix)
+
+    def spend(self, bucket: bytes, cost: int, burst: int) -> int:
+        """See `Agenda.spend`."""
+        return self._do("spend", self._agenda.spend, bucket, cost, burst)
 
     def now(self) -> int:
         """See `Agenda.now`. It has no faults."""

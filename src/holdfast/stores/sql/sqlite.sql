@@ -115,3 +115,20 @@ SELECT count(*) FILTER (WHERE NOT held AND due <= ?1),
        count(*) FILTER (WHERE NOT held AND due >= 1152921504606846976),
        coalesce(min(due) FILTER (WHERE NOT held AND due <= ?1), 0)
   FROM agenda JOIN threads USING (number) WHERE queue = ?2 AND substr(thread, 1, ?3) = ?4
+
+-- name: count_held
+SELECT lane, count(*) FROM agenda JOIN threads USING (number)
+ WHERE queue = ? AND held = 1 AND substr(thread, 1, ?) = ? GROUP BY lane
+
+-- name: next_held
+SELECT min(due) FROM agenda JOIN threads USING (number)
+ WHERE queue = ? AND held = 1 AND substr(thread, 1, ?) = ? AND due > ?
+
+-- name: read_bucket
+SELECT paid_off FROM buckets WHERE bucket = ?
+
+-- name: put_bucket
+INSERT OR REPLACE INTO buckets (bucket, paid_off) VALUES (?, ?)
+
+-- name: drop_paid_buckets
+DELETE FROM buckets WHERE paid_off < ?

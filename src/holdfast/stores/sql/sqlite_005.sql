@@ -11,3 +11,5 @@ CREATE TABLE agenda (
 );
 CREATE INDEX agenda_by_due ON agenda (queue, held, priority DESC, due, route);
 CREATE INDEX agenda_by_lane ON agenda (queue, lane) WHERE lane <> x'';
+-- A rate that processes share: the time at which it is paid off, in microseconds since 1970.
+CREATE TABLE buckets (bucket BLOB PRIMARY KEY, paid_off INTEGER NOT NULL) WITHOUT ROWID;

@@ -4,10 +4,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.records.errors import ConfigurationError
 from holdfast.records.head import FORMAT, Head
 from holdfast.records.identity import namespace_prefix
 from holdfast.records.rows import Drop
-from holdfast.stores.agenda import HIDE, PARKED, Agenda, agenda_of, agrees, entry_of
+from holdfast.stores.agenda import HIDE, PARKED, Agenda, Announcing, Limits, Pace, agrees, entry_of
+from holdfast.stores.listed_agenda import ListedAgenda, agenda_of
 from holdfast.testing.conformance.kit import Kit, needs_reopen
 from holdfast.testing.conformance.samples import Line, head, key, rows
 
@@ -228,6 +230,123 @@ class Agendas(Kit):
         swap = line.swap(queued(seq=2, status="complete"), rows(2))
         line.refused(replace(swap, expected=swap.replacement))
         assert agenda.entries(PREFIX) == before
+
+    # Limits
+
+    def _limited(self, agenda: Agenda) -> bool:
+        """True if the backend has limits; one that lists its threads must refuse them."""
+        if not isinstance(agenda, ListedAgenda):
+            return True
+        for refused in (
+            lambda: agenda.take(PREFIX, "q", [ROUTE], 1, limits=Limits(concurrency=1)),
+            lambda: agenda.spend(b"bucket", 1, 0),
+        ):
+            try:
+                refused()
+            except ConfigurationError:
+                continue
+            raise AssertionError("a limit was neither kept nor refused")
+        return False
+
+    def test_no_more_of_a_queue_are_held_than_its_concurrency(self) -> None:
+        """What is held counts, whatever its route; what was held and is due has its place, and counts once."""
+        agenda = self._agenda()
+        if not self._limited(agenda):
+            return
+        mine = queued(status="working", token=1, owner="me", expires_at=agenda.now() + HOUR)
+        self._line("live", mine)
+        self._line("other", replace(mine, route=OTHER))
+        dead = self._line("dead", replace(mine, expires_at=5_000))
+        for number in range(4):
+            self._line(f"t{number}", queued(updated_at=1_000 + number))
+        limits = Limits(concurrency=4)
+        first = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits)
+        assert [due.thread for due in first.entries] == [dead.key, key("t0")]
+        second = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits)
+        assert list(second.entries) == []
+        assert agenda.now() < second.next_due <= agenda.now() + HIDE, "when one that is held is due"
+        assert len(agenda.take(PREFIX, "q", [ROUTE], 10, limits=Limits(concurrency=6)).entries) == 2
+
+    def test_a_place_is_free_again_when_a_thread_ends(self) -> None:
+        """A thread that ends, waits or is released gives its place to another one."""
+        agenda = self._agenda()
+        if not self._limited(agenda):
+            return
+        lines = {key(name): self._line(name, queued(updated_at=at)) for at, name in enumerate("abcd", 1_000)}
+        limits, ends = Limits(concurrency=1), ("complete", "input_required", "failed", "cancelled")
+        for status in ends:
+            (due,) = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits).entries
+            assert agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits).entries == []
+            lines[due.thread].put(queued(status="working", token=1, owner="me", expires_at=agenda.now() + HOUR))
+            assert agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits).entries == []
+            lines[due.thread].put(queued(seq=2, status=status, token=1), rows(2))
+        assert agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits).entries == []
+
+    def test_no_more_of_a_lane_are_held_than_each(self) -> None:
+        """A lane at its limit is passed over; the others go on, also with another priority."""
+        agenda = self._agenda()
+        if not self._limited(agenda):
+            return
+        busy = queued(lane=b"a", status="working", token=1, owner="me", expires_at=agenda.now() + HOUR)
+        self._line("busy", busy)
+        for number in range(4):
+            self._line(f"a{number}", queued(lane=b"a", priority=number % 2, updated_at=1_000 + number))
+            self._line(f"b{number}", queued(lane=b"b", updated_at=2_000 + number))
+        limits = Limits(each=2)
+        taken = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits)
+        assert sorted(due.thread for due in taken.entries) == sorted([key("a1"), key("b0"), key("b1")])
+        again = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits)
+        assert (list(again.entries), again.next_due > agenda.now()) == ([], True)
+
+    def test_a_pace_holds_back_only_threads_that_begin(self) -> None:
+        """Beginnings are charged, one unit each; threads that had begun go on."""
+        agenda = self._agenda()
+        if not self._limited(agenda):
+            return
+        for number in range(4):
+            self._line(f"new{number}", queued(updated_at=1_000 + number))
+            self._line(f"old{number}", queued(route=OTHER, updated_at=2_000 + number))
+        pace = Pace(b"bucket", HOUR, HOUR)
+        limits = Limits(pace=pace, unbegun=frozenset([ROUTE]))
+        taken = agenda.take(PREFIX, "q", [ROUTE, OTHER], 10, limits=limits)
+        names = [due.thread for due in taken.entries]
+        assert sorted(names) == sorted([key(name) for name in ("new0", "new1", "old0", "old1", "old2", "old3")])
+        again = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits)
+        assert (list(again.entries), again.next_due > agenda.now()) == ([], True)
+        assert agenda.spend(b"bucket", 1, 0) > HOUR, "the bucket of `spend` is the same one"
+
+    def test_a_bucket_is_charged_or_says_how_long_to_wait(self) -> None:
+        """A bucket grants what it has; it may be overdrawn once, and what follows waits."""
+        agenda = self._agenda()
+        if not self._limited(agenda):
+            return
+        assert agenda.spend(b"a", HOUR, HOUR) == 0
+        assert agenda.spend(b"a", 10 * HOUR, HOUR) == 0, "one unit ahead is allowed, and it may overdraw"
+        wait = agenda.spend(b"a", HOUR, HOUR)
+        assert 9 * HOUR < wait <= 10 * HOUR
+        assert agenda.spend(b"a", HOUR, HOUR) <= wait, "what was refused is not charged"
+        assert agenda.spend(b"b", HOUR, 0) == 0, "another bucket"
+        assert agenda.spend(b"a", -10 * HOUR, PARKED) == 0
+        assert agenda.spend(b"a", HOUR, HOUR) == 0, "what was returned can be spent"
+
+    # Announcements
+
+    def test_an_announcement_is_heard(self) -> None:
+        """A listener hears what is announced after it began to listen."""
+        agenda = self._agenda()
+        if not isinstance(self._kept, Announcing):
+            return
+        listener = self._kept.listener(PREFIX)
+        try:
+            while listener.wait(0.2):
+                """What was announced while it connected is not ours."""
+            self._line("a", queued())
+            self._kept.announce(PREFIX, ["q"])
+            assert listener.wait(10), "nothing was heard"
+        finally:
+            listener.close()
+            listener.close()
+        assert len(self._names(agenda)) == 1
 
     def test_a_queue_is_measured(self) -> None:
         """The depth of a queue counts its threads by what they wait for."""
