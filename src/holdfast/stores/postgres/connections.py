@@ -105,6 +105,13 @@ class Connections:
             connection.autocommit = mode
         self._pool.putconn(connection)
 
+    def alone(self) -> Connection | None:
+        """Return a new connection outside of the pool; None if its settings come from a function."""
+        conninfo, options = self._pool.conninfo, self._pool.kwargs
+        if not isinstance(conninfo, str) or not (options is None or isinstance(options, dict)):
+            return None
+        return psycopg.connect(conninfo, **{**(options or {}), "autocommit": True})
+
     def close(self) -> None:
         """Leave the pool open: the user closes it."""
 

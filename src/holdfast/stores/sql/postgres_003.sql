@@ -68,84 +68,75 @@ BEGIN
     RETURN ARRAY(SELECT key IS NOT NULL FROM unnest(accepted) WITH ORDINALITY AS a(key, place) ORDER BY place);
 END $body$;
 
--- Charge a bucket. Returns 0, or how long to wait before anything is granted.
+-- Charge a bucket, and return 0; or return how long to wait: see Agenda.spend.
 CREATE FUNCTION {schema}.spend(bucket_ bytea, cost bigint, burst bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
 DECLARE
     now_ bigint := {schema}.moment();
 BEGIN
-    INSERT INTO {schema}.buckets AS b (bucket, paid_off) VALUES (bucket_, now_ + greatest(cost, -burst))
-        ON CONFLICT (bucket) DO UPDATE SET paid_off = greatest(greatest(b.paid_off, now_) + cost, now_ - burst)
+    INSERT INTO {schema}.buckets AS b (bucket, paid_off) VALUES (bucket_, now_ + cost)
+        ON CONFLICT (bucket) DO UPDATE SET paid_off = greatest(b.paid_off, now_) + cost
      WHERE b.paid_off - burst <= now_;
-    RETURN CASE WHEN FOUND THEN 0
-                ELSE (SELECT greatest(1, b.paid_off - burst - now_) FROM {schema}.buckets AS b WHERE b.bucket = bucket_) END;
+    IF FOUND THEN
+        RETURN 0;
+    END IF;
+    RETURN (SELECT greatest(1, b.paid_off - burst - now_) FROM {schema}.buckets AS b WHERE b.bucket = bucket_);
 END $body$;
 
--- When the first entry from `low` on is due, of those that are held or not. Among entries that are not due yet, only a
--- hundred are looked at for these routes: an early answer costs a look, and reading all of them costs more.
-CREATE FUNCTION {schema}.next_due(place_ bytea, routes bytea[], held_ boolean, low bigint, now_ bigint) RETURNS bigint
+-- When the first entry from `low` on is due; those that are held are searched for from `low_held` on. Among entries that are
+-- not due yet, a hundred are compared with the routes: an early answer costs a look, and to read all of them costs more.
+CREATE FUNCTION {schema}.next_due(place_ bytea, routes bytea[], low bigint, low_held bigint, now_ bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
-DECLARE
-    found_due bigint;
-    next_ bigint := 1152921504606846976;
 BEGIN
-    FOR level IN -2 .. 2 LOOP
-        SELECT a.due INTO found_due FROM {schema}.agenda AS a
-         WHERE a.place = place_ AND a.held = held_ AND a.priority = level AND a.due BETWEEN low AND now_
-           AND a.route = ANY(routes)
-         ORDER BY a.due LIMIT 1;
-        IF NOT FOUND THEN
-            SELECT n.due INTO found_due
-              FROM (SELECT a.due, a.route, row_number() OVER (ORDER BY a.due) AS position FROM {schema}.agenda AS a
-                     WHERE a.place = place_ AND a.held = held_ AND a.priority = level AND a.due > now_
-                       AND a.due < 1152921504606846976
-                     ORDER BY a.due LIMIT 100) AS n
-             WHERE n.route = ANY(routes) OR n.position = 100 LIMIT 1;
-        END IF;
-        next_ := least(next_, found_due);
-    END LOOP;
-    RETURN next_;
+    RETURN (
+        SELECT coalesce(min(n.due), 1152921504606846976)
+          FROM unnest('{-2,-1,0,1,2}'::smallint[]) AS p(priority), unnest('{true,false}'::boolean[]) AS h(held),
+               LATERAL (
+                   (SELECT a.due FROM {schema}.agenda AS a
+                     WHERE a.place = place_ AND a.held = h.held AND a.priority = p.priority
+                       AND a.due BETWEEN CASE WHEN h.held THEN low_held ELSE low END AND now_ AND a.route = ANY(routes)
+                     ORDER BY a.due LIMIT 1)
+                   UNION ALL
+                   (SELECT f.due
+                      FROM (SELECT a.due, a.route, row_number() OVER (ORDER BY a.due) AS position
+                              FROM {schema}.agenda AS a
+                             WHERE a.place = place_ AND a.held = h.held AND a.priority = p.priority
+                               AND a.due > now_ AND a.due < 1152921504606846976
+                             ORDER BY a.due LIMIT 100) AS f
+                     WHERE f.route = ANY(routes) OR f.position = 100 LIMIT 1)
+               ) AS n
+    );
 END $body$;
 
 -- Lock up to `room` due entries that nobody holds: by priority, then lanes in turn from the one after `after` on. `busy` has
--- the lane of each entry that is held: no lane gets more than `each_`. At most `units` of them have a route of `unbegun`.
-CREATE FUNCTION {schema}.pick_in_turn(
-    place_ bytea, routes bytea[], room integer, after bytea, low bigint, now_ bigint,
-    busy bytea[], each_ integer, unbegun bytea[], units bigint
+-- the lane of each entry that is held: a lane gets at most `each_`.
+CREATE FUNCTION {schema}.pick(
+    place_ bytea, routes bytea[], room bigint, after bytea, low bigint, now_ bigint, busy bytea[], each_ integer
 ) RETURNS bytea[] LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
 DECLARE
     keys bytea[] := '{}';
-    begun bytea[] := ARRAY(SELECT r FROM unnest(routes) AS r WHERE r <> ALL(unbegun));
-    start_ bytea;
-    lane_ bytea;
-    picked record;
+    first_lane bytea;
     wraps integer;
+    found_ record;
 BEGIN
     FOR level IN REVERSE 2 .. -2 LOOP
-        start_ := after || '\x00';
+        first_lane := after || '\x00';
         wraps := 0;
         WHILE wraps < 2 AND cardinality(keys) < room LOOP
-            SELECT a.lane INTO lane_ FROM {schema}.agenda AS a
-             WHERE a.place = place_ AND NOT a.held AND a.priority = level AND a.lane >= start_
+            SELECT a.key, a.lane INTO found_ FROM {schema}.agenda AS a
+             WHERE a.place = place_ AND NOT a.held AND a.priority = level AND a.lane >= first_lane
                AND a.due < 1152921504606846976 AND a.due BETWEEN low AND now_
-               AND a.route = ANY(CASE WHEN units = 0 THEN begun ELSE routes END) AND a.key <> ALL(keys)
-             ORDER BY a.lane, a.due LIMIT 1;
+               AND a.route = ANY(routes) AND a.key <> ALL(keys)
+             ORDER BY a.lane, a.due LIMIT 1 FOR UPDATE SKIP LOCKED;
             IF NOT FOUND THEN
-                start_ := '';
+                first_lane := '';
                 wraps := wraps + 1;
                 CONTINUE;
             END IF;
-            start_ := lane_ || '\x00';
-            CONTINUE WHEN cardinality(array_positions(busy, lane_)) >= each_;
-            SELECT a.key, a.route INTO picked FROM {schema}.agenda AS a
-             WHERE a.place = place_ AND NOT a.held AND a.priority = level AND a.lane >= lane_ AND a.lane < start_
-               AND a.due < 1152921504606846976 AND a.due BETWEEN low AND now_
-               AND a.route = ANY(CASE WHEN units = 0 THEN begun ELSE routes END) AND a.key <> ALL(keys)
-             ORDER BY a.lane, a.due LIMIT 1 FOR UPDATE SKIP LOCKED;
-            IF FOUND THEN
-                keys := keys || picked.key;
-                busy := busy || lane_;
-                units := units - (picked.route = ANY(unbegun))::integer;
+            first_lane := found_.lane || '\x00';
+            IF each_ IS NULL OR cardinality(array_positions(busy, found_.lane)) < each_ THEN
+                keys := keys || found_.key;
+                busy := busy || found_.lane;
                 wraps := 0;
             END IF;
         END LOOP;
@@ -153,11 +144,61 @@ BEGIN
     RETURN keys;
 END $body$;
 
+-- Lock the free entries that limits allow. All takers of a queue with limits count one after the other what is held: under a
+-- lock, in a snapshot that is taken after it. Charges the bucket for each one whose route is in `unbegun`.
+CREATE FUNCTION {schema}.pick_within_limits(
+    place_ bytea, routes bytea[], room integer, after bytea, low bigint, now_ bigint,
+    lock_ bigint, concurrency integer, each_ integer, bucket_ bytea, cost bigint, burst bigint, unbegun bytea[],
+    OUT keys bytea[], OUT paid bigint
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+DECLARE
+    busy bytea[];
+    found_ record;
+    count_ integer := 0;
+    charge bigint := 0;
+BEGIN
+    IF current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+        RAISE EXCEPTION 'limits of a queue need the isolation level READ COMMITTED';
+    END IF;
+    PERFORM pg_advisory_xact_lock(lock_);
+    busy := ARRAY(SELECT a.lane FROM {schema}.agenda AS a WHERE a.place = place_ AND a.held);
+    room := least(room, concurrency - cardinality(busy));
+    IF bucket_ IS NULL THEN
+        keys := {schema}.pick(place_, routes, room, after, low, now_, busy, each_);
+        RETURN;
+    END IF;
+    SELECT b.paid_off INTO paid FROM {schema}.buckets AS b WHERE b.bucket = bucket_ FOR UPDATE;
+    paid := greatest(paid, now_);
+    keys := {schema}.pick(place_, ARRAY(SELECT r FROM unnest(routes) AS r WHERE r <> ALL(unbegun)), room, after, low, now_,
+                          busy, each_)
+         || {schema}.pick(place_, ARRAY(SELECT r FROM unnest(routes) AS r WHERE r = ANY(unbegun)),
+                          least(room, CASE WHEN paid - burst <= now_ THEN (burst - paid + now_) / cost + 1 ELSE 0 END),
+                          after, low, now_, busy, each_);
+    FOR found_ IN
+        SELECT a.key, a.lane, a.route = ANY(unbegun) AS begins FROM {schema}.agenda AS a WHERE a.key = ANY(keys)
+         ORDER BY a.priority DESC, row_number() OVER (PARTITION BY a.priority, a.lane ORDER BY a.due),
+                  a.lane <= after, a.lane
+    LOOP
+        IF count_ >= room OR cardinality(array_positions(busy, found_.lane)) >= each_ THEN
+            keys := array_remove(keys, found_.key);
+            CONTINUE;
+        END IF;
+        busy := busy || found_.lane;
+        count_ := count_ + 1;
+        charge := charge + CASE WHEN found_.begins THEN cost ELSE 0 END;
+    END LOOP;
+    paid := paid + charge;
+    IF charge > 0 THEN
+        INSERT INTO {schema}.buckets AS b (bucket, paid_off) VALUES (bucket_, paid)
+            ON CONFLICT (bucket) DO UPDATE SET paid_off = greatest(b.paid_off, now_) + charge;
+    END IF;
+END $body$;
+
 -- Take due entries: see Agenda.take. They are marked as held for two seconds. Returns a row for each, as it was before, then
--- one without a thread, which is due when to look again. With limits (`lock_` is given), takers of a queue count one after
--- the other what is held. All queries follow the order of an index, whatever the statistics say: a plan that sorts reads
--- the whole backlog. Entries due before `low` are not searched for, so that a look passes none of the dead entries that
--- an old snapshot keeps; those that are held are searched for from a minute before it.
+-- one without a thread, with the time of the next look. All queries follow the order of an index, whatever the statistics
+-- say: a plan that sorts would read the whole backlog. Entries due before `low` are not searched for, so that a look passes
+-- none of the dead entries that an old snapshot keeps; those that are held are searched for from a minute before it.
+-- The mark may be lost in a crash of the server, which then has an entry that is early; so its commit does not wait.
 CREATE FUNCTION {schema}.take(
     place_ bytea, routes bytea[], most integer, after bytea, low bigint,
     lock_ bigint, concurrency integer, each_ integer, bucket_ bytea, cost bigint, burst bigint, unbegun bytea[]
@@ -168,26 +209,44 @@ SET enable_mergejoin = off AS $body$
 DECLARE
     now_ bigint := {schema}.moment();
     low_held bigint := low - 60000000;
+    next_ bigint := {schema}.next_due(place_, routes, low, low_held, now_);
     keys bytea[] := '{}';
-    busy bytea[] := '{}';
-    room integer;
+    free record;
     paid bigint;
-    units bigint;
-    spent bigint;
-    free_due bigint;
 BEGIN
-    FOR level IN REVERSE 2 .. -2 LOOP
-        keys := keys || ARRAY(
-            SELECT a.key FROM {schema}.agenda AS a
-             WHERE a.place = place_ AND a.held AND a.priority = level AND a.due BETWEEN low_held AND now_
-               AND a.route = ANY(routes)
-             ORDER BY a.due LIMIT most - cardinality(keys) FOR UPDATE SKIP LOCKED);
-    END LOOP;
-    room := most - cardinality(keys);
-    free_due := {schema}.next_due(place_, routes, false, low, now_);
-    IF room > 0 AND free_due <= now_ THEN
-        IF lock_ IS NOT NULL THEN
-            PERFORM pg_advisory_xact_lock(lock_);
+    IF next_ <= now_ THEN
+        FOR level IN REVERSE 2 .. -2 LOOP
+            keys := keys || ARRAY(
+                SELECT a.key FROM {schema}.agenda AS a
+                 WHERE a.place = place_ AND a.held AND a.priority = level AND a.due BETWEEN low_held AND now_
+                   AND a.route = ANY(routes)
+                 ORDER BY a.due LIMIT most - cardinality(keys) FOR UPDATE SKIP LOCKED);
+        END LOOP;
+        IF lock_ IS NULL THEN
+            keys := keys || {schema}.pick(place_, routes, most - cardinality(keys), after, low, now_, '{}', NULL);
+        ELSE
+            SELECT * INTO free FROM {schema}.pick_within_limits(
+                place_, routes, most - cardinality(keys), after, low, now_,
+                lock_, concurrency, each_, bucket_, cost, burst, unbegun);
+            keys := keys || free.keys;
+            paid := free.paid;
+        END IF;
+        RETURN QUERY SELECT t.thread, t.head, a.route, a.priority, a.lane, a.held, a.due
+                       FROM {schema}.agenda AS a JOIN {schema}.threads AS t USING (key) WHERE a.key = ANY(keys);
+        PERFORM set_config('synchronous_commit', 'off', true);
+        UPDATE {schema}.agenda AS a SET held = true, due = now_ + 2000000 WHERE a.key = ANY(keys);
+        next_ := {schema}.next_due(place_, routes, low, low_held, now_);
+        IF next_ <= now_ AND cardinality(keys) < most THEN
+            -- Limits hold back what is due, or somebody else is taking it.
+            next_ := least({schema}.next_due(place_, routes, now_ + 1, now_ + 1, now_),
+                           CASE WHEN lock_ IS NULL THEN now_ + 2000000 END,
+                           CASE WHEN paid - burst > now_ THEN paid - burst END,
+                           (SELECT min(n.due) FROM unnest('{-2,-1,0,1,2}'::smallint[]) AS p(priority), LATERAL (
+                                SELECT a.due FROM {schema}.agenda AS a
+                                 WHERE a.place = place_ AND a.held AND a.priority = p.priority AND a.due > now_
+                                 ORDER BY a.due LIMIT 1) AS n));
         END IF;
     END IF;
+    due_ := next_;
+    RETURN NEXT;
 END $body$;
