@@ -38,7 +38,7 @@ class Announcer:
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """Begin anew in a forked child: the timers are the parent's."""
+        """Forget the timers in a forked child: they are the parent's."""
         self._lock = Lock()
         self._sent_at: dict[str, float] = {}
         self._timers: dict[str, Timer] = {}
