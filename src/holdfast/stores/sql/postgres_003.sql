@@ -116,27 +116,36 @@ CREATE FUNCTION {schema}.pick(
 DECLARE
     keys bytea[] := '{}';
     first_lane bytea;
+    lane_ bytea;
+    key_ bytea;
     wraps integer;
-    found_ record;
 BEGIN
+    IF routes = '{}' THEN
+        RETURN keys;
+    END IF;
     FOR level IN REVERSE 2 .. -2 LOOP
         first_lane := after || '\x00';
         wraps := 0;
         WHILE wraps < 2 AND cardinality(keys) < room LOOP
-            SELECT a.key, a.lane INTO found_ FROM {schema}.agenda AS a
+            SELECT a.lane INTO lane_ FROM {schema}.agenda AS a
              WHERE a.place = place_ AND NOT a.held AND a.priority = level AND a.lane >= first_lane
-               AND a.due < 1152921504606846976 AND a.due BETWEEN low AND now_
-               AND a.route = ANY(routes) AND a.key <> ALL(keys)
-             ORDER BY a.lane, a.due LIMIT 1 FOR UPDATE SKIP LOCKED;
+               AND a.due < 1152921504606846976
+             ORDER BY a.lane, a.due LIMIT 1;
             IF NOT FOUND THEN
                 first_lane := '';
                 wraps := wraps + 1;
                 CONTINUE;
             END IF;
-            first_lane := found_.lane || '\x00';
-            IF each_ IS NULL OR cardinality(array_positions(busy, found_.lane)) < each_ THEN
-                keys := keys || found_.key;
-                busy := busy || found_.lane;
+            first_lane := lane_ || '\x00';
+            CONTINUE WHEN cardinality(array_positions(busy, lane_)) >= each_;
+            SELECT a.key INTO key_ FROM {schema}.agenda AS a
+             WHERE a.place = place_ AND NOT a.held AND a.priority = level AND a.due < 1152921504606846976
+               AND (a.lane, a.due) >= (lane_, low) AND (a.lane, a.due) <= (lane_, now_)
+               AND a.route = ANY(routes) AND a.key <> ALL(keys)
+             ORDER BY a.lane, a.due LIMIT 1 FOR UPDATE SKIP LOCKED;
+            IF FOUND THEN
+                keys := keys || key_;
+                busy := busy || lane_;
                 wraps := 0;
             END IF;
         END LOOP;
