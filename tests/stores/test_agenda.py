@@ -157,7 +157,7 @@ def story(backends: Sequence[Any], clock: Clock, random: Random, *, is_mixed: bo
             after = replace(old, seq=seq, updated_at=clock.now, checkpoint=seq)
             if not same:
                 token = old.token + bool(owner)
-                after = replace(after, status=status, owner=owner, token=token, expires_at=due or (5 if owner else 0))
+                after = replace(after, status=status, owner=owner, token=token, expires_at=due or (seq if owner else 0))
             heads[number] = after
             for backend in backends:
                 line = Line(backend, key(f"t{number}"))
@@ -177,6 +177,9 @@ def story(backends: Sequence[Any], clock: Clock, random: Random, *, is_mixed: bo
             found = [replace(each, next_due=max(each.next_due, clock.now)) for each in taken]
             assert all(each == found[0] for each in found)
             _check_limits(backends[0], found[0], limits)
+            for backend in backends:
+                for due in found[0].entries[1:]:  # what is due at the same time has no order
+                    backend.look_again(due.thread, PARKED)
         elif kind == 8:
             cost, burst = random.randrange(-500_000, 900_000), random.choice([0, 400_000])
             assert len({backend.spend(b"bucket", cost, burst) for backend in backends}) == 1

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -20,6 +21,7 @@ from holdfast.records.words import Durability
 from holdfast.stores.postgres import PostgresBackend, connections
 from holdfast.stores.postgres.durability import Settings
 from holdfast.testing.conformance import BackendConformance, Kit, check_store, run
+from holdfast.testing.conformance.agendas import PREFIX, Agendas
 from holdfast.testing.conformance.leases import Leases
 from holdfast.testing.conformance.posts import Posts
 from holdfast.testing.conformance.swaps import Swaps
@@ -157,7 +159,7 @@ def test_many_may_open_a_new_schema_at_once() -> None:
     for backend in backends:
         assert backend.heads([b"\0t"]) == [None]
         backend.close()
-    assert shared_server().execute(f"SELECT count(*), min(version) FROM {schema}.store") == [(1, 2)]
+    assert shared_server().execute(f"SELECT count(*), min(version) FROM {schema}.store") == [(1, 3)]
 
 
 def test_a_role_that_may_only_use_the_tables_is_enough() -> None:
@@ -236,9 +238,17 @@ def bouncer() -> Iterator[PgBouncer]:
         yield opened
 
 
+def _hears_nothing(backend: PostgresBackend) -> None:
+    """Behind a pooler nothing is heard, and nothing breaks."""
+    listener = backend.listener(PREFIX)
+    backend.announce(PREFIX, ["q"])
+    assert not listener.wait(0.2)
+    listener.close()
+
+
 @pytest.mark.parametrize(
     "kit",
-    [Swaps, Posts, Leases, pytest.param(BackendConformance, marks=pytest.mark.slow)],
+    [Swaps, Posts, Leases, Agendas, pytest.param(BackendConformance, marks=pytest.mark.slow)],
     ids=lambda kit: kit.__name__,
 )
 def test_through_pgbouncer_in_transaction_mode_every_promise_is_kept(bouncer: PgBouncer, kit: type[Kit]) -> None:
@@ -250,7 +260,11 @@ def test_through_pgbouncer_in_transaction_mode_every_promise_is_kept(bouncer: Pg
         schemas[backend] = schema
         return backend
 
-    methods = {"backend": lambda _: made(new_schema()), "reopen": lambda _, backend: made(schemas[backend])}
+    methods: dict[str, Any] = {
+        "backend": lambda _: made(new_schema()),
+        "reopen": lambda _, backend: made(schemas[backend]),
+        "test_an_announcement_is_heard": lambda kit: _hears_nothing(kit.opened()),
+    }
     assert run(type("Bounced", (kit,), methods)) > 3
 
 

@@ -9,8 +9,10 @@ import pytest
 from holdfast import Retention, sync
 from holdfast.records.errors import StoreUnavailable
 from holdfast.stores.postgres import PostgresBackend
+from holdfast.stores.sql import migrations
 from holdfast.testing.conformance import check
 from servers.postgres import new_schema, shared_server
+from stores.postgres.test_search_path import use_agenda
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "postgres.md").read_text()
 ROLES, GRANTS = re.findall(r"^```sql\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)
@@ -70,6 +72,7 @@ def tell_story(store: sync.Store) -> None:
     store.prune(Retention(keep_last=1))
     store.delete(saved)
     assert store.verify().ok
+    use_agenda(store)
 
 
 @pytest.mark.slow  # a schema of its own for each promise
@@ -123,14 +126,21 @@ def test_the_application_may_not_change_the_schema(roles: TwoRoles) -> None:
 
 
 def test_a_schema_that_waits_for_its_owner_is_named(roles: TwoRoles) -> None:
-    schema = roles.prepare(new_schema())
-    roles.run(f"UPDATE {schema}.store SET version = 1", roles.owner)
-    said = rf"schema '{schema}' has version 1.*needs version 2.*open the store once as the role that owns"
+    schema = new_schema()
+    roles.run(ROLES.splitlines()[-1], "postgres", schema)
+    roles.run(f"CREATE TABLE {schema}.store (version integer NOT NULL, id bytea NOT NULL)", roles.owner)
+    roles.run(f"INSERT INTO {schema}.store VALUES (1, '{schema}')", roles.owner)
+    roles.run(migrations("postgres")[0].replace("{schema}", schema), roles.owner)
+    roles.run(
+        "\n".join(line for line in EACH_GRANT if "agenda" not in line and "buckets" not in line), roles.owner, schema
+    )
+    said = rf"schema '{schema}' has version 1.*needs version 3.*open the store once as the role that owns"
     with (
         pytest.raises(StoreUnavailable, match=said),
         sync.PostgresStore(roles.conninfo(roles.app), schema) as store,
     ):
         store.latest("t")
     roles.migrate(schema)
+    roles.run(GRANTS, roles.owner, schema)
     with sync.PostgresStore(roles.conninfo(roles.app), schema) as store:
         assert store.save("t", 1).seq == 1

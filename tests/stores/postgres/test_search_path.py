@@ -5,15 +5,21 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from holdfast import Retention, sync
+from holdfast.records.identity import namespace_prefix
 from holdfast.records.words import Durability
+from holdfast.stores.agenda import NO_LIMITS, Limits, Pace
 from holdfast.stores.postgres import PostgresBackend
 from holdfast.stores.sql import migrations
 from holdfast.testing.conformance import check
+from holdfast.testing.conformance.agendas import ROUTE, queued
+from holdfast.testing.conformance.samples import Line, key, rows
+from patience import GIVE_UP_SECONDS
 from servers.postgres import new_schema, shared_server
 from stores.postgres.hostile import BETTER_MATCHES, SHADOWS, TRAP, HostileDatabase
 from stores.postgres.scenes import NOT_WAITING
 
 FUNCTIONS = {"replace_heads", "add", "remove", "swap", "swap_and_remove", "swap_row"}
+AGENDA_FUNCTIONS = {"moment", "move", "swap_and_move", "spend", "next_due", "pick", "pick_within_limits", "take"}
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +32,29 @@ def tempting() -> HostileDatabase:
 def shadowed() -> HostileDatabase:
     """A database where everything is found in a hostile schema first."""
     return HostileDatabase(SHADOWS, "public, pg_catalog")
+
+
+def use_agenda(store: sync.Store) -> None:
+    """Use every statement of the agenda."""
+    agenda, pace = store._store._backend, Pace(b"bucket", 1_000, 1_000)
+    assert isinstance(agenda, PostgresBackend)
+    space = new_schema()
+    prefix, keys = namespace_prefix(space), [key(f"t{number}", space) for number in range(3)]
+    lines = [Line(agenda, thread) for thread in keys]
+    for line in lines:
+        line.put(queued(lane=line.key[-1:]), rows(1))
+    for limits in (NO_LIMITS, Limits(3, 3, pace, frozenset([ROUTE]))):
+        assert len(agenda.take(prefix, "q", [ROUTE], 1, limits=limits).entries) == 1
+    agenda.look_again(keys[0], 0)
+    assert len(agenda.entries(prefix)) == 3
+    assert agenda.depth(prefix, "q").ready >= 1
+    lines[0].put(queued(status="complete"), rows(2))
+    assert len(agenda.entries(prefix)) == 2
+    agenda.spend(b"bucket", 1, 0)
+    agenda.announce(prefix, ["q"])
+    listener = agenda.listener(prefix)
+    assert listener.wait(GIVE_UP_SECONDS)
+    listener.close()
 
 
 def tell_story(store: sync.Store) -> None:
@@ -43,6 +72,7 @@ def tell_story(store: sync.Store) -> None:
     store.prune(Retention(keep_last=1))
     assert store.verify().ok
     store.guarantee()
+    use_agenda(store)
 
 
 def test_a_function_that_another_role_put_into_the_search_path_is_not_called(tempting: HostileDatabase) -> None:
@@ -98,7 +128,7 @@ def test_a_schema_of_the_first_version_is_made_safe_when_it_is_opened(tempting: 
         tell_story(store)
     assert tempting.caught() == []
     with psycopg.connect(tempting.conninfo()) as connection:
-        assert connection.execute(f"SELECT version FROM {schema}.store".encode()).fetchone() == (2,)
+        assert connection.execute(f"SELECT version FROM {schema}.store".encode()).fetchone() == (3,)
 
 
 def test_every_function_of_the_schema_sets_its_search_path() -> None:
@@ -108,8 +138,9 @@ def test_every_function_of_the_schema_sets_its_search_path() -> None:
     found = shared_server().execute(
         f"SELECT proname, proconfig FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace"
     )
-    assert {row[0] for row in found} == FUNCTIONS
-    assert all(row[1] == ["search_path=pg_catalog, pg_temp"] for row in found)
+    assert {row[0] for row in found} == FUNCTIONS | AGENDA_FUNCTIONS
+    assert all(row[1][0] == "search_path=pg_catalog, pg_temp" for row in found)
+    assert all(len(row[1]) == 1 for row in found if row[0] != "take")
 
 
 def test_a_commit_still_waits_for_the_disk_though_functions_set_the_search_path() -> None:

@@ -16,6 +16,8 @@ from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.backend import Listing, replaces_lost_head
+from holdfast.stores.postgres.agenda import PostgresAgenda
+from holdfast.stores.postgres.announcing import Announcer, PostgresListener, channel_of
 from holdfast.stores.postgres.connections import CONNECTIONS, Source, connections_of, transport_of
 from holdfast.stores.postgres.durability import Settings
 from holdfast.stores.postgres.listing import LAST, listed_head, listing_query, problem_of
@@ -29,8 +31,8 @@ PATIENCE_SECONDS = 10.0
 PAGE = 500
 
 
-class PostgresBackend:
-    """Implement `Backend` over a schema of a PostgreSQL database."""
+class PostgresBackend(PostgresAgenda):
+    """Implement `Backend` over a schema of a PostgreSQL database, with its agenda."""
 
     kind = "postgres"
     tuning = Tuning(keyframe_rows=512, keyframe_bytes=196608, assumes_new=True)
@@ -47,13 +49,13 @@ class PostgresBackend:
         connections: int = CONNECTIONS,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        self._schema = schema
         self._quoted = quoted(schema)
         self._level = durability or Durability.DURABLE
         self._demanded = self._level in {Durability.DURABLE, Durability.REPLICATED}
         limit = whole_number(connections, "connections", 1)
-        self._statements = Statements(connections_of(source, limit, prepare_threshold), patience)
-        self._sql = statements_in(schema)
+        self._connections = connections_of(source, limit, prepare_threshold)
+        super().__init__(Statements(self._connections, patience), statements_in(schema), schema)
+        self._announcer = Announcer(Statements(self._connections, 0), self._sql["notify"])
         self._id = b""
         self.after_fork()
         reset_after_fork(self)
@@ -77,6 +79,7 @@ class PostgresBackend:
 
     def close(self) -> None:
         """See `Backend.close`."""
+        self._announcer.close()
         self._statements.close()
 
     def _settings(self) -> Settings:
@@ -90,7 +93,7 @@ class PostgresBackend:
         """See `Backend.check`: every head against its columns, and no row without a thread."""
         try:
             orphan = self._statements.read(self._sql["read_orphan"])
-            found = [f"rows of no thread, under the key {orphan[0][0].hex()}"] if orphan else []
+            found = [f"rows or an entry of no thread, under the key {orphan[0][0].hex()}"] if orphan else []
             page = self._statements.read(self._sql["read_all_threads"], LAST, PAGE)
             while page:
                 found += filter(None, (problem_of(*columns) for _, *columns in page))
@@ -132,6 +135,17 @@ class PostgresBackend:
     def transaction(self, connection: object, ports: Ports) -> PostgresTransaction:
         """See `Transacting.transaction`."""
         return PostgresTransaction(ports, connection, self._sql, self._id, demanded=self._demanded)
+
+    # Announcing
+
+    def announce(self, prefix: bytes, _queues: Collection[str]) -> None:
+        """See `Announcing.announce`: one channel for all queues of a namespace."""
+        self._announcer.announce(channel_of(self._id, prefix))
+
+    def listener(self, prefix: bytes) -> PostgresListener:
+        """See `Announcing.listener`."""
+        self.open()
+        return PostgresListener(self._connections.alone, channel_of(self._id, prefix))
 
     # Reading
 

@@ -105,6 +105,11 @@ class Connections:
             connection.autocommit = mode
         self._pool.putconn(connection)
 
+    def alone(self) -> Connection | None:
+        """Return a new connection outside of the pool; None if its settings come from a function."""
+        settings = _settings_in(self._pool)
+        return settings and psycopg.connect(settings[0], **settings[1], autocommit=True)
+
     def close(self) -> None:
         """Leave the pool open: the user closes it."""
 
@@ -188,16 +193,23 @@ def connections_of(source: Source, limit: int, prepare_threshold: int | None) ->
     return UrlConnections(complete, options, limit, prepare_threshold)
 
 
+def _settings_in(pool: Pool) -> tuple[str, dict[str, Any]] | None:
+    """Return what the connections of a pool are made with; None if a function makes that up."""
+    conninfo, options = pool.conninfo, pool.kwargs
+    if isinstance(conninfo, str) and (options is None or isinstance(options, dict)):
+        dropped = {"autocommit", "row_factory", "cursor_factory", "context", "prepare_threshold"}
+        return conninfo, {name: value for name, value in (options or {}).items() if name not in dropped}
+    return None
+
+
 def _settings_of(source: object) -> tuple[str, dict[str, Any]]:
     if isinstance(source, str):
         return source, {}
     if isinstance(source, psycopg.Connection | psycopg.AsyncConnection):
         return make_conninfo(source.info.dsn, password=source.info.password or None), {}
     if isinstance(source, AsyncConnectionPool):
-        conninfo, options = source.conninfo, source.kwargs
-        if isinstance(conninfo, str) and (options is None or isinstance(options, dict)):
-            dropped = {"autocommit", "row_factory", "cursor_factory", "context", "prepare_threshold"}
-            return conninfo, {name: value for name, value in (options or {}).items() if name not in dropped}
+        if (settings := _settings_in(source)) is not None:
+            return settings
         raise ConfigurationError("the settings of this pool come from a function; pass a URL to PostgresStore instead")
     raise ConfigurationError(
         f"PostgresStore takes a URL, a pool of psycopg_pool or a psycopg connection, not {type(source).__name__}"

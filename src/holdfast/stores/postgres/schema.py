@@ -8,11 +8,19 @@ from typing import Any
 from psycopg import errors
 
 from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, StoreUnavailable
+from holdfast.records.head import Head
+from holdfast.stores.agenda import OPEN, entry_of
+from holdfast.stores.backend import readable_head
 from holdfast.stores.postgres.connections import Connection
+from holdfast.stores.postgres.listing import listing_query
 from holdfast.stores.postgres.statements import raw_cursor
+from holdfast.stores.postgres.swapping import entry_columns, key_of
 from holdfast.stores.sql import migrations, statements
 
 MAX_NAME_BYTES = 63
+AGENDA_FROM = 3
+"""The first version with a table for the agenda."""
+PAGE = 500
 
 
 def quoted(schema: str) -> str:
@@ -88,11 +96,25 @@ def _migrated(connection: Connection, schema: str, sql: dict[str, str]) -> bytes
         version, store = found[0]
         for script in migrations("postgres")[version:]:
             connection.execute(script.replace("{schema}", name).encode(), prepare=False)
+        if version < AGENDA_FROM:
+            _fill_agenda(connection, sql)
         _execute(connection, sql["update_version"], (max(version, len(migrations("postgres"))),))
     return bytes(store)
 
 
+def _fill_agenda(connection: Connection, sql: dict[str, str]) -> None:
+    """Make the entries of threads that had a place before the agenda was a table."""
+    page, cursor = [], None
+    while cursor is None or page:
+        query, parameters = listing_query(sql["read_threads"], b"", OPEN, (), cursor, PAGE)
+        page = _execute(connection, query, parameters)
+        heads = [(thread, readable_head(thread, encoded) or Head()) for _, _, thread, encoded, *_ in page]
+        entries = entry_columns([(thread, entry_of(head)) for thread, head in heads])
+        _execute(connection, sql["move"], ([key_of(thread) for thread, _ in heads], *entries))
+        cursor = str(page[-1][0]) if page else ""
+
+
 def _execute(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> list[Any]:
-    cursor = raw_cursor(connection)
+    cursor = raw_cursor(connection, parameters)
     cursor.execute(sql, parameters, prepare=False, binary=True)
     return cursor.fetchall() if cursor.description else []

@@ -84,11 +84,11 @@ class Statements:
 
     def read(self, sql: str, *parameters: Any) -> Found:
         """Return the rows of a query. If the connection breaks, repeat the query on another."""
-        return self.run(lambda connection: self._executed(connection, sql, parameters))
+        return self.run(lambda connection: self.execute(connection, sql, parameters))
 
     def write(self, sql: str, *parameters: Any) -> Found:
         """Return the rows of a statement that writes; `OutcomeUnknown` if the connection broke during it."""
-        return self.run(lambda connection: self._executed(connection, sql, parameters), writing=True)
+        return self.run(lambda connection: self.execute(connection, sql, parameters), writing=True)
 
     def run(self, work: Callable[[Connection], T], *, writing: bool = False) -> T:
         """Return what `work` returns for a connection. Repeat it unless it may have written something."""
@@ -126,7 +126,8 @@ class Statements:
         self._has_connected = True
         return connection
 
-    def _executed(self, connection: Connection, sql: str, parameters: Sequence[Any]) -> Found:
+    def execute(self, connection: Connection, sql: str, parameters: Sequence[Any]) -> Found:
+        """Return the rows of one statement on a connection that `run` gave."""
         cursor = raw_cursor(connection, parameters)
         cursor.execute(sql, parameters, prepare=self._prepare, binary=True)
         found: Found = cursor.fetchall()

@@ -35,7 +35,7 @@ SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_setting(
        pg_catalog.current_setting('synchronous_standby_names'),
        (SELECT pg_catalog.bool_and(c.relpersistence OPERATOR(pg_catalog.=) 'p') FROM pg_catalog.pg_class AS c
          WHERE c.relnamespace OPERATOR(pg_catalog.=) pg_catalog.to_regnamespace($1)::pg_catalog.oid
-           AND c.relname OPERATOR(pg_catalog.=) ANY('{threads,rows,blobs,posts}'::pg_catalog.name[]))
+           AND c.relname OPERATOR(pg_catalog.=) ANY('{threads,rows,blobs,posts,agenda,buckets}'::pg_catalog.name[]))
 
 -- name: swap_row
 SELECT {schema}.swap_row($1, $2, $3, $4, $5, $6, $7::pg_catalog.bytea[], $8::integer, $9::integer, $10, $11, $12)
@@ -46,6 +46,10 @@ SELECT {schema}.swap($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14
 -- name: swap_and_remove
 SELECT {schema}.swap_and_remove($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
                                 $18, $19, $20, $21, $22, $23, $24, $25)
+
+-- name: swap_and_move
+SELECT {schema}.swap_and_move($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                              $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)
 
 -- name: is_store
 -- A user's connection must lead to this very store.
@@ -87,8 +91,8 @@ SELECT born, key, thread, head, status, labels FROM {schema}.threads
  WHERE born OPERATOR(pg_catalog.<) $1 ORDER BY born DESC LIMIT $2
 
 -- name: read_orphan
-SELECT r.key FROM {schema}.rows AS r
- WHERE NOT EXISTS (SELECT 1 FROM {schema}.threads AS t WHERE t.key OPERATOR(pg_catalog.=) r.key) LIMIT 1
+SELECT o.key FROM (SELECT r.key FROM {schema}.rows AS r UNION ALL SELECT a.key FROM {schema}.agenda AS a) AS o
+ WHERE NOT EXISTS (SELECT 1 FROM {schema}.threads AS t WHERE t.key OPERATOR(pg_catalog.=) o.key) LIMIT 1
 
 -- name: bury
 -- Replace a lost head by a tombstone: one that is empty, has another thread's name, or is missing while there are rows.
@@ -111,6 +115,8 @@ WITH replaced AS (
     DELETE FROM {schema}.blobs AS r USING buried AS b WHERE r.key OPERATOR(pg_catalog.=) b.key
 ), without_posts AS (
     DELETE FROM {schema}.posts AS r USING buried AS b WHERE r.key OPERATOR(pg_catalog.=) b.key
+), without_entry AS (
+    DELETE FROM {schema}.agenda AS r USING buried AS b WHERE r.key OPERATOR(pg_catalog.=) b.key
 )
 SELECT CASE WHEN $4 AND pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'off'
             THEN pg_catalog.set_config('synchronous_commit', 'on', true) END
@@ -130,6 +136,8 @@ WITH gone AS (
     DELETE FROM {schema}.blobs AS r USING gone AS g WHERE r.key OPERATOR(pg_catalog.=) g.key
 ), without_posts AS (
     DELETE FROM {schema}.posts AS r USING gone AS g WHERE r.key OPERATOR(pg_catalog.=) g.key
+), without_entry AS (
+    DELETE FROM {schema}.agenda AS r USING gone AS g WHERE r.key OPERATOR(pg_catalog.=) g.key
 )
 SELECT key FROM gone
 
@@ -138,3 +146,37 @@ INSERT INTO {schema}.posts (key, name, value) VALUES ($1, $2, $3) ON CONFLICT (k
 
 -- name: read_posts
 SELECT key, name, value FROM {schema}.posts WHERE key OPERATOR(pg_catalog.=) ANY($1::pg_catalog.bytea[]) ORDER BY name
+
+-- name: take
+SELECT * FROM {schema}.take($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+
+-- name: lock_head
+-- No swap changes the head, and with it the entry, until the transaction ends.
+SELECT head FROM {schema}.threads
+ WHERE key OPERATOR(pg_catalog.=) $1 AND thread OPERATOR(pg_catalog.=) $2 FOR UPDATE
+
+-- name: move
+SELECT {schema}.move($1, $2, $3, $4, $5, $6, $7, $8, $9)
+
+-- name: measure_queue
+SELECT pg_catalog.count(*) FILTER (WHERE NOT a.held AND a.due OPERATOR(pg_catalog.<=) $2),
+       pg_catalog.count(*) FILTER (WHERE NOT a.held AND a.due OPERATOR(pg_catalog.>) $2
+                                     AND a.due OPERATOR(pg_catalog.<) 1152921504606846976),
+       pg_catalog.count(*) FILTER (WHERE a.held),
+       pg_catalog.count(*) FILTER (WHERE NOT a.held AND a.due OPERATOR(pg_catalog.>=) 1152921504606846976),
+       COALESCE(pg_catalog.min(a.due) FILTER (WHERE NOT a.held AND a.due OPERATOR(pg_catalog.<=) $2), 0)
+  FROM {schema}.agenda AS a WHERE a.place OPERATOR(pg_catalog.=) $1
+
+-- name: read_entries
+SELECT t.thread, a.place, a.route, a.priority, a.lane, a.held, a.due
+  FROM {schema}.agenda AS a JOIN {schema}.threads AS t ON t.key OPERATOR(pg_catalog.=) a.key
+ WHERE substring(t.thread FROM 1 FOR $1::integer) OPERATOR(pg_catalog.=) $2
+
+-- name: spend
+SELECT {schema}.spend($1, $2, $3)
+
+-- name: read_clock
+SELECT {schema}.moment()
+
+-- name: notify
+SELECT pg_catalog.pg_notify($1, '')

@@ -1,0 +1,95 @@
+"""The agenda in PostgreSQL: a table of entries, and a function that takes the due ones in one round trip."""
+
+from collections.abc import Collection
+from hashlib import sha256
+from time import monotonic
+from typing import Any
+
+from holdfast.records.head import Head
+from holdfast.stores.agenda import NO_LIMITS, Depth, Due, Entry, Limits, Taken, earlier, entry_of
+from holdfast.stores.backend import readable_head
+from holdfast.stores.choosing import in_turn, last_lane_of
+from holdfast.stores.postgres.connections import Connection
+from holdfast.stores.postgres.statements import Statements
+from holdfast.stores.postgres.swapping import entry_columns, key_of, place_of
+
+CLOCK_SECONDS = 5.0
+"""How long the time is counted from one reading of the server's clock."""
+
+
+class PostgresAgenda:
+    """Implement `Agenda`: `prefix` is the whole prefix of a namespace."""
+
+    def __init__(self, statements: Statements, sql: dict[str, str], schema: str) -> None:
+        self._statements = statements
+        self._sql = sql
+        self._schema = schema
+        self._clock = (0, 0.0)
+
+    def take(
+        self,
+        prefix: bytes,
+        queue: str,
+        routes: Collection[bytes],
+        most: int,
+        after: bytes = b"",
+        limits: Limits = NO_LIMITS,
+        low: int = 0,
+    ) -> Taken:
+        """See `Agenda.take`. It is repeated after a broken connection: what was taken in vain is hidden for a while."""
+        parameters = [place_of(prefix, queue), list(routes), most, after, low, *self._limits(prefix, queue, limits)]
+        *found, last = self._statements.read(self._sql["take"], *parameters)
+        dues = {thread: Due(thread, Entry(queue, *columns), head) for thread, head, *columns in found}
+        held = [due for due in dues.values() if due.entry.held]
+        held.sort(key=lambda due: (-due.entry.priority, due.entry.due, due.thread))
+        free = in_turn([(due.thread, due.entry) for due in dues.values() if not due.entry.held], after)
+        picked = [*held, *(dues[thread] for thread, _ in free)]
+        return Taken(picked, last[-1], last_lane_of([due.entry for due in picked], after))
+
+    def _limits(self, prefix: bytes, queue: str, limits: Limits) -> list[Any]:
+        """Return the parameters for limits; the first one is the lock that their takers share, None without limits."""
+        if limits.concurrency is None and limits.each is None and limits.pace is None:
+            return [None] * 6 + [[]]
+        shared = sha256(f"holdfast agenda {self._schema} ".encode() + place_of(prefix, queue)).digest()[:8]
+        pace = (limits.pace.bucket, limits.pace.cost, limits.pace.burst) if limits.pace else (None, None, None)
+        lock = int.from_bytes(shared, "big", signed=True)
+        return [lock, limits.concurrency, limits.each, *pace, list(limits.unbegun)]
+
+    def look_again(self, thread: bytes, due: int) -> None:
+        """See `Agenda.look_again`: in a transaction that keeps others from replacing the head."""
+        self._statements.run(lambda connection: self._look_again(connection, thread, due))
+
+    def _look_again(self, connection: Connection, thread: bytes, due: int) -> None:
+        with connection.transaction():
+            for (encoded,) in self._statements.execute(connection, self._sql["lock_head"], (key_of(thread), thread)):
+                entry = entry_of(readable_head(thread, encoded) or Head())
+                columns = entry_columns([(thread, entry and earlier(entry, due))])
+                self._statements.execute(connection, self._sql["move"], ([key_of(thread)], *columns))
+
+    def depth(self, prefix: bytes, queue: str) -> Depth:
+        """See `Agenda.depth`."""
+        return Depth(*self._statements.read(self._sql["measure_queue"], place_of(prefix, queue), self.now())[0])
+
+    def entries(self, prefix: bytes) -> dict[bytes, Entry]:
+        """See `Agenda.entries`."""
+        found = self._statements.read(self._sql["read_entries"], len(prefix), prefix)
+        return {thread: _entry(thread, *columns) for thread, *columns in found}
+
+    def spend(self, bucket: bytes, cost: int, burst: int) -> int:
+        """See `Agenda.spend`."""
+        return int(self._statements.write(self._sql["spend"], bucket, cost, burst)[0][0])
+
+    def now(self) -> int:
+        """See `Agenda.now`: the server's clock, read every few seconds."""
+        base, read_at = self._clock
+        if not base or monotonic() - read_at > CLOCK_SECONDS:
+            asked_at = monotonic()
+            base = self._statements.read(self._sql["read_clock"])[0][0]
+            read_at = (asked_at + monotonic()) / 2
+            self._clock = base, read_at
+        return base + int((monotonic() - read_at) * 1_000_000)
+
+
+def _entry(thread: bytes, place: bytes, *columns: Any) -> Entry:
+    """Return an entry from its columns; one whose place is in another namespace shows that as its queue."""
+    return Entry(place.removeprefix(thread[: 1 + thread[0]]).decode("utf-8", "backslashreplace"), *columns)
