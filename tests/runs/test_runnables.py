@@ -1,4 +1,4 @@
-"""Agents and workflows that any process runs by their name: submitted, resumed by `recover`, with a place in the agenda."""
+"""Agents and workflows that any process runs by their name: submitted, resumed by `recover`, with a place."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from holdfast import sync
 from holdfast.stores.agenda import entry_of
-from tests.runs.test_submitting import head_of
+from runs.test_submitting import head_of
 
 calls: list[Any] = []
 
