@@ -81,9 +81,9 @@ def test_an_agent_is_resumed_by_its_name(document: Document, call: Call) -> None
     assert document("resume", "thinker-1", "--app", "crew:thinker")["result"] == "all thought"
     assert document("resume", "thinker-1", "--app", "crew:thinker")["result"] == "all thought"
     speaking = call("resume", "speaker-1", "--app", "crew:speaker", code=2).stderr
-    assert "agent crew:words yields: stream the thread again from your program" in speaking
+    assert "agent crew:words yields: run or stream it from your program" in speaking
     choosing = call("resume", "chooser-1", "--app", "crew:chooser", code=2).stderr
-    assert "agent crew:choose needs model: run it again from your program" in choosing
+    assert "agent crew:choose needs model: run it from your program" in choosing
 
 
 @pytest.mark.usefixtures("abandoned")
@@ -100,8 +100,8 @@ def test_the_agents_of_a_module_are_recovered_and_what_is_skipped_has_a_reason(d
     report = document("recover", "--app", "crew")
     assert set(report["completed"]) == {"worker-1", "thinker-1"}
     assert report["reasons"] == {
-        "speaker-1": "agent crew:words yields: stream the thread again from your program",
-        "chooser-1": "agent crew:choose needs model: run it again from your program",
+        "speaker-1": "agent crew:words yields: run or stream it from your program",
+        "chooser-1": "agent crew:choose needs model: run it from your program",
     }
 
 

@@ -42,3 +42,19 @@ def test_wrong_options_write_nothing(call: Call, wrong: list[str]) -> None:
     call("submit", "app:f", "new", *wrong, code=2)
     with sync.open("holdfast.db") as store, pytest.raises(sync.NotFound):
         store.thread("new")
+
+
+def test_show_says_where_a_thread_queues(call: Call) -> None:
+    call("submit", "app:f", "t", "--queue", "slow", "--priority", "2")
+    assert "queue    slow, priority 2, not begun\n" in call("show", "t").stdout
+    call("submit", "app:f", "plain")
+    assert "queue    default, not begun\n" in call("show", "plain").stdout
+    with sync.open("holdfast.db") as store:
+
+        @sync.durable(store=store, name="app:f", version=3)
+        def function() -> None: ...
+
+        function.resume("t")
+        function.resume("plain")
+    assert "queue    slow, priority 2, version 3\n" in call("show", "t").stdout
+    assert "queue" not in call("show", "plain").stdout

@@ -10,6 +10,7 @@ import pytest
 from cli.conftest import HOSTILE, Call
 from holdfast import sync
 from holdfast.cli.output import printable
+from holdfast.runs.durable import registry
 from holdfast.sync import Executor, WorkflowContext, handler, response_handler
 
 
@@ -44,12 +45,13 @@ def stopped(place: Path) -> None:
             flow.run(5, thread_id="flowed")
         asking = sync.WorkflowBuilder(Ask("ask"), store, name="asking").build()
         asking.run(5, thread_id="asked")
+    registry.clear()  # the command line is another program
 
 
 @pytest.mark.usefixtures("stopped")
 def test_a_workflow_is_shown_with_its_executors(call: Call) -> None:
     shown = call("show", "flowed").stdout.splitlines()
-    assert "started   workflow(5)" in shown
+    assert "started   workflow pairs(5)" in shown
     assert "workflow  pairs, 1 superstep done, 0 outputs" in shown
     at = shown.index("graph     ✓ start")
     assert shown[at + 1 : at + 3] == ["          ✓ a", "          → b, failed 1 time"]
@@ -149,3 +151,24 @@ def test_a_request_of_a_workflow_is_approved_at_the_command_line(call: Call, doc
     assert document("recover", "--app", "shop")["reasons"]["asked"] == reason
     with sync.open(place / "holdfast.db") as store:
         assert sync.WorkflowBuilder(Ask("ask"), store, name="asking").build().run(thread_id="asked").outputs == [True]
+
+
+def test_a_workflow_that_the_module_builds_is_recovered(call: Call, document: Any, place: Path) -> None:
+    (place / "flows.py").write_text(
+        """
+import holdfast.sync as holdfast
+
+class Double(holdfast.Executor):
+    @holdfast.handler
+    def take(self, number: int, ctx: holdfast.WorkflowContext[int, int]) -> None:
+        ctx.yield_output(2 * number)
+
+flow = holdfast.WorkflowBuilder(Double("double"), name="doubling").build()
+"""
+    )
+    with sync.open(place / "holdfast.db") as store:
+        store.submit("workflow doubling", "t", (4,))
+        store.submit("workflow unknown", "u", (4,))
+    report = document("recover", "--app", "flows")
+    assert (report["completed"], list(report["reasons"])) == (["t"], ["u"])
+    assert call("result", "t").stdout.split() == ["[", "8", "]"]

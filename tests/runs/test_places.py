@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.runs.test_submitting import head_of
 
 import holdfast
 from holdfast import sync
@@ -18,6 +17,7 @@ from holdfast.records.head import FORMAT, Head, decode_head, encode_head
 from holdfast.runs.ledger import Ledger
 from holdfast.stores.agenda import entry_of
 from holdfast.testing import crash_everywhere
+from runs.test_submitting import head_of
 
 calls: list[Any] = []
 FAR = timezone(timedelta(hours=-23))

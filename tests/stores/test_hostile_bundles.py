@@ -21,7 +21,20 @@ WRONG: tuple[Any, ...] = (
 )
 META_VALUES: tuple[Any, ...] = (None, True, -(2**62), 2**62, 2**63, 1.5, "x", b"x", [], {})
 PATHS: tuple[Any, ...] = ([["state"]], [["state", "a"], ["state", "a", "b"]], [[]], [[5]], 5)
-FIRST = {"thread_id", "incarnation", "seq", "base", "checkpoint", "status", "created_at", "updated_at"}
+FIRST = {
+    "thread_id",
+    "incarnation",
+    "seq",
+    "base",
+    "checkpoint",
+    "status",
+    "created_at",
+    "updated_at",
+    "function",
+    "version",
+    "queue",
+    "priority",
+}
 FIRST |= {"marks", "labels", "error", "requests"}
 FLAGS, SEQ, BASE, CHECKPOINT, BLOBS, META, BODY = range(1, 8)
 

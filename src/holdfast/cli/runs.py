@@ -120,6 +120,9 @@ def recover(session: Session, modules: tuple[str, ...], max_attempts: int) -> An
     damaged.
     """
     agents = [agent for module in modules for agent in apps.agents_in(apps.load(module))]
+    named = {AGENT + apps.core_of(agent).name for agent in agents}
+    for name in [each for each in registry if each.startswith(AGENT) and each not in named]:
+        del registry[name]  # other agents are left alone
     applications = list(registry.values())
     stores = [None] if session.requested_store else list(dict.fromkeys(map(apps.store_of, applications))) or [None]
     found = [_recover_store(session, store, agents, max_attempts) for store in stores]

@@ -28,6 +28,7 @@ from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.turn import SessionSummary
 from holdfast.records.words import Status
+from holdfast.runs.submitting import DEFAULT_QUEUE
 from holdfast.runtimes.loop.core import LOOP
 from holdfast.runtimes.workflow.execution import GRAPH, is_name_of_workflow
 from holdfast.runtimes.workflow.snapshot import Snapshot as WorkflowSnapshot
@@ -177,6 +178,7 @@ def _facts(screen: Screen, info: ThreadInfo, work: lookup.Work) -> Facts:
     yield "result", screen.fit(inline(work.result), room) if work.result is not None else ""
     for number, line in enumerate(screen.wrapped(error or "", room)):
         yield "" if number else "error", screen.style(line, fg="red") if line else ""
+    yield "queue", screen.fit(_place(info), room)
     yield "held by", screen.fit(_holder(screen, info), room)
     for key, begun_at in work.begun.items():
         call = f"{key}({work.begun_with[key]})" if key in work.begun_with else key
@@ -186,6 +188,14 @@ def _facts(screen: Screen, info: ThreadInfo, work: lookup.Work) -> Facts:
     yield "created", screen.time(info.created_at)
     yield "updated", screen.time(info.updated_at)
     yield "stored", f"{size(info.stored_bytes)} in {counted(info.row_count, 'row')}"
+
+
+def _place(info: ThreadInfo) -> str:
+    """Write where the thread queues, and the version that began it; empty for the default queue of a begun one."""
+    if not info.queue or (info.queue == DEFAULT_QUEUE and not info.priority and info.status != Status.QUEUED):
+        return ""
+    version = f"version {info.version}" if info.version else "not begun"
+    return f"{printable(info.queue)}, {f'priority {info.priority}, ' if info.priority else ''}{version}"
 
 
 def _call_text(work: lookup.Work) -> str:

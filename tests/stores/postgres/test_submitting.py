@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.pq import TransactionStatus
 
 import holdfast
 from holdfast import sync
@@ -65,7 +66,7 @@ def test_the_same_call_is_the_same_thread_and_another_leaves_the_transaction_usa
 def test_a_thread_of_the_same_open_transaction_is_a_conflict(store: sync.Store, connection: Connection) -> None:
     with connection.transaction():
         store.submit("app:f", "t", (1,), connection=connection)
-        with pytest.raises(holdfast.Conflict, match="another transaction"):
+        with pytest.raises(holdfast.Conflict, match="still open, perhaps this one"):
             store.submit("app:f", "t", (1,), connection=connection)
     assert store.thread("t").status == "queued"
 
@@ -91,3 +92,34 @@ def test_an_awaitable_connection_works_too(schema: str) -> None:
             return status.value
 
     assert asyncio.run(main()) == "queued"
+
+
+def test_a_cancelled_submit_leaves_the_connection_usable(schema: str) -> None:
+    async def main() -> None:
+        conninfo = shared_server().conninfo()
+        async with (
+            holdfast.PostgresStore(conninfo, schema) as store,
+            await psycopg.AsyncConnection.connect(conninfo, autocommit=True) as connection,
+        ):
+
+            async def submit(thread_id: str) -> None:
+                async with connection.transaction():
+                    await store.submit("app:f", thread_id, (1,), connection=connection)
+
+            await submit("warm")
+            for number in range(60):
+                task = asyncio.create_task(submit(f"t{number}"))
+                await asyncio.sleep(number * 0.0002)
+                task.cancel()
+                await asyncio.wait([task])
+                assert connection.info.transaction_status == TransactionStatus.IDLE, number
+
+    asyncio.run(main())
+
+
+def test_a_fork_is_not_queued_by_a_transaction_that_may_roll_back(store: sync.Store, connection: Connection) -> None:
+    store.submit("app:f", "t", (1,))
+    store.save("t", {}, status="idle")
+    with connection.transaction(), pytest.raises(holdfast.Conflict, match="without `connection`"):
+        store.submit("app:f", "t", (1,), connection=connection)
+    assert store.thread("t").status == "idle"
