@@ -199,7 +199,7 @@ class _Search:
         self._routes: dict[tuple[str, int], list[bytes]] = {}
         self._turn = 0
         self._buried_at = 0
-        is_listed = self._agenda is not self._backend
+        is_listed = not isinstance(self._backend, Agenda)
         self._poll = LISTING_SECONDS.get(self._backend.kind, OTHER_LISTING_SECONDS) if is_listed else POLL_SECONDS
 
     def listener(self) -> Listener | None:
