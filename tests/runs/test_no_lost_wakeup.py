@@ -19,8 +19,9 @@ from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.faults import FaultyBackend
 from holdfast.testing.handles import blocking_store
 from patience import GIVE_UP_SECONDS
+from rounds import rounds
 
-ROUNDS = rounds(50)
+ROUNDS = rounds(50, 50)
 CALLS = ("heads", "swap", "rows", "inbox", "post", "look_again")
 
 

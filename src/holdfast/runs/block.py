@@ -25,7 +25,7 @@ from holdfast.records.event import EventKind
 from holdfast.records.identity import thread_id_of
 from holdfast.records.request import Request
 from holdfast.records.retention import microseconds
-from holdfast.records.words import KeepInputs, Status
+from holdfast.records.words import Status
 from holdfast.runs.failures import explain
 from holdfast.runs.ledger import Ledger, failed_end
 from holdfast.runs.options import seconds
@@ -56,7 +56,7 @@ class Tools(msgspec.Struct, frozen=True):
     events: Events
     heartbeat: Heartbeat
     open: Callable[[], Awaitable[None]]
-    keep_inputs: KeepInputs
+    keep_inputs: str
 
 
 class Terms(msgspec.Struct, frozen=True):

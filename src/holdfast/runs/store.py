@@ -75,6 +75,7 @@ class Store:
         self._committer = committer or Committer(backend, inline=inline)
         ring = None if keys is None else KeyRing.of(keys)
         self._limits = checked_limits(limits)
+        self._inputs = inputs
         bindings = Bindings(namespace, ring, self._ports.entropy, compress=compress, limits=self._limits)
         self._reader = Reader(backend, bindings)
         self._events = Events(self._ports)
@@ -505,7 +506,7 @@ class Store:
         await cancel_thread(self._tools, thread_id)
 
     async def retry(self, thread_id: str) -> None:
-        """Put a failed thread back on its queue, so that `recover` resumes it; its finished steps are kept.
+        """Put a failed thread back on its queue, with all its retries; its finished steps are kept.
 
         `Conflict` if it has not failed, `NotFound` if it does not exist.
         """
@@ -580,7 +581,7 @@ class Store:
     ) -> Request:
         """Answer a request, once: `Conflict` if it has an answer, `InvalidAnswer` for what it does not take.
 
-        Returns the request with its answer. The thread resumes when it is run again, or by `recover`.
+        Returns the request with its answer. A worker or `recover` resumes the thread, or a run of it.
         """
         from holdfast.runs.asking import leave_answer
 
@@ -610,7 +611,7 @@ def twin(store: Store, ports: Ports) -> Store:
         keys=bindings.ring,
         compress=bindings.compress,
         namespace=bindings.namespace,
-        inputs=store._tools.keep_inputs,
+        inputs=store._inputs,
         limits=bindings.limits,
         on_close=lambda: None,
     )
