@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from pathlib import Path
 
 import holdfast
 from holdfast import sync
@@ -12,7 +13,7 @@ VERSION, SINCE = int(os.environ.get("APP_VERSION", "1")), int(os.environ.get("AP
 
 def note(text: str) -> None:
     """Append a line to the log of executions, in one write."""
-    with open(os.environ["APP_LOG"], "a") as log:
+    with Path(os.environ["APP_LOG"]).open("a") as log:
         log.write(f"{text}\n")
 
 

@@ -1,4 +1,4 @@
-"""Workers: run what is due until the process is told to end, and show what waits in the queues."""
+"""Workers: run what is due until a signal ends them, and show what waits in the queues."""
 
 import asyncio
 import os

@@ -66,7 +66,7 @@ class Worker:
         self._grace = seconds(grace, "grace")
         self._shift: _Shift | None = None
         self._stops = 0
-        """How often it was told to stop."""
+        """How often `stop` was called."""
         self._task: Any = None
         self._on_look: Callable[[], object] = lambda: None
         """Called after each look at the store that worked: a probe that the worker is alive."""
