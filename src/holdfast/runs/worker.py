@@ -11,9 +11,10 @@ from holdfast.records.errors import ConfigurationError, StoreClosed, StoreError
 from holdfast.records.identity import thread_id_of
 from holdfast.runs.block import Terms
 from holdfast.runs.durable import Durable, registry
+from holdfast.runs.kinds import twin
 from holdfast.runs.options import seconds
 from holdfast.runs.resuming import Resumer
-from holdfast.runs.store import Store, twin
+from holdfast.runs.store import Store
 from holdfast.runs.submitting import DEFAULT_QUEUE, queue_name
 from holdfast.runs.threads import store_finder
 from holdfast.stores.agenda import PARKED, Agenda, Announcing, Due, Listener
