@@ -87,7 +87,7 @@ def test_threads_of_dead_owners_become_due(tmp_path: Path) -> None:
 
     class Seeing(type(Clock().ports())):  # type: ignore[misc]
         def is_certainly_dead(self, owner: str) -> bool:
-            return owner == self.dead
+            return bool(owner == self.dead)
 
     ports = Seeing(Clock())
     for dead, count in (("another:1:1:1:1:1", 0), ("dead:1:1:1:1:1", 1)):
