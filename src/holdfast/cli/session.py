@@ -110,7 +110,7 @@ def blocking_handle(store: "AwaitableStore") -> "Store":
     """Return a blocking handle on an application's store, awaitable or blocking. It does not close that store."""
     import holdfast.sync
     from holdfast.ports import BlockingPorts
-    from holdfast.runs.store import twin
+    from holdfast.runs.kinds import twin
 
     handle = holdfast.sync.Store.__new__(holdfast.sync.Store)
     handle._store = twin(store, BlockingPorts())  # noqa: SLF001  as holdfast.sync.open makes one

@@ -1,4 +1,4 @@
-"""Workers: run what is due until the process is told to end, and show what waits in the queues."""
+"""Workers: run what is due until a signal ends them, and show what waits in the queues."""
 
 import asyncio
 import os
@@ -19,8 +19,8 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.records.event import Event, EventKind
 from holdfast.records.reports import QueueInfo
 from holdfast.runs.durable import Durable, registry
-from holdfast.runs.kinds import OpenedStore
-from holdfast.runs.store import Store, twin
+from holdfast.runs.kinds import OpenedStore, twin
+from holdfast.runs.store import Store
 from holdfast.runs.worker import Worker
 from holdfast.stores.locations import url_parts
 

@@ -38,7 +38,7 @@ class Crew:
             self._loop.call_soon_threadsafe(self._woken.set)
 
     async def rest(self, seconds: float | None) -> None:
-        """Wait until the loop is woken, or for so many seconds."""
+        """Wait for up to `seconds` until the loop is woken; None waits for ever."""
         with suppress(TimeoutError):
             async with timeout(seconds):
                 await self._woken.wait()
@@ -50,7 +50,7 @@ class Crew:
             task.cancel()
 
     async def join(self, seconds: float) -> bool:
-        """Wait for the end of all tasks, for up to so many seconds. True if none is left."""
+        """Wait for up to `seconds` for the end of all tasks. True if none is left."""
         if self._tasks:
             await wait(tuple(self._tasks), timeout=seconds)
         return not self._tasks

@@ -37,7 +37,7 @@ from holdfast.stores.decisions import as_found
 from holdfast.stores.events import Events
 from holdfast.stores.heartbeat import Heartbeat
 from holdfast.stores.reader import Reader, Seen
-from holdfast.stores.waking import make_due, tell_waiting
+from holdfast.stores.waking import make_due, wake_waiting
 from holdfast.stores.writer import Intent
 
 SHORTEST_LEASE = 0.5
@@ -380,7 +380,7 @@ class RunBlock:
         ledger.status = status
         await ledger.emit_end()
         if status in ENDED and ledger.claim.writer.seen.head.route:
-            await self._tools.ports.perform(tell_waiting, self._tools.reader, ledger.claim.thread)
+            await self._tools.ports.perform(wake_waiting, self._tools.reader, ledger.claim.thread)
 
     async def _release_lease(self, claim: Claim) -> None:
         try:

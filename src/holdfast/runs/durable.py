@@ -366,8 +366,8 @@ class AwaitableDurable(Durable[P, T]):
     async def submit(self, thread_id: str, /, *args: P.args, **kwargs: P.kwargs) -> Handle:
         """Create a thread that runs the function elsewhere, and return a handle on it; durable when this returns.
 
-        Any process that has the function runs it: by `store.recover()`, or by `run` with the same id. The same id and
-        arguments again are the same thread; `KeyReused` if it runs something else.
+        A `Worker` of any process that has the function runs it. The same id and arguments again are the same thread;
+        `KeyReused` if it runs something else.
         """
         return Handle(await self._submit(thread_id, args, kwargs, Submission()), thread_id)
 

@@ -23,7 +23,7 @@ from holdfast.runs.scope import current_frame
 from holdfast.runs.steps import StepCall, perform_step
 from holdfast.stores.agenda import Agenda
 from holdfast.stores.reader import Reader
-from holdfast.stores.waking import ask_to_be_told
+from holdfast.stores.waking import ask_for_wakeup
 
 if TYPE_CHECKING:
     from holdfast.runs.store import Store
@@ -145,7 +145,7 @@ class HandleBase:
         backend = run._reader.backend
         is_told = not asks and self._store._backend is backend and isinstance(backend, Agenda)
         if is_told:
-            await ports.perform(ask_to_be_told, backend, self._thread, ledger.claim.thread)
+            await ports.perform(ask_for_wakeup, backend, self._thread, ledger.claim.thread)
             ledger.awaited.append(self._has_ended)
         ledger.wake_by(ports.now() + (TOLD_LATEST_US if is_told else LOOK_AGAIN_US))
         return await ledger.suspend(ports)

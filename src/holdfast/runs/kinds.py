@@ -129,3 +129,21 @@ def open(  # noqa: A001  the public name: holdfast.open
     - `limits` bounds how large a state may be.
     """
     return OpenedStore(*locations.url_parts(url, options))
+
+
+def twin(store: Store, ports: Ports) -> Store:
+    """Return another handle on a store, with other ports and the same listeners. Closing it leaves the store open."""
+    bindings = store._reader.bindings
+    other = Store(
+        store._backend,
+        committer=store._committer,
+        ports=ports,
+        keys=bindings.ring,
+        compress=bindings.compress,
+        namespace=bindings.namespace,
+        inputs=store._inputs,
+        limits=bindings.limits,
+        on_close=lambda: None,
+    )
+    other._events.follow(store._events)
+    return other

@@ -112,7 +112,7 @@ class Ledger:
         self.is_handed_over = False
         """True if the run stops at its next step, for another process to resume it."""
         self.has_stopped = False
-        """True once the code of the run was told to stop."""
+        """True once the suspension was raised in the code of the run."""
         self.version = claim.writer.summary.version
         """The version of the function that began the thread; 0 if none has."""
         self.awaited: list[Callable[[], bool]] = []

@@ -8,7 +8,7 @@ from holdfast.history.entries import Ended, Noted, Retaken
 from holdfast.history.journal import Journal
 from holdfast.records.errors import Conflict, Deleted, LeaseHeld, RunCancelled, Suspended
 from holdfast.records.words import Status
-from holdfast.runs.block import Terms
+from holdfast.runs.block import RunBlock, Terms
 from holdfast.runs.failures import failed_steps, text_of
 from holdfast.runs.ledger import Ledger, packed_metadata
 from holdfast.runs.options import wait_after
@@ -60,7 +60,7 @@ class Resumer:
         `may_resume` decides once the thread is claimed. With `known` it is claimed only if its head is still that.
         Raises the error that the thread failed with.
         """
-        block = self._store._run_block(thread_id, None, self._terms, None, known)
+        block = RunBlock(self._store._tools, thread_id, None, self._terms, known=known)
         try:
             async with block as run:
                 return await self._run(run, may_resume)

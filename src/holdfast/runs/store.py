@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from holdfast.codec.keys import KeyRing
 from holdfast.codec.limits import Limits, checked_limits
@@ -39,7 +39,8 @@ from holdfast.stores.committer import Committer
 from holdfast.stores.events import Events, pruned_details
 from holdfast.stores.heartbeat import Heartbeat
 from holdfast.stores.listing import AsyncPage, Listings
-from holdfast.stores.reader import Reader, Seen, gave_up
+from holdfast.stores.queues import list_queues
+from holdfast.stores.reader import Reader, gave_up
 from holdfast.stores.saving import RESTATE_ATTEMPTS, Saving
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Store:
         self._committer = committer or Committer(backend, inline=inline)
         ring = None if keys is None else KeyRing.of(keys)
         self._limits = checked_limits(limits)
+        self._inputs = inputs
         bindings = Bindings(namespace, ring, self._ports.entropy, compress=compress, limits=self._limits)
         self._reader = Reader(backend, bindings)
         self._events = Events(self._ports)
@@ -85,8 +87,7 @@ class Store:
             self._ports, self._reader, self._committer, self._events, Heartbeat(self._ports), self._open, keep_inputs
         )
         self._on_close = on_close or backend.close
-        self._is_open = False
-        self._is_closed = False
+        self._is_open, self._is_closed = False, False
         self.retention = retention_or_none(retention)
 
     # Opening and closing
@@ -163,9 +164,8 @@ class Store:
     async def latest(self, thread_id: str) -> Checkpoint | None:
         """Return the thread's newest checkpoint, with the thread's present status; None if there is none."""
         await self._open()
-        thread = self._reader.key(thread_id)
         try:
-            return await self._ports.perform(self._reader.latest, thread)
+            return await self._ports.perform(self._reader.latest, self._reader.key(thread_id))
         except NotFound:
             return None
 
@@ -200,8 +200,7 @@ class Store:
         """Return what differs from the first checkpoint's state to the second's, by path."""
         from holdfast.history.diff import diff
 
-        old, new = await self.load(checkpoint_id_a), await self.load(checkpoint_id_b)
-        return diff(old.state, new.state)
+        return diff((await self.load(checkpoint_id_a)).state, (await self.load(checkpoint_id_b)).state)
 
     # Listing
 
@@ -257,8 +256,6 @@ class Store:
 
     async def queues(self) -> list[QueueInfo]:
         """Return the queues that have open threads: how many are ready, delayed, running, or wait for an answer."""
-        from holdfast.stores.queues import list_queues
-
         await self._open()
         return await self._ports.perform(list_queues, self._reader)
 
@@ -452,9 +449,8 @@ class Store:
         labels: Mapping[str, str] | None,
         terms: Terms,
         check_held: Callable[[], Awaitable[None]] | None = None,
-        known: Seen | None = None,
     ) -> RunBlock:
-        return RunBlock(self._tools, thread_id, check_labels(labels), terms, check_held, known)
+        return RunBlock(self._tools, thread_id, check_labels(labels), terms, check_held)
 
     def session(
         self,
@@ -491,8 +487,7 @@ class Store:
         await self._open()
         whole_number(max_attempts, "max_attempts", least=1)
         terms = Terms(lease, wait=0, keyed=function_or_none(handler, "handler") is None)
-        recoverer = Recoverer(self, handler, terms, max_attempts)
-        return await recoverer.recover(check_labels(labels) or {})
+        return await Recoverer(self, handler, terms, max_attempts).recover(check_labels(labels) or {})
 
     async def cancel(self, thread_id: str) -> None:
         """End a thread: a live run stops at its next step or within a second; others end at once.
@@ -505,7 +500,7 @@ class Store:
         await cancel_thread(self._tools, thread_id)
 
     async def retry(self, thread_id: str) -> None:
-        """Put a failed thread back on its queue, so that `recover` resumes it; its finished steps are kept.
+        """Put a failed thread back on its queue, with all its retries; its finished steps are kept.
 
         Also a fork or an imported thread that a function runs. `Conflict` for another, `NotFound` if there is none.
         """
@@ -581,7 +576,7 @@ class Store:
     ) -> Request:
         """Answer a request, once: `Conflict` if it has an answer, `InvalidAnswer` for what it does not take.
 
-        Returns the request with its answer. The thread resumes when it is run again, or by `recover`.
+        Returns the request with its answer. A worker or `recover` resumes the thread, or a run of it.
         """
         from holdfast.runs.asking import leave_answer
 
@@ -599,24 +594,6 @@ class Store:
         Events hold names, numbers and ids; with `content` also the arguments and results of steps.
         """
         return self._events.subscribe(callback, content=content)
-
-
-def twin(store: Store, ports: Ports) -> Store:
-    """Return another handle on a store, with other ports and the same listeners. Closing it leaves the store open."""
-    bindings = store._reader.bindings
-    other = Store(
-        store._backend,
-        committer=store._committer,
-        ports=ports,
-        keys=bindings.ring,
-        compress=bindings.compress,
-        namespace=bindings.namespace,
-        inputs=cast("KeepInputs", store._tools.keep_inputs),
-        limits=bindings.limits,
-        on_close=lambda: None,
-    )
-    other._events.follow(store._events)
-    return other
 
 
 def tools_of(store: Store) -> Tools:

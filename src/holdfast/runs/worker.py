@@ -11,10 +11,11 @@ from holdfast.records.errors import ConfigurationError, StoreClosed, StoreError
 from holdfast.records.identity import thread_id_of
 from holdfast.runs.block import Terms
 from holdfast.runs.durable import registry
+from holdfast.runs.kinds import twin
 from holdfast.runs.options import seconds
 from holdfast.runs.queues import DEFAULT_QUEUE, Queue, queue_of
 from holdfast.runs.resuming import Resumer
-from holdfast.runs.store import Store, twin
+from holdfast.runs.store import Store
 from holdfast.runs.submitting import Served
 from holdfast.runs.threads import store_finder
 from holdfast.stores.agenda import NO_LIMITS, PARKED, Agenda, Announcing, Due, Limits, Listener, Sweeping, Taken
@@ -70,7 +71,7 @@ class Worker:
         self._grace = seconds(grace, "grace")
         self._shift: _Shift | None = None
         self._stops = 0
-        """How often it was told to stop."""
+        """How often `stop` was called."""
         self._task: Any = None
         self._on_look: Callable[[], object] = lambda: None
         """Called after each look at the store that worked: a probe that the worker is alive."""

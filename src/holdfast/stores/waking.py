@@ -1,7 +1,7 @@
-"""Waking workers: whoever makes a thread due announces it here, after the write.
+"""Waking workers: a write that makes a thread due is announced here, after its commit.
 
-No wake-up is lost as long as everybody keeps to one order. Whoever leaves a message for a thread writes the message,
-then calls `make_due`. Whoever releases a thread writes the release, then looks for messages, and calls `make_due` if
+No wake-up is lost, because both sides keep to one order. A process with a message for a thread writes the message, then
+calls `make_due`. A run that releases its thread writes the release, then looks for messages, and calls `make_due` if
 there is one. An announcement is only a hint; the agenda is the truth.
 """
 
@@ -50,13 +50,13 @@ def make_due(backend: Backend, agenda: Agenda, thread: bytes) -> None:
         backend.announce(prefix_of(thread), {head.queue})
 
 
-def ask_to_be_told(backend: Backend, thread: bytes, waiting: bytes) -> None:
+def ask_for_wakeup(backend: Backend, thread: bytes, waiting: bytes) -> None:
     """Ask a thread to wake another one when it ends: it does so after the end was stored. Blocking."""
     backend.post(thread, TELL + sha256(waiting).hexdigest()[:32], waiting)
 
 
-def tell_waiting(reader: "Reader", thread: bytes) -> None:
-    """Wake the threads that asked to be told of the end of this one. Blocking."""
+def wake_waiting(reader: "Reader", thread: bytes) -> None:
+    """Wake the threads that wait for the end of this one. Blocking."""
     for key, waiting in reader.backend.inbox(thread).items():
         if key.startswith(TELL):
             make_due(reader.backend, reader.agenda, waiting)
