@@ -50,7 +50,7 @@ class StoreClock(Clock):
     def _run(self, sql: str) -> None:
         self._connection.execute(sql.encode())
 
-    @property  # type: ignore[override]
+    @property
     def now(self) -> int:
         """The time that all agree on."""
         return self._now
@@ -79,9 +79,9 @@ def backend(schema: str) -> Iterator[PostgresBackend]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_postgres_tells_the_same_story_as_memory(backend: PostgresBackend, schema: str, seed: int) -> None:
-    clock, backends = StoreClock(schema), [MemoryBackend(), backend]
+    clock, backends = StoreClock(schema), list[Any]([MemoryBackend(), backend])
     for each in backends:
-        each.now = clock  # type: ignore[method-assign]
+        each.now = clock
     story(backends, clock, Random(seed))
     clock.close()
 
