@@ -53,7 +53,7 @@ from holdfast.records.errors import (
     UnstorableValue,
 )
 from holdfast.records.event import Event as StoreEvent
-from holdfast.records.outcome import Outcome, Recovery
+from holdfast.records.outcome import Outcome, Recovery, ThreadCheck
 from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
@@ -295,6 +295,7 @@ __all__ = [
     "StoreUnavailable",
     "SuperstepLimit",
     "Suspended",
+    "ThreadCheck",
     "ThreadFailed",
     "ThreadInfo",
     "ToolCallSnapshot",

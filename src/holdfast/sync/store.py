@@ -11,7 +11,7 @@ from holdfast.ports import BlockingPorts, run_blocking
 from holdfast.records.arguments import function_or_none
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
 from holdfast.records.event import Event
-from holdfast.records.outcome import Outcome, Recovery
+from holdfast.records.outcome import Outcome, Recovery, ThreadCheck
 from holdfast.records.reports import Copied, Guarantee, Report, Stats
 from holdfast.records.request import Request
 from holdfast.records.retention import Freed, Retention
@@ -29,6 +29,7 @@ from holdfast.stores.options import BucketOptions, LocalOptions, PostgresOptions
 from holdfast.sync.run import Run, RunBlock
 
 if TYPE_CHECKING:
+    from holdfast.runs.durable import Durable
     from holdfast.runs.submitting import SubmitOptions
     from holdfast.runtimes.session.options import OrchestratorOptions
     from holdfast.stores.postgres.connections import Source as PostgresSource
@@ -290,6 +291,16 @@ class Store:
         called = function_or_none(handler, "handler")
         inner = None if called is None else lambda run: called(Run(run))
         return run_blocking(self._store.recover(inner, labels=labels, max_attempts=max_attempts, lease=lease))
+
+    def check(
+        self,
+        functions: "Sequence[Durable[Any, Any]] | None" = None,
+        *,
+        timeout: timedelta | float = 10,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> list[ThreadCheck]:
+        """See `holdfast.Store.check`."""
+        return run_blocking(self._store.check(functions, timeout=timeout, progress=progress))
 
     def cancel(self, thread_id: str) -> None:
         """See `holdfast.Store.cancel`."""
