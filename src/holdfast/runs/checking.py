@@ -120,8 +120,6 @@ class Checker:
     async def _rehearsed(self, function: Durable[Any, Any], run: Run) -> BaseException | None:
         """Run the code of the function to its first new thing. Return the error that ended it, if any."""
         ledger, ports, code = run._ledger, run._ports, function._function
-        home = ports.branch() if is_async(code) else 0
-        ledger.replay = Replay(ledger, ports, function._on_divergence, home)
         assert ledger.journal.started is not None  # noqa: S101  its name is known
         try:
             arguments, named = decode(ledger.journal.started.arguments)
@@ -131,7 +129,7 @@ class Checker:
             ledger.rehearsal.difference = f"the function does not take the recorded arguments: {error}"
             return error
         try:
-            await ports.invoke(code, arguments, named, self._limit)
+            await ports.invoke(_followed(function, run), arguments, named, self._limit)
         except BaseException as error:
             if ledger.suspension is None and not isinstance(error, Exception):
                 raise
@@ -139,32 +137,53 @@ class Checker:
         return None
 
 
+def _followed(function: Durable[Any, Any], run: Run) -> Callable[..., Any]:
+    """Return the function's code, whose calls are compared with the record.
+
+    Plain code is called on a separate thread. It is the home of the run's body, and the waiting caller no branch of it.
+    """
+    ledger, ports, code = run._ledger, run._ports, function._function
+
+    def follow() -> None:
+        ledger.replay = Replay(ledger, ports, function._on_divergence, ports.branch())
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        if ports.blocking:
+            run._own_scope.branch = ports.branch()
+        follow()
+        return code(*arguments, **named)
+
+    if is_async(code):
+        follow()
+        return code
+    return called
+
+
 def _difference_of(function: Durable[Any, Any], run: Run, error: BaseException | None, limit: float) -> str:
     """Say how the code differs from the record, after a rehearsal that ended with this error; empty if it fits."""
     rehearsal, replay = run._ledger.rehearsal, run._ledger.replay
     assert rehearsal is not None  # noqa: S101  of a rehearsed block
-    assert replay is not None  # noqa: S101  set by `_rehearsed`
     if isinstance(error, Exception):
         rehearsal.note(error)
     if rehearsal.difference:
         return f"{rehearsal.difference}. {ADVICE}"
     if isinstance(error, StepTimeout) and not error.key:
         return f"its replay did not come to the end of its record within {limit:g} s. {ADVICE}"
-    left = [] if function._on_divergence == "ignore" else _left_out(run)
-    if not left or (replay.is_parallel and rehearsal.has_failed):
+    if replay is None or function._on_divergence == "ignore" or (replay.is_parallel and rehearsal.has_failed):
+        return ""
+    left = _left_out(replay, run._ledger.journal)
+    if not left:
         return ""
     return f"the code {_end_of(run, error)} and has not asked for {left[0]}, which is recorded. {ADVICE}"
 
 
-def _left_out(run: Run) -> list[str]:
+def _left_out(replay: Replay, journal: Journal) -> list[str]:
     """Name the recorded steps and questions that the code left out, where that is certain.
 
     A step whose body the rehearsal did not enter may contain steps with keys of their own; a person's decision about a
     step in doubt is not part of the code.
     """
-    replay, memos = run._ledger.replay, run._ledger.journal.memos
-    assert replay is not None  # noqa: S101  set by `_rehearsed`
-    has_open = any(isinstance(memo, Begun | Attempted) for memo in memos.values())
+    has_open = any(isinstance(memo, Begun | Attempted) for memo in journal.memos.values())
     steps = [key for key in replay.unasked_steps() if place_of(key) or not has_open]
     questions = [asked.name for asked in replay.unasked_questions() if asked.choices != DOUBT_CHOICES]
     return [f"step {name_of(key)!r}" for key in steps] + [f"question {name!r}" for name in questions]

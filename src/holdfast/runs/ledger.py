@@ -243,6 +243,8 @@ class Ledger:
         """
         claim = self.claim
         if self.rehearsal is not None:
+            if callable(given):
+                given()  # raises `AlreadyWritten` for what is recorded
             self.suspension = self.suspension or Suspension()
             raise self.suspension
         if claim.committer.is_full:
