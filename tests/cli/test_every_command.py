@@ -40,6 +40,7 @@ CALLS: dict[str, list[str]] = {
     "settle": ["doubt", "pay\\x1b[2J", "--retry"],
     "fork": ["evil", "--to", "new\x1b[2J"],
     "cancel": ["broken"],
+    "check": ["shop"],
     "verify": [],
     "doctor": [],
     "gc": ["--keep-last", "1"],
