@@ -160,9 +160,9 @@ class Durable(Generic[P, T]):
                 stacklevel=3,
             )
 
-    def _fits(self, ports: Ports) -> bool:
-        """True if the function can be called there: an async function needs awaitable ports."""
-        return not (ports.blocking and is_async(self._function))
+    def _serves(self, ports: Ports, version: int) -> bool:
+        """True if it can resume threads of this version (0: not begun) there: an async function needs an event loop."""
+        return version in (0, *self._service.versions) and not (ports.blocking and is_async(self._function))
 
     async def _enter(self, store: "Store", thread_id: str, packed: bytes | None) -> Any:
         async def check() -> None:
@@ -194,13 +194,14 @@ class Durable(Generic[P, T]):
             run._ledger.untouched = True
             raise refusal
         run._ledger.place = Place(self.name, self._service.version, self._service.queue)
+        run._ledger.version = run._ledger.version or self._service.version
         started = await self._started(run, packed or b"")
         if run.finished:
             return run.result
         arguments, named = decode(started.arguments)
         replay = run._ledger.replay = self._replay(run)
         result = await run._ports.invoke(self._function, arguments, named, None)
-        await run.complete(result)
+        run._complete_on_release(result)
         await replay.report_unasked()
         return result
 

@@ -76,6 +76,12 @@ def packed_metadata(metadata: Mapping[str, Any] | None) -> bytes:
     return encode(dict(metadata), path="metadata") if metadata else b""
 
 
+def failure(error: BaseException | str, now: int) -> Ended:
+    """Return the end of a run that failed, for this reason."""
+    kind = type(error).__name__ if isinstance(error, BaseException) else ""
+    return Ended(Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), now)
+
+
 class AlreadyWritten(Exception):
     """There is an entry under this key already, stored or queued."""
 
@@ -106,8 +112,18 @@ class Ledger:
         """True once the block of the run was left."""
         self.untouched = False
         """True if the thread must be left as it was found."""
-        self.resumable = False
-        """True if the thread must be left for a recovery to resume."""
+        self.resumes_at: int | None = None
+        """When a recovery or a worker resumes the thread after this run (0: at once); None if it is left idle."""
+        self.is_handed_over = False
+        """True if the run stops at its next step, for another process to resume it."""
+        self.has_stopped = False
+        """True once the code of the run was told to stop."""
+        self.version = claim.writer.summary.version
+        """The version of the function that began the thread; 0 if none has."""
+        self.awaited: list[Callable[[], bool]] = []
+        """For each thread that a suspended run waits for: returns True if it has ended. Blocking."""
+        self._ended: Ended | None = None
+        """How the run ended, until listeners are notified of it."""
         self.place: Place | None = None
         """The thread's place in the agenda, if the next row puts it there."""
         self.look_again_at = 0
@@ -139,6 +155,7 @@ class Ledger:
         if claim.failure is not None or claim.is_parents:
             claim.check()
         if self.suspension is not None and self._stops_here():
+            self.has_stopped = True
             raise self.suspension
         if claim.cancelled and self.status not in FINISHED:
             raise RunCancelled(f"the run of {claim.thread_id!r} was cancelled")
@@ -184,6 +201,15 @@ class Ledger:
         if self.rehearsal is not None:
             self.rehearsal.reached = self.rehearsal.reached or what
             await self.suspend(ports)
+
+    def wake_by(self, moment: int) -> None:
+        """Look again at what a suspended run waits for at this moment, at the latest."""
+        self.look_again_at = min(self.look_again_at or moment, moment)
+
+    def hand_over(self) -> None:
+        """Stop the run at its next step; steps under way may finish. For any thread."""
+        self.is_handed_over = True
+        self.suspension = self.suspension or Suspension()
 
     def check_waits_not(self, key: str) -> None:
         """Raise the suspension that a step's own code ran into, even if that code caught it."""
@@ -310,20 +336,25 @@ class Ledger:
 
     async def end(self, ports: Ports, entry: Ended) -> None:
         """Write how the run ended."""
+        await ports.settle(self.end_on_release(entry), self.claim.committer)
+        await self.emit_end()
+
+    def end_on_release(self, entry: Ended) -> Pending:
+        """Queue how the run ended. The release of the lease follows at once, and both are stored in one swap."""
         error = "" if entry.status == Status.COMPLETE.value else f"{entry.type}: {entry.message}".strip(": ")
         requests = () if entry.status in FINISHED else None
         intent = Intent(journal=True, status=entry.status, error=error, requests=requests, consumed=(CANCEL,))
         intent.metadata = packed_metadata(row_details(entry))
-        await self.commit(ports, intent, entry)
-        self.status = entry.status
-        details = {"error": entry.type} if entry.status == Status.FAILED.value else {}
-        await self.emit(_ENDS[entry.status], **details)
+        pending = self.write(intent, (entry,))
+        self.status, self._ended = entry.status, entry
+        return pending
 
-    async def fail(self, ports: Ports, error: BaseException | str) -> None:
-        """Write that the run failed, for this reason."""
-        kind = type(error).__name__ if isinstance(error, BaseException) else ""
-        failure = (kind, text_of(error), failed_steps(error), ports.now())
-        await self.end(ports, Ended(Status.FAILED.value, encode(None), *failure))
+    async def emit_end(self) -> None:
+        """Notify listeners of the end of the run, once it is stored."""
+        entry, self._ended = self._ended, None
+        if entry is not None:
+            details = {"error": entry.type} if entry.status == Status.FAILED.value else {}
+            await self.emit(_ENDS[entry.status], **details)
 
     # The state and the steps
 

@@ -14,6 +14,7 @@ from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame, rehearsing
 from holdfast.stores.claim import Claim
 from holdfast.stores.events import Events
+from holdfast.stores.reader import Seen
 from holdfast.stores.writer import Writer
 
 QUIET_US = 1_000_000
@@ -95,8 +96,9 @@ def block_of(
     labels: Mapping[str, str] | None,
     terms: Terms,
     check_held: Callable[[], Awaitable[None]] | None = None,
+    known: Seen | None = None,
 ) -> RunBlock:
     """Return the block of a run on a thread; for code that is rehearsed itself, of another rehearsal."""
     if rehearsing() is not None:
         return RehearsedBlock(tools, thread_id, None, terms)
-    return RunBlock(tools, thread_id, labels, terms, check_held)
+    return RunBlock(tools, thread_id, labels, terms, check_held, known)

@@ -41,7 +41,7 @@ from holdfast.stores.committer import Committer
 from holdfast.stores.events import Events, pruned_details
 from holdfast.stores.heartbeat import Heartbeat
 from holdfast.stores.listing import AsyncPage, Listings
-from holdfast.stores.reader import Reader, gave_up
+from holdfast.stores.reader import Reader, Seen, gave_up
 from holdfast.stores.saving import RESTATE_ATTEMPTS, Saving
 
 if TYPE_CHECKING:
@@ -447,8 +447,9 @@ class Store(Fleet):
         labels: Mapping[str, str] | None,
         terms: Terms,
         check_held: Callable[[], Awaitable[None]] | None = None,
+        known: Seen | None = None,
     ) -> RunBlock:
-        return block_of(self._tools, thread_id, check_labels(labels), terms, check_held)
+        return block_of(self._tools, thread_id, check_labels(labels), terms, check_held, known)
 
     def session(
         self,

@@ -96,6 +96,40 @@ class Agenda(Protocol):
         ...
 
 
+class Listener(Protocol):
+    """Waits for announcements. One thread uses it."""
+
+    def wait(self, timeout: float) -> bool:
+        """Block for up to `timeout` seconds. True if something was announced; that may be wrong, and may be early."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
+        ...
+
+
+@runtime_checkable
+class Announcing(Protocol):
+    """An optional interface of a backend: it tells idle workers at once that something is due."""
+
+    def announce(self, prefix: bytes, queues: Collection[str]) -> None:
+        """Announce that threads of these queues are due, after the commit. A hint: it may be lost. Never raises."""
+        ...
+
+    def listener(self, prefix: bytes) -> Listener:
+        """Return a listener for announcements of threads whose keys begin with `prefix`."""
+        ...
+
+
+@runtime_checkable
+class OneHost(Protocol):
+    """An optional interface of a backend whose users are all on one host: they can see which owners are dead."""
+
+    def held(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the threads that a run holds and that have an entry, with their heads."""
+        ...
+
+
 def entry_of(head: Head) -> Entry | None:
     """Return the entry of a thread with this head; None if it has none."""
     if not head.route or head.deleted or head.status not in OPEN:

@@ -16,6 +16,7 @@ from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.rows import Swap
 from holdfast.stores.backend import Backend, Busy
+from holdfast.stores.waking import announce
 
 BATCH_SWAPS = 256
 BATCH_BYTES = 8 << 20
@@ -201,6 +202,7 @@ class Committer:
             outcomes = [self._outcome(swap) for swap in swaps] if len(swaps) > 1 else [error]
         except Exception as error:  # noqa: BLE001  each waiting caller raises it
             outcomes = [error] * len(swaps)
+        announce(self._backend, (swap for swap, outcome in zip(swaps, outcomes, strict=True) if outcome is True))
         settled = zip((writes for _, writes in chains), outcomes, strict=True)
         for writes, outcome in (*settled, (refused, False)):
             for ticket, swap in writes:
@@ -230,6 +232,7 @@ def _joined(first: Swap, second: Swap) -> Swap:
         blobs={**first.blobs, **second.blobs},
         consumed=first.consumed + second.consumed,
         size=first.size + second.size,
+        moves=first.moves or second.moves,
     )
 
 
