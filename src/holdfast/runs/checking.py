@@ -26,11 +26,11 @@ from holdfast.runs.block import Terms
 from holdfast.runs.divergence import Replay
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.keys import name_of, place_of
-from holdfast.runs.recovery import STATUSES
 from holdfast.runs.rehearsal import RehearsedBlock
 from holdfast.runs.run import Run
 from holdfast.runs.steps import DOUBT_CHOICES
 from holdfast.runs.threads import every
+from holdfast.stores.agenda import OPEN
 
 if TYPE_CHECKING:
     from holdfast.runs.store import Store
@@ -57,7 +57,7 @@ class Checker:
 
     async def check(self, progress: Callable[[int, int], object]) -> list[ThreadCheck]:
         """Judge all open threads that record a function, in the order of their ids."""
-        listed = await self._store.threads(status=STATUSES, limit=PAGE)
+        listed = await self._store.threads(status=OPEN, limit=PAGE)
         threads = sorted([info async for info in every(listed)], key=lambda info: info.thread_id)
         found = []
         for number, info in enumerate(threads, 1):
@@ -99,12 +99,11 @@ class Checker:
         """Say why the program cannot run a thread; empty if it can."""
         if function is None:
             return f"{name} is not among the durable functions of this program"
-        if not function._fits(self._store._ports):
+        if not function._serves(self._store._ports, 0):
             return f"{name} is async: check it on a store of holdfast.open"
-        service = function._service
-        oldest = service.version if service.since is None else service.since
-        if version and not oldest <= version <= service.version:
-            served = str(oldest) if oldest == service.version else f"{oldest} to {service.version}"
+        versions = function._service.versions
+        if version and version not in versions:
+            served = " to ".join(map(str, dict.fromkeys((versions[0], versions[-1]))))
             return f"version {version} of {name} began it, and this program serves version {served}"
         return ""
 
