@@ -1,21 +1,28 @@
-"""The methods of `Store` for programs that many processes run: checks of new code."""
+"""The methods of `Store` for programs that many processes run: checks of new code, and schedules."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.records.arguments import function_or_none
 from holdfast.records.outcome import ThreadCheck
+from holdfast.records.schedule import Schedule
 from holdfast.runs.options import seconds
 
 if TYPE_CHECKING:
     from holdfast.runs.durable import Durable
+    from holdfast.runs.store import Store
+    from holdfast.runs.ticks import CatchUp, Overlap
 
 
 class Fleet:
     """A part of `Store`."""
 
     _open: Callable[[], Awaitable[None]]
+
+    @property
+    def _as_store(self) -> "Store":
+        return cast("Store", self)
 
     async def check(
         self,
@@ -33,6 +40,43 @@ class Fleet:
         from holdfast.runs.checking import Checker
 
         notify = function_or_none(progress, "progress") or (lambda _done, _total: None)
-        checker = Checker(self, functions, seconds(timeout, "timeout"))  # type: ignore[arg-type]  # every Fleet is a Store
+        checker = Checker(self._as_store, functions, seconds(timeout, "timeout"))
         await self._open()
         return await checker.check(notify)
+
+    async def schedule(
+        self,
+        name: str,
+        fn: "Durable[Any, Any]",
+        *,
+        cron: str | None = None,
+        every: timedelta | float | None = None,
+        tz: str = "UTC",
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        catch_up: "CatchUp" = "latest",
+        overlap: "Overlap" = "skip",
+        queue: str | None = None,
+        priority: int = 0,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create or change a schedule at run time; see `holdfast.schedule`. Any worker on this store keeps it."""
+        from holdfast.runs.schedules import plan_of, put
+
+        plan = plan_of(fn, cron, every, tz, args, kwargs, catch_up, overlap, queue, priority, labels)
+        await self._open()
+        await put(self._as_store, name, plan)
+
+    async def unschedule(self, name: str) -> None:
+        """Delete a schedule; the threads that it submitted stay. `NotFound` if there is none."""
+        from holdfast.runs.schedules import remove
+
+        await self._open()
+        await remove(self._as_store, name)
+
+    async def schedules(self) -> list[Schedule]:
+        """Return the schedules of this store, by name."""
+        from holdfast.runs.schedules import find
+
+        await self._open()
+        return await find(self._as_store)
