@@ -27,7 +27,7 @@ from holdfast.records.request import Request
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
 from holdfast.runs.failures import explain
-from holdfast.runs.ledger import Ledger, failure
+from holdfast.runs.ledger import Ledger, failed_end
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
@@ -296,7 +296,7 @@ class RunBlock:
                 await self._cancel(ledger)
                 return
             if isinstance(error, Exception) and not ledger.finished:
-                ledger.end_on_release(failure(error, self._tools.ports.now()))
+                ledger.end_on_release(failed_end(error, self._tools.ports.now()))
             await self._release(ledger, ledger.status)
         except HoldfastError as failure:
             if failure is not error:

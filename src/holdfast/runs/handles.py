@@ -21,6 +21,7 @@ from holdfast.runs.options import StepOptions, seconds
 from holdfast.runs.run import Run, for_plain_code
 from holdfast.runs.scope import current_frame
 from holdfast.runs.steps import StepCall, perform_step
+from holdfast.stores.agenda import Agenda
 from holdfast.stores.reader import Reader
 from holdfast.stores.waking import ask_to_be_told
 
@@ -141,7 +142,8 @@ class HandleBase:
                 await ledger.note(ports, Slept(key, ports.now() + round(longest * 1e6)))
             elif due <= ports.now():
                 return None
-        backend, is_told = self._store._reader.backend, not asks and self._store._backend is run._reader.backend
+        backend = run._reader.backend
+        is_told = not asks and self._store._backend is backend and isinstance(backend, Agenda)
         if is_told:
             await ports.perform(ask_to_be_told, backend, self._thread, ledger.claim.thread)
             ledger.awaited.append(self._has_ended)

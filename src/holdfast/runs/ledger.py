@@ -76,7 +76,7 @@ def packed_metadata(metadata: Mapping[str, Any] | None) -> bytes:
     return encode(dict(metadata), path="metadata") if metadata else b""
 
 
-def failure(error: BaseException | str, now: int) -> Ended:
+def failed_end(error: BaseException | str, now: int) -> Ended:
     """Return the end of a run that failed, for this reason."""
     kind = type(error).__name__ if isinstance(error, BaseException) else ""
     return Ended(Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), now)

@@ -25,7 +25,7 @@ from holdfast.runs import asking
 from holdfast.runs.arguments import Inputs, fingerprint_of, kept_inputs
 from holdfast.runs.failures import failure_of
 from holdfast.runs.keys import Key, kept, kind_at, part
-from holdfast.runs.ledger import AlreadyWritten, Ledger, Made, failure, packed_metadata
+from holdfast.runs.ledger import AlreadyWritten, Ledger, Made, failed_end, packed_metadata
 from holdfast.runs.options import StepCallPolicy, StepOptions, seconds
 from holdfast.runs.scope import Scope, current_frame, idempotency_key_of, mark_step
 from holdfast.runs.steps import StepCall, StepHandle, known_memo, perform_step
@@ -426,7 +426,7 @@ class Run:
     async def fail(self, error: BaseException | str) -> None:
         """Mark the thread as failed, for this reason. Running it again resumes after its finished steps."""
         self._ledger.check_new("an end")
-        await self._ledger.end(self._ports, failure(error, self._ports.now()))
+        await self._ledger.end(self._ports, failed_end(error, self._ports.now()))
 
 
 def for_plain_code(run: Run) -> Run:

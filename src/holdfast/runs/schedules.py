@@ -1,8 +1,8 @@
 """Schedules: each is a thread in a namespace beside that of its store, due at its next tick.
 
-Its code is `_keep`, an ordinary durable function that every worker serves. It submits a thread for the tick, whose id is
-the tick, notes the tick in its state, and is suspended until the next one. A process that dies in between is followed by
-another, which submits the same id: so a tick creates at most one thread.
+Its code is `_keep`, an ordinary durable function that every worker serves. It submits a thread for the tick, whose id
+is the tick, notes the tick in its state, and is suspended until the next one. If its process dies in between, another
+submits the same id: so a tick creates at most one thread.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -23,7 +23,7 @@ from holdfast.records.errors import ConfigurationError, HoldfastError, NotFound,
 from holdfast.records.event import Event
 from holdfast.records.identity import CheckpointId, RequestId
 from holdfast.records.outcome import Outcome, Recovery
-from holdfast.records.reports import Copied, Guarantee, Report, Stats
+from holdfast.records.reports import Copied, Guarantee, QueueInfo, Report, Stats
 from holdfast.records.request import Request
 from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.records.thread import ThreadInfo
@@ -256,6 +256,13 @@ class Store(Fleet):
         """Count the threads of each status, from the store's index: no thread is read where the store has one."""
         await self._open()
         return await self._ports.perform(self._listings.counts)
+
+    async def queues(self) -> list[QueueInfo]:
+        """Return the queues that have open threads: how many are ready, delayed, running, or wait for an answer."""
+        from holdfast.stores.queues import list_queues
+
+        await self._open()
+        return await self._ports.perform(list_queues, self._reader)
 
     async def stats(self) -> Stats:
         """Count threads, rows and bytes. This reads every head; to count statuses alone use `counts`."""
@@ -593,6 +600,24 @@ class Store(Fleet):
         Events hold names, numbers and ids; with `content` also the arguments and results of steps.
         """
         return self._events.subscribe(callback, content=content)
+
+
+def twin(store: Store, ports: Ports) -> Store:
+    """Return another handle on a store, with other ports and the same listeners. Closing it leaves the store open."""
+    bindings = store._reader.bindings
+    other = Store(
+        store._backend,
+        committer=store._committer,
+        ports=ports,
+        keys=bindings.ring,
+        compress=bindings.compress,
+        namespace=bindings.namespace,
+        inputs=store._tools.keep_inputs,
+        limits=bindings.limits,
+        on_close=lambda: None,
+    )
+    other._events.follow(store._events)
+    return other
 
 
 def tools_of(store: Store) -> Tools:

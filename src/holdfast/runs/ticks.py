@@ -1,7 +1,7 @@
 """When a schedule ticks, and which ticks it fires: pure functions of times in microseconds since 1970.
 
 `every` ticks at multiples of its period since 1970, `cron` by the wall clock of its time zone: a moment that the change
-to summer time skips ticks right after it, and one that occurs twice in autumn ticks once, unless its hour is a wildcard.
+to summer time skips ticks right after it; one that occurs twice in autumn ticks once, unless its hour is a wildcard.
 """
 
 from collections.abc import Iterator

@@ -5,7 +5,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.ports import Signal, logger
+from holdfast.ports import Signal, awaitable_ports, logger
 from holdfast.records.arguments import whole_number
 from holdfast.records.errors import ConfigurationError, StoreClosed, StoreError
 from holdfast.records.identity import thread_id_of
@@ -13,7 +13,7 @@ from holdfast.runs.block import Terms
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.options import seconds
 from holdfast.runs.resuming import Resumer
-from holdfast.runs.store import Store
+from holdfast.runs.store import Store, twin
 from holdfast.runs.submitting import DEFAULT_QUEUE, queue_name
 from holdfast.runs.threads import store_finder
 from holdfast.stores.agenda import PARKED, Agenda, Announcing, Due, Listener
@@ -65,8 +65,10 @@ class Worker:
         self._terms = Terms(lease, wait=0, keyed=True)
         self._grace = seconds(grace, "grace")
         self._shift: _Shift | None = None
+        self._stops = 0
+        """How often it was told to stop."""
         self._task: Any = None
-        self.on_look: Callable[[], object] = lambda: None
+        self._on_look: Callable[[], object] = lambda: None
         """Called after each look at the store that worked: a probe that the worker is alive."""
 
     async def run(self, *, once: bool = False) -> None:
@@ -77,14 +79,13 @@ class Worker:
         if self._shift is not None:
             raise ConfigurationError("this worker is running already; make another one")
         store = self._find_store()
-        if store._ports.blocking:
-            raise ConfigurationError("this store is blocking: use holdfast.sync.Worker")
+        store = twin(store, awaitable_ports()) if store._ports.blocking else store
         await store._open()
         self._shift = _Shift(self, store)
         try:
             await self._shift.work(once=once)
         finally:
-            self._shift = None
+            self._shift, self._stops = None, 0
 
     def stop(self) -> None:
         """Take nothing more, and hand over every run at its next step; `run` returns when all are handed over.
@@ -92,8 +93,9 @@ class Worker:
         A step in flight may finish for `grace` seconds, then it is cancelled; called a second time, at once. For any
         thread, and for signal handlers.
         """
+        self._stops += 1
         if self._shift is not None:
-            self._shift.stop()
+            self._shift.wake()
 
     async def __aenter__(self) -> Self:
         from holdfast.ports.crew import beside
@@ -107,42 +109,37 @@ class Worker:
         self.stop()
         await self._task
 
-    def served(self) -> "list[Durable[Any, Any]]":
+    def _served(self) -> "list[Durable[Any, Any]]":
         """Return the functions that it serves."""
         return list(registry.values()) if self._functions is None else self._functions
 
-    def queues(self) -> Sequence[str]:
+    def _watched(self) -> Sequence[str]:
         """Return the queues that it looks at."""
         if self._queues is not None:
             return self._queues
-        return sorted({DEFAULT_QUEUE, *(function._service.queue for function in self.served())})
+        return sorted({DEFAULT_QUEUE, *(function._service.queue for function in self._served())})
 
 
 class _Shift:
     """One call of `Worker.run`."""
 
     def __init__(self, worker: Worker, store: Store) -> None:
-        from holdfast.ports.crew import Crew
+        from holdfast.ports.crew import Crew  # it loads asyncio
 
         self._worker = worker
         self._tools = store._tools
-        self._crew: Crew = Crew()
-        self._resumer = Resumer(store, worker.served, worker._terms)
+        self._crew = Crew()
+        self._resumer = Resumer(store, worker._served, worker._terms)
         self._search = _Search(store, worker)
-        self._stops = 0
+        self.wake = self._crew.wake
         self._outage = 0.0
-
-    def stop(self) -> None:
-        """See `Worker.stop`."""
-        self._stops += 1
-        self._crew.wake()
 
     async def work(self, *, once: bool) -> None:
         """Look and run until stopped; then hand over."""
         ears = _Ears(self._search.listener(), self._crew.wake)
         self._tools.ports.beat(ears.tick, Signal())
         try:
-            while not self._stops:
+            while not self._worker._stops:
                 free = self._worker._concurrency - len(self._crew)
                 pause = await self._look(free) if free > 0 else None
                 if once and not len(self._crew) and pause is not None:
@@ -163,7 +160,7 @@ class _Shift:
             logger().warning("a worker could not look for work; next look in %.1f s: %s", self._outage, error)
             return self._outage
         self._outage = 0.0
-        self._worker.on_look()
+        self._worker._on_look()
         for thread, seen in found:
             self._crew.start(self._run(thread, seen))
         return pause
@@ -183,7 +180,7 @@ class _Shift:
         self._resumer.hand_over()
         now = self._tools.ports.now
         end = now() + round(self._worker._grace * 1e6)
-        while self._stops < 2 and (left := (end - now()) / 1e6) > 0 and len(self._crew):
+        while self._worker._stops < 2 and (left := (end - now()) / 1e6) > 0 and len(self._crew):
             await self._crew.rest(left)
         while len(self._crew):
             self._crew.cancel()
@@ -217,7 +214,7 @@ class _Search:
         """
         prefix, found, next_due = self._tools.reader.bindings.prefix, list[Due](), PARKED
         self._wake_of_the_dead(prefix)
-        queues, routes = self._worker.queues(), self._served_routes()
+        queues, routes = self._worker._watched(), self._served_routes()
         self._turn += 1
         for index in range(len(queues)):
             queue = queues[(self._turn + index) % len(queues)]
@@ -244,7 +241,7 @@ class _Search:
     def _served_routes(self) -> list[bytes]:
         """Return the routes of all threads that can be run here."""
         bindings = self._tools.reader.bindings
-        for function in self._worker.served():
+        for function in self._worker._served():
             for version in (0, *function._service.versions):
                 if (key := (function.name, version)) not in self._routes:
                     self._routes[key] = bindings.routes(*key)

@@ -236,13 +236,15 @@ class ListedAgenda:
     """An agenda for a backend without one: it lists the open threads at each call.
 
     What it gives and hides is known to this object alone: two processes may be given the same thread, and the claim of
-    one of them is refused.
+    one of them is refused. A thread that waits for an answer is due once there are messages that it was not given with.
     """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._hidden: dict[bytes, int] = {}
         self._poked: dict[bytes, int] = {}
+        self._messages: dict[bytes, set[str]] = {}
+        """The messages that each waiting thread has had when it was last given."""
 
     def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
         """See `Agenda.take`."""
@@ -253,6 +255,7 @@ class ListedAgenda:
         for thread, _ in picked:
             self._hidden[thread] = now + HIDE
             self._poked.pop(thread, None)
+            self._messages[thread] = set(self._backend.inbox(thread))
         last_lane = last_lane_of([entry for _, entry in picked], after)
         return Taken([Due(thread, entry, heads[thread]) for thread, entry in picked], next_due, last_lane)
 
@@ -282,11 +285,18 @@ class ListedAgenda:
         for thread, encoded in heads.items():
             head = readable_head(thread, encoded)
             entry = None if head is None else entry_of(head)
-            if entry is not None:
-                entry = earlier(entry, self._poked.get(thread, PARKED))
+            if head is not None and entry is not None:
+                called_at = head.updated_at if self._is_called(thread, head) else PARKED
+                entry = earlier(entry, min(called_at, self._poked.get(thread, PARKED)))
                 until = self._hidden.get(thread)
                 found[thread] = entry if until is None else replace(entry, held=True, due=until)
         return found
+
+    def _is_called(self, thread: bytes, head: Head) -> bool:
+        """True if a waiting thread has new messages."""
+        if head.status != Status.INPUT_REQUIRED.value:
+            return False
+        return not self._messages.get(thread, set()).issuperset(self._backend.inbox(thread))
 
 
 def agenda_of(backend: Backend) -> Agenda:

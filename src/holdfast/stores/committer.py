@@ -107,9 +107,15 @@ class Committer:
         """Commit a lone small write at once; leave anything more to the writer thread."""
         if not self._queue:
             return
-        if self.inline and len(self._queue) == 1 and self._queued_bytes <= INLINE_BYTES and self._commit_inline():
+        if self.inline and self._is_one_thread() and self._queued_bytes <= INLINE_BYTES and self._commit_inline():
             return
         self.wake()
+
+    def _is_one_thread(self) -> bool:
+        """True if a single write waits, or the last two of a run: its end and its release."""
+        with self._queue_lock:
+            queue = self._queue
+            return 0 < len(queue) <= 2 and queue[0][1].thread == queue[-1][1].thread
 
     def _commit_inline(self) -> bool:
         """Commit one batch without waiting for other threads or processes; False if that is not possible."""
