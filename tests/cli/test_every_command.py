@@ -42,6 +42,7 @@ CALLS: dict[str, list[str]] = {
     "fork": ["evil", "--to", "new\x1b[2J"],
     "cancel": ["broken"],
     "check": ["shop"],
+    "schedules": [],
     "verify": [],
     "doctor": [],
     "gc": ["--keep-last", "1"],

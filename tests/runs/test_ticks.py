@@ -57,7 +57,7 @@ def test_the_next_tick_is_later_and_is_missed_until_it_is_fired(timing: Timing, 
 
 @given(timings, moments, st.integers(0, 40 * 86400 * SECOND))
 def test_missed_ticks_are_those_that_one_would_have_fired_one_by_one(timing: Timing, fired: int, away: int) -> None:
-    one_by_one, tick = [], next_tick(timing, fired)
+    one_by_one, tick = list[int](), next_tick(timing, fired)
     while tick <= fired + away and len(one_by_one) < 3 * MOST_CAUGHT_UP:
         one_by_one.append(tick)
         tick = next_tick(timing, tick)

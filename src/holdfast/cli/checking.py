@@ -28,12 +28,12 @@ VERDICTS = {"differs": "failed", "unserved": "input_required", "fits": "complete
     "--timeout", default="10s", show_default=True, type=duration, metavar="DURATION", help="Limit each thread's replay."
 )
 def check(session: Session, modules: tuple[str, ...], timeout: timedelta) -> Answer:
-    """Check whether the durable functions of APP, a module, fit the open threads: replay each, and execute nothing.
+    """Check whether the code of APP, a module or file, fits the open threads: replay each, and execute nothing.
 
     Steps, effects and questions return what was recorded; a replay ends at the first new one, and nothing is written.
     The code between steps does run. Agents, workflows and loops are not replayed. Exit code 1 if a thread differs.
     """
-    agents = [agent for module in modules for agent in apps.agents_in(apps.load(module))]
+    agents = [agent for module in modules for agent in apps.agents_in(apps.load(apps.module_of(module)))]
     stores = [None] if session.requested_store else list(dict.fromkeys(map(apps.store_of, registry.values()))) or [None]
     with progress_bar("check", quiet=session.as_json) as progress:
         found = [each for store in stores for each in _checked(session, store, timeout, progress)]

@@ -255,7 +255,7 @@ async def _write(schedules: "Store", name: str, progress: Progress) -> None:
             ledger.place = Place(KEEPER, 1, DEFAULT_QUEUE)
         ledger.change_state(msgspec.to_builtins(progress, builtin_types=(bytes,)))
         await ledger.commit(ports, Intent(cause="event"), *started)
-        ledger.resumable = True
+        ledger.resumes_at = 0
 
 
 # The keeper
@@ -270,7 +270,7 @@ def keeper_of(store: "Store") -> Durable[Any, Any]:
         await _keep(store, frame.run)
 
     service = Service(retries=TRIES, backoff=PATIENCE_SECONDS)
-    keeper = AwaitableDurable(keep, lambda: store, Terms(), None, KEEPER, "ignore", service)
+    keeper: Durable[Any, Any] = AwaitableDurable(keep, lambda: store, Terms(), None, KEEPER, "ignore", service)
     del registry[KEEPER]  # it is no function of the user's program
     return keeper
 
