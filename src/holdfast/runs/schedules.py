@@ -46,8 +46,8 @@ BESIDE = ".schedules"
 """What the namespace of schedules has in addition to the one that they submit to."""
 KEEPER = "holdfast:schedule"
 PAUSED_US = 3600_000_000
-ROWS_KEPT = 100
-"""How many ticks are noted before the rows of the past are deleted."""
+ROWS_KEPT = 1024
+"""How many rows a schedule has before those of the past are deleted."""
 OPEN = {Status.QUEUED, Status.WORKING, Status.INPUT_REQUIRED}
 TRIES, PATIENCE_SECONDS = 1_000_000, 5.0
 """A schedule does not give up: what it submits may be impossible only for now."""
@@ -291,7 +291,7 @@ async def _keep(store: "Store", run: Run) -> None:
     if missed:
         ledger.change_state({"fired": fired, "last": last})
         await ledger.commit(ports, Intent(cause="event"))
-    if ledger.claim.log.seq % ROWS_KEPT == 0:
+    if ledger.claim.writer.seen.head.row_count > ROWS_KEPT:
         await ports.perform(_prune, run, now)
     following = next_tick(timing, max(fired, now))
     ledger.wake_by(following or now + PAUSED_US)
