@@ -29,7 +29,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """When a schedule ticks: every so many microseconds, or by a cron expression in a time zone."""
+    """When a schedule ticks: after each period, in microseconds, or by a cron expression in a time zone."""
 
     every: int = 0
     cron: str = ""
