@@ -54,10 +54,11 @@ from holdfast.records.errors import (
     UnstorableValue,
 )
 from holdfast.records.event import Event as StoreEvent
-from holdfast.records.outcome import Outcome, Recovery
+from holdfast.records.outcome import Outcome, Recovery, ThreadCheck
 from holdfast.records.reports import Copied, Guarantee, Problem, QueueInfo, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
+from holdfast.records.schedule import Schedule
 from holdfast.records.secret import Secret
 from holdfast.records.thread import Lease, Page, ThreadInfo
 from holdfast.records.turn import SessionSummary, Turn, TurnResult
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from holdfast.runs.options import Done, NotDone
     from holdfast.runs.queues import Queue, Rate
     from holdfast.runs.run import Receipt, Run
+    from holdfast.runs.schedules import schedule
     from holdfast.runs.steps import StepHandle
     from holdfast.runs.store import Store
     from holdfast.runs.worker import Worker
@@ -149,6 +151,7 @@ _MODULES = {
     "holdfast.runs.run": "Receipt Run",
     "holdfast.runs.steps": "StepHandle",
     "holdfast.runs.store": "Store",
+    "holdfast.runs.schedules": "schedule",
     "holdfast.runs.worker": "Worker",
     "holdfast.runtimes.agent.actions": "RecoveryAction",
     "holdfast.runtimes.agent.agent": "Agent agent",
@@ -285,6 +288,7 @@ __all__ = [
     "RunError",
     "S3Store",
     "SQLiteStore",
+    "Schedule",
     "Secret",
     "SecretInState",
     "Session",
@@ -305,6 +309,7 @@ __all__ = [
     "StoreUnavailable",
     "SuperstepLimit",
     "Suspended",
+    "ThreadCheck",
     "ThreadFailed",
     "ThreadInfo",
     "ToolCallSnapshot",
@@ -356,6 +361,7 @@ __all__ = [
     "resume_from_subgoal",
     "retry_with_hint",
     "rollback_to_checkpoint",
+    "schedule",
     "sequential",
     "sleep",
     "step",

@@ -41,6 +41,8 @@ CALLS: dict[str, list[str]] = {
     "settle": ["doubt", "pay\\x1b[2J", "--retry"],
     "fork": ["evil", "--to", "new\x1b[2J"],
     "cancel": ["broken"],
+    "check": ["shop"],
+    "schedules": [],
     "verify": [],
     "doctor": [],
     "gc": ["--keep-last", "1"],

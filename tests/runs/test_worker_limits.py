@@ -97,7 +97,7 @@ def test_beginnings_keep_the_rate(url: Any) -> None:
     ],
 )
 def test_an_agenda_without_limits_is_noticed(test: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    take = MemoryBackend.take
+    take: Any = MemoryBackend.take
 
     def unlimited(self: MemoryBackend, *place: Any) -> Any:
         return take(self, *place[:5], NO_LIMITS)

@@ -178,8 +178,8 @@ def story(backends: Sequence[Any], clock: Clock, random: Random, *, is_mixed: bo
             assert all(each == found[0] for each in found)
             _check_limits(backends[0], found[0], limits)
             for backend in backends:
-                for due in found[0].entries[1:]:  # what is due at the same time has no order
-                    backend.look_again(due.thread, PARKED)
+                for each in found[0].entries[1:]:  # what is due at the same time has no order
+                    backend.look_again(each.thread, PARKED)
         elif kind == 8:
             cost, burst = random.randrange(-500_000, 900_000), random.choice([0, 400_000])
             assert len({backend.spend(b"bucket", cost, burst) for backend in backends}) == 1

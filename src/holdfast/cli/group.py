@@ -45,6 +45,8 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "cancel": ("runs", "Cancel a thread."),
     },
     "Maintain": {
+        "schedules": ("schedules", "List, pause and delete schedules."),
+        "check": ("checking", "Replay the open threads against new code, executing nothing."),
         "verify": ("maintenance", "Read and check all stored data."),
         "doctor": ("doctor", "Examine a store, and say what to fix."),
         "gc": ("maintenance", "Delete old threads and checkpoints."),

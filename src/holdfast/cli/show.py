@@ -28,7 +28,7 @@ from holdfast.records.request import Request
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.turn import SessionSummary
 from holdfast.records.words import Status
-from holdfast.runs.submitting import DEFAULT_QUEUE
+from holdfast.runs.queues import DEFAULT_QUEUE
 from holdfast.runtimes.loop.core import LOOP
 from holdfast.runtimes.workflow.execution import GRAPH, is_name_of_workflow
 from holdfast.runtimes.workflow.snapshot import Snapshot as WorkflowSnapshot

@@ -1,6 +1,6 @@
-"""The outcome of a thread, and of a recovery."""
+"""The outcome of a thread, of a recovery, and of a check."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -36,3 +36,17 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     def resumed(self) -> tuple[str, ...]:
         """The threads that were resumed."""
         return (*self.completed, *self.open, *self.suspended, *self.failed)
+
+
+class ThreadCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """How an open thread fits the code of a program, as `check` found it.
+
+    `fits`: the code asks for everything that the thread recorded. `differs`: it does not, and `reason` says what to do.
+    `unserved`: the program does not declare the thread's function, or not the version that began it.
+    """
+
+    thread_id: str
+    verdict: Literal["fits", "differs", "unserved"]
+    function: str
+    version: int = 0
+    reason: str = ""

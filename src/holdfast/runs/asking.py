@@ -139,6 +139,7 @@ async def ask(
         ledger.check_new(f"request {name!r}")
         if replay is not None:
             await replay.check_question(run, key, name, payload, tuple(choices))
+        await ledger.stop_rehearsal(run._ports, f"question {name!r}")
         number = await _put(run, key, fingerprint, name, payload, tuple(choices), deadline, default)
     answered = await collect(run, number)
     if answered is None:
@@ -193,6 +194,8 @@ async def collect(run: "Run", number: int) -> Answered | None:
     ledger, backend = run._ledger, run._reader.backend
     if number in ledger.journal.answers:
         return ledger.journal.answers[number]
+    if ledger.rehearsal is not None:
+        return None  # to consume an answer is a write
     binding, thread = ledger.claim.log.binding, ledger.claim.thread
     asked = ledger.journal.requests[number - 1]
     inbox = await run._ports.perform(backend.inbox, thread)

@@ -95,7 +95,7 @@ class Replay:
             memo = self._ledger.journal.memos[other]
             arguments = "" if isinstance(memo, Attempted) else memo.arguments
             texts = preview(given), arguments or f"arguments of fingerprint {memo.fingerprint.hex()}"  # type: ignore[arg-type]
-            await self._diverges(run, key, other, name, texts, raises=effect)
+            await self._diverges(run, key, other, name, texts, raises=effect or self._ledger.rehearsal is not None)
 
     async def check_question(self, run: "Run", key: str, name: str, payload: object, choices: object) -> None:
         """Raise `Diverged` for a new question where another was recorded: the answer is only for that one."""
@@ -109,21 +109,40 @@ class Replay:
         """Emit which recorded steps the function, which has ended, did not ask for."""
         if self._policy == "ignore" or self._parallel:
             return
-        journal = self._ledger.journal
-        left = [memo for key, memo in journal.memos.items() if key not in self._asked and key not in journal.inherited]
-        keys = [memo.key for memo in left if not _is_nested(memo, journal)]
-        if keys:
+        if keys := self.unasked_steps():
             names = ", ".join(keys[:MOST_NAMED]) + (
                 f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
             )
             await self._ledger.emit("diverged", step="", name="", recorded=names)
+
+    def unasked_steps(self) -> list[str]:
+        """Return the keys of recorded steps of the function's own body that it has not asked for."""
+        journal = self._ledger.journal
+        left = [memo for key, memo in journal.memos.items() if key not in self._asked and key not in journal.inherited]
+        return [memo.key for memo in left if not _is_nested(memo, journal)]
+
+    def unasked_questions(self) -> list[Asked]:
+        """Return the recorded questions of the function's own body that it has not asked."""
+        journal = self._ledger.journal
+        keys = [key for key in journal.asked_keys() if key not in self._asked and key not in journal.inherited]
+        return [journal.requests[journal.number_of(key) - 1] for key in keys if not scope_of(key)]
+
+    @property
+    def asked_count(self) -> int:
+        """How many steps and questions the code has asked for."""
+        return len(self._asked)
+
+    @property
+    def is_parallel(self) -> bool:
+        """True if more than one branch has asked for something in the same scope."""
+        return bool(self._parallel)
 
     def _other(self, run: "Run", key: str) -> str | None:
         """Return the key that an earlier run recorded at the same place, if it was not asked for; None if unclear."""
         if self._policy == "ignore":
             return None
         unasked = [each for each in self._recorded_at(place_of(key)) if each not in self._asked]
-        if not unasked or self._is_retried() or self._has_branches(run):
+        if not unasked or self._is_retried() or self.has_branches(run):
             return None
         return unasked[0]
 
@@ -142,7 +161,7 @@ class Replay:
         enclosing = [memos.get(key) for key in frame.within] if frame is not None else []
         return any(isinstance(memo, Attempted | Begun) and _attempts_failed(memo) for memo in enclosing)
 
-    def _has_branches(self, run: "Run") -> bool:
+    def has_branches(self, run: "Run") -> bool:
         """True if this is a parallel branch, or others may exist, which may still ask for the recorded step."""
         if _branch_of(run) != self._homes.get(run._scope.prefix):
             return True

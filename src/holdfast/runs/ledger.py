@@ -5,7 +5,7 @@ All branches of a run share it, awaitable and blocking ones; each passes its own
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from weakref import WeakValueDictionary
 
 from holdfast.codec import encode
@@ -39,6 +39,9 @@ from holdfast.stores.backend import Transaction
 from holdfast.stores.claim import CANCEL, FINISHED, Claim, Pending, write_in_transaction
 from holdfast.stores.events import Events
 from holdfast.stores.writer import Intent, Place
+
+if TYPE_CHECKING:
+    from holdfast.runs.rehearsal import Rehearsal
 
 Given: TypeAlias = tuple[AnyEntry, ...] | Callable[[], tuple[AnyEntry, ...]]
 """Entries to write, or a function that makes them."""
@@ -99,6 +102,8 @@ class Ledger:
         self.suspension: Suspension | None = None
         self.replay: Replay | None = None
         """For a durable function: compares the steps it asks for with those recorded by earlier runs."""
+        self.rehearsal: Rehearsal | None = None
+        """For a check: recorded results are replayed, nothing is executed or written, and what is new stops the run."""
         self._waiting: set[str] = set()
         """The steps whose own code waits: they stop now, while others may finish."""
         self.plain_step = ""
@@ -186,10 +191,18 @@ class Ledger:
 
     async def suspend(self, ports: Ports) -> NoReturn:
         """Suspend the run: raise the same suspension in every branch."""
+        if self.rehearsal is not None:
+            await self.rehearsal.wait_for_branches(ports)
         self.suspension = self.suspension or Suspension()
         self._waiting.update(self._within())
         await self.ready(ports)
         raise self.suspension
+
+    async def stop_rehearsal(self, ports: Ports, what: str) -> None:
+        """In a rehearsal, stop here: `what` is new, or has no recorded end. Otherwise do nothing."""
+        if self.rehearsal is not None:
+            self.rehearsal.reached = self.rehearsal.reached or what
+            await self.suspend(ports)
 
     def wake_by(self, moment: int) -> None:
         """Look again at what a suspended run waits for at this moment, at the latest."""
@@ -257,6 +270,11 @@ class Ledger:
         nothing is written between their call and the row.
         """
         claim = self.claim
+        if self.rehearsal is not None:
+            if callable(given):
+                given()  # raises `AlreadyWritten` for what is recorded
+            self.suspension = self.suspension or Suspension()
+            raise self.suspension
         if claim.committer.is_full:
             claim.committer.commit_batch()  # not within `in_order`: the committing thread needs the claim
         return claim.in_order(lambda: self._queued(made, given))

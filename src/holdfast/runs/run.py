@@ -207,6 +207,7 @@ class Run:
                 f"step {name!r} of thread {self.thread_id!r} was begun and its outcome is unknown; find out, then call"
                 " complete_step(run.in_doubt(key), value)"
             )
+        await ledger.stop_rehearsal(self._ports, f"step {name!r}")
         inputs = kept_inputs(ledger.keep_inputs, args)
         if effect:
             await ledger.note(self._ports, Begun(step, fingerprint, 1, now, *inputs))
@@ -384,10 +385,11 @@ class Run:
         due = ledger.journal.timers.get(key)
         if due is None:
             ledger.check_new("a sleep")
+            await ledger.stop_rehearsal(self._ports, "a sleep")
             due = self._ports.now() + round(seconds(duration) * 1e6)
             await ledger.note(self._ports, Slept(key, due))
         remaining = due - self._ports.now()
-        if remaining > ledger.claim.lease:
+        if remaining > (ledger.claim.lease if ledger.rehearsal is None else 0):
             await ledger.suspend(self._ports)
         if remaining > 0:
             await self._ports.sleep(remaining / 1e6)

@@ -64,6 +64,12 @@ held: ContextVar[tuple[Ticket, ...]] = ContextVar("holdfast_held", default=())
 """The tickets, which other branches wait for, of the steps that this code is part of."""
 
 
+def rehearsing() -> "Ledger | None":
+    """Return the ledger of the rehearsed run that the calling code belongs to; None if there is none."""
+    frame = current_frame.get()
+    return frame.run._ledger if frame is not None and frame.run._ledger.rehearsal is not None else None
+
+
 def inner_frame(run: "Run", key: str, *, effect: bool = False) -> Frame:
     """Return the frame of a step or turn that is called here; the keys of calls within it begin with its key."""
     outer = current_frame.get()

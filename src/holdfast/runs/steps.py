@@ -108,6 +108,8 @@ async def perform_step(run: "Run", call: StepCall) -> Any:
     except Exception as error:
         if isinstance(ledger.journal.memos.get(call.key), StepError):
             mark_step(run, call.key)
+        if ledger.rehearsal is not None:
+            ledger.rehearsal.note(error)
         hide_our_frames(error)
         raise
     finally:
@@ -151,6 +153,7 @@ async def _replayed_or_executed(run: "Run", call: StepCall) -> Any:
     ledger.check_open(f"step {call.key!r}")
     if ledger.replay is not None and memo is None:
         await ledger.replay.check_step(run, call.key, call.name, call.given, effect=call.options.effect)
+    await ledger.stop_rehearsal(run._ports, f"step {call.name!r}")
     execution = _Execution(run, call, memo)
     try:
         return await execution.result()
@@ -170,6 +173,7 @@ async def invoke_within(
     effect: bool = False,
 ) -> Any:
     """Call a user's function as the work under a key: the steps that it calls belong to that key."""
+    await run._ledger.stop_rehearsal(run._ports, f"the work under {key!r}")
     outer = current_frame.set(inner_frame(run, Key(key), effect=effect))
     try:
         value = await run._ports.invoke(function, arguments, named or {}, limit)

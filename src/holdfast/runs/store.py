@@ -29,8 +29,10 @@ from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import KEEP_INPUTS_WORDS, STATUS_WORDS, Cause, KeepInputs, Phase, Status
 from holdfast.runs.block import RunBlock, Terms, Tools
+from holdfast.runs.fleet import Fleet
 from holdfast.runs.handles import Handle
 from holdfast.runs.inbox import REQUEST_STATUSES, list_requests, outcome_of
+from holdfast.runs.rehearsal import block_of
 from holdfast.runs.run import Run
 from holdfast.stores import maintenance
 from holdfast.stores.backend import Backend
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from holdfast.runtimes.session.session import SessionBlock
 
 
-class Store:
+class Store(Fleet):
     """Where threads are kept, and run. Get one from `holdfast.open`; it connects at its first use.
 
     All errors are below `HoldfastError`; after `close` every call raises `StoreClosed`.
@@ -450,7 +452,7 @@ class Store:
         terms: Terms,
         check_held: Callable[[], Awaitable[None]] | None = None,
     ) -> RunBlock:
-        return RunBlock(self._tools, thread_id, check_labels(labels), terms, check_held)
+        return block_of(self._tools, thread_id, check_labels(labels), terms, check_held)
 
     def session(
         self,

@@ -1,6 +1,7 @@
 """`Worker`: takes due threads from the agenda of its store, and runs their functions, until it is stopped."""
 
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -69,6 +70,7 @@ class Worker:
         self._concurrency = whole_number(concurrency, "concurrency", 1)
         self._terms = Terms(lease, wait=0, keyed=True)
         self._grace = seconds(grace, "grace")
+        self._keeps_schedules = True
         self._shift: _Shift | None = None
         self._stops = 0
         """How often `stop` was called."""
@@ -86,11 +88,24 @@ class Worker:
         store = self._find_store()
         store = twin(store, awaitable_ports()) if store._ports.blocking else store
         await store._open()
+        keeper = await self._keeper(store) if self._keeps_schedules else None
+        if keeper is not None and once:
+            await keeper.run(once=True)
         self._shift = _Shift(self, store)
         try:
-            await self._shift.work(once=once)
+            async with nullcontext() if keeper is None or once else keeper:
+                await self._shift.work(once=once)
         finally:
             self._shift, self._stops = None, 0
+
+    async def _keeper(self, store: Store) -> "Worker":
+        """Create the schedules that the program declares; return the worker that keeps all of the store's."""
+        from holdfast.runs import schedules
+
+        await schedules.put_declared(store, self._served())
+        keeper = Worker(schedules.beside(store), functions=[schedules.keeper_of(store)], lease=self._terms.lease)
+        keeper._keeps_schedules = False
+        return keeper
 
     def stop(self) -> None:
         """Take nothing more, and hand over every run at its next step; `run` returns when all are handed over.

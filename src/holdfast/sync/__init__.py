@@ -54,10 +54,11 @@ from holdfast.records.errors import (
     UnstorableValue,
 )
 from holdfast.records.event import Event as StoreEvent
-from holdfast.records.outcome import Outcome, Recovery
+from holdfast.records.outcome import Outcome, Recovery, ThreadCheck
 from holdfast.records.reports import Copied, Guarantee, Problem, QueueInfo, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
+from holdfast.records.schedule import Schedule
 from holdfast.records.secret import Secret
 from holdfast.records.thread import Lease, ThreadInfo
 from holdfast.records.turn import SessionSummary, Turn, TurnResult
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from holdfast.runs.api import idempotency_key
     from holdfast.runs.decorators import step
     from holdfast.runs.options import Done, NotDone
+    from holdfast.runs.schedules import schedule
     from holdfast.runs.steps import StepHandle
     from holdfast.runtimes.agent.actions import RecoveryAction
     from holdfast.runtimes.agent.classifier import RulesClassifier
@@ -172,6 +174,7 @@ _MODULES = {
     "holdfast.sync.loops": "Loop SnapshotStore",
     "holdfast.sync.manager": "CheckpointHooks CheckpointManager",
     "holdfast.sync.session": "Orchestrator Session",
+    "holdfast.runs.schedules": "schedule",
     "holdfast.sync.workers": "Worker",
     "holdfast.sync.workflows": (
         "Workflow WorkflowBuilder WorkflowContext WorkflowStream latest_workflow_checkpoint workflow_checkpoints"
@@ -284,6 +287,7 @@ __all__ = [
     "RunError",
     "S3Store",
     "SQLiteStore",
+    "Schedule",
     "Secret",
     "SecretInState",
     "Session",
@@ -304,6 +308,7 @@ __all__ = [
     "StoreUnavailable",
     "SuperstepLimit",
     "Suspended",
+    "ThreadCheck",
     "ThreadFailed",
     "ThreadInfo",
     "ToolCallSnapshot",
@@ -355,6 +360,7 @@ __all__ = [
     "resume_from_subgoal",
     "retry_with_hint",
     "rollback_to_checkpoint",
+    "schedule",
     "sequential",
     "sleep",
     "step",

@@ -11,10 +11,11 @@ from holdfast.ports import BlockingPorts, run_blocking
 from holdfast.records.arguments import function_or_none
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
 from holdfast.records.event import Event
-from holdfast.records.outcome import Outcome, Recovery
+from holdfast.records.outcome import Outcome, Recovery, ThreadCheck
 from holdfast.records.reports import Copied, Guarantee, QueueInfo, Report, Stats
 from holdfast.records.request import Request
 from holdfast.records.retention import Freed, Retention
+from holdfast.records.schedule import Schedule
 from holdfast.records.thread import Page as _Page
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import Cause, KeepInputs, Phase, Status
@@ -29,7 +30,9 @@ from holdfast.stores.options import BucketOptions, LocalOptions, PostgresOptions
 from holdfast.sync.run import Run, RunBlock
 
 if TYPE_CHECKING:
+    from holdfast.runs.durable import Durable
     from holdfast.runs.submitting import SubmitOptions
+    from holdfast.runs.ticks import CatchUp, Overlap
     from holdfast.runtimes.session.options import OrchestratorOptions
     from holdfast.stores.postgres.connections import Source as PostgresSource
     from holdfast.stores.redis.settings import Source as RedisSource
@@ -294,6 +297,45 @@ class Store:
         called = function_or_none(handler, "handler")
         inner = None if called is None else lambda run: called(Run(run))
         return run_blocking(self._store.recover(inner, labels=labels, max_attempts=max_attempts, lease=lease))
+
+    def check(
+        self,
+        functions: "Sequence[Durable[Any, Any]] | None" = None,
+        *,
+        timeout: timedelta | float = 10,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> list[ThreadCheck]:
+        """See `holdfast.Store.check`."""
+        return run_blocking(self._store.check(functions, timeout=timeout, progress=progress))
+
+    def schedule(
+        self,
+        name: str,
+        fn: "Durable[Any, Any]",
+        *,
+        cron: str | None = None,
+        every: timedelta | float | None = None,
+        tz: str = "UTC",
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        catch_up: "CatchUp" = "latest",
+        overlap: "Overlap" = "skip",
+        queue: str | None = None,
+        priority: int = 0,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """See `holdfast.Store.schedule`."""
+        times: dict[str, Any] = {"cron": cron, "every": every, "tz": tz, "catch_up": catch_up, "overlap": overlap}
+        work: dict[str, Any] = {"args": args, "kwargs": kwargs, "queue": queue, "priority": priority, "labels": labels}
+        run_blocking(self._store.schedule(name, fn, **times, **work))
+
+    def unschedule(self, name: str) -> None:
+        """See `holdfast.Store.unschedule`."""
+        run_blocking(self._store.unschedule(name))
+
+    def schedules(self) -> list[Schedule]:
+        """See `holdfast.Store.schedules`."""
+        return run_blocking(self._store.schedules())
 
     def cancel(self, thread_id: str) -> None:
         """See `holdfast.Store.cancel`."""

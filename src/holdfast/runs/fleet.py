@@ -1,0 +1,82 @@
+"""The methods of `Store` for programs that many processes run: checks of new code, and schedules."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.records.arguments import function_or_none
+from holdfast.records.outcome import ThreadCheck
+from holdfast.records.schedule import Schedule
+from holdfast.runs.options import seconds
+
+if TYPE_CHECKING:
+    from holdfast.runs.durable import Durable
+    from holdfast.runs.store import Store
+    from holdfast.runs.ticks import CatchUp, Overlap
+
+
+class Fleet:
+    """A part of `Store`."""
+
+    _open: Callable[[], Awaitable[None]]
+
+    @property
+    def _as_store(self) -> "Store":
+        return cast("Store", self)
+
+    async def check(
+        self,
+        functions: "Sequence[Durable[Any, Any]] | None" = None,
+        *,
+        timeout: timedelta | float = 10,  # noqa: ASYNC109  of each replay
+        progress: Callable[[int, int], object] | None = None,
+    ) -> list[ThreadCheck]:
+        """Replay every open thread against the code of these functions, by default all of this program.
+
+        No step is executed and nothing is written: recorded results are replayed, and a replay ends at the first thing
+        that is new. The code between steps does run, for up to `timeout` seconds. `progress` is called with the number
+        of threads done, and the number of all open threads.
+        """
+        from holdfast.runs.checking import Checker
+
+        notify = function_or_none(progress, "progress") or (lambda _done, _total: None)
+        checker = Checker(self._as_store, functions, seconds(timeout, "timeout"))
+        await self._open()
+        return await checker.check(notify)
+
+    async def schedule(
+        self,
+        name: str,
+        fn: "Durable[Any, Any]",
+        *,
+        cron: str | None = None,
+        every: timedelta | float | None = None,
+        tz: str = "UTC",
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        catch_up: "CatchUp" = "latest",
+        overlap: "Overlap" = "skip",
+        queue: str | None = None,
+        priority: int = 0,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create or change a schedule at run time; see `holdfast.schedule`. Any worker on this store keeps it."""
+        from holdfast.runs.schedules import plan_of, put
+
+        plan = plan_of(fn, cron, every, tz, args, kwargs, catch_up, overlap, queue, priority, labels)
+        await self._open()
+        await put(self._as_store, name, plan)
+
+    async def unschedule(self, name: str) -> None:
+        """Delete a schedule; the threads that it submitted stay. `NotFound` if there is none."""
+        from holdfast.runs.schedules import remove
+
+        await self._open()
+        await remove(self._as_store, name)
+
+    async def schedules(self) -> list[Schedule]:
+        """Return the schedules of this store, by name."""
+        from holdfast.runs.schedules import find
+
+        await self._open()
+        return await find(self._as_store)

@@ -1,0 +1,327 @@
+"""Schedules: each is a thread in a namespace beside that of its store, due at its next tick.
+
+Its code is `_keep`, an ordinary durable function that every worker serves. It submits a thread for the tick, whose id
+is the tick, notes the tick in its state, and is suspended until the next one. If its process dies in between, another
+submits the same id: so a tick creates at most one thread.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.codec import decode
+from holdfast.history.entries import Started
+from holdfast.records.arguments import check_labels, mapping_or_none, sequence, text_or_none
+from holdfast.records.errors import ConfigurationError, Deleted, KeyReused, NotFound
+from holdfast.records.retention import Retention
+from holdfast.records.schedule import Schedule
+from holdfast.records.words import Status
+from holdfast.runs.arguments import fingerprint_of, packed_pair
+from holdfast.runs.block import Terms
+from holdfast.runs.durable import AwaitableDurable, Durable, named_call, registry
+from holdfast.runs.run import Run
+from holdfast.runs.scope import current_frame
+from holdfast.runs.submitting import DEFAULT_QUEUE, Service, Submission, submit
+from holdfast.runs.ticks import (
+    CatchUp,
+    Overlap,
+    Timing,
+    check_words,
+    missed_ticks,
+    moment_of,
+    next_tick,
+    tick_id,
+    ticks_to_fire,
+    timing_of,
+)
+from holdfast.stores.maintenance import Maintenance
+from holdfast.stores.writer import Intent, Place
+
+if TYPE_CHECKING:
+    from holdfast.runs.store import Store
+
+BESIDE = ".schedules"
+"""What the namespace of schedules has in addition to the one that they submit to."""
+KEEPER = "holdfast:schedule"
+PAUSED_US = 3600_000_000
+ROWS_KEPT = 1024
+"""How many rows a schedule has before those of the past are deleted."""
+OPEN = {Status.QUEUED, Status.WORKING, Status.INPUT_REQUIRED}
+TRIES, PATIENCE_SECONDS = 1_000_000, 5.0
+"""A schedule does not give up: what it submits may be impossible only for now."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a schedule submits, and when."""
+
+    function: str
+    timing: Timing
+    call: bytes
+    takes_moment: bool
+    catch_up: CatchUp
+    overlap: Overlap
+    queue: str
+    priority: int
+    labels: Mapping[str, str]
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """The state of a schedule's thread, as plain data."""
+
+    plan: Plan
+    fired: int
+    """All ticks up to this moment are settled: fired, skipped or dropped."""
+    last: int = 0
+    """The last tick that created a thread."""
+    paused: bool = False
+
+
+declared: dict[str, tuple[Durable[Any, Any], Plan]] = {}
+"""The schedules that the modules of this program declare, by name."""
+
+
+def schedule(
+    name: str,
+    fn: Durable[Any, Any],
+    *,
+    cron: str | None = None,
+    every: timedelta | float | None = None,
+    tz: str = "UTC",
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    catch_up: CatchUp = "latest",
+    overlap: Overlap = "skip",
+    queue: str | None = None,
+    priority: int = 0,
+    labels: Mapping[str, str] | None = None,
+) -> None:
+    """Declare, at import, that every worker of this program keeps a schedule: it submits `fn` at each tick.
+
+    - `cron` is five fields, such as `0 9 * * 1-5`, on the wall clock of `tz`; it needs the extra `cron`. `every`, at
+      least a second, ticks at multiples since 1970.
+    - The thread of a tick is `NAME@2026-11-17T08:00:00Z`. A function that takes `scheduled_at` gets the moment.
+    - `catch_up` is what to do about ticks that no worker was there for: the `latest`, `all` (up to 100), or `none`.
+    - `overlap="skip"` skips a tick while the thread of the one before is open; `allow` does not.
+    """
+    _check_name(name)
+    declared[name] = (fn, plan_of(fn, cron, every, tz, args, kwargs, catch_up, overlap, queue, priority, labels))
+
+
+def plan_of(
+    fn: object,
+    cron: object,
+    every: object,
+    tz: object,
+    args: object,
+    kwargs: object,
+    catch_up: CatchUp,
+    overlap: Overlap,
+    queue: str | None,
+    priority: int,
+    labels: Mapping[str, str] | None,
+) -> Plan:
+    """Return what a schedule submits, checked."""
+    if not isinstance(fn, Durable):
+        raise ConfigurationError(f"a schedule is for a durable function, got {fn!r}")
+    check_words(catch_up, overlap)
+    options = Submission(queue=queue, priority=priority, labels=check_labels(labels))
+    arguments, named = sequence(args, "args"), mapping_or_none(kwargs, "kwargs") or {}
+    takes_moment = "scheduled_at" in fn._taken.names
+    fn._call(arguments, {**named, **_moment(0, takes_moment)})
+    call = packed_pair(arguments, named)
+    place = options.queue or fn._service.queue
+    timing = timing_of(cron, every, tz)
+    return Plan(fn.name, timing, call, takes_moment, catch_up, overlap, place, priority, dict(labels or {}))
+
+
+def _check_name(name: object) -> str:
+    known = text_or_none(name, "name")
+    if known is None:
+        raise ConfigurationError("`name` must be the name of a schedule, such as 'digest'")
+    return known
+
+
+def _moment(tick: int, takes_moment: bool) -> dict[str, datetime]:
+    return {"scheduled_at": moment_of(tick)} if takes_moment else {}
+
+
+# The threads of schedules
+
+
+def beside(store: "Store") -> "Store":
+    """Return a handle on the namespace of a store's schedules. It need not be closed: it uses what the store owns."""
+    from holdfast.runs.store import Store
+
+    bindings = store._reader.bindings
+    return Store(
+        store._backend,
+        committer=store._committer,
+        ports=store._ports,
+        keys=bindings.ring,
+        compress=bindings.compress,
+        namespace=bindings.namespace + BESIDE,
+        limits=store._limits,
+        on_close=lambda: None,
+    )
+
+
+async def put(store: "Store", name: str, plan: Plan) -> None:
+    """Create a schedule, or change it. Ticks before a change of its times are not caught up."""
+    schedules = beside(store)
+    known = await _progress(schedules, _check_name(name))
+    if known is not None and known.plan == plan:
+        return
+    now = await store._ports.perform(store._reader.agenda.now)
+    fired = now if known is None or known.plan.timing != plan.timing else known.fired
+    last, paused = (known.last, known.paused) if known is not None else (0, False)
+    await _write(schedules, name, Progress(plan, fired, last, paused))
+
+
+async def pause(store: "Store", name: str, *, paused: bool) -> None:
+    """Stop a schedule, or let it tick again; what it missed meanwhile is not caught up. `NotFound` if there is none."""
+    schedules, now = beside(store), await store._ports.perform(store._reader.agenda.now)
+    known = await _progress(schedules, name)
+    if known is None:
+        raise _missing(name)
+    await _write(schedules, name, msgspec.structs.replace(known, paused=paused, fired=now))
+
+
+async def remove(store: "Store", name: str) -> None:
+    """Delete a schedule; the threads that it submitted stay. `NotFound` if there is none."""
+    schedules = beside(store)
+    if await _progress(schedules, name) is None:
+        raise _missing(name)
+    await schedules.delete(name)
+    await schedules.revive(name)
+
+
+async def find(store: "Store") -> list[Schedule]:
+    """Return all schedules, by name."""
+    schedules, found, cursor = beside(store), [], None
+    while True:
+        page = await schedules.threads(cursor=cursor, limit=1000)
+        progress = {info.thread_id: await _progress(schedules, info.thread_id) for info in page}
+        found += [_shown(name, each) for name, each in progress.items() if each is not None]
+        cursor = page.next
+        if cursor is None:
+            return sorted(found, key=lambda each: each.name)
+
+
+async def put_declared(store: "Store", functions: Collection[Durable[Any, Any]]) -> None:
+    """Create or change the schedules that this program declares for these functions."""
+    names = {function.name for function in functions}
+    for name, (function, plan) in declared.items():
+        if function.name in names:
+            await put(store, name, plan)
+
+
+def _missing(name: str) -> NotFound:
+    return NotFound(f"there is no schedule {name!r}")
+
+
+def _shown(name: str, progress: Progress) -> Schedule:
+    plan, timing = progress.plan, progress.plan.timing
+    following = 0 if progress.paused else next_tick(timing, progress.fired)
+    return Schedule(
+        name=name,
+        function=plan.function,
+        cron=timing.cron or None,
+        every=timedelta(microseconds=timing.every) if timing.every else None,
+        tz=timing.tz,
+        catch_up=plan.catch_up,
+        overlap=plan.overlap,
+        paused=progress.paused,
+        fired_at=moment_of(progress.last) if progress.last else None,
+        next_at=moment_of(following) if following else None,
+    )
+
+
+async def _progress(schedules: "Store", name: str) -> Progress | None:
+    """Return the state of a schedule; None if there is none."""
+    checkpoint = await schedules.latest(name)
+    return None if checkpoint is None else msgspec.convert(checkpoint.state, Progress)
+
+
+async def _write(schedules: "Store", name: str, progress: Progress) -> None:
+    """Write the state of a schedule. Its thread is due at once: the keeper waits for the next tick."""
+    async with schedules._run_block(name, None, Terms(silent=True)) as run:
+        ledger, ports = run._ledger, run._ports
+        started = []
+        if ledger.journal.started is None:
+            call = packed_pair((), {})
+            started = [Started(KEEPER, call, fingerprint_of(call, KEEPER), ports.now())]
+            ledger.place = Place(KEEPER, 1, DEFAULT_QUEUE)
+        ledger.change_state(msgspec.to_builtins(progress, builtin_types=(bytes,)))
+        await ledger.commit(ports, Intent(cause="event"), *started)
+        ledger.resumes_at = 0
+
+
+# The keeper
+
+
+def keeper_of(store: "Store") -> Durable[Any, Any]:
+    """Return the durable function that keeps the schedules of a store, for workers on the namespace beside it."""
+
+    async def keep() -> None:
+        frame = current_frame.get()
+        assert frame is not None  # noqa: S101  it is run by a worker
+        await _keep(store, frame.run)
+
+    service = Service(retries=TRIES, backoff=PATIENCE_SECONDS)
+    keeper: Durable[Any, Any] = AwaitableDurable(keep, lambda: store, Terms(), None, KEEPER, "ignore", service)
+    del registry[KEEPER]  # it is no function of the user's program
+    return keeper
+
+
+async def _keep(store: "Store", run: Run) -> None:
+    """Fire the ticks that are due, note them, and wait for the next."""
+    ledger, ports = run._ledger, run._ports
+    progress, now = msgspec.convert(run.state, Progress), await ports.perform(run._reader.agenda.now)
+    if progress.paused:
+        ledger.wake_by(now + PAUSED_US)
+        await ledger.suspend(ports)
+    timing = progress.plan.timing
+    missed, last = missed_ticks(timing, progress.fired, now), progress.last
+    for tick in ticks_to_fire(timing, progress.fired, now, progress.plan.catch_up):
+        if await _fire(store, run.thread_id, progress.plan, tick, last):
+            last = tick
+    fired = missed[-1] if missed else progress.fired
+    if missed:
+        ledger.change_state({"fired": fired, "last": last})
+        await ledger.commit(ports, Intent(cause="event"))
+    if ledger.claim.writer.seen.head.row_count > ROWS_KEPT:
+        await ports.perform(_prune, run, now)
+    following = next_tick(timing, max(fired, now))
+    ledger.wake_by(following or now + PAUSED_US)
+    await ledger.suspend(ports)
+
+
+async def _fire(store: "Store", name: str, plan: Plan, tick: int, last: int) -> bool:
+    """Submit the thread of a tick; False if the thread of the one before is open, and must not overlap."""
+    if plan.overlap == "skip" and last and await _is_open(store, tick_id(name, last)):
+        return False
+    arguments, named = decode(plan.call)
+    call = named_call(plan.function, arguments, {**named, **_moment(tick, plan.takes_moment)})
+    try:
+        options = Submission(queue=plan.queue, priority=plan.priority, labels=plan.labels)
+        await submit(store, tick_id(name, tick), call, options)
+    except (Deleted, KeyReused):
+        return True  # it was fired before, and deleted, or the schedule was changed meanwhile
+    return True
+
+
+async def _is_open(store: "Store", thread_id: str) -> bool:
+    try:
+        return (await store.thread(thread_id)).status in OPEN
+    except NotFound:
+        return False
+
+
+def _prune(run: Run, now: int) -> None:
+    """Delete the rows of past ticks. Blocking."""
+    thread, reader = run._ledger.claim.thread, run._reader
+    seen = reader.seen(thread)
+    if seen is not None:
+        Maintenance(reader).prune(thread, seen.encoded, retention=Retention(keep_last=1), now=now, dry_run=False)
