@@ -135,7 +135,7 @@ package: $(STAMP)  ## build the wheel and the source distribution into dist; wit
 
 lock: $(STAMP)  ## renew requirements/*.txt: the newest versions that requirements/*.in and pyproject.toml allow
 	$(COMPILE) --upgrade --output-file requirements/package.txt
-	$(COMPILE) --upgrade $(EXTRAS) --extra yaml requirements/dev.in --output-file requirements/dev.txt
+	$(COMPILE) --upgrade $(EXTRAS) --extra yaml --extra temporal --extra restate requirements/dev.in --output-file requirements/dev.txt
 	$(COMPILE) --upgrade $(EXTRAS) requirements/bench.in --output-file requirements/bench.txt
 	$(PIP_COMPILE) --upgrade requirements/docs.in --output-file requirements/docs.txt
 

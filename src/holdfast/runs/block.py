@@ -67,6 +67,10 @@ class Terms(msgspec.Struct, frozen=True):
     """True for durable functions: records without a key get one by their place in the program."""
     silent: bool = False
     """True for a claim that runs none of the user's code: it prints nothing on the terminal."""
+    tag: str = ""
+    """The tag of the engine that asks for the run: see `take`."""
+    longest: float = 0
+    """After how many seconds the run is handed over at its next step, if it has done one; 0 for never."""
 
     def __post_init__(self) -> None:
         if seconds(self.lease, "lease") < SHORTEST_LEASE:
@@ -137,6 +141,8 @@ class RunBlock:
         tools, ports = self._tools, self._tools.ports
         self._entered_at = ports.now()
         ledger = Ledger(claim, tools.events, reopen=self._terms.reopen, keep_inputs=tools.keep_inputs)
+        if self._terms.longest:
+            ledger.hand_over_at(self._entered_at + round(self._terms.longest * 1e6))
         if self._labels:
             await ledger.commit(ports, Intent(journal=True, labels=dict(self._labels)))
         tools.heartbeat.add(claim)
@@ -174,11 +180,10 @@ class RunBlock:
     async def _taken(self) -> Claim:
         """Make one attempt to claim the thread. If the run is cancelled meanwhile, release the claim first."""
         tools, ports, taking = self._tools, self._tools.ports, Claiming()
-        lease, reopen = microseconds(self._terms.lease), self._terms.reopen
+        lease, reopen, tag = microseconds(self._terms.lease), self._terms.reopen, self._terms.tag
+        given = (ports, tools.reader, tools.committer, self._thread, lease)
         try:
-            return await ports.shielded(
-                ports.perform(taking.take, ports, tools.reader, tools.committer, self._thread, lease, reopen=reopen)
-            )
+            return await ports.shielded(ports.perform(taking.take, *given, reopen=reopen, tag=tag))
         except BaseException:
             await ports.shielded(ports.perform(taking.abandon))
             raise
@@ -314,8 +319,9 @@ class RunBlock:
         unanswered = [number for number in journal.open_numbers() if message_key(number) not in inbox]
         requests = tuple(journal.list_requests(claim.log.binding, unanswered))
         can_resume = not requests and bool(journal.open_numbers())
-        wake_at = 0 if can_resume else self._wake_at(ledger, unanswered)
-        status = Status.INPUT_REQUIRED.value if requests else Status.WORKING.value
+        wake_at = 0 if can_resume or ledger.is_handed_over else self._wake_at(ledger, unanswered)
+        is_waiting = bool(requests) and not ledger.is_handed_over
+        status = Status.INPUT_REQUIRED.value if is_waiting else Status.WORKING.value
         await self._release(ledger, status, wake_at)
         await ledger.emit("suspended", requests=[request.id for request in requests], wake_at=wake_at)
         return requests

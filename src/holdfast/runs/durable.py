@@ -80,7 +80,7 @@ class Durable(Generic[P, T]):
         self._labels = labels
         self._has_warned = False
         self._on_divergence = on_divergence
-        self._service = service
+        self.service = service
         """How it is served: its queue, its versions, and what an error does."""
         self._owner = ""
         """The class in whose body the function is defined."""
@@ -193,7 +193,7 @@ class Durable(Generic[P, T]):
         if refusal is not None:
             run._ledger.untouched = True
             raise refusal
-        run._ledger.place = Place(self.name, self._service.version, self._service.queue)
+        run._ledger.place = Place(self.name, self.service.version, self.service.queue)
         started = await self._started(run, packed or b"")
         if run.finished:
             return run.result
@@ -260,7 +260,7 @@ class Durable(Generic[P, T]):
         def compare(known: Started) -> KeyReused | None:
             return self._conflict(known, thread_id, packed)
 
-        return Call(self.name, packed, fingerprint, self._service.queue, self._labels, compare)
+        return Call(self.name, packed, fingerprint, self.service.queue, self._labels, compare)
 
     async def _submit(
         self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any], options: Submission

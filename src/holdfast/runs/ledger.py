@@ -105,6 +105,10 @@ class Ledger:
         """True if the thread must be left for a recovery to resume."""
         self.place: Place | None = None
         """The thread's place in the agenda, if the next row puts it there."""
+        self._hand_over_at = 0
+        self._done_before = 0
+        self.is_handed_over = False
+        """True if the run ends to be resumed at once, by any process."""
         self.look_again_at = 0
         """When a suspended run looks again at what it waits for, besides its timers; 0 for never."""
         self._carried: list[AnyEntry] = []
@@ -155,9 +159,23 @@ class Ledger:
 
         A task group cancels its other branches when one raises.
         """
+        if self._hand_over_at and ports.now() >= self._hand_over_at:
+            self._hand_over()
         if self.suspension is not None and set(held.get()).isdisjoint(list(self.running.values())):
             await self.wait_for_steps(ports)
         self.check()
+
+    def hand_over_at(self, moment: int) -> None:
+        """Hand the run over to any process at its next step after this moment, if it has done one by then.
+
+        A run that has done none goes on: resumed elsewhere it would get no further.
+        """
+        self._hand_over_at, self._done_before = moment, self.journal.done_count
+
+    def _hand_over(self) -> None:
+        """Stop every branch at its next step."""
+        if self.suspension is None and self.journal.done_count > self._done_before:
+            self.is_handed_over, self.suspension = True, Suspension()
 
     async def wait_for_steps(self, ports: Ports) -> None:
         """Let the branches record the steps under way."""

@@ -25,7 +25,7 @@ from holdfast.records.words import Status
 from holdfast.runs.block import Terms
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.run import Run
-from holdfast.stores.claim import dead_owner
+from holdfast.stores.claim import replaceable_owner
 from holdfast.stores.decisions import may_go_on
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Recoverer:
     async def resume_all(self, found: list[str]) -> Recovery:
         """Resume those of these threads that still can be, several at once if the ports allow it."""
         tools = self._store._tools
-        ends = await tools.ports.gather([self._resume(thread_id) for thread_id in found])
+        ends = await tools.ports.gather([self.resume(thread_id) for thread_id in found])
         by_end: dict[str, list[str]] = {}
         for thread_id, end in zip(found, ends, strict=True):
             by_end.setdefault(end, []).append(thread_id)
@@ -69,7 +69,7 @@ class Recoverer:
             for thread, encoded in listing.heads:
                 try:
                     head = decode_head(thread, encoded)
-                    if self._can_resume(thread, head, ports.now()):
+                    if self.can_resume(thread, head, ports.now()):
                         reader.binding(thread, head)
                         found.append(thread_id_of(thread))
                 except (Corrupt, IncompatibleCheckpoint, KeyUnavailable):
@@ -78,21 +78,22 @@ class Recoverer:
             if cursor is None:
                 return found
 
-    def _can_resume(self, thread: bytes, head: Head, now: int) -> bool:
+    def can_resume(self, thread: bytes, head: Head, now: int) -> bool:
+        """True if the thread, which has this head, is due, or was answered, or its owner can be replaced. Blocking."""
         reader, ports = self._store._tools.reader, self._store._tools.ports
         if head.deleted or head.status not in STATUSES:
             return False
         if may_go_on(head, now):
             return True
         if head.held(now):
-            return bool(dead_owner(ports, head))
+            return bool(replaceable_owner(ports, head, self._terms.tag))
         if head.status != Status.INPUT_REQUIRED.value:
             return False
         requests = reader.bindings.read_summary(reader.binding(thread, head), head).requests
         inbox = reader.backend.inbox(thread)
         return any(message_key(int(number)) in inbox for number in requests)
 
-    async def _resume(self, thread_id: str) -> str:
+    async def resume(self, thread_id: str) -> str:
         """Resume a thread, and return how it ended: `completed`, `open`, `suspended`, `failed` or `skipped`."""
         try:
             end, error = await self._end_of(thread_id), ""
@@ -132,7 +133,7 @@ class Recoverer:
 
     async def _execute(self, run: Run) -> str:
         claim, function = run._ledger.claim, self._function(run._ledger.journal)
-        if not await run._ports.perform(self._can_resume, claim.thread, claim.found, run._ports.now()):
+        if not await run._ports.perform(self.can_resume, claim.thread, claim.found, run._ports.now()):
             run._ledger.untouched = True  # another process resumed it first
             return "skipped"
         if run._ledger.claim.found.owner:

@@ -143,6 +143,7 @@ async def submit(store: "Store", thread_id: str, call: Call, options: Submission
             await _create(tools, store._saving, thread, _intent(tools, call, options), options.connection)
         except Conflict:
             await tools.ports.perform(_compare, tools, thread, thread_id, call.compare)
+            await store._poke(thread_id, options.priority)
             return
         except LeaseHeld as held:  # a run has claimed it, and records what it runs in a moment
             refusal = held
@@ -150,6 +151,7 @@ async def submit(store: "Store", thread_id: str, call: Call, options: Submission
         else:
             queue = options.queue or call.queue
             await tools.events.emit("submitted", thread_id, 1, function=call.function, queue=queue)
+            await store._poke(thread_id, options.priority)
             return
     raise refusal
 

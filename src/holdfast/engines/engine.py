@@ -1,0 +1,55 @@
+"""What all engines share: a poke that never raises, and the worker of an engine."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from time import monotonic
+
+import msgspec
+
+from holdfast.engines.segment import Segments
+from holdfast.engines.urls import Place
+from holdfast.ports import logger
+
+AWAY_SECONDS = 5.0
+"""For how long nothing is sent to an engine that could not be reached: callers of `submit` do not wait for each."""
+POKE_SECONDS = 5.0
+
+
+class Work(msgspec.Struct, frozen=True):
+    """How a process serves an engine."""
+
+    segments: Segments
+    concurrency: int
+    grace: float
+    stopped: asyncio.Event
+
+
+class ServingEngine(ABC):
+    """An engine as a store and a worker see it."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._away_until = 0.0
+
+    def poke(self, thread_id: str, priority: int = 0) -> None:
+        """Let the engine look at a thread soon. Blocking; never raises."""
+        if monotonic() < self._away_until:
+            return
+        try:
+            self.send(thread_id, priority)
+        except Exception as error:  # noqa: BLE001  the agenda has the thread: a worker pokes again
+            self._away_until = monotonic() + AWAY_SECONDS
+            where = f"{self.place.kind} at {self.place.host}"
+            logger().warning("cannot reach %s (%s); threads are kept, and poked later", where, type(error).__name__)
+
+    @abstractmethod
+    def send(self, thread_id: str, priority: int) -> None:
+        """Poke a thread; raises if the engine cannot be reached. Blocking."""
+
+    @abstractmethod
+    async def serve(self, work: Work) -> None:
+        """Run segments for the engine until `work.stopped`; then let those under way finish for `work.grace`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the connection."""

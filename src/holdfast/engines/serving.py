@@ -1,0 +1,93 @@
+"""The worker of an engine: it runs segments, and pokes the engine for threads that are overdue."""
+
+import asyncio
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from holdfast.engines.engine import ServingEngine, Work
+from holdfast.engines.segment import Segments
+from holdfast.engines.urls import engine_at
+from holdfast.records.errors import HoldfastError
+from holdfast.records.identity import thread_id_of
+from holdfast.runs.store import attach, tools_of
+from holdfast.runs.durable import Durable, registry
+from holdfast.stores.agenda import Agenda, Due, agenda_of
+from holdfast.stores.backend import readable_head
+from holdfast.stores.bindings import Bindings
+
+if TYPE_CHECKING:
+    from holdfast.runs.store import Store
+
+OVERDUE_SECONDS = 60
+LOOK_SECONDS = 20
+MOST = 1000
+"""How many overdue threads are poked after one look."""
+
+
+async def serve(
+    url: str,
+    store: "Store",
+    functions: Sequence[Durable[Any, Any]] | None = None,
+    *,
+    stopped: asyncio.Event,
+    concurrency: int = 10,
+    lease: float = 30,
+    grace: float = 30,
+) -> None:
+    """Run the threads of a store for an engine until `stopped`. What they submit goes to the same engine."""
+    engine = engine_at(url)
+    attach(store, engine)
+    overdue = Overdue(store, engine, list(registry.values()) if functions is None else functions)
+    looking = asyncio.create_task(overdue.keep_poking())
+    try:
+        await engine.serve(Work(Segments(store, engine.place.tag, lease), concurrency, grace, stopped))
+    finally:
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
+
+
+class Overdue:
+    """Finds threads that are due for a while: the engine was away when they were submitted, or a poke was lost."""
+
+    def __init__(self, store: "Store", engine: ServingEngine, functions: Sequence[Durable[Any, Any]]) -> None:
+        self._tools = tools_of(store)
+        self._engine = engine
+        self._served = routes_by_queue(self._tools.reader.bindings, functions)
+        self._agenda: Agenda | None = None
+
+    async def keep_poking(self) -> None:
+        """Look every 20 s, until cancelled."""
+        while True:
+            with suppress(HoldfastError):  # the store is away: look again later
+                await self._tools.open()
+                await self._tools.ports.perform(self.poke)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def poke(self) -> None:
+        """Poke the engine for what is overdue now. Blocking."""
+        self._agenda = self._agenda or agenda_of(self._tools.reader.backend)
+        for due in self._taken(self._agenda):
+            self._engine.poke(thread_id_of(due.thread), due.entry.priority)
+
+    def _taken(self, agenda: Agenda) -> Iterator[Due]:
+        """Yield the threads that are overdue and that no run holds; their entries stay as they were."""
+        prefix, now = self._tools.reader.bindings.prefix, agenda.now()
+        for queue, routes in self._served.items():
+            for due in agenda.take(prefix, queue, routes, MOST).entries:
+                agenda.look_again(due.thread, due.entry.due)
+                head = readable_head(due.thread, due.head)
+                is_held = head is not None and head.held(now)
+                if not is_held and due.entry.due <= now - OVERDUE_SECONDS * 1_000_000:
+                    yield due
+
+
+def routes_by_queue(bindings: Bindings, functions: Sequence[Durable[Any, Any]]) -> dict[str, Collection[bytes]]:
+    """Return the routes of the threads that these functions serve, for each queue."""
+    served: dict[str, set[bytes]] = {}
+    for function in functions:
+        service = function.service
+        for version in (0, *range(service.since or service.version, service.version + 1)):
+            served.setdefault(service.queue, set()).update(bindings.routes(function.name, version))
+    return served
