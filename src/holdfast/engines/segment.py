@@ -37,10 +37,10 @@ class Unfinished(Exception):
 class Segments:
     """Runs segments of the threads of one store for one engine."""
 
-    def __init__(self, store: "Store", tag: str, lease: float = 30, longest: float = LONGEST_SECONDS) -> None:
+    def __init__(self, store: "Store", tag: str, lease: float = 30) -> None:
         """A claim takes over from one with the same `tag` at once: the engine starts an attempt once the last is dead."""
         self._tools: Tools = tools_of(store)
-        terms = Terms(lease, wait=0, keyed=True, tag=tag, longest=longest)
+        terms = Terms(lease, wait=0, keyed=True, tag=tag, longest=LONGEST_SECONDS)
         self._recoverer = Recoverer(store, None, terms, MAX_ATTEMPTS)
 
     async def run(self, thread_id: str) -> Verdict:

@@ -2,11 +2,11 @@
 
 import asyncio
 import os
-from concurrent.futures import Future
+from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import Any
 
 from temporalio import activity, workflow
 from temporalio.client import Client
@@ -18,8 +18,6 @@ from holdfast.engines.engine import POKE_SECONDS, ServingEngine, Work
 from holdfast.engines.segment import AGAIN, END, Segments, Unfinished
 from holdfast.engines.urls import Place
 from holdfast.ports import logger
-
-T = TypeVar("T")
 
 OPTIONS = ("task_queue", "tls")
 WORKFLOW, ACTIVITY, POKE = "holdfast-thread", "holdfast-segment", "poke"
@@ -167,23 +165,27 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: tuple[asyncio.AbstractEventLoop, Thread] | None = None
 
-    def run(self, coroutine: Any) -> None:
+    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run it there, and wait for its end."""
         with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                Thread(target=self._loop.run_forever, name="holdfast-temporal", daemon=True).start()
-            done: Future[None] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            if self._running is None:
+                loop = asyncio.new_event_loop()
+                self._running = loop, Thread(target=loop.run_forever, name="holdfast-temporal", daemon=True)
+                self._running[1].start()
+            done = asyncio.run_coroutine_threadsafe(coroutine, self._running[0])
         done.result(POKE_SECONDS * 2)
 
     def close(self) -> None:
         """End the loop, if there is one."""
         with self._lock:
-            loop, self._loop = self._loop, None
-        if loop is not None:
+            running, self._running = self._running, None
+        if running is not None:
+            loop, thread = running
             loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
 
 
 engine = TemporalEngine
