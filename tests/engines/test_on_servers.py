@@ -244,7 +244,7 @@ def test_a_server_that_is_killed_and_comes_back_loses_no_thread(private_server: 
         private_server.kill()
         await program.store.answer(asked.requests[0].id, "approve")
         scene.open_gate()
-        private_server.start()
+        await asyncio.to_thread(private_server.start)
         await program.store._poke("story")  # as the worker does for what is overdue
         assert await gated.result(GIVE_UP_SECONDS) == "g"
         assert await story.result(GIVE_UP_SECONDS) == f"{SECRET} True"
@@ -266,7 +266,7 @@ def test_an_engine_that_is_away_at_submit_runs_the_thread_later(private_server: 
         handle = await program.many.submit("early", "e", 3, 0)
         assert (await program.store.thread("early")).status == "queued"
         scene.start_worker(OVERDUE_SECONDS=0.5)
-        private_server.start()
+        await asyncio.to_thread(private_server.start)
         assert await handle.result(GIVE_UP_SECONDS) == 3
 
     try:

@@ -12,6 +12,7 @@ from temporalio import activity, workflow
 from temporalio.client import Client
 from temporalio.common import Priority, RetryPolicy, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RetryConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from holdfast.engines.engine import POKE_SECONDS, ServingEngine, Work
@@ -26,6 +27,8 @@ MIDDLE_PRIORITY = 3
 CONNECT_SECONDS = 0.5
 RETRY = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=5))
 """Without an end. The interval is capped: a worker that comes back is used within seconds."""
+POKE_RETRY = RetryConfig(initial_interval_millis=100, max_retries=3, max_elapsed_time_millis=1000)
+"""A caller of `submit` waits about a second for a server that is away."""
 LONGEST_ATTEMPT = timedelta(days=365)
 """Temporal demands a limit. Heartbeats find a dead worker; a step may take as long as it takes."""
 
@@ -102,6 +105,7 @@ class TemporalEngine(ServingEngine):
             tls=self.place.option("tls", "") == "true",
             api_key=os.environ.get("TEMPORAL_API_KEY"),
             lazy=lazy,
+            retry_config=POKE_RETRY if lazy else None,
         )
 
     @property
