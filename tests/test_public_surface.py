@@ -40,7 +40,7 @@ def test_both_worlds_have_the_same_names() -> None:
 def test_names_without_io_are_the_same_objects() -> None:
     of_their_own = {"FileStore", "MemoryStore", "SQLiteStore", "Store", "Page", "open", "Run", "Receipt", "durable"}
     of_their_own |= {"Agent", "agent", "append", "ask", "checkpoint", "confirm", "current", "record", "sleep"}
-    of_their_own |= {"Handle", "Loop", "Orchestrator", "Session", "SnapshotStore"}
+    of_their_own |= {"Handle", "Loop", "Orchestrator", "Session", "SnapshotStore", "Worker"}
     of_their_own |= {"CheckpointHooks", "CheckpointManager", "Composite", "parallel", "repeat", "sequential"}
     of_their_own |= {"PostgresStore", "RedisStore", "S3Store"}
     of_their_own |= {"Workflow", "WorkflowBuilder", "WorkflowContext", "WorkflowStream"}
@@ -117,7 +117,10 @@ WITHOUT_STARTERS = {"CheckpointHooks", "Composite", "Session", "Workflow", "Work
 
 @pytest.mark.parametrize(
     "name",
-    [*("CheckpointManager", "Loop", "Orchestrator", "SnapshotStore", "WorkflowBuilder"), *sorted(WITHOUT_STARTERS)],
+    [
+        *("CheckpointManager", "Loop", "Orchestrator", "SnapshotStore", "Worker", "WorkflowBuilder"),
+        *sorted(WITHOUT_STARTERS),
+    ],
 )
 def test_both_runtimes_have_the_same_methods_and_signatures(name: str) -> None:
     awaitable, blocking = getattr(holdfast, name), getattr(sync, name)

@@ -54,7 +54,7 @@ from holdfast.records.errors import (
 )
 from holdfast.records.event import Event as StoreEvent
 from holdfast.records.outcome import Outcome, Recovery
-from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
+from holdfast.records.reports import Copied, Guarantee, Problem, QueueInfo, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.secret import Secret
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from holdfast.runs.run import Receipt, Run
     from holdfast.runs.steps import StepHandle
     from holdfast.runs.store import Store
+    from holdfast.runs.worker import Worker
     from holdfast.runtimes.agent.actions import RecoveryAction
     from holdfast.runtimes.agent.agent import Agent, agent
     from holdfast.runtimes.agent.classifier import RulesClassifier
@@ -145,6 +146,7 @@ _MODULES = {
     "holdfast.runs.run": "Receipt Run",
     "holdfast.runs.steps": "StepHandle",
     "holdfast.runs.store": "Store",
+    "holdfast.runs.worker": "Worker",
     "holdfast.runtimes.agent.actions": "RecoveryAction",
     "holdfast.runtimes.agent.agent": "Agent agent",
     "holdfast.runtimes.agent.classifier": "RulesClassifier",
@@ -259,6 +261,7 @@ __all__ = [
     "Phase",
     "PostgresStore",
     "Problem",
+    "QueueInfo",
     "Receipt",
     "Recovery",
     "RecoveryAction",
@@ -305,6 +308,7 @@ __all__ = [
     "UnknownType",
     "UnstorableValue",
     "UsageSnapshot",
+    "Worker",
     "Workflow",
     "WorkflowBuilder",
     "WorkflowCheckpoint",

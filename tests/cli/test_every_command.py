@@ -18,7 +18,7 @@ from holdfast.cli.command import COMMON
 from holdfast.cli.group import COMMANDS
 from holdfast.cli.output import cut, plain, printable, width_of
 
-LONG = {"demo", "chaos"}
+LONG = {"demo", "chaos", "worker"}
 """These have tests of their own."""
 CALLS: dict[str, list[str]] = {
     "threads": [],
@@ -29,6 +29,7 @@ CALLS: dict[str, list[str]] = {
     "diff": ["user-42@1", "evil"],
     "tail": ["--once", "-n", "100"],
     "stats": [],
+    "queues": [],
     "requests": ["--status", "all"],
     "answer": ["ticket-1", "approve"],
     "approve": ["ticket-1"],

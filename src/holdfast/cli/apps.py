@@ -50,6 +50,19 @@ def load(app: str) -> Any:
         raise ConfigurationError(f"--app {app}: {error}") from error
 
 
+def module_of(app: str) -> str:
+    """Return what `load` takes for an app that may be a file: its module, found from now on."""
+    if not app.endswith(".py"):
+        return app
+    path = os.path.abspath(app)  # noqa: PTH100  sys.path holds str
+    if not os.path.isfile(path):  # noqa: PTH113
+        raise ConfigurationError(f"no file {app}")
+    directory, name = os.path.split(path)
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    return name.removesuffix(".py")
+
+
 def load_classes(app: str) -> None:
     """Import a module and register its classes, as building a workflow with them does."""
     from holdfast.codec.discovery import Annotation

@@ -26,6 +26,7 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "diff": ("checkpoints", "Compare the states of two checkpoints."),
         "tail": ("threads", "Follow new rows in all threads, or in one."),
         "stats": ("threads", "Count threads, rows and bytes."),
+        "queues": ("workers", "List queues and what waits in them."),
     },
     "Answer": {
         "requests": ("requests", "List the requests of threads."),
@@ -35,9 +36,10 @@ SECTIONS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "Resume": {
         "submit": ("submitting", "Submit work to a durable function."),
+        "worker": ("workers", "Run what is due, until told to end."),
         "resume": ("runs", "Resume a thread."),
         "recover": ("runs", "Resume every resumable thread."),
-        "retry": ("runs", "Let `recover` resume failed threads."),
+        "retry": ("runs", "Put failed threads back, to be resumed."),
         "settle": ("runs", "Record how a step in doubt ended."),
         "fork": ("checkpoints", "Start a new thread from a checkpoint."),
         "cancel": ("runs", "Cancel a thread."),

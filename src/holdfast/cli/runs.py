@@ -231,23 +231,33 @@ def _recovered_lines(screen: Screen, report: Recovery, remarks: dict[str, str], 
 @command()
 @thread_argument("threads", metavar="[ID]...", nargs=-1)
 @click.option("--status", type=click.Choice([Status.FAILED.value]), help="Retry all threads in this status.")
+@click.option("--queue", metavar="NAME", help="Retry all failed threads of this queue.")
 @click.option("--label", multiple=True, metavar="NAME=VALUE", type=named_text, help="Retry only those with this label.")
 @yes_option
 def retry(
-    session: Session, threads: tuple[str, ...], status: str | None, label: tuple[tuple[str, str], ...], yes: bool
+    session: Session,
+    threads: tuple[str, ...],
+    status: str | None,
+    queue: str | None,
+    label: tuple[tuple[str, str], ...],
+    yes: bool,
 ) -> Answer:
-    """Put failed threads back, so that `holdfast recover` resumes them. Finished steps are kept.
+    """Put failed threads back, so that a worker or `holdfast recover` resumes them. Finished steps are kept.
 
-    Give the ids of threads, or --status failed for all that failed: a dry run unless --yes. Exit code 4 if a thread
-    could not be put back.
+    Give the ids of threads, or --status failed for all that failed, or --queue for those of one queue: a dry run unless
+    --yes. Exit code 4 if a thread could not be put back.
     """
-    if bool(threads) == bool(status) or (label and not status):
-        raise errors.ConfigurationError("give the ids of failed threads, or --status failed, with --label to narrow it")
+    is_all = bool(status or queue)
+    if bool(threads) == is_all or (label and not is_all):
+        raise errors.ConfigurationError(
+            "give the ids of failed threads, or --status failed or --queue NAME, with --label to narrow it"
+        )
     store = session.store
     if threads:
         found: Iterable[ThreadInfo] = [lookup.read_thread(store, lookup.find_thread(store, text)) for text in threads]
     else:
-        found = lookup.every(store.threads(status=status, labels=dict(label), limit=lookup.PAGE))
+        failed = lookup.every(store.threads(status=Status.FAILED, labels=dict(label), limit=lookup.PAGE))
+        found = (info for info in failed if queue is None or info.queue == queue)
     dry_run = not threads and not yes
     refusals = {info.thread_id: _put_back(session, info, dry_run=dry_run) for info in found}
     back = [thread_id for thread_id, refusal in refusals.items() if not refusal]

@@ -110,20 +110,10 @@ def blocking_handle(store: "AwaitableStore") -> "Store":
     """Return a blocking handle on an application's store, awaitable or blocking. It does not close that store."""
     import holdfast.sync
     from holdfast.ports import BlockingPorts
-    from holdfast.runs.store import Store as AwaitableStore
-    from holdfast.runs.store import tools_of
+    from holdfast.runs.store import twin
 
-    tools = tools_of(store)
     handle = holdfast.sync.Store.__new__(holdfast.sync.Store)
-    handle._store = AwaitableStore(  # noqa: SLF001  as holdfast.sync.open makes one
-        tools.reader.backend,
-        committer=tools.committer,
-        ports=BlockingPorts(),
-        keys=tools.reader.bindings.ring,
-        namespace=tools.reader.bindings.namespace,
-        limits=tools.reader.bindings.limits,
-        on_close=lambda: None,
-    )
+    handle._store = twin(store, BlockingPorts())  # noqa: SLF001  as holdfast.sync.open makes one
     return handle
 
 

@@ -23,6 +23,11 @@ class Work(msgspec.Struct, frozen=True):
     grace: float
     stopped: asyncio.Event
 
+    async def until_stopped(self) -> None:
+        """Wait for the end of the work; then hand every thread over at its next step."""
+        await self.stopped.wait()
+        self.segments.hand_over()
+
 
 class ServingEngine(ABC):
     """An engine as a store and a worker see it."""

@@ -81,7 +81,7 @@ class RestateEngine(ServingEngine):
         await asyncio.to_thread(_without_signals, application)
         registering = asyncio.create_task(self._keep_registering())
         try:
-            await serve(application, config, shutdown_trigger=work.stopped.wait)
+            await serve(application, config, shutdown_trigger=work.until_stopped)
         finally:
             registering.cancel()
 

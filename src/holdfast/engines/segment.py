@@ -3,19 +3,25 @@
 This is all that an engine does with a thread. Neither data of a step nor the text of an error leaves this module.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.ports import logger
+from holdfast.records.errors import StoreError
 from holdfast.runs.block import Terms, Tools
-from holdfast.runs.recovery import STATUSES, Recoverer
+from holdfast.runs.resuming import Resumer
 from holdfast.runs.store import tools_of
+from holdfast.stores.agenda import OPEN
+from holdfast.stores.claim import replaceable_owner
+from holdfast.stores.decisions import may_go_on, may_run
 
 if TYPE_CHECKING:
+    from holdfast.runs.durable import Durable
     from holdfast.runs.store import Store
 
 LONGEST_SECONDS = 600
 """After how long a segment is handed over at its next step: no timeout of an engine bounds a thread."""
-MAX_ATTEMPTS = 3
 SHORTEST_WAIT = 0.01
 END, WAKE_AT, AGAIN = "end", "wake_at", "again"
 
@@ -37,32 +43,58 @@ class Unfinished(Exception):
 class Segments:
     """Runs segments of the threads of one store for one engine."""
 
-    def __init__(self, store: "Store", tag: str, lease: float = 30) -> None:
-        """A claim takes over from one with the same `tag` at once: the engine starts an attempt once the last is dead."""
+    def __init__(
+        self, store: "Store", functions: "Collection[Durable[Any, Any]]", tag: str, lease: timedelta | float = 30
+    ) -> None:
+        """A claim takes over from one with the same `tag` at once: the engine begins an attempt if the last is dead."""
         self._tools: Tools = tools_of(store)
+        self._tag = tag
         terms = Terms(lease, wait=0, keyed=True, tag=tag, longest=LONGEST_SECONDS)
-        self._recoverer = Recoverer(store, None, terms, MAX_ATTEMPTS)
+        self._resumer = Resumer(store, lambda: functions, terms)
+
+    def hand_over(self) -> None:
+        """Stop every thread at its next step; begin none any more."""
+        self._resumer.hand_over()
 
     async def run(self, thread_id: str) -> Verdict:
-        """Run a thread as far as it gets now. `Unfinished` if this process cannot: its store is away, or its code."""
+        """Run a thread as far as it gets now. `Unfinished` if this process cannot: it lacks the store, or the code."""
+        thread = self._tools.reader.key(thread_id)
         try:
             await self._tools.open()
-            end = await self._recoverer.resume(thread_id)
-            verdict = await self._tools.ports.perform(self._look, self._tools.reader.key(thread_id))
+            if not await self._tools.ports.perform(self._may_run, thread):
+                return await self._tools.ports.perform(self._verdict, thread)
+            is_run = await self._run(thread_id)
+            verdict = await self._tools.ports.perform(self._verdict, thread)
         except Exception as error:
             logger().warning("a segment of thread %r could not run", thread_id, exc_info=error)
             raise Unfinished(type(error).__name__) from None
-        if verdict.word == AGAIN and end in {"skipped", "failed"}:
-            logger().warning("thread %r is due, and this process does not have its function", thread_id)
+        if not is_run and verdict.word != END:
+            logger().warning("thread %r was not run: its function is not served here", thread_id)
             raise Unfinished("NotServed") from None
         return verdict
 
-    def _look(self, thread: bytes) -> Verdict:
+    async def _run(self, thread_id: str) -> bool:
+        """Run the thread; False if it was left as it is. An error of its code is recorded with it, and ends it."""
+        try:
+            return await self._resumer.resume(thread_id) != "skipped"
+        except StoreError:
+            raise
+        except Exception:  # noqa: BLE001
+            return True
+
+    def _may_run(self, thread: bytes) -> bool:
+        seen = self._tools.reader.seen(thread)
+        if seen is None:
+            return False
+        owner = replaceable_owner(self._tools.ports, seen.head, self._tag)
+        return may_run(seen.head, self._tools.ports.now(), owner)
+
+    def _verdict(self, thread: bytes) -> Verdict:
         """Return what the thread's head says now. Blocking."""
         seen, now = self._tools.reader.seen(thread), self._tools.ports.now()
-        if seen is None or seen.head.deleted or seen.head.status not in STATUSES:
+        if seen is None or seen.head.deleted or seen.head.status not in OPEN:
             return Verdict(END)
-        if self._recoverer.can_resume(thread, seen.head, now):
+        if may_go_on(seen.head, now):
             return Verdict(AGAIN)
         at = seen.head.expires_at  # of a timer, a deadline, or the lease of a run that is not the engine's
         return Verdict(WAKE_AT, at, max((at - now) / 1e6, SHORTEST_WAIT) if at else 0)

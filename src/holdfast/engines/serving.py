@@ -11,8 +11,8 @@ from holdfast.engines.urls import engine_at
 from holdfast.records.errors import HoldfastError
 from holdfast.records.identity import thread_id_of
 from holdfast.runs.store import attach, tools_of
-from holdfast.runs.durable import Durable, registry
-from holdfast.stores.agenda import Agenda, Due, agenda_of
+from holdfast.runs.durable import Durable, registry, service_of
+from holdfast.stores.agenda import Due
 from holdfast.stores.backend import readable_head
 from holdfast.stores.bindings import Bindings
 
@@ -38,10 +38,11 @@ async def serve(
     """Run the threads of a store for an engine until `stopped`. What they submit goes to the same engine."""
     engine = engine_at(url)
     attach(store, engine)
-    overdue = Overdue(store, engine, list(registry.values()) if functions is None else functions)
+    served = list(registry.values()) if functions is None else functions
+    overdue = Overdue(store, engine, served)
     looking = asyncio.create_task(overdue.keep_poking())
     try:
-        await engine.serve(Work(Segments(store, engine.place.tag, lease), concurrency, grace, stopped))
+        await engine.serve(Work(Segments(store, served, engine.place.tag, lease), concurrency, grace, stopped))
     finally:
         looking.cancel()
         with suppress(asyncio.CancelledError):
@@ -55,7 +56,7 @@ class Overdue:
         self._tools = tools_of(store)
         self._engine = engine
         self._served = routes_by_queue(self._tools.reader.bindings, functions)
-        self._agenda: Agenda | None = None
+        self._agenda = self._tools.reader.agenda
 
     async def keep_poking(self) -> None:
         """Look every 20 s, until cancelled."""
@@ -67,13 +68,13 @@ class Overdue:
 
     def poke(self) -> None:
         """Poke the engine for what is overdue now. Blocking."""
-        self._agenda = self._agenda or agenda_of(self._tools.reader.backend)
-        for due in self._taken(self._agenda):
+        for due in self._taken():
             self._engine.poke(thread_id_of(due.thread), due.entry.priority)
 
-    def _taken(self, agenda: Agenda) -> Iterator[Due]:
+    def _taken(self) -> Iterator[Due]:
         """Yield the threads that are overdue and that no run holds; their entries stay as they were."""
-        prefix, now = self._tools.reader.bindings.prefix, agenda.now()
+        agenda, prefix = self._agenda, self._tools.reader.bindings.prefix
+        now = agenda.now()
         for queue, routes in self._served.items():
             for due in agenda.take(prefix, queue, routes, MOST).entries:
                 agenda.look_again(due.thread, due.entry.due)
@@ -87,7 +88,7 @@ def routes_by_queue(bindings: Bindings, functions: Sequence[Durable[Any, Any]]) 
     """Return the routes of the threads that these functions serve, for each queue."""
     served: dict[str, set[bytes]] = {}
     for function in functions:
-        service = function.service
-        for version in (0, *range(service.since or service.version, service.version + 1)):
+        service = service_of(function)
+        for version in (0, *service.versions):
             served.setdefault(service.queue, set()).update(bindings.routes(function.name, version))
     return served

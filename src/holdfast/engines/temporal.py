@@ -157,7 +157,7 @@ class TemporalEngine(ServingEngine):
             graceful_shutdown_timeout=timedelta(seconds=work.grace),
         )
         async with worker:
-            await work.stopped.wait()
+            await work.until_stopped()
 
     def close(self) -> None:
         """End the thread that sends pokes."""

@@ -111,6 +111,13 @@ class Helper(Ticket):
         else:
             self.settle(True)
 
+    def join(self) -> Any:
+        """Block until the call has ended; return its result, or raise its error."""
+        ended = Event()
+        self.when_settled(ended.set)
+        ended.wait()
+        return self.returned()
+
     def returned(self) -> Any:
         """Return the result of the settled call, or raise its error."""
         self.result()

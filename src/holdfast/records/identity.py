@@ -60,6 +60,11 @@ def shown_id_of(key: bytes) -> str:
     return key[1 + sum(key[:1]) :].decode(errors="replace") or repr(key)
 
 
+def prefix_of(key: bytes) -> bytes:
+    """Return the prefix of a thread's key: that of its namespace."""
+    return key[: 1 + sum(key[:1])]
+
+
 def checkpoint_id(thread_id: str, seq: int, life: str) -> str:
     """Return the id of a checkpoint."""
     return f"{thread_id}@{seq}.{life}"

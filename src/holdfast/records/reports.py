@@ -1,5 +1,7 @@
 """Reports of a store about itself: its guarantee, its size, its health, what was copied."""
 
+from datetime import datetime
+
 import msgspec
 
 from holdfast.records.words import Durability
@@ -57,3 +59,21 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
 
     def __add__(self, other: "Copied") -> "Copied":
         return Copied(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
+
+
+class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The open threads of a queue, by what they wait for."""
+
+    name: str
+    ready: int = 0
+    """How many are due and wait for a worker."""
+    delayed: int = 0
+    """How many wait for a moment."""
+    running: int = 0
+    """How many are held by a run."""
+    waiting: int = 0
+    """How many wait for an answer."""
+    oldest_ready: datetime | None = None
+    """Since when the oldest one that is ready is due."""
+    functions: tuple[str, ...] = ()
+    """The functions that run them."""

@@ -33,6 +33,7 @@ from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import seconds
 from holdfast.stores.claim import FINISHED
 from holdfast.stores.reader import Reader
+from holdfast.stores.waking import make_due
 from holdfast.stores.writer import Intent
 
 if TYPE_CHECKING:
@@ -233,6 +234,7 @@ def leave_answer(
     consumed = Journal.of(reader.load_head(thread).log.document).answers.get(number)
     if not was_posted or consumed not in {None, entry}:
         raise Conflict(f"request {request_id} was answered already")
+    make_due(reader.backend, reader.agenda, thread)
     return replace(request, status="answered", answer=answer_of(entry))
 
 

@@ -27,20 +27,22 @@ from holdfast.records.request import Request
 from holdfast.records.retention import microseconds
 from holdfast.records.words import Status
 from holdfast.runs.failures import explain
-from holdfast.runs.ledger import Ledger
+from holdfast.runs.ledger import Ledger, failed_end
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
-from holdfast.stores.claim import Claim, Claiming
+from holdfast.stores.claim import CANCEL, Claim, Claiming
 from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found
 from holdfast.stores.events import Events
 from holdfast.stores.heartbeat import Heartbeat
-from holdfast.stores.reader import Reader
+from holdfast.stores.reader import Reader, Seen
+from holdfast.stores.waking import make_due, tell_waiting
 from holdfast.stores.writer import Intent
 
 SHORTEST_LEASE = 0.5
 POLL_SECONDS = 0.1
+ENDED = {Status.COMPLETE.value, Status.FAILED.value, Status.CANCELLED.value}
 ENDS_OF_PROGRAMS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 """Errors that a suspension must not replace when they leave a block."""
 
@@ -89,13 +91,18 @@ class RunBlock:
         labels: Mapping[str, str] | None,
         terms: Terms,
         check_held: Callable[[], Awaitable[None]] | None = None,
+        known: Seen | None = None,
     ) -> None:
-        """`check_held` raises an error if waiting for a thread that another run holds would be useless."""
+        """`check_held` raises an error if waiting for a thread that another run holds would be useless.
+
+        `known` is the head of the thread, if the caller has read it: the thread is claimed only if it is unchanged.
+        """
         self._tools = tools
         self._thread = tools.reader.key(thread_id)
         self._labels = labels
         self._terms = terms
         self._check_held = check_held
+        self._known = known
         self._run: Run | None = None
         self._outer: Frame | None = None
         self._entered_at = 0
@@ -183,7 +190,7 @@ class RunBlock:
         lease, reopen, tag = microseconds(self._terms.lease), self._terms.reopen, self._terms.tag
         given = (ports, tools.reader, tools.committer, self._thread, lease)
         try:
-            return await ports.shielded(ports.perform(taking.take, *given, reopen=reopen, tag=tag))
+            return await ports.shielded(ports.perform(taking.take, *given, reopen=reopen, tag=tag, known=self._known))
         except BaseException:
             await ports.shielded(ports.perform(taking.abandon))
             raise
@@ -272,8 +279,8 @@ class RunBlock:
     async def _end_well(self, ledger: Ledger) -> None:
         if not ledger.finished:
             await self._end_if_cancelled(ledger)
-        is_open = ledger.status == Status.WORKING.value and not ledger.resumable
-        await self._release(ledger, Status.IDLE.value if is_open else ledger.status)
+        is_left = ledger.status == Status.WORKING.value and ledger.resumes_at is None
+        await self._release(ledger, Status.IDLE.value if is_left else ledger.status, ledger.resumes_at or 0)
 
     async def _end_badly(self, ledger: Ledger, error: BaseException) -> None:
         """Record an error; anything else that ends a program leaves the thread `working`.
@@ -285,7 +292,7 @@ class RunBlock:
                 await self._cancel(ledger)
                 return
             if isinstance(error, Exception) and not ledger.finished:
-                await ledger.fail(self._tools.ports, error)
+                ledger.end_on_release(failed_end(error, self._tools.ports.now()))
             await self._release(ledger, ledger.status)
         except HoldfastError as failure:
             if failure is not error:
@@ -304,7 +311,7 @@ class RunBlock:
     async def _cancel(self, ledger: Ledger) -> None:
         now = self._tools.ports.now()
         entry = Ended(Status.CANCELLED.value, encode(None), "RunCancelled", "cancelled from outside", (), now)
-        await ledger.end(self._tools.ports, entry)
+        ledger.end_on_release(entry)
         await self._release(ledger, ledger.status)
 
     async def _suspend(self, ledger: Ledger) -> tuple[Request, ...]:
@@ -318,13 +325,24 @@ class RunBlock:
         inbox = await ports.perform(self._tools.reader.backend.inbox, claim.thread)
         unanswered = [number for number in journal.open_numbers() if message_key(number) not in inbox]
         requests = tuple(journal.list_requests(claim.log.binding, unanswered))
-        can_resume = not requests and bool(journal.open_numbers())
-        wake_at = 0 if can_resume or ledger.is_handed_over else self._wake_at(ledger, unanswered)
-        is_waiting = bool(requests) and not ledger.is_handed_over
-        status = Status.INPUT_REQUIRED.value if is_waiting else Status.WORKING.value
+        can_resume = ledger.is_handed_over or (not requests and bool(journal.open_numbers()))
+        wake_at = 0 if can_resume else self._wake_at(ledger, unanswered)
+        status = Status.INPUT_REQUIRED.value if requests and not can_resume else Status.WORKING.value
         await self._release(ledger, status, wake_at)
+        if not can_resume:
+            await ports.perform(self._wake_if_called, ledger, unanswered)
         await ledger.emit("suspended", requests=[request.id for request in requests], wake_at=wake_at)
         return requests
+
+    def _wake_if_called(self, ledger: Ledger, unanswered: Sequence[int]) -> None:
+        """Make the released thread due if it was called meanwhile: answered, cancelled, or what it awaits has ended."""
+        reader, thread = self._tools.reader, ledger.claim.thread
+        if not ledger.claim.writer.seen.head.route:
+            return
+        inbox = reader.backend.inbox(thread)
+        called = CANCEL in inbox or any(message_key(number) in inbox for number in unanswered)
+        if called or any(has_ended() for has_ended in ledger.awaited):
+            make_due(reader.backend, reader.agenda, thread)
 
     async def _wait_for_another(self, ledger: Ledger) -> None:
         """Release a thread whose code ran another thread, which waits: it looks again after one lease."""
@@ -356,6 +374,9 @@ class RunBlock:
         pending = ledger.claim.release(status, wake_at)
         await self._tools.ports.settle(pending, ledger.claim.committer)
         ledger.status = status
+        await ledger.emit_end()
+        if status in ENDED and ledger.claim.writer.seen.head.route:
+            await self._tools.ports.perform(tell_waiting, self._tools.reader, ledger.claim.thread)
 
     async def _release_lease(self, claim: Claim) -> None:
         try:

@@ -208,7 +208,7 @@ class Driver:
 
     def leave_resumable(self) -> None:
         """Make leaving the block release the thread as `working`: the next recovery may resume it."""
-        self._ledger.resumable = True
+        self._ledger.resumes_at = 0
 
     # Writing
 

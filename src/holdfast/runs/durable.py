@@ -80,7 +80,7 @@ class Durable(Generic[P, T]):
         self._labels = labels
         self._has_warned = False
         self._on_divergence = on_divergence
-        self.service = service
+        self._service = service
         """How it is served: its queue, its versions, and what an error does."""
         self._owner = ""
         """The class in whose body the function is defined."""
@@ -160,9 +160,9 @@ class Durable(Generic[P, T]):
                 stacklevel=3,
             )
 
-    def _fits(self, ports: Ports) -> bool:
-        """True if the function can be called there: an async function needs awaitable ports."""
-        return not (ports.blocking and is_async(self._function))
+    def _serves(self, ports: Ports, version: int) -> bool:
+        """True if it can resume threads of this version (0: not begun) there: an async function needs an event loop."""
+        return version in (0, *self._service.versions) and not (ports.blocking and is_async(self._function))
 
     async def _enter(self, store: "Store", thread_id: str, packed: bytes | None) -> Any:
         async def check() -> None:
@@ -193,14 +193,15 @@ class Durable(Generic[P, T]):
         if refusal is not None:
             run._ledger.untouched = True
             raise refusal
-        run._ledger.place = Place(self.name, self.service.version, self.service.queue)
+        run._ledger.place = Place(self.name, self._service.version, self._service.queue)
+        run._ledger.version = run._ledger.version or self._service.version
         started = await self._started(run, packed or b"")
         if run.finished:
             return run.result
         arguments, named = decode(started.arguments)
         replay = run._ledger.replay = self._replay(run)
         result = await run._ports.invoke(self._function, arguments, named, None)
-        await run.complete(result)
+        run._complete_on_release(result)
         await replay.report_unasked()
         return result
 
@@ -260,7 +261,7 @@ class Durable(Generic[P, T]):
         def compare(known: Started) -> KeyReused | None:
             return self._conflict(known, thread_id, packed)
 
-        return Call(self.name, packed, fingerprint, self.service.queue, self._labels, compare)
+        return Call(self.name, packed, fingerprint, self._service.queue, self._labels, compare)
 
     async def _submit(
         self, thread_id: str, arguments: tuple[Any, ...], named: Mapping[str, Any], options: Submission
@@ -278,6 +279,11 @@ class Durable(Generic[P, T]):
             status = Status.INPUT_REQUIRED if suspended.requests else Status.WORKING
             return Outcome(status=status, thread_id=thread_id, requests=suspended.requests)
         return Outcome(status=Status.COMPLETE, thread_id=thread_id, result=result)
+
+
+def service_of(function: "Durable[Any, Any]") -> Service:
+    """Return how processes serve a function."""
+    return function._service
 
 
 async def _free(store: "Store", thread_id: str) -> None:

@@ -21,14 +21,16 @@ from holdfast.runs.options import StepOptions, seconds
 from holdfast.runs.run import Run, for_plain_code
 from holdfast.runs.scope import current_frame
 from holdfast.runs.steps import StepCall, perform_step
+from holdfast.stores.agenda import Agenda
 from holdfast.stores.reader import Reader
+from holdfast.stores.waking import ask_to_be_told
 
 if TYPE_CHECKING:
     from holdfast.runs.store import Store
 
 SHORTEST_POLL, LONGEST_POLL = 0.01, 1.0
-LOOK_AGAIN_US = 5_000_000
-"""After how long a suspended run looks again at the thread that it waits for."""
+LOOK_AGAIN_US, TOLD_LATEST_US = 5_000_000, 60_000_000
+"""After how long a suspended run looks again at the thread it waits for, and if that thread wakes it when it ends."""
 ENDED = {Status.COMPLETE, Status.FAILED, Status.CANCELLED}
 RAISED = StepOptions(raises=(TimeoutError,))
 
@@ -140,8 +142,18 @@ class HandleBase:
                 await ledger.note(ports, Slept(key, ports.now() + round(longest * 1e6)))
             elif due <= ports.now():
                 return None
-        ledger.look_again_at = ports.now() + LOOK_AGAIN_US
+        backend = run._reader.backend
+        is_told = not asks and self._store._backend is backend and isinstance(backend, Agenda)
+        if is_told:
+            await ports.perform(ask_to_be_told, backend, self._thread, ledger.claim.thread)
+            ledger.awaited.append(self._has_ended)
+        ledger.wake_by(ports.now() + (TOLD_LATEST_US if is_told else LOOK_AGAIN_US))
         return await ledger.suspend(ports)
+
+    def _has_ended(self) -> bool:
+        """True if the thread has ended, or was deleted. Blocking."""
+        seen = self._store._reader.seen(self._thread)
+        return seen is None or seen.head.deleted or seen.head.status in ENDED
 
 
 def _packed(ending: Ending) -> list[Any]:

@@ -73,6 +73,12 @@ def packed_metadata(metadata: Mapping[str, Any] | None) -> bytes:
     return encode(dict(metadata), path="metadata") if metadata else b""
 
 
+def failed_end(error: BaseException | str, now: int) -> Ended:
+    """Return the end of a run that failed, for this reason."""
+    kind = type(error).__name__ if isinstance(error, BaseException) else ""
+    return Ended(Status.FAILED.value, encode(None), kind, text_of(error), failed_steps(error), now)
+
+
 class AlreadyWritten(Exception):
     """There is an entry under this key already, stored or queued."""
 
@@ -101,14 +107,22 @@ class Ledger:
         """True once the block of the run was left."""
         self.untouched = False
         """True if the thread must be left as it was found."""
-        self.resumable = False
-        """True if the thread must be left for a recovery to resume."""
+        self.resumes_at: int | None = None
+        """When a recovery or a worker resumes the thread after this run (0: at once); None if it is left idle."""
+        self.is_handed_over = False
+        """True if the run stops at its next step, for another process to resume it."""
+        self.has_stopped = False
+        """True once the code of the run was told to stop."""
+        self.version = claim.writer.summary.version
+        """The version of the function that began the thread; 0 if none has."""
+        self.awaited: list[Callable[[], bool]] = []
+        """For each thread that a suspended run waits for: returns True if it has ended. Blocking."""
+        self._ended: Ended | None = None
+        """How the run ended, until listeners are notified of it."""
         self.place: Place | None = None
         """The thread's place in the agenda, if the next row puts it there."""
         self._hand_over_at = 0
         self._done_before = 0
-        self.is_handed_over = False
-        """True if the run ends to be resumed at once, by any process."""
         self.look_again_at = 0
         """When a suspended run looks again at what it waits for, besides its timers; 0 for never."""
         self._carried: list[AnyEntry] = []
@@ -138,6 +152,7 @@ class Ledger:
         if claim.failure is not None or claim.is_parents:
             claim.check()
         if self.suspension is not None and self._stops_here():
+            self.has_stopped = True
             raise self.suspension
         if claim.cancelled and self.status not in FINISHED:
             raise RunCancelled(f"the run of {claim.thread_id!r} was cancelled")
@@ -159,8 +174,8 @@ class Ledger:
 
         A task group cancels its other branches when one raises.
         """
-        if self._hand_over_at and ports.now() >= self._hand_over_at:
-            self._hand_over()
+        if 0 < self._hand_over_at <= ports.now() and self.journal.done_count > self._done_before:
+            self.hand_over()
         if self.suspension is not None and set(held.get()).isdisjoint(list(self.running.values())):
             await self.wait_for_steps(ports)
         self.check()
@@ -171,11 +186,6 @@ class Ledger:
         A run that has done none goes on: resumed elsewhere it would get no further.
         """
         self._hand_over_at, self._done_before = moment, self.journal.done_count
-
-    def _hand_over(self) -> None:
-        """Stop every branch at its next step."""
-        if self.suspension is None and self.journal.done_count > self._done_before:
-            self.is_handed_over, self.suspension = True, Suspension()
 
     async def wait_for_steps(self, ports: Ports) -> None:
         """Let the branches record the steps under way."""
@@ -189,6 +199,15 @@ class Ledger:
         self._waiting.update(self._within())
         await self.ready(ports)
         raise self.suspension
+
+    def wake_by(self, moment: int) -> None:
+        """Look again at what a suspended run waits for at this moment, at the latest."""
+        self.look_again_at = min(self.look_again_at or moment, moment)
+
+    def hand_over(self) -> None:
+        """Stop the run at its next step; steps under way may finish. For any thread."""
+        self.is_handed_over = True
+        self.suspension = self.suspension or Suspension()
 
     def check_waits_not(self, key: str) -> None:
         """Raise the suspension that a step's own code ran into, even if that code caught it."""
@@ -310,20 +329,25 @@ class Ledger:
 
     async def end(self, ports: Ports, entry: Ended) -> None:
         """Write how the run ended."""
+        await ports.settle(self.end_on_release(entry), self.claim.committer)
+        await self.emit_end()
+
+    def end_on_release(self, entry: Ended) -> Pending:
+        """Queue how the run ended. The release of the lease follows at once, and both are stored in one swap."""
         error = "" if entry.status == Status.COMPLETE.value else f"{entry.type}: {entry.message}".strip(": ")
         requests = () if entry.status in FINISHED else None
         intent = Intent(journal=True, status=entry.status, error=error, requests=requests, consumed=(CANCEL,))
         intent.metadata = packed_metadata(row_details(entry))
-        await self.commit(ports, intent, entry)
-        self.status = entry.status
-        details = {"error": entry.type} if entry.status == Status.FAILED.value else {}
-        await self.emit(_ENDS[entry.status], **details)
+        pending = self.write(intent, (entry,))
+        self.status, self._ended = entry.status, entry
+        return pending
 
-    async def fail(self, ports: Ports, error: BaseException | str) -> None:
-        """Write that the run failed, for this reason."""
-        kind = type(error).__name__ if isinstance(error, BaseException) else ""
-        failure = (kind, text_of(error), failed_steps(error), ports.now())
-        await self.end(ports, Ended(Status.FAILED.value, encode(None), *failure))
+    async def emit_end(self) -> None:
+        """Notify listeners of the end of the run, once it is stored."""
+        entry, self._ended = self._ended, None
+        if entry is not None:
+            details = {"error": entry.type} if entry.status == Status.FAILED.value else {}
+            await self.emit(_ENDS[entry.status], **details)
 
     # The state and the steps
 

@@ -25,7 +25,7 @@ from holdfast.runs import asking
 from holdfast.runs.arguments import Inputs, fingerprint_of, kept_inputs
 from holdfast.runs.failures import failure_of
 from holdfast.runs.keys import Key, kept, kind_at, part
-from holdfast.runs.ledger import AlreadyWritten, Ledger, Made, packed_metadata
+from holdfast.runs.ledger import AlreadyWritten, Ledger, Made, failed_end, packed_metadata
 from holdfast.runs.options import StepCallPolicy, StepOptions, seconds
 from holdfast.runs.scope import Scope, current_frame, idempotency_key_of, mark_step
 from holdfast.runs.steps import StepCall, StepHandle, known_memo, perform_step
@@ -94,6 +94,11 @@ class Run:
     def status(self) -> Status:
         """The thread's status."""
         return Status(self._ledger.status)
+
+    @property
+    def version(self) -> int:
+        """The version of the durable function that began the thread; 0 if none has."""
+        return self._ledger.version
 
     @property
     def seq(self) -> int:
@@ -394,18 +399,32 @@ class Run:
 
         Calling it again with the same result changes nothing: a program that crashed right after it may run again.
         """
+        entry = self._completion(result)
+        if entry is not None:
+            await self._ledger.end(self._ports, entry)
+
+    def _complete_on_release(self, result: Any) -> None:
+        """Complete the thread in the swap that releases its lease. A run that was to be handed over ends here."""
+        if self._ledger.is_handed_over and not self._ledger.has_stopped:
+            self._ledger.suspension = None
+        entry = self._completion(result)
+        if entry is not None:
+            self._ledger.end_on_release(entry)
+
+    def _completion(self, result: Any) -> Ended | None:
+        """Return the end of the run; None if it has ended with this result."""
         value, now = encode(result, path="result"), self._ports.now()
         ended = self._ledger.journal.ended
         if self.finished and ended is not None and (ended.status, ended.value) == (Status.COMPLETE.value, value):
             self._ledger.check()
-            return
+            return None
         self._ledger.check_new("an end")
-        await self._ledger.end(self._ports, Ended(Status.COMPLETE.value, value, "", "", (), now))
+        return Ended(Status.COMPLETE.value, value, "", "", (), now)
 
     async def fail(self, error: BaseException | str) -> None:
         """Mark the thread as failed, for this reason. Running it again resumes after its finished steps."""
         self._ledger.check_new("an end")
-        await self._ledger.fail(self._ports, error)
+        await self._ledger.end(self._ports, failed_end(error, self._ports.now()))
 
 
 def for_plain_code(run: Run) -> Run:

@@ -35,7 +35,7 @@ async def put_back(run: Run) -> None:
         raise _refused(run, error) from None
     note = Noted(RETRIED, encode(None), run._ports.now())
     await run._ledger.commit(run._ports, Intent(journal=True, metadata=packed_metadata({RETRIED: True})), note)
-    run._ledger.resumable = True
+    run._ledger.resumes_at = 0
     if run._ledger.claim.found.route:
         run._ledger.status = Status.QUEUED.value
 
@@ -62,7 +62,7 @@ async def settle_step(run: Run, key: str, choice: str, value: Any, by: str) -> N
     said = {"step": key, "settled": choice, **({"by": by} if by else {})}
     intent = Intent(journal=choice == "retry", cause=cause, metadata=packed_metadata(said))
     await run._ledger.commit(run._ports, intent, entry)
-    run._ledger.resumable = True
+    run._ledger.resumes_at = 0
 
 
 def _verdict(begun: Begun, choice: str, value: Any, by: str, now: int) -> tuple[StepDone | StepError | Attempted, str]:

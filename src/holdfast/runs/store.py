@@ -23,7 +23,7 @@ from holdfast.records.errors import ConfigurationError, HoldfastError, NotFound,
 from holdfast.records.event import Event
 from holdfast.records.identity import CheckpointId, RequestId
 from holdfast.records.outcome import Outcome, Recovery
-from holdfast.records.reports import Copied, Guarantee, Report, Stats
+from holdfast.records.reports import Copied, Guarantee, QueueInfo, Report, Stats
 from holdfast.records.request import Request
 from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.records.thread import ThreadInfo
@@ -40,7 +40,7 @@ from holdfast.stores.committer import Committer
 from holdfast.stores.events import Events, pruned_details
 from holdfast.stores.heartbeat import Heartbeat
 from holdfast.stores.listing import AsyncPage, Listings
-from holdfast.stores.reader import Reader, gave_up
+from holdfast.stores.reader import Reader, Seen, gave_up
 from holdfast.stores.saving import RESTATE_ATTEMPTS, Saving
 
 if TYPE_CHECKING:
@@ -265,6 +265,13 @@ class Store:
         await self._open()
         return await self._ports.perform(self._listings.counts)
 
+    async def queues(self) -> list[QueueInfo]:
+        """Return the queues that have open threads: how many are ready, delayed, running, or wait for an answer."""
+        from holdfast.stores.queues import list_queues
+
+        await self._open()
+        return await self._ports.perform(list_queues, self._reader)
+
     async def stats(self) -> Stats:
         """Count threads, rows and bytes. This reads every head; to count statuses alone use `counts`."""
         await self._open()
@@ -455,8 +462,9 @@ class Store:
         labels: Mapping[str, str] | None,
         terms: Terms,
         check_held: Callable[[], Awaitable[None]] | None = None,
+        known: Seen | None = None,
     ) -> RunBlock:
-        return RunBlock(self._tools, thread_id, check_labels(labels), terms, check_held)
+        return RunBlock(self._tools, thread_id, check_labels(labels), terms, check_held, known)
 
     def session(
         self,
@@ -609,6 +617,24 @@ class Store:
 def attach(store: Store, engine: Engine) -> None:
     """Let an engine run what is submitted to this store from now on."""
     store._engine = engine
+
+
+def twin(store: Store, ports: Ports) -> Store:
+    """Return another handle on a store, with other ports and the same listeners. Closing it leaves the store open."""
+    bindings = store._reader.bindings
+    other = Store(
+        store._backend,
+        committer=store._committer,
+        ports=ports,
+        keys=bindings.ring,
+        compress=bindings.compress,
+        namespace=bindings.namespace,
+        inputs=store._tools.keep_inputs,
+        limits=bindings.limits,
+        on_close=lambda: None,
+    )
+    other._events.follow(store._events)
+    return other
 
 
 def tools_of(store: Store) -> Tools:

@@ -54,6 +54,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     backoff: Any = None
 
+    @property
+    def versions(self) -> range:
+        """The versions of threads that it can resume."""
+        return range(self.version if self.since is None else self.since, self.version + 1)
+
     def check(self) -> None:
         """Raise `ConfigurationError` for an invalid option."""
         queue_name(self.queue)

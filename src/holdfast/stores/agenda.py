@@ -96,6 +96,40 @@ class Agenda(Protocol):
         ...
 
 
+class Listener(Protocol):
+    """Waits for announcements. One thread uses it."""
+
+    def wait(self, timeout: float) -> bool:
+        """Block for up to `timeout` seconds. True if something was announced; that may be wrong, and may be early."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
+        ...
+
+
+@runtime_checkable
+class Announcing(Protocol):
+    """An optional interface of a backend: it tells idle workers at once that something is due."""
+
+    def announce(self, prefix: bytes, queues: Collection[str]) -> None:
+        """Announce that threads of these queues are due, after the commit. A hint: it may be lost. Never raises."""
+        ...
+
+    def listener(self, prefix: bytes) -> Listener:
+        """Return a listener for announcements of threads whose keys begin with `prefix`."""
+        ...
+
+
+@runtime_checkable
+class OneHost(Protocol):
+    """An optional interface of a backend whose users are all on one host: they can see which owners are dead."""
+
+    def held(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the threads that a run holds and that have an entry, with their heads."""
+        ...
+
+
 def entry_of(head: Head) -> Entry | None:
     """Return the entry of a thread with this head; None if it has none."""
     if not head.route or head.deleted or head.status not in OPEN:
@@ -202,13 +236,15 @@ class ListedAgenda:
     """An agenda for a backend without one: it lists the open threads at each call.
 
     What it gives and hides is known to this object alone: two processes may be given the same thread, and the claim of
-    one of them is refused.
+    one of them is refused. A thread that waits for an answer is due once there are messages that it was not given with.
     """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._hidden: dict[bytes, int] = {}
         self._poked: dict[bytes, int] = {}
+        self._messages: dict[bytes, set[str]] = {}
+        """The messages that each waiting thread has had when it was last given."""
 
     def take(self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes = b"") -> Taken:
         """See `Agenda.take`."""
@@ -219,6 +255,7 @@ class ListedAgenda:
         for thread, _ in picked:
             self._hidden[thread] = now + HIDE
             self._poked.pop(thread, None)
+            self._messages[thread] = set(self._backend.inbox(thread))
         last_lane = last_lane_of([entry for _, entry in picked], after)
         return Taken([Due(thread, entry, heads[thread]) for thread, entry in picked], next_due, last_lane)
 
@@ -248,11 +285,18 @@ class ListedAgenda:
         for thread, encoded in heads.items():
             head = readable_head(thread, encoded)
             entry = None if head is None else entry_of(head)
-            if entry is not None:
-                entry = earlier(entry, self._poked.get(thread, PARKED))
+            if head is not None and entry is not None:
+                called_at = head.updated_at if self._is_called(thread, head) else PARKED
+                entry = earlier(entry, min(called_at, self._poked.get(thread, PARKED)))
                 until = self._hidden.get(thread)
                 found[thread] = entry if until is None else replace(entry, held=True, due=until)
         return found
+
+    def _is_called(self, thread: bytes, head: Head) -> bool:
+        """True if a waiting thread has new messages."""
+        if head.status != Status.INPUT_REQUIRED.value:
+            return False
+        return not self._messages.get(thread, set()).issuperset(self._backend.inbox(thread))
 
 
 def agenda_of(backend: Backend) -> Agenda:

@@ -50,7 +50,7 @@ class Bindings:
         self.key = partial(thread_key, self.prefix)
         """The key of a thread id in this namespace."""
         self.ring = ring
-        self._compress = compress
+        self.compress = compress
         self._entropy = entropy
         self.limits = limits
         self._plain = Seal(compress=compress, limits=limits)
@@ -137,7 +137,7 @@ class Bindings:
         return self.ring.routes(function, version)
 
     def _encrypting(self, data_key: bytes) -> Seal:
-        return Seal(compress=self._compress, key=data_key, entropy=self._entropy, limits=self.limits)
+        return Seal(compress=self.compress, key=data_key, entropy=self._entropy, limits=self.limits)
 
 
 def authenticated(binding: Binding, head: Head) -> Binding:

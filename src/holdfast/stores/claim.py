@@ -32,6 +32,7 @@ from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found, claimed, deletion, released, renewed
 from holdfast.stores.landing import landed
 from holdfast.stores.reader import Reader, Seen
+from holdfast.stores.waking import announce
 from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Write, Writer
 
 T = TypeVar("T")
@@ -399,9 +400,10 @@ class Claiming:
         *,
         reopen: bool,
         tag: str,
+        known: Seen | None,
     ) -> Claim:
         """See `take`."""
-        claim = take(ports, reader, committer, thread, lease, reopen=reopen, tag=tag)
+        claim = take(ports, reader, committer, thread, lease, reopen=reopen, tag=tag, known=known)
         with self._lock:
             self._claim = claim
             if self._is_abandoned:
@@ -425,15 +427,17 @@ def take(
     *,
     reopen: bool = False,
     tag: str = "",
+    known: Seen | None = None,
 ) -> Claim:
     """Claim a thread, creating it if needed. Blocking. `LeaseHeld` while another run holds it.
 
-    A finished thread keeps its status unless `reopen` is set. With a `tag` it is taken over from an owner with the same
-    tag at once: an engine says so which attempt is the newest, and the token fences the older one.
+    A finished thread keeps its status unless `reopen` is set. With a `tag` it is taken over at once from an owner with
+    the same tag: the engine says which attempt is the newest, and the token fences the older one. With `known`, the
+    head as the caller read it, there is one attempt: `Conflict` if the thread has changed since.
     """
     owner, name = ports.owner(tag), thread_id_of(thread)
-    for _ in range(ATTEMPTS):
-        seen = reader.seen(thread) or NO_HEAD
+    for _ in range(1 if known else ATTEMPTS):
+        seen = known or reader.seen(thread) or NO_HEAD
         old = seen.head
         dead = replaceable_owner(ports, old, tag)
         status = old.status if old.status in FINISHED and not reopen else ""
@@ -445,12 +449,15 @@ def take(
             is_ours = _swapped(reader, thread, seen, mine, (CANCEL,) if reopen and old.status in FINISHED else ())
             if is_ours:
                 claim = Claim(ports, reader, committer, _writer(reader, thread, mine), lease, old)
-                claim.was_cancelled()
+                if known is None or old.token:  # a thread that nobody ever held cannot have been asked to end
+                    claim.was_cancelled()
                 return claim
         except BaseException as error:
             if is_ours or _is_interrupt(error):  # during a swap only the stored head shows whose it is
                 _release(reader, thread, head.token, owner, ports.now(), old)
             raise
+    if known is not None:
+        raise Conflict(f"thread {name!r} was claimed or changed by another process")
     raise Conflict(f"gave up after {ATTEMPTS} conflicting claims of thread {name!r}; retry later")
 
 
@@ -497,7 +504,9 @@ def _release(reader: Reader, thread: bytes, token: int, owner: str, now: int, fo
         status, wake_at = (seen.head.status, 0) if found is None else as_found(found)
         head = released(seen.head, thread_id_of(thread), token, status, now, wake_at)
         head = reader.binding(thread, seen.head).signed(head)
-        if reader.backend.swap([swap_of(thread, seen.head, seen.encoded, head, encode_head(thread, head))])[0]:
+        swap = swap_of(thread, seen.head, seen.encoded, head, encode_head(thread, head))
+        if reader.backend.swap([swap])[0]:
+            announce(reader.backend, [swap])
             return
 
 

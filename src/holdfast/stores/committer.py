@@ -16,6 +16,7 @@ from holdfast.ports import Ticket, reset_after_fork
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.rows import Swap
 from holdfast.stores.backend import Backend, Busy
+from holdfast.stores.waking import announce
 
 BATCH_SWAPS = 256
 BATCH_BYTES = 8 << 20
@@ -106,9 +107,15 @@ class Committer:
         """Commit a lone small write at once; leave anything more to the writer thread."""
         if not self._queue:
             return
-        if self.inline and len(self._queue) == 1 and self._queued_bytes <= INLINE_BYTES and self._commit_inline():
+        if self.inline and self._is_one_thread() and self._queued_bytes <= INLINE_BYTES and self._commit_inline():
             return
         self.wake()
+
+    def _is_one_thread(self) -> bool:
+        """True if a single write waits, or the last two of a run: its end and its release."""
+        with self._queue_lock:
+            queue = self._queue
+            return 0 < len(queue) <= 2 and queue[0][1].thread == queue[-1][1].thread
 
     def _commit_inline(self) -> bool:
         """Commit one batch without waiting for other threads or processes; False if that is not possible."""
@@ -201,6 +208,7 @@ class Committer:
             outcomes = [self._outcome(swap) for swap in swaps] if len(swaps) > 1 else [error]
         except Exception as error:  # noqa: BLE001  each waiting caller raises it
             outcomes = [error] * len(swaps)
+        announce(self._backend, (swap for swap, outcome in zip(swaps, outcomes, strict=True) if outcome is True))
         settled = zip((writes for _, writes in chains), outcomes, strict=True)
         for writes, outcome in (*settled, (refused, False)):
             for ticket, swap in writes:
@@ -230,6 +238,7 @@ def _joined(first: Swap, second: Swap) -> Swap:
         blobs={**first.blobs, **second.blobs},
         consumed=first.consumed + second.consumed,
         size=first.size + second.size,
+        moves=first.moves or second.moves,
     )
 
 

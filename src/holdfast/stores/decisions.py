@@ -111,6 +111,18 @@ def may_go_on(head: Head, now: int) -> bool:
     return head.status == Status.INPUT_REQUIRED.value and 0 < head.expires_at <= now
 
 
+def may_run(head: Head, now: int, dead_owner: str = "") -> bool:
+    """True if a worker that found the thread due may run it: nobody alive holds it, and it is open.
+
+    A queued thread is never begun before its time. One that waits may be due early, because it was called.
+    """
+    if head.deleted or (head.owner != dead_owner and head.held(now)):
+        return False
+    if head.status == Status.QUEUED.value:
+        return head.expires_at <= now
+    return head.status in {Status.WORKING.value, Status.INPUT_REQUIRED.value}
+
+
 def placed(head: Head, queue: str, priority: int, route: bytes, unbegun: Collection[bytes]) -> Head:
     """Return the head with a place in the agenda.
 

@@ -31,6 +31,10 @@ class Events:
 
         return unsubscribe
 
+    def follow(self, other: "Events") -> None:
+        """Have the listeners of another handle on the same store."""
+        self._listeners, self.trace_context = other._listeners, other.trace_context  # noqa: SLF001  one class
+
     @property
     def has_listeners(self) -> bool:
         """True if there are listeners."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from threading import Lock
+from threading import Condition, Lock
 from time import time_ns
 
 from msgspec.structs import replace
@@ -78,11 +78,14 @@ class MemoryBackend:
         self._threads: dict[bytes, _Thread] = {}
         self._lock = Lock()
         self._closed = False
+        self._announced = Condition()
+        self._announcements = 0
         reset_after_fork(self)
 
     def after_fork(self) -> None:
         """Replace the lock, which a thread of the parent may hold: a forked child has its own copy of the data."""
         self._lock = Lock()
+        self._announced = Condition()
 
     def open(self) -> None:
         """Do nothing: there is nothing to connect to."""
@@ -215,6 +218,22 @@ class MemoryBackend:
         """See `Agenda.now`: the clock of this host."""
         return time_ns() // 1000
 
+    def announce(self, prefix: bytes, queues: Collection[str]) -> None:
+        """See `Announcing.announce`."""
+        with self._announced:
+            self._announcements += 1
+            self._announced.notify_all()
+
+    def listener(self, prefix: bytes) -> "MemoryListener":
+        """See `Announcing.listener`: it hears of all namespaces."""
+        return MemoryListener(self)
+
+    def await_announcement(self, known: int, timeout: float) -> int:
+        """Wait until more than `known` announcements were made, or time is up. Return how many were made."""
+        with self._announced:
+            self._announced.wait_for(lambda: self._announcements > known, timeout)
+            return self._announcements
+
     def _entries(self, prefix: bytes) -> dict[bytes, Entry]:
         self._check_open()
         found = ((thread, kept.entry) for thread, kept in self._threads.items() if thread.startswith(prefix))
@@ -232,3 +251,19 @@ class MemoryBackend:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed("this memory store was closed")
+
+
+class MemoryListener:
+    """See `Listener`."""
+
+    def __init__(self, backend: MemoryBackend) -> None:
+        self._backend = backend
+        self._known = backend.await_announcement(0, 0)
+
+    def wait(self, timeout: float) -> bool:
+        """See `Listener.wait`."""
+        known, self._known = self._known, self._backend.await_announcement(self._known, timeout)
+        return self._known > known
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to disconnect."""

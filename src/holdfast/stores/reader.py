@@ -22,6 +22,7 @@ from holdfast.records.errors import Conflict, Corrupt, KeyUnavailable, NotFound
 from holdfast.records.head import Head, Marks, decode_head
 from holdfast.records.identity import CheckpointId, checkpoint_id, life_of, thread_id_of
 from holdfast.records.rows import Row
+from holdfast.stores.agenda import agenda_of
 from holdfast.stores.backend import Backend
 from holdfast.stores.bindings import Bindings, Summary
 
@@ -50,6 +51,7 @@ class Reader:
     def __init__(self, backend: Backend, bindings: Bindings) -> None:
         self.backend = backend
         self.bindings = bindings
+        self.agenda = agenda_of(backend)
         self.key = bindings.key
         """The key of a thread id in the namespace of this handle."""
 

@@ -28,7 +28,7 @@ from holdfast.records.words import Durability
 from holdfast.stores.agenda import Depth, Entry, Taken
 from holdfast.stores.backend import Listing, readable_head, replaces_lost_head
 from holdfast.stores.sql import statements
-from holdfast.stores.sqlite_agenda import Looking, SQLiteAgenda
+from holdfast.stores.sqlite_agenda import Looking, SQLiteAgenda, SQLiteListener
 from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, transact, translated
 
 SEQ_BITS = 28
@@ -387,6 +387,19 @@ class SQLiteBackend:
     def now(self) -> int:
         """See `Agenda.now`: the clock of this host."""
         return time_ns() // 1000
+
+    def held(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """See `OneHost.held`."""
+        with self._reading() as connection:
+            found = connection.execute(self._sql["read_held"], (len(prefix), prefix)).fetchall()
+        return [(thread, LOST_HEAD if head is None else head) for thread, head in found]
+
+    def announce(self, prefix: bytes, queues: Collection[str]) -> None:
+        """Do nothing: listeners see by the version of the file that something was committed."""
+
+    def listener(self, prefix: bytes) -> "SQLiteListener":
+        """See `Announcing.listener`."""
+        return SQLiteListener(self._file)
 
     # Posts
 

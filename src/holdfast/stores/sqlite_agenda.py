@@ -2,13 +2,17 @@
 
 import sqlite3
 from collections.abc import Collection, Mapping
+from threading import Event
+from time import monotonic
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from holdfast.records.head import LOST_HEAD, Head
 from holdfast.stores.agenda import HIDE, PARKED, Depth, Due, Entry, Taken, earlier, entry_of, in_turn, last_lane_of
+from holdfast.stores.sqlite_file import SQLiteFile
 
+LISTEN_SECONDS = 0.05
 PRIORITIES = (2, 1, 0, -1, -2)
 COLUMNS = "agenda.number, thread, head, queue, route, priority, lane, held, due"
 
@@ -116,3 +120,31 @@ def _entry(queue: str, route: bytes, priority: int, lane: bytes, held: int, due:
 def _taken(row: tuple[Any, ...]) -> tuple[int, Due]:
     number, thread, head, *columns = row
     return number, Due(thread, _entry(*columns), LOST_HEAD if head is None else head)
+
+
+class SQLiteListener:
+    """See `Listener`: looks every 50 ms whether another connection has written to the file."""
+
+    def __init__(self, file: SQLiteFile) -> None:
+        self._file = file
+        self._versions: dict[int, int] = {}
+        """The version that each connection saw last: SQLite counts for each of them."""
+        self._closed = Event()
+
+    def wait(self, timeout: float) -> bool:
+        """See `Listener.wait`."""
+        end = monotonic() + timeout
+        while not (has_changed := self._has_changed()) and (left := end - monotonic()) > 0:
+            if self._closed.wait(min(left, LISTEN_SECONDS)):
+                return False
+        return has_changed
+
+    def _has_changed(self) -> bool:
+        with self._file.reading() as connection:
+            version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+            known, self._versions[id(connection)] = self._versions.get(id(connection)), version
+        return known != version
+
+    def close(self) -> None:
+        """See `Listener.close`."""
+        self._closed.set()

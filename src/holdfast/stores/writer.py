@@ -208,12 +208,16 @@ class Writer:
         head = placed(head, place.queue, place.priority, route, unbegun)
         return replace(head, expires_at=wake_at) if wake_at else head
 
+    @property
+    def summary(self) -> Summary:
+        """What the head says of the thread's labels, error, requests, function and version."""
+        if self._summary is None:
+            self._summary = self._reader.bindings.read_summary(self.log.binding, self.seen.head)
+        return self._summary
+
     def _summarised(self, intent: Intent) -> dict[str, object]:
         """Return the fields of the head that an intent's labels, error and requests change."""
-        bindings, binding = self._reader.bindings, self.log.binding
-        if self._summary is None:
-            self._summary = bindings.read_summary(binding, self.seen.head)
-        old = self._summary
+        bindings, binding, old = self._reader.bindings, self.log.binding, self.summary
         labels = {**old.labels, **(intent.labels or {})}
         error = old.error if intent.error is None else intent.error or None
         requests = old.requests if intent.requests is None else intent.requests

@@ -54,7 +54,7 @@ from holdfast.records.errors import (
 )
 from holdfast.records.event import Event as StoreEvent
 from holdfast.records.outcome import Outcome, Recovery
-from holdfast.records.reports import Copied, Guarantee, Problem, Report, Stats
+from holdfast.records.reports import Copied, Guarantee, Problem, QueueInfo, Report, Stats
 from holdfast.records.request import Answer, Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.secret import Secret
@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from holdfast.sync.loops import Loop, SnapshotStore
     from holdfast.sync.manager import CheckpointHooks, CheckpointManager
     from holdfast.sync.session import Orchestrator, Session
+    from holdfast.sync.workers import Worker
     from holdfast.sync.workflows import (
         Workflow,
         WorkflowBuilder,
@@ -168,6 +169,7 @@ _MODULES = {
     "holdfast.sync.loops": "Loop SnapshotStore",
     "holdfast.sync.manager": "CheckpointHooks CheckpointManager",
     "holdfast.sync.session": "Orchestrator Session",
+    "holdfast.sync.workers": "Worker",
     "holdfast.sync.workflows": (
         "Workflow WorkflowBuilder WorkflowContext WorkflowStream latest_workflow_checkpoint workflow_checkpoints"
     ),
@@ -258,6 +260,7 @@ __all__ = [
     "Phase",
     "PostgresStore",
     "Problem",
+    "QueueInfo",
     "Receipt",
     "Recovery",
     "RecoveryAction",
@@ -304,6 +307,7 @@ __all__ = [
     "UnknownType",
     "UnstorableValue",
     "UsageSnapshot",
+    "Worker",
     "Workflow",
     "WorkflowBuilder",
     "WorkflowCheckpoint",

@@ -50,6 +50,11 @@ class Run:
         return self._run.thread_id
 
     @property
+    def version(self) -> int:
+        """See `holdfast.Run.version`."""
+        return self._run.version
+
+    @property
     def resumed(self) -> bool:
         """See `holdfast.Run.resumed`."""
         return self._run.resumed

@@ -12,7 +12,7 @@ from holdfast.records.arguments import function_or_none
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
 from holdfast.records.event import Event
 from holdfast.records.outcome import Outcome, Recovery
-from holdfast.records.reports import Copied, Guarantee, Report, Stats
+from holdfast.records.reports import Copied, Guarantee, QueueInfo, Report, Stats
 from holdfast.records.request import Request
 from holdfast.records.retention import Freed, Retention
 from holdfast.records.thread import Page as _Page
@@ -217,6 +217,10 @@ class Store:
     def counts(self) -> dict[str, int]:
         """See `holdfast.Store.counts`."""
         return run_blocking(self._store.counts())
+
+    def queues(self) -> list[QueueInfo]:
+        """See `holdfast.Store.queues`."""
+        return run_blocking(self._store.queues())
 
     def stats(self) -> Stats:
         """See `holdfast.Store.stats`."""

@@ -27,8 +27,8 @@ from holdfast.records.errors import (
 )
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Row, Swap
-from holdfast.records.words import Durability
-from holdfast.stores.backend import Listing, belongs, counted_as, replaces_lost_head
+from holdfast.records.words import Durability, Status
+from holdfast.stores.backend import Listing, all_heads, belongs, counted_as, replaces_lost_head
 from holdfast.stores.file.frames import Envelope, Index, change_of
 from holdfast.stores.file.listing import LOG_NAME, head_in, placeholder_owner, problem_of
 from holdfast.stores.file.logs import (
@@ -149,6 +149,10 @@ class FileBackend:
     def _head(self, thread: bytes) -> bytes | None:
         with self._pool.take(thread) as log:
             return log.for_reading().head or None
+
+    def held(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """See `OneHost.held`."""
+        return list(all_heads(self, prefix, (Status.WORKING.value,)))
 
     def rows(self, thread: bytes, seq: int) -> list[Row]:
         """See `Backend.rows`."""

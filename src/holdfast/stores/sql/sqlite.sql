@@ -105,6 +105,9 @@ DELETE FROM agenda WHERE number = ?
 SELECT thread, queue, route, priority, lane, held, due FROM agenda JOIN threads USING (number)
  WHERE substr(thread, 1, ?) = ?
 
+-- name: read_held
+SELECT thread, head FROM agenda JOIN heads USING (number) WHERE held AND substr(thread, 1, ?) = ?
+
 -- name: has_lanes
 SELECT 1 FROM agenda WHERE queue = ? AND lane <> x'' LIMIT 1
 

@@ -1,0 +1,136 @@
+"""Resuming one thread: what a worker does with a thread it took, and a recovery with each that it found."""
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from holdfast.codec import encode
+from holdfast.history.entries import Ended, Noted, Retaken
+from holdfast.history.journal import Journal
+from holdfast.records.errors import Conflict, Deleted, LeaseHeld, RunCancelled, Suspended
+from holdfast.records.words import Status
+from holdfast.runs.block import Terms
+from holdfast.runs.durable import Durable
+from holdfast.runs.failures import failed_steps, text_of
+from holdfast.runs.ledger import Ledger, packed_metadata
+from holdfast.runs.options import wait_after
+from holdfast.runs.run import Run
+from holdfast.runs.settling import RETRIED
+from holdfast.stores.reader import Seen
+from holdfast.stores.writer import Intent
+
+if TYPE_CHECKING:
+    from holdfast.runs.store import Store
+
+ERRED = "erred"
+"""The kind of note that records an error after which the thread is run again."""
+MAX_ATTEMPTS = 3
+"""How often processes may die on a thread without a step done, before it fails."""
+
+
+class Resumer:
+    """Claims threads and runs their functions, or a handler in their place."""
+
+    def __init__(
+        self,
+        store: "Store",
+        functions: "Callable[[], Collection[Durable[Any, Any]]]",
+        terms: Terms,
+        max_attempts: int = MAX_ATTEMPTS,
+        handler: Callable[[Run], Any] | None = None,
+    ) -> None:
+        self._store = store
+        self._functions = functions
+        self._terms = terms
+        self._max_attempts = max_attempts
+        self._handler = handler
+        self._live: set[Ledger] = set()
+        self._stops = False
+
+    def hand_over(self) -> None:
+        """Stop every run at its next step, for another process to resume it; begin none any more."""
+        self._stops = True
+        for ledger in tuple(self._live):
+            ledger.hand_over()
+
+    async def resume(
+        self, thread_id: str, may_resume: Callable[[Ledger], bool] | None = None, known: Seen | None = None
+    ) -> str:
+        """Resume a thread, and return how it ended: `completed`, `open`, `suspended` or `skipped`.
+
+        `may_resume` decides once the thread is claimed. With `known` it is claimed only if its head is still that.
+        Raises the error that the thread failed with.
+        """
+        block = self._store._run_block(thread_id, None, self._terms, None, known)
+        try:
+            async with block as run:
+                return await self._run(run, may_resume)
+        except Suspended:
+            return "suspended"
+        except (LeaseHeld, Conflict, Deleted):
+            if block.entered:
+                raise
+            return "skipped"
+
+    def function_of(self, journal: Journal, version: int) -> "Durable[Any, Any] | None":
+        """Return the function of a thread that this version began; None if it is not served here."""
+        name = journal.started.function if journal.started is not None else ""
+        found = next((each for each in self._functions() if each.name == name), None)
+        return found if found is not None and found._serves(self._store._tools.ports, version) else None
+
+    async def _run(self, run: Run, may_resume: Callable[[Ledger], bool] | None) -> str:
+        ledger = run._ledger
+        function = self.function_of(ledger.journal, ledger.version)
+        is_ours = self._handler is not None or function is not None
+        if self._stops or not is_ours or (may_resume and not await run._ports.perform(may_resume, ledger)):
+            ledger.untouched = True  # another process resumed it first
+            return "skipped"
+        self._live.add(ledger)
+        try:
+            return await self._execute(run, function)
+        finally:
+            self._live.discard(ledger)
+
+    async def _execute(self, run: Run, function: "Durable[Any, Any] | None") -> str:
+        ledger, ports = run._ledger, run._ports
+        if ledger.claim.found.owner:
+            if ledger.journal.attempts >= self._max_attempts:
+                return self._give_up(run)
+            await ledger.note(ports, Retaken(ports.now()))
+        if self._handler is not None:
+            await ports.invoke(self._handler, (run,), {}, None)
+        elif function is not None:
+            try:
+                await function._execute(run, None)
+            except Exception as error:
+                if not await _is_tried_again(run, function, error):
+                    raise
+                return "suspended"
+        return "completed" if run.finished else "open"
+
+    def _give_up(self, run: Run) -> str:
+        now, attempts = run._ports.now(), run._ledger.journal.attempts
+        text = f"gave up: the process running it died in each of {attempts} attempts, with no step done"
+        run._ledger.end_on_release(Ended(Status.FAILED.value, encode(None), "Poisoned", text, (), now))
+        return "failed"
+
+
+async def _is_tried_again(run: Run, function: "Durable[Any, Any]", error: Exception) -> bool:
+    """True if the function allows another run after this error: then it is noted, and the thread is due later."""
+    ledger, ports, service = run._ledger, run._ports, function._service
+    count = 1 + _errors_since_retry(ledger.journal)
+    is_final = isinstance(error, RunCancelled | Suspended) or ledger.claim.failure is not None or ledger.finished
+    if is_final or ledger.claim.cancelled or count > service.retries:
+        return False
+    kind, wait = type(error).__name__, wait_after(service.backoff, count)
+    noted = Noted(ERRED, encode(kind), ports.now(), error=text_of(error), failed=failed_steps(error))
+    metadata = packed_metadata({ERRED: kind, "attempt": count})
+    await ledger.commit(ports, Intent(journal=True, metadata=metadata), noted)
+    ledger.resumes_at = ports.now() + round(wait * 1e6)
+    await ledger.emit("attempt_failed", attempt=count, failure="error", action="retry", error=kind)
+    return True
+
+
+def _errors_since_retry(journal: Journal) -> int:
+    """Count the errors that were noted since a person put the thread back."""
+    kinds = [note.kind for note in journal.notes if note.kind in {ERRED, RETRIED}]
+    return [*reversed(kinds), RETRIED].index(RETRIED)

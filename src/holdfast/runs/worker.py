@@ -1,0 +1,282 @@
+"""`Worker`: takes due threads from the agenda of its store, and runs their functions, until it is stopped."""
+
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.ports import Signal, awaitable_ports, logger
+from holdfast.records.arguments import whole_number
+from holdfast.records.errors import ConfigurationError, StoreClosed, StoreError
+from holdfast.records.identity import thread_id_of
+from holdfast.runs.block import Terms
+from holdfast.runs.durable import Durable, registry
+from holdfast.runs.options import seconds
+from holdfast.runs.resuming import Resumer
+from holdfast.runs.store import Store, twin
+from holdfast.runs.submitting import DEFAULT_QUEUE, queue_name
+from holdfast.runs.threads import store_finder
+from holdfast.stores.agenda import PARKED, Agenda, Announcing, Due, Listener
+from holdfast.stores.backend import readable_head
+from holdfast.stores.claim import dead_owner
+from holdfast.stores.decisions import may_run
+from holdfast.stores.reader import Seen
+from holdfast.stores.waking import wake_threads_of_the_dead
+
+POLL_SECONDS = 1.0
+LISTING_SECONDS = {"s3": 10.0}
+OTHER_LISTING_SECONDS = 2.0
+"""How often to look in a store without an agenda: each look lists its open threads."""
+SHORTEST_PAUSE = 0.01
+OUTAGE_SECONDS = (0.2, 5.0)
+LISTEN_SECONDS = 1.0
+CANCEL_SECONDS = 0.1
+"""How often to cancel runs that did not end in time: each waits for the steps of its branches."""
+
+
+class Worker:
+    """Runs what is due: threads that were submitted, answered, woken by a timer, or abandoned by a dead process.
+
+    Start as many as you like, in as many processes as you like: each thread is run by one of them. A worker serves its
+    `functions` (by default all durable functions of the program), on its `queues` (by default those of its functions,
+    and `default`), up to `concurrency` threads at once. If its process dies, others take its threads over after
+    `lease` seconds, or at once where they can see that it is dead.
+    """
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        functions: "Collection[Durable[Any, Any]] | None" = None,
+        queues: Collection[str] | None = None,
+        concurrency: int = 10,
+        lease: timedelta | float = 30,
+        grace: timedelta | float = 30,
+    ) -> None:
+        for function in functions or ():
+            if not isinstance(function, Durable):
+                raise ConfigurationError(f"`functions` must be durable functions, got {function!r}")
+        if isinstance(queues, str):
+            raise ConfigurationError(f"`queues` must be a list of names, got {queues!r}")
+        self._find_store = store_finder(store)
+        self._functions = None if functions is None else list(functions)
+        self._queues = None if queues is None else [queue_name(name) for name in queues]
+        self._concurrency = whole_number(concurrency, "concurrency", 1)
+        self._terms = Terms(lease, wait=0, keyed=True)
+        self._grace = seconds(grace, "grace")
+        self._shift: _Shift | None = None
+        self._stops = 0
+        """How often it was told to stop."""
+        self._task: Any = None
+        self._on_look: Callable[[], object] = lambda: None
+        """Called after each look at the store that worked: a probe that the worker is alive."""
+
+    async def run(self, *, once: bool = False) -> None:
+        """Run what is due until `stop`; with `once` until nothing is due, and nothing runs.
+
+        Raises `StoreError` if the store cannot be opened. A later outage is logged, and the worker looks again.
+        """
+        if self._shift is not None:
+            raise ConfigurationError("this worker is running already; make another one")
+        store = self._find_store()
+        store = twin(store, awaitable_ports()) if store._ports.blocking else store
+        await store._open()
+        self._shift = _Shift(self, store)
+        try:
+            await self._shift.work(once=once)
+        finally:
+            self._shift, self._stops = None, 0
+
+    def stop(self) -> None:
+        """Take nothing more, and hand over every run at its next step; `run` returns when all are handed over.
+
+        A step in flight may finish for `grace` seconds, then it is cancelled; called a second time, at once. For any
+        thread, and for signal handlers.
+        """
+        self._stops += 1
+        if self._shift is not None:
+            self._shift.wake()
+
+    async def __aenter__(self) -> Self:
+        from holdfast.ports.crew import beside
+
+        self._task = beside(self.run())
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        await self._task
+
+    def _served(self) -> "list[Durable[Any, Any]]":
+        """Return the functions that it serves."""
+        return list(registry.values()) if self._functions is None else self._functions
+
+    def _watched(self) -> Sequence[str]:
+        """Return the queues that it looks at."""
+        if self._queues is not None:
+            return self._queues
+        return sorted({DEFAULT_QUEUE, *(function._service.queue for function in self._served())})
+
+
+class _Shift:
+    """One call of `Worker.run`."""
+
+    def __init__(self, worker: Worker, store: Store) -> None:
+        from holdfast.ports.crew import Crew  # it loads asyncio
+
+        self._worker = worker
+        self._tools = store._tools
+        self._crew = Crew()
+        self._resumer = Resumer(store, worker._served, worker._terms)
+        self._search = _Search(store, worker)
+        self.wake = self._crew.wake
+        self._outage = 0.0
+
+    async def work(self, *, once: bool) -> None:
+        """Look and run until stopped; then hand over."""
+        ears = _Ears(self._search.listener(), self._crew.wake)
+        self._tools.ports.beat(ears.tick, Signal())
+        try:
+            while not self._worker._stops:
+                free = self._worker._concurrency - len(self._crew)
+                pause = await self._look(free) if free > 0 else None
+                if once and not len(self._crew) and pause is not None:
+                    return
+                await self._crew.rest(None if pause == 0 else pause)
+        finally:
+            ears.close()
+            await self._hand_over()
+
+    async def _look(self, free: int) -> float | None:
+        """Start what is due; return how many seconds to wait for more, None to look again as soon as a run ends."""
+        try:
+            found, pause = await self._tools.ports.perform(self._search.look, free)
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            self._outage = min(max(self._outage * 2, OUTAGE_SECONDS[0]), OUTAGE_SECONDS[1])
+            logger().warning("a worker could not look for work; next look in %.1f s: %s", self._outage, error)
+            return self._outage
+        self._outage = 0.0
+        self._worker._on_look()
+        for thread, seen in found:
+            self._crew.start(self._run(thread, seen))
+        return pause
+
+    async def _run(self, thread: bytes, seen: Seen) -> None:
+        """Run a thread. Its error is recorded with it; what could not be recorded is logged."""
+        thread_id = thread_id_of(thread)
+        try:
+            await self._resumer.resume(thread_id, known=seen)
+        except StoreError as error:
+            logger().warning("the run of %r was lost: %s", thread_id, error)
+        except Exception as error:  # noqa: BLE001  the thread has failed with it
+            logger().debug("the run of %r failed: %s", thread_id, error)
+
+    async def _hand_over(self) -> None:
+        """Hand all runs over: each at its next step, or by cancelling it when the time of grace is over."""
+        self._resumer.hand_over()
+        now = self._tools.ports.now
+        end = now() + round(self._worker._grace * 1e6)
+        while self._worker._stops < 2 and (left := (end - now()) / 1e6) > 0 and len(self._crew):
+            await self._crew.rest(left)
+        while len(self._crew):
+            self._crew.cancel()
+            await self._crew.join(CANCEL_SECONDS)
+
+
+class _Search:
+    """Looks for due threads. Its methods block."""
+
+    def __init__(self, store: Store, worker: Worker) -> None:
+        self._tools = store._tools
+        self._agenda: Agenda = self._tools.reader.agenda
+        self._backend = self._tools.reader.backend
+        self._worker = worker
+        self._lanes: dict[str, bytes] = {}
+        self._routes: dict[tuple[str, int], list[bytes]] = {}
+        self._turn = 0
+        self._buried_at = 0
+        is_listed = self._agenda is not self._backend
+        self._poll = LISTING_SECONDS.get(self._backend.kind, OTHER_LISTING_SECONDS) if is_listed else POLL_SECONDS
+
+    def listener(self) -> Listener | None:
+        """Return a listener to the announcements of the store, None if there are none."""
+        prefix = self._tools.reader.bindings.prefix
+        return self._backend.listener(prefix) if isinstance(self._backend, Announcing) else None
+
+    def look(self, free: int) -> tuple[list[tuple[bytes, Seen]], float | None]:
+        """Return up to `free` threads to run, and how many seconds to wait until the next look; None if there is more.
+
+        Queues take turns to be the first.
+        """
+        prefix, found, next_due = self._tools.reader.bindings.prefix, list[Due](), PARKED
+        self._wake_of_the_dead(prefix)
+        queues, routes = self._worker._watched(), self._served_routes()
+        self._turn += 1
+        for index in range(len(queues)):
+            queue = queues[(self._turn + index) % len(queues)]
+            taken = self._agenda.take(prefix, queue, routes, free - len(found), self._lanes.get(queue, b""))
+            self._lanes[queue] = taken.last_lane
+            next_due = min(next_due, taken.next_due)
+            found += taken.entries
+            if len(found) >= free:
+                return self._judged(found), None
+        left = (next_due - self._agenda.now()) / 1e6
+        return self._judged(found), min(max(left, SHORTEST_PAUSE), self._poll)
+
+    def _judged(self, found: list[Due]) -> list[tuple[bytes, Seen]]:
+        """Return those that may run. The entries of the others become what their heads say."""
+        chosen, now = [], self._agenda.now()
+        for due in found:
+            head = readable_head(due.thread, due.head)
+            if head is not None and may_run(head, now, dead_owner(self._tools.ports, head)):
+                chosen.append((due.thread, Seen(head, due.head)))
+            elif head is not None:
+                self._agenda.look_again(due.thread, PARKED)
+        return chosen
+
+    def _served_routes(self) -> list[bytes]:
+        """Return the routes of all threads that can be run here."""
+        bindings = self._tools.reader.bindings
+        for function in self._worker._served():
+            for version in (0, *function._service.versions):
+                if (key := (function.name, version)) not in self._routes:
+                    self._routes[key] = bindings.routes(*key)
+        return [route for routes in self._routes.values() for route in routes]
+
+    def _wake_of_the_dead(self, prefix: bytes) -> None:
+        """Look once a second for threads of processes that are certainly dead."""
+        now = self._agenda.now()
+        if now - self._buried_at >= POLL_SECONDS * 1e6:
+            self._buried_at = now
+            wake_threads_of_the_dead(self._backend, self._agenda, prefix, self._tools.ports)
+
+
+class _Ears:
+    """Wakes the worker when something is announced. `tick` runs on a thread of its own."""
+
+    def __init__(self, listener: Listener | None, wake: Callable[[], None]) -> None:
+        self._listener = listener
+        self._wake = wake
+        self._closed = False
+
+    def tick(self) -> float | None:
+        """Wait for an announcement; return when to wait again, None to end."""
+        if self._listener is None or self._closed:
+            return None
+        try:
+            if self._listener.wait(LISTEN_SECONDS):
+                self._wake()
+        except Exception as error:  # noqa: BLE001  it is only a hint: the worker also polls
+            logger().debug("a worker could not listen: %s", error)
+            return LISTEN_SECONDS
+        return 0.0
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed = True
+        if self._listener is not None:
+            self._listener.close()
