@@ -71,7 +71,7 @@ class Program:
 
     async def _gate(self, name: str) -> None:
         self.note(f"{name}-gate")
-        while not (self.directory / "go").exists():
+        while not (self.directory / "go").exists():  # noqa: ASYNC110  another process makes it
             await asyncio.sleep(0.02)
 
     async def _failing(self, name: str) -> None:

@@ -158,7 +158,9 @@ class RestateServer(EngineServer):
         return f"restate://127.0.0.1:{self.port}?{options}"
 
     def history(self, name: str, thread_id: str) -> list[Any]:
-        mine = f"select id from sys_invocation where target_service_name = '{name}' and target_service_key = '{thread_id}'"
+        mine = (
+            f"select id from sys_invocation where target_service_name = '{name}' and target_service_key = '{thread_id}'"
+        )
         return self.query(f"select * from sys_journal where id in ({mine})")
 
     def query(self, text: str) -> list[Any]:

@@ -47,7 +47,9 @@ COLUMNS: Final = columns("queue", *COUNTS, "oldest", "functions", shrinks=["func
 @click.option("--grace", default=30.0, show_default=True, metavar="SECONDS", help="Let steps finish after a signal.")
 @click.option("--once", is_flag=True, help="End when nothing is due.")
 @click.option("--alive", metavar="FILE", help="Touch this file after each look at the store: a liveness probe.")
-@click.option("--engine", envvar="HOLDFAST_ENGINE", metavar="URL", help="Serve Temporal or Restate, which decides when.")
+@click.option(
+    "--engine", envvar="HOLDFAST_ENGINE", metavar="URL", help="Serve Temporal or Restate, which decides when."
+)
 def worker(
     session: Session,
     names: tuple[str, ...],

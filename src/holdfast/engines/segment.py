@@ -79,7 +79,7 @@ class Segments:
             return await self._resumer.resume(thread_id) != "skipped"
         except StoreError:
             raise
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001  recorded with the thread
             return True
 
     def _may_run(self, thread: bytes) -> bool:

@@ -10,8 +10,8 @@ from holdfast.engines.segment import Segments
 from holdfast.engines.urls import engine_at
 from holdfast.records.errors import HoldfastError
 from holdfast.records.identity import thread_id_of
-from holdfast.runs.store import attach, tools_of
 from holdfast.runs.durable import Durable, registry, service_of
+from holdfast.runs.store import attach, tools_of
 from holdfast.stores.agenda import Due
 from holdfast.stores.backend import readable_head
 from holdfast.stores.bindings import Bindings

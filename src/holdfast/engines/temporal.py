@@ -142,7 +142,8 @@ class TemporalEngine(ServingEngine):
         """Run a worker of Temporal."""
         while (client := await self._reached()) is None:
             with suppress(TimeoutError):
-                return await asyncio.wait_for(work.stopped.wait(), CONNECT_SECONDS)
+                await asyncio.wait_for(work.stopped.wait(), CONNECT_SECONDS)
+                return
         third = timedelta(seconds=HEARTBEAT_SECONDS / 3)
         worker = Worker(
             client,
