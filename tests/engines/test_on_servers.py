@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import holdfast
+import holdfast.sync
 from engines.program import SECRET, Program, executed
 from patience import GIVE_UP_SECONDS
 from rounds import rounds
@@ -274,3 +275,31 @@ def test_an_engine_that_is_away_at_submit_runs_the_thread_later(private_server: 
         assert scene.times("e") == [1, 1, 1]
     finally:
         scene.close()
+
+
+def test_the_program_of_the_documents_runs_on_its_own_on_workers_and_on_an_engine(
+    server: EngineServer, tmp_path: Path
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
+    (tmp_path / "app.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+    engine = {"HOLDFAST_ENGINE": server.url(f"app{next(_numbers)}")}
+    command = [sys.executable, "-m", "holdfast", "worker", "app.py"]
+
+    def run(*words: str, **more: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, env={**environment, **more}, capture_output=True, check=True
+        )
+        return done.stdout.decode()
+
+    assert "queued" in run("app.py", "order-1")
+    run("-m", "holdfast", "worker", "app.py", "--once")
+    with subprocess.Popen(command, cwd=tmp_path, env={**environment, **engine}, stdout=subprocess.DEVNULL) as worker:
+        run("app.py", "order-2", **engine)
+        with holdfast.sync.open(tmp_path / "orders.db") as store:
+            assert [store.handle(f"order-{number}").result(GIVE_UP_SECONDS) for number in (1, 2)] == [
+                "order-1 shipped",
+                "order-2 shipped",
+            ]
+        worker.terminate()
+        assert worker.wait(GIVE_UP_SECONDS) == 0

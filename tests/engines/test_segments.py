@@ -253,7 +253,9 @@ def test_the_variable_names_the_engine_too(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_tag_depends_on_the_namespace_and_not_on_the_name_of_the_host() -> None:
-    tags = [urls.place_of(url).tag for url in ("temporal://a/x", "temporal://b:7233/x", "temporal://a/y", "restate://a")]
+    tags = [
+        urls.place_of(url).tag for url in ("temporal://a/x", "temporal://b:7233/x", "temporal://a/y", "restate://a")
+    ]
     assert len(set(tags)) == 3
     assert tags[0] == tags[1]
 
