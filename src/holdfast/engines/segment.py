@@ -1,4 +1,4 @@
-"""A segment: run a thread until it ends, waits or must be handed over, and say in a word what comes next.
+"""A segment: run a thread until it ends, waits or must be handed over, and return one word for the engine.
 
 This is all that an engine does with a thread. Neither data of a step nor the text of an error leaves this module.
 """
@@ -65,7 +65,7 @@ class Segments:
                 return await self._tools.ports.perform(self._verdict, thread)
             is_run = await self._run(thread_id)
             verdict = await self._tools.ports.perform(self._verdict, thread)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  of any kind: none may reach the engine
             logger().warning("a segment of thread %r could not run", thread_id, exc_info=error)
             raise Unfinished(type(error).__name__) from None
         if not is_run and verdict.word != END:
