@@ -298,11 +298,21 @@ def test_an_engine_that_is_away_does_not_keep_a_thread_from_being_submitted(
         for number in range(5):
             store.submit("job", f"t{number}")
         assert store.counts() == {"queued": 5}
-    assert [record.levelno for record in caplog.records] == [logging.WARNING], "for five seconds it is not tried again"
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
-def test_only_threads_that_are_overdue_and_that_nobody_holds_are_poked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "OVERDUE_SECONDS", 0)
+def test_an_engine_that_took_long_to_fail_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, clock = FakeEngine(), iter((0, 1, 1, 4, 7, 8, 9))
+    engine.is_away = True
+    monkeypatch.setattr("holdfast.engines.engine.monotonic", lambda: next(clock))
+    engine.poke("t")  # from 0 to 1: left alone until 6
+    engine.is_away = False
+    engine.poke("u")
+    engine.poke("v")
+    assert engine.sent == [("v", 0)]
+
+
+def test_only_threads_that_are_overdue_and_that_nobody_holds_are_poked_again() -> None:
     engine = FakeEngine()
 
     async def act() -> None:
@@ -315,7 +325,7 @@ def test_only_threads_that_are_overdue_and_that_nobody_holds_are_poked_again(mon
             overdue = Overdue(store, engine, [job])
             async with store._run_block("held", None, Terms()) as run:
                 entries = store._reader.agenda.entries(b"")
-                await store._ports.perform(overdue.poke)
+                await store._ports.perform(overdue.poke, 0)
                 assert store._reader.agenda.entries(b"") == entries, "workers find what they found before"
                 run._ledger.untouched = True
 
@@ -330,7 +340,7 @@ def test_a_thread_that_is_due_for_less_than_a_minute_is_not_poked_again() -> Non
         async with holdfast.open("memory:") as store:
             job = durable(store, three_steps)
             await job.submit("due")
-            await store._ports.perform(Overdue(store, engine, [job]).poke)
+            await store._ports.perform(Overdue(store, engine, [job]).poke, serving.OVERDUE_SECONDS)
 
     asyncio.run(act())
     assert engine.sent == []

@@ -10,9 +10,9 @@ from holdfast.engines.segment import Segments
 from holdfast.engines.urls import Place
 from holdfast.ports import logger
 
-AWAY_SECONDS = 5.0
-"""For how long nothing is sent to an engine that could not be reached: callers of `submit` do not wait for each."""
 POKE_SECONDS = 5.0
+PAUSE = 5
+"""An engine that could not be reached is left alone for this many times as long as the attempt took."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -21,6 +21,8 @@ class Work(msgspec.Struct, frozen=True):
     segments: Segments
     concurrency: int
     grace: float
+    ready: asyncio.Event
+    """Set once the engine knows the worker."""
     stopped: asyncio.Event
 
     async def until_stopped(self) -> None:
@@ -38,12 +40,13 @@ class ServingEngine(ABC):
 
     def poke(self, thread_id: str, priority: int = 0) -> None:
         """Let the engine look at a thread soon. Blocking; never raises."""
-        if monotonic() < self._away_until:
+        began = monotonic()
+        if began < self._away_until:
             return
         try:
             self.send(thread_id, priority)
         except Exception as error:  # noqa: BLE001  the agenda has the thread: a worker pokes again
-            self._away_until = monotonic() + AWAY_SECONDS
+            self._away_until = monotonic() + PAUSE * (monotonic() - began)
             where = f"{self.place.kind} at {self.place.host}"
             logger().warning("cannot reach %s (%s); threads are kept, and poked later", where, type(error).__name__)
 

@@ -79,17 +79,18 @@ class RestateEngine(ServingEngine):
         config.graceful_timeout = work.grace
         config.accesslog = config.errorlog = None
         await asyncio.to_thread(_without_signals, application)
-        registering = asyncio.create_task(self._keep_registering())
+        registering = asyncio.create_task(self._keep_registering(work.ready))
         try:
             await serve(application, config, shutdown_trigger=work.until_stopped)
         finally:
             registering.cancel()
 
-    async def _keep_registering(self) -> None:
-        """Tell Restate where this worker listens, as soon as it can be reached."""
-        while True:
+    async def _keep_registering(self, ready: asyncio.Event) -> None:
+        """Register the address of this worker with Restate, as soon as it can be reached."""
+        while not ready.is_set():
             try:
-                return await asyncio.to_thread(self._register)
+                await asyncio.to_thread(self._register)
+                ready.set()
             except OSError as error:
                 logger().warning("cannot register with Restate: %s; trying again", error)
                 await asyncio.sleep(REGISTER_SECONDS)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.runs.durable import Durable
     from holdfast.runs.store import Store
 
-LONGEST_SECONDS = 600
+LONGEST_SECONDS: float = 600
 """After how long a segment is handed over at its next step: no timeout of an engine bounds a thread."""
 SHORTEST_WAIT = 0.01
 END, WAKE_AT, AGAIN = "end", "wake_at", "again"

@@ -19,8 +19,8 @@ from holdfast.stores.bindings import Bindings
 if TYPE_CHECKING:
     from holdfast.runs.store import Store
 
-OVERDUE_SECONDS = 60
-LOOK_SECONDS = 20
+OVERDUE_SECONDS: float = 60
+LOOK_SECONDS: float = 20
 MOST = 1000
 """How many overdue threads are poked after one look."""
 
@@ -40,9 +40,10 @@ async def serve(
     attach(store, engine)
     served = list(registry.values()) if functions is None else functions
     overdue = Overdue(store, engine, served)
-    looking = asyncio.create_task(overdue.keep_poking())
+    segments, ready = Segments(store, served, engine.place.tag, lease), asyncio.Event()
+    looking = asyncio.create_task(overdue.keep_poking(ready))
     try:
-        await engine.serve(Work(Segments(store, served, engine.place.tag, lease), concurrency, grace, stopped))
+        await engine.serve(Work(segments, concurrency, grace, ready, stopped))
     finally:
         looking.cancel()
         with suppress(asyncio.CancelledError):
@@ -58,20 +59,23 @@ class Overdue:
         self._served = routes_by_queue(self._tools.reader.bindings, functions)
         self._agenda = self._tools.reader.agenda
 
-    async def keep_poking(self) -> None:
-        """Look every 20 s, until cancelled."""
+    async def keep_poking(self, ready: asyncio.Event) -> None:
+        """Poke for all that is due once the engine knows this worker, then every 20 s for what is overdue."""
+        await ready.wait()
+        seconds = 0.0
         while True:
             with suppress(HoldfastError):  # the store is away: look again later
                 await self._tools.open()
-                await self._tools.ports.perform(self.poke)
+                await self._tools.ports.perform(self.poke, seconds)
+                seconds = OVERDUE_SECONDS
             await asyncio.sleep(LOOK_SECONDS)
 
-    def poke(self) -> None:
-        """Poke the engine for what is overdue now. Blocking."""
-        for due in self._taken():
+    def poke(self, seconds: float) -> None:
+        """Poke the engine for threads that are due for this long. Blocking."""
+        for due in self._taken(seconds):
             self._engine.poke(thread_id_of(due.thread), due.entry.priority)
 
-    def _taken(self) -> Iterator[Due]:
+    def _taken(self, seconds: float) -> Iterator[Due]:
         """Yield the threads that are overdue and that no run holds; their entries stay as they were."""
         agenda, prefix = self._agenda, self._tools.reader.bindings.prefix
         now = agenda.now()
@@ -80,7 +84,7 @@ class Overdue:
                 agenda.look_again(due.thread, due.entry.due)
                 head = readable_head(due.thread, due.head)
                 is_held = head is not None and head.held(now)
-                if not is_held and due.entry.due <= now - OVERDUE_SECONDS * 1_000_000:
+                if not is_held and due.entry.due <= now - seconds * 1e6:
                     yield due
 
 

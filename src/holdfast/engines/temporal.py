@@ -158,6 +158,7 @@ class TemporalEngine(ServingEngine):
             graceful_shutdown_timeout=timedelta(seconds=work.grace),
         )
         async with worker:
+            work.ready.set()
             await work.until_stopped()
 
     def close(self) -> None:
