@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -267,6 +268,19 @@ def test_importing_holdfast_imports_no_engine() -> None:
     code = "import holdfast, holdfast.sync, sys; holdfast.open('memory:'); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"temporalio", "restate", "hypercorn", "holdfast.engines"} & set(loaded)
+
+
+@pytest.mark.parametrize("limit", ["concurrency", "each"])
+def test_limits_that_an_engine_cannot_keep_are_refused(limit: str) -> None:
+    queue = SimpleNamespace(name="llm", **{"concurrency": None, "each": None, limit: 5})
+    limited: Any = SimpleNamespace(name="job", _service=SimpleNamespace(queue=queue))
+
+    async def act() -> None:
+        async with holdfast.open("memory:") as store:
+            await serving.serve("temporal://nowhere", store, [limited], stopped=asyncio.Event())
+
+    with pytest.raises(holdfast.ConfigurationError, match=f"remove `{limit}`"):
+        asyncio.run(act())
 
 
 # Pokes

@@ -24,6 +24,7 @@ OPTIONS = ("admin", "listen", "advertise", "service")
 ANYWHERE = {"0.0.0.0", "::", ""}  # noqa: S104  recognized, not listened on
 POKED = 0
 REGISTER_SECONDS = 0.5
+CLOSE_SECONDS = 0.5
 TIMER = "timer"
 PATIENCE = timedelta(days=365)
 """The timeouts of an invocation must be longer than any step. A dead worker is found by its broken connection."""
@@ -44,7 +45,7 @@ def thread_object(name: str, segments: Segments) -> restate.VirtualObject:
         armed = await context.get(TIMER, type_hint=int)
         if timer not in {POKED, armed}:
             return  # a newer timer took the place of this one
-        verdict = list(await segments.run(context.key()))
+        verdict: list[Any] = list(await segments.run(context.key()))
         word, at, seconds = await context.run_typed("verdict", lambda: verdict)
         if word == AGAIN:
             context.object_send(segment, context.key(), POKED)
@@ -76,12 +77,12 @@ class RestateEngine(ServingEngine):
         application = restate.app([thread_object(self._service, work.segments)], "bidi")
         config = Config()
         config.bind = [self.place.option("listen", "0.0.0.0:9080")]
-        config.graceful_timeout = work.grace
+        config.graceful_timeout = CLOSE_SECONDS
         config.accesslog = config.errorlog = None
         await asyncio.to_thread(_without_signals, application)
         registering = asyncio.create_task(self._keep_registering(work.ready))
         try:
-            await serve(application, config, shutdown_trigger=work.until_stopped)
+            await serve(application, config, shutdown_trigger=lambda: _until_idle(work))
         finally:
             registering.cancel()
 
@@ -106,6 +107,13 @@ class RestateEngine(ServingEngine):
 
     def close(self) -> None:
         """Do nothing: there is no connection between pokes."""
+
+
+async def _until_idle(work: Work) -> None:
+    """Wait for the end of the work and of the segments under way, not for the connections: Restate keeps them."""
+    await work.until_stopped()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(work.segments.idle.wait(), work.grace)
 
 
 def _without_signals(application: Any) -> None:

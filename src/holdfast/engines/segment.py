@@ -3,6 +3,7 @@
 This is all that an engine does with a thread. Neither data of a step nor the text of an error leaves this module.
 """
 
+import asyncio
 from collections.abc import Collection
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,6 +52,10 @@ class Segments:
         self._tag = tag
         terms = Terms(lease, wait=0, keyed=True, tag=tag, longest=LONGEST_SECONDS)
         self._resumer = Resumer(store, lambda: functions, terms)
+        self._count = 0
+        self.idle = asyncio.Event()
+        """Set while no segment runs."""
+        self.idle.set()
 
     def hand_over(self) -> None:
         """Stop every thread at its next step; begin none any more."""
@@ -58,6 +63,16 @@ class Segments:
 
     async def run(self, thread_id: str) -> Verdict:
         """Run a thread as far as it gets now. `Unfinished` if this process cannot: it lacks the store, or the code."""
+        self._count += 1
+        self.idle.clear()
+        try:
+            return await self._segment(thread_id)
+        finally:
+            self._count -= 1
+            if not self._count:
+                self.idle.set()
+
+    async def _segment(self, thread_id: str) -> Verdict:
         thread = self._tools.reader.key(thread_id)
         try:
             await self._tools.open()

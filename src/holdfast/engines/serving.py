@@ -1,14 +1,14 @@
 """The worker of an engine: it runs segments, and pokes the engine for threads that are overdue."""
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engines.engine import ServingEngine, Work
 from holdfast.engines.segment import Segments
 from holdfast.engines.urls import engine_at
-from holdfast.records.errors import HoldfastError
+from holdfast.records.errors import ConfigurationError, HoldfastError
 from holdfast.records.identity import thread_id_of
 from holdfast.runs.durable import Durable, registry, service_of
 from holdfast.runs.store import attach, tools_of
@@ -36,9 +36,10 @@ async def serve(
     grace: float = 30,
 ) -> None:
     """Run the threads of a store for an engine until `stopped`. What they submit goes to the same engine."""
+    served = list(registry.values()) if functions is None else functions
+    check_limits(served)
     engine = engine_at(url)
     attach(store, engine)
-    served = list(registry.values()) if functions is None else functions
     overdue = Overdue(store, engine, served)
     segments, ready = Segments(store, served, engine.place.tag, lease), asyncio.Event()
     looking = asyncio.create_task(overdue.keep_poking(ready))
@@ -48,6 +49,18 @@ async def serve(
         looking.cancel()
         with suppress(asyncio.CancelledError):
             await looking
+
+
+def check_limits(functions: Sequence[Durable[Any, Any]]) -> None:
+    """Raise `ConfigurationError` for limits that no engine keeps: they count what all workers run together."""
+    for function in functions:
+        queue = service_of(function).queue
+        refused = [name for name in ("concurrency", "each") if getattr(queue, name, None) is not None]
+        if refused:
+            raise ConfigurationError(
+                f"{function.name}: an engine has no limit for a queue over all workers; remove `{refused[0]}` from its"
+                " queue, or run it with workers that have no engine"
+            )
 
 
 class Overdue:
@@ -88,11 +101,12 @@ class Overdue:
                     yield due
 
 
-def routes_by_queue(bindings: Bindings, functions: Sequence[Durable[Any, Any]]) -> dict[str, Collection[bytes]]:
+def routes_by_queue(bindings: Bindings, functions: Sequence[Durable[Any, Any]]) -> dict[str, set[bytes]]:
     """Return the routes of the threads that these functions serve, for each queue."""
     served: dict[str, set[bytes]] = {}
     for function in functions:
         service = service_of(function)
         for version in (0, *service.versions):
-            served.setdefault(service.queue, set()).update(bindings.routes(function.name, version))
+            queue: str = getattr(service.queue, "name", service.queue)
+            served.setdefault(queue, set()).update(bindings.routes(function.name, version))
     return served
