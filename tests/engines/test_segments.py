@@ -192,7 +192,7 @@ def test_a_segment_that_lasts_is_handed_over_at_its_next_step(monkeypatch: pytes
         async with holdfast.open("memory:") as store:
             job = durable(store, three_steps)
             await job.submit("t")
-            words = []
+            words: list[str] = []
             while not words or words[-1] == AGAIN:
                 words.append((await Segments(store, [job], TAG).run("t")).word)
             return words
