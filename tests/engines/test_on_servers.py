@@ -235,7 +235,7 @@ def test_what_the_engine_keeps_does_not_grow_with_the_steps(served: Scene) -> No
 def test_a_server_that_is_killed_and_comes_back_loses_no_thread(private_server: EngineServer, tmp_path: Path) -> None:
     private_server.start()
     scene = Scene(private_server, tmp_path)
-    scene.start_worker()
+    scene.start_worker(OVERDUE_SECONDS=0.5)  # the poke of the answer is lost
 
     async def act(program: Program) -> None:
         gated = await program.gated.submit("gated", "g")
@@ -246,7 +246,6 @@ def test_a_server_that_is_killed_and_comes_back_loses_no_thread(private_server: 
         await program.store.answer(asked.requests[0].id, "approve")
         scene.open_gate()
         await asyncio.to_thread(private_server.start)
-        await program.store._poke("story")  # as the worker does for what is overdue
         assert await gated.result(GIVE_UP_SECONDS) == "g"
         assert await story.result(GIVE_UP_SECONDS) == f"{SECRET} True"
 
