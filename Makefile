@@ -31,6 +31,8 @@ endif
 # The tests start many processes: with compiled modules each of them starts several times faster.
 export PYTHONDONTWRITEBYTECODE :=
 POSTGRES := /usr/lib/postgresql/*/bin/postgres
+NODE := $(VENV)/servers
+RESTATE := $(NODE)/node_modules/@restatedev/*/bin/restate-server
 CORE := src/holdfast/records/*,src/holdfast/codec/*,src/holdfast/history/*,src/holdfast/stores/*,src/holdfast/runs/*
 
 .PHONY: help servers left-out demo test test-quick lint format cover faults soak bench bench-quick docs package lock clean
@@ -69,6 +71,7 @@ servers:
 	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
 	command -v pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
 	ls $(POSTGRES) >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	ls $(RESTATE) >/dev/null 2>&1 || command -v npm >/dev/null || missing="$$missing npm"; \
 	test -z "$$missing" && exit; \
 	echo "the tests of the server stores need these programs:$$missing"; \
 	echo "(to run only the tests that need none of them, and install nothing: make test SERVERS=none)"; \
@@ -76,6 +79,10 @@ servers:
 	echo "installing them with apt-get"; \
 	apt-get -qq update && apt-get -qq install -y $$missing \
 		|| { echo "could not install$$missing: install them yourself, as root"; exit 1; }
+	@ls $(RESTATE) >/dev/null 2>&1 && exit; \
+	echo "installing the packages of requirements/restate into $(NODE), with npm"; \
+	mkdir -p $(NODE) && cp requirements/restate/package*.json $(NODE)/ \
+		&& npm ci --prefix $(NODE) --silent --ignore-scripts --no-audit --no-fund && ls $(RESTATE) >/dev/null
 
 left-out: $(STAMP)
 	@echo "SERVERS=none leaves out these tests, which need a server or strace, and installs nothing on the system:"
@@ -136,7 +143,8 @@ package: $(STAMP)  ## build the wheel and the source distribution into dist; wit
 
 lock: $(STAMP)  ## renew requirements/*.txt: the newest versions that requirements/*.in and pyproject.toml allow
 	$(COMPILE) --upgrade --output-file requirements/package.txt
-	$(COMPILE) --upgrade $(EXTRAS) --extra yaml --extra cron requirements/dev.in --output-file requirements/dev.txt
+	$(COMPILE) --upgrade $(EXTRAS) --extra yaml --extra cron --extra temporal --extra restate requirements/dev.in \
+		--output-file requirements/dev.txt
 	$(COMPILE) --upgrade $(EXTRAS) requirements/bench.in --output-file requirements/bench.txt
 	$(PIP_COMPILE) --upgrade requirements/docs.in --output-file requirements/docs.txt
 

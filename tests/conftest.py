@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line("markers", "processes: starts many processes, one after the other; not in test-quick")
     config.addinivalue_line("markers", "large: handles many megabytes, or many thousands of values; not in test-quick")
-    config.addinivalue_line("markers", "servers: needs Redis, PostgreSQL, an S3 server or strace; not in test-quick")
+    config.addinivalue_line("markers", "servers: needs a server (a store's, an engine's) or strace; not in test-quick")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,5 +1,6 @@
 """What `make` installs is locked, and is printed before it is done; the workflows run its targets and nothing else."""
 
+import json
 import os
 import re
 import shutil
@@ -79,15 +80,37 @@ def bare(tmp_path: Path) -> Path:
 
 
 def test_what_is_going_to_be_installed_is_printed_first(bare: Path) -> None:
-    said = make("servers", "POSTGRES=/nowhere/postgres", path=bare).stdout.splitlines()
+    done = make("servers", "POSTGRES=/nowhere/postgres", f"RESTATE={bare}/apt-get", path=bare)
+    said = done.stdout.splitlines()
     assert said[0].endswith(f": {WANTED}")
     assert "SERVERS=none" in said[1]
     assert said[-2:] == ["called: -qq update", f"called: -qq install -y {WANTED}"]
 
 
+def test_the_server_of_restate_is_installed_with_npm_as_it_is_locked(bare: Path) -> None:
+    for name in ("npm", "strace", "redis-server", "pgbouncer", "postgres"):
+        (bare / name).symlink_to("apt-get")
+    for name in ("mkdir", "cp"):
+        (bare / name).symlink_to(shutil.which(name) or name)
+    wanted = (f"POSTGRES={bare}/postgres", "RESTATE=/nowhere/restate", f"NODE={bare}/node")
+    done = make("servers", *wanted, path=bare)
+    said = done.stdout.splitlines()
+    assert said[0].startswith("installing the packages of requirements/restate")
+    assert said[1].startswith("called: ci --prefix")
+    assert done.returncode != 0, "a server that is still missing is a failure"
+    lock = json.loads((bare / "node" / "package-lock.json").read_text())
+    assert all(each["integrity"].startswith("sha512-") for name, each in lock["packages"].items() if name)
+
+
+def test_npm_is_asked_for_if_the_server_of_restate_is_missing(bare: Path) -> None:
+    (bare / "apt-get").unlink()
+    done = make("servers", "POSTGRES=/nowhere/postgres", "RESTATE=/nowhere/restate", path=bare)
+    assert f"{WANTED} npm" in done.stdout
+
+
 def test_without_apt_get_it_is_said_what_to_install_and_how_to_avoid_it(bare: Path) -> None:
     (bare / "apt-get").unlink()
-    done = make("servers", "POSTGRES=/nowhere/postgres", path=bare)
+    done = make("servers", "POSTGRES=/nowhere/postgres", f"RESTATE={bare}/ls", path=bare)
     assert done.returncode != 0
     assert WANTED in done.stdout
     assert "make test SERVERS=none" in done.stdout
@@ -97,7 +120,7 @@ def test_without_apt_get_it_is_said_what_to_install_and_how_to_avoid_it(bare: Pa
 def test_what_is_there_is_not_installed(bare: Path) -> None:
     for name in ("strace", "redis-server", "pgbouncer", "postgres"):
         (bare / name).symlink_to("apt-get")
-    assert not make("servers", f"POSTGRES={bare}/postgres", path=bare).stdout
+    assert not make("servers", f"POSTGRES={bare}/postgres", f"RESTATE={bare}/postgres", path=bare).stdout
 
 
 def test_help_lists_every_target() -> None:

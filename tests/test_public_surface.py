@@ -163,6 +163,7 @@ def test_open_takes_what_the_contract_says() -> None:
         "inline",
         "inputs",
         "limits",
+        "engine",
     }
     for module in (holdfast, sync):
         with pytest.raises(holdfast.ConfigurationError, match="unknown option 'retentions'; did you mean 'retention'"):

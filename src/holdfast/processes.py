@@ -62,6 +62,16 @@ def identity() -> Identity:
     return Identity(os.uname().nodename.replace(":", "-"), pid, _state_and_start(pid)[1], boot, space)
 
 
+def tagged(tag: str, suffix: str) -> str:
+    """Return the suffix of an owner's name with a tag, if there is one."""
+    return f"{tag}.{suffix}" if tag else suffix
+
+
+def has_tag(owner: str, tag: str) -> bool:
+    """True if an owner's name has this tag."""
+    return bool(tag) and owner.rpartition(":")[2].rpartition(".")[0] == tag
+
+
 def named(owner: str) -> str:
     """Return an owner's name for people: its process id and host."""
     known = Identity.parse(owner)

@@ -141,7 +141,7 @@ class Named(BlockingPorts):
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def owner(self) -> str:
+    def owner(self, tag: str = "") -> str:
         return f"{self._name}:00000000"
 
 

@@ -186,8 +186,8 @@ def story(backends: Sequence[Any], clock: Clock, random: Random, *, is_mixed: bo
         entries = [backend.entries(PREFIX) for backend in backends]
         assert all(each == entries[0] for each in entries)
         assert len({backend.depth(PREFIX, "q") for backend in backends}) == 1
-        for each, after in heads.items():
-            assert agrees(entries[0].get(key(f"t{each}")), entry_of(after), clock.now)
+        for number, after in heads.items():
+            assert agrees(entries[0].get(key(f"t{number}")), entry_of(after), clock.now)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -55,7 +55,7 @@ def _checked(
     async def act(store: "Store") -> list[ThreadCheck]:
         return await store.check(timeout=timeout, progress=progress)
 
-    return apps.call_with_store(session, act, blocking=all(map(apps.is_blocking, registry.values())))
+    return apps.call_with_store(session, act, blocking=apps.worlds_of(registry.values())[0])
 
 
 def _place(each: ThreadCheck) -> tuple[int, str]:

@@ -6,7 +6,8 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import Final
 
 import click
 
@@ -18,10 +19,11 @@ from holdfast.ports.awaitable import AsyncPorts
 from holdfast.records.errors import ConfigurationError
 from holdfast.records.event import Event, EventKind
 from holdfast.records.reports import QueueInfo
-from holdfast.runs.durable import Durable, registry
+from holdfast.runs.durable import registry
 from holdfast.runs.kinds import OpenedStore, twin
 from holdfast.runs.store import Store
-from holdfast.runs.worker import Worker
+from holdfast.runs.submitting import Served
+from holdfast.runs.worker import Worker, served_by
 from holdfast.stores.locations import url_parts
 
 SAID: Final[dict[EventKind, str]] = {
@@ -47,6 +49,9 @@ COLUMNS: Final = columns("queue", *COUNTS, "oldest", "functions", shrinks=["func
 @click.option("--grace", default=30.0, show_default=True, metavar="SECONDS", help="Let steps finish after a signal.")
 @click.option("--once", is_flag=True, help="End when nothing is due.")
 @click.option("--alive", metavar="FILE", help="Touch this file after each look at the store: a liveness probe.")
+@click.option(
+    "--engine", envvar="HOLDFAST_ENGINE", metavar="URL", help="Serve Temporal or Restate, which decides when."
+)
 def worker(
     session: Session,
     names: tuple[str, ...],
@@ -56,6 +61,7 @@ def worker(
     grace: float,
     once: bool,
     alive: str | None,
+    engine: str | None,
 ) -> None:
     """Run what is due: threads that were submitted, answered, woken by a timer, or left by a dead process.
 
@@ -67,6 +73,11 @@ def worker(
     functions = _functions(names)
     store = _store(session, functions)
     store.on_event(lambda event: _say(event, as_json=session.as_json))
+    if engine:
+        if once or alive or queues:
+            raise ConfigurationError("--once, --alive and --queue are for workers without --engine")
+        asyncio.run(_serve(engine, store, functions, concurrency, lease, grace))
+        return
     made = Worker(store, functions=functions, queues=queues or None, concurrency=concurrency, lease=lease, grace=grace)
     if alive is not None:
         made._on_look = Path(alive).touch  # noqa: SLF001  not for users
@@ -76,16 +87,16 @@ def worker(
         os._exit(0)  # plain functions that were abandoned still run on threads
 
 
-def _functions(names: tuple[str, ...]) -> list[Durable[Any, Any]] | None:
+def _functions(names: tuple[str, ...]) -> list[Served] | None:
     """Import the apps; return the functions that they name, None for all that were imported."""
     found = [apps.load(apps.module_of(name)) for name in names]
-    named = [each for each in found if isinstance(each, Durable)]
+    named = [served_by(each) for each in found if not isinstance(each, ModuleType)]
     if not registry:
         raise ConfigurationError(f"{', '.join(names)}: no durable function found; decorate one with @holdfast.durable")
     return named if len(named) == len(found) else None
 
 
-def _store(session: Session, functions: list[Durable[Any, Any]] | None) -> Store:
+def _store(session: Session, functions: list[Served] | None) -> Store:
     """Return the requested store, or the one that the functions were given."""
     if not session.requested_store:
         found = {apps.store_of(each) for each in functions or registry.values()} - {None}
@@ -95,6 +106,19 @@ def _store(session: Session, functions: list[Durable[Any, Any]] | None) -> Store
             assert store is not None  # noqa: S101  removed above
             return twin(store, AsyncPorts()) if store._ports.blocking else store  # noqa: SLF001  not for users
     return OpenedStore(*url_parts(session.url, {"keys": session.keys, "namespace": session.namespace}), AsyncPorts())
+
+
+async def _serve(
+    engine: str, store: Store, functions: list[Served] | None, concurrency: int, lease: float, grace: float
+) -> None:
+    """Serve an engine until a signal."""
+    from holdfast.engines.serving import serve
+
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with store:
+        await serve(engine, store, functions, stopped=stopped, concurrency=concurrency, lease=lease, grace=grace)
 
 
 async def _work(made: Worker, store: Store, *, once: bool) -> bool:

@@ -88,9 +88,9 @@ class Ports(Protocol):
     def is_raised_cancellation(self, error: BaseException) -> bool:
         """True if the called code raised a cancellation itself, without a request to cancel."""
 
-    def owner(self) -> str:
-        """Return a unique name for a new claim of this process."""
-        return f"{processes.identity()}:{os.urandom(4).hex()}"
+    def owner(self, tag: str = "") -> str:
+        """Return a unique name for a new claim of this process; a claim of an engine has the engine's tag in it."""
+        return f"{processes.identity()}:{processes.tagged(tag, os.urandom(4).hex())}"
 
     def is_certainly_dead(self, owner: str) -> bool:
         """True if the process of a claim has certainly ended."""

@@ -69,6 +69,10 @@ class Terms(msgspec.Struct, frozen=True):
     """True for durable functions: records without a key get one by their place in the program."""
     silent: bool = False
     """True for a claim that runs none of the user's code: it prints nothing on the terminal."""
+    tag: str = ""
+    """The tag of the engine that asks for the run: see `take`."""
+    longest: float = 0
+    """After how many seconds the run is handed over at its next step, if it has done one; 0 for never."""
 
     def __post_init__(self) -> None:
         if seconds(self.lease, "lease") < SHORTEST_LEASE:
@@ -144,6 +148,8 @@ class RunBlock:
         tools, ports = self._tools, self._tools.ports
         self._entered_at = ports.now()
         ledger = Ledger(claim, tools.events, reopen=self._terms.reopen, keep_inputs=tools.keep_inputs)
+        if self._terms.longest:
+            ledger.hand_over_at(self._entered_at + round(self._terms.longest * 1e6))
         if self._labels:
             await ledger.commit(ports, Intent(journal=True, labels=dict(self._labels)))
         tools.heartbeat.add(claim)
@@ -181,20 +187,10 @@ class RunBlock:
     async def _taken(self) -> Claim:
         """Make one attempt to claim the thread. If the run is cancelled meanwhile, release the claim first."""
         tools, ports, taking = self._tools, self._tools.ports, Claiming()
-        lease, reopen = microseconds(self._terms.lease), self._terms.reopen
+        lease, reopen, tag = microseconds(self._terms.lease), self._terms.reopen, self._terms.tag
+        given = (ports, tools.reader, tools.committer, self._thread, lease)
         try:
-            return await ports.shielded(
-                ports.perform(
-                    taking.take,
-                    ports,
-                    tools.reader,
-                    tools.committer,
-                    self._thread,
-                    lease,
-                    reopen=reopen,
-                    known=self._known,
-                )
-            )
+            return await ports.shielded(ports.perform(taking.take, *given, reopen=reopen, tag=tag, known=self._known))
         except BaseException:
             await ports.shielded(ports.perform(taking.abandon))
             raise

@@ -4,7 +4,7 @@ Each thread is rehearsed, one after the other. It fits if the code, up to the fi
 recorded steps and questions. What the code does after that is unknown, and not judged.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.codec import decode
@@ -29,6 +29,7 @@ from holdfast.runs.keys import name_of, place_of
 from holdfast.runs.rehearsal import RehearsedBlock
 from holdfast.runs.run import Run
 from holdfast.runs.steps import DOUBT_CHOICES
+from holdfast.runs.submitting import Served
 from holdfast.runs.threads import every
 from holdfast.stores.agenda import OPEN
 
@@ -52,7 +53,9 @@ class Checker:
             if not isinstance(each, Durable):
                 raise ConfigurationError(f"`functions` must be durable functions, got {each!r}")
         self._store = store
-        self._functions = registry if functions is None else {each.name: each for each in functions}
+        self._functions: Mapping[str, Served] = (
+            registry if functions is None else {each.name: each for each in functions}
+        )
         self._limit = limit
 
     async def check(self, progress: Callable[[int, int], object]) -> list[ThreadCheck]:
@@ -78,7 +81,8 @@ class Checker:
         function = self._functions.get(name)
         if refusal := self._unserved(function, name, info.version):
             return self._verdict(info, name, "unserved", refusal) if name else None
-        assert function is not None  # noqa: S101  it is served
+        if not isinstance(function, Durable):
+            return None  # the code of other runtimes has effects between its records
         difference = await self._difference(function, info.thread_id)
         return self._verdict(info, name, "differs" if difference else "fits", difference)
 
@@ -95,7 +99,7 @@ class Checker:
         started = Journal.of(reader.load_head(reader.key(thread_id)).log.document).started
         return "" if started is None else started.function
 
-    def _unserved(self, function: Durable[Any, Any] | None, name: str, version: int) -> str:
+    def _unserved(self, function: Served | None, name: str, version: int) -> str:
         """Say why the program cannot run a thread; empty if it can."""
         if function is None:
             return f"{name} is not among the durable functions of this program"

@@ -281,6 +281,11 @@ class Durable(Generic[P, T]):
         return Outcome(status=Status.COMPLETE, thread_id=thread_id, result=result)
 
 
+def service_of(function: Served) -> Service:
+    """Return how processes serve a function."""
+    return function._service
+
+
 async def _free(store: "Store", thread_id: str) -> None:
     """Delete a thread and make its id usable again. Raises `LeaseHeld` while a live run holds it."""
     with suppress(Deleted):  # raised as the block is left, or if it was deleted before

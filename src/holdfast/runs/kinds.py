@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from holdfast.ports import Ports
+from holdfast.runs.engine import engine_of
 from holdfast.runs.store import Store
 from holdfast.stores import locations
 from holdfast.stores.locations import Shared
@@ -25,6 +26,7 @@ class OpenedStore(Store):
         given: dict[str, Any] = {**options}
         sweep: timedelta | float | None = given.pop("sweep", None)
         try:
+            given["engine"] = engine_of(given.get("engine"))
             super().__init__(
                 shared.backend,
                 committer=shared.committer,
@@ -127,6 +129,8 @@ def open(  # noqa: A001  the public name: holdfast.open
     - `inline=False` never commits on the thread of the event loop.
     - `inputs`: how much of a step's arguments its row keeps: up to 200 bytes of text (`preview`), `full`, or `none`.
     - `limits` bounds how large a state may be.
+    - `engine`, or the environment variable HOLDFAST_ENGINE, is an engine that runs submitted threads: the URL of
+      Temporal (`temporal://host:7233/namespace?task_queue=holdfast`) or Restate (`restate://host:8080`).
     """
     return OpenedStore(*locations.url_parts(url, options))
 

@@ -128,6 +128,8 @@ class Ledger:
         """The thread's place in the agenda, if the next row puts it there."""
         self.labels: Mapping[str, str] = {}
         """Labels that the next row sets."""
+        self._hand_over_at = 0
+        self._done_before = 0
         self.look_again_at = 0
         """When a suspended run looks again at what it waits for, besides its timers; 0 for never."""
         self._carried: list[AnyEntry] = []
@@ -179,9 +181,18 @@ class Ledger:
 
         A task group cancels its other branches when one raises.
         """
+        if 0 < self._hand_over_at <= ports.now() and self.journal.done_count > self._done_before:
+            self.hand_over()
         if self.suspension is not None and set(held.get()).isdisjoint(list(self.running.values())):
             await self.wait_for_steps(ports)
         self.check()
+
+    def hand_over_at(self, moment: int) -> None:
+        """Hand the run over to any process at its next step after this moment, if it has done one by then.
+
+        A run that has done none goes on: resumed elsewhere it would get no further.
+        """
+        self._hand_over_at, self._done_before = moment, self.journal.done_count
 
     async def wait_for_steps(self, ports: Ports) -> None:
         """Let the branches record the steps under way."""

@@ -21,9 +21,10 @@ from holdfast.records.words import Status
 from holdfast.runs.arguments import fingerprint_of, packed_pair
 from holdfast.runs.block import Terms
 from holdfast.runs.durable import AwaitableDurable, Durable, named_call, registry
+from holdfast.runs.queues import DEFAULT_QUEUE, queue_of
 from holdfast.runs.run import Run
 from holdfast.runs.scope import current_frame
-from holdfast.runs.submitting import DEFAULT_QUEUE, Service, Submission, submit
+from holdfast.runs.submitting import Served, Service, Submission, submit
 from holdfast.runs.ticks import (
     CatchUp,
     Overlap,
@@ -131,7 +132,7 @@ def plan_of(
     takes_moment = "scheduled_at" in fn._taken.names
     fn._call(arguments, {**named, **_moment(0, takes_moment)})
     call = packed_pair(arguments, named)
-    place = options.queue or fn._service.queue
+    place = queue_of(options.queue).name if options.queue else fn._service.queue.name
     timing = timing_of(cron, every, tz)
     return Plan(fn.name, timing, call, takes_moment, catch_up, overlap, place, priority, dict(labels or {}))
 
@@ -209,7 +210,7 @@ async def find(store: "Store") -> list[Schedule]:
             return sorted(found, key=lambda each: each.name)
 
 
-async def put_declared(store: "Store", functions: Collection[Durable[Any, Any]]) -> None:
+async def put_declared(store: "Store", functions: Collection[Served]) -> None:
     """Create or change the schedules that this program declares for these functions."""
     names = {function.name for function in functions}
     for name, (function, plan) in declared.items():

@@ -29,6 +29,7 @@ from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.records.thread import ThreadInfo
 from holdfast.records.words import KEEP_INPUTS_WORDS, STATUS_WORDS, Cause, KeepInputs, Phase, Status
 from holdfast.runs.block import RunBlock, Terms, Tools
+from holdfast.runs.engine import Engine
 from holdfast.runs.fleet import Fleet
 from holdfast.runs.handles import Handle
 from holdfast.runs.inbox import REQUEST_STATUSES, list_requests, outcome_of
@@ -71,6 +72,7 @@ class Store(Fleet):
         inputs: KeepInputs = "preview",
         limits: Limits | None = None,
         on_close: Callable[[], None] | None = None,
+        engine: Engine | None = None,
     ) -> None:
         keep_inputs = plain_word(KEEP_INPUTS_WORDS, inputs, "value of inputs=")
         self._ports = ports or awaitable_ports()
@@ -89,6 +91,7 @@ class Store(Fleet):
             self._ports, self._reader, self._committer, self._events, Heartbeat(self._ports), self._open, keep_inputs
         )
         self._on_close = on_close or backend.close
+        self._engine = engine
         self._is_open, self._is_closed = False, False
         self.retention = retention_or_none(retention)
 
@@ -112,6 +115,8 @@ class Store(Fleet):
             await self._ports.perform(self._tools.heartbeat.stop)
             self._saving.writers.clear()
             await self._ports.perform(self._on_close)
+            if self._engine is not None:
+                await self._ports.perform(self._engine.close)
             self._ports.close()
 
     async def _open(self) -> None:
@@ -120,6 +125,11 @@ class Store(Fleet):
         if not self._is_open:
             await self._ports.perform(self._backend.open)
             self._is_open = True
+
+    async def _poke(self, thread_id: str, priority: int = 0) -> None:
+        """Let the engine look at a thread that was written to, if this store has an engine."""
+        if self._engine is not None:
+            await self._ports.perform(self._engine.poke, thread_id, priority)
 
     # Saving
 
@@ -500,6 +510,7 @@ class Store(Fleet):
 
         await self._open()
         await cancel_thread(self._tools, thread_id)
+        await self._poke(thread_id)
 
     async def retry(self, thread_id: str) -> None:
         """Put a failed thread back on its queue, with all its retries; its finished steps are kept.
@@ -512,6 +523,7 @@ class Store(Fleet):
         settling.check_may_retry(thread_id, info.status, has_place=info.queue is not None)
         async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
             await settling.retry(run)
+        await self._poke(thread_id)
 
     async def submit(
         self,
@@ -548,6 +560,7 @@ class Store(Fleet):
         await self.thread(thread_id)
         async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
             await settle_step(run, step, choice, value, by)
+        await self._poke(thread_id)
 
     async def outcome(self, thread_id: str) -> Outcome:
         """Read a thread's status, result, error and open requests, without running or claiming it.
@@ -588,6 +601,7 @@ class Store(Fleet):
         check_texts(by=by, comment=comment, **({} if choice is None else {"choice": choice}))
         request = await self._ports.perform(leave_answer, self._reader, parsed, choice, value, by, comment, now)
         await self._events.emit("answered", parsed.thread_id, 0, request=request_id, name=request.name)
+        await self._poke(parsed.thread_id)
         return request
 
     def on_event(self, callback: Callable[[Event], Any], *, content: bool = False) -> Callable[[], None]:
@@ -596,6 +610,11 @@ class Store(Fleet):
         Events hold names, numbers and ids; with `content` also the arguments and results of steps.
         """
         return self._events.subscribe(callback, content=content)
+
+
+def attach(store: Store, engine: Engine) -> None:
+    """Let an engine run what is submitted to this store from now on."""
+    store._engine = engine
 
 
 def tools_of(store: Store) -> Tools:

@@ -191,6 +191,7 @@ async def submit(store: "Store", thread_id: str, call: Call, options: Submission
             refusal = held
             await tools.ports.sleep(LOOK_SECONDS)
         else:
+            await store._poke(thread_id, options.priority)
             return
     raise refusal
 

@@ -147,7 +147,7 @@ class Worker:
 
 def served_by(given: Any) -> Served:
     """Return what a durable function, an agent or a workflow runs under its name."""
-    found = getattr(given, "_runnable", given)
+    found = getattr(getattr(given, "_core", given), "runnable", getattr(given, "_runnable", given))
     if not hasattr(found, "_serves"):
         raise ConfigurationError(f"`functions` must be durable functions, agents or workflows, got {given!r}")
     served: Served = found

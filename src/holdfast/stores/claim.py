@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.history.log import Log
 from holdfast.ports import Ports, Ticket, reset_after_fork
+from holdfast.processes import has_tag
 from holdfast.records.errors import (
     Conflict,
     Fenced,
@@ -402,10 +403,11 @@ class Claiming:
         lease: int,
         *,
         reopen: bool,
+        tag: str,
         known: Seen | None,
     ) -> Claim:
         """See `take`."""
-        claim = take(ports, reader, committer, thread, lease, reopen=reopen, known=known)
+        claim = take(ports, reader, committer, thread, lease, reopen=reopen, tag=tag, known=known)
         with self._lock:
             self._claim = claim
             if self._is_abandoned:
@@ -428,18 +430,20 @@ def take(
     lease: int,
     *,
     reopen: bool = False,
+    tag: str = "",
     known: Seen | None = None,
 ) -> Claim:
     """Claim a thread, creating it if needed. Blocking. `LeaseHeld` while another run holds it.
 
-    A finished thread keeps its status unless `reopen` is set. With `known`, the head as the caller read it, there is
-    one attempt: `Conflict` if the thread has changed since.
+    A finished thread keeps its status unless `reopen` is set. With a `tag` it is taken over at once from an owner with
+    the same tag: the engine says which attempt is the newest, and the token fences the older one. With `known`, the
+    head as the caller read it, there is one attempt: `Conflict` if the thread has changed since.
     """
-    owner, name = ports.owner(), thread_id_of(thread)
+    owner, name = ports.owner(tag), thread_id_of(thread)
     for _ in range(1 if known else ATTEMPTS):
         seen = known or reader.seen(thread) or NO_HEAD
         old = seen.head
-        dead = dead_owner(ports, old)
+        dead = replaceable_owner(ports, old, tag)
         status = old.status if old.status in FINISHED and not reopen else ""
         head = claimed(old, name, owner, lease, ports.now(), dead_owner=dead, status=status)
         head = _with_life(reader, thread, old, head)
@@ -464,6 +468,11 @@ def take(
 def dead_owner(ports: Ports, head: Head) -> str:
     """Return the owner of the lease if its process is certainly dead, else an empty text."""
     return head.owner if head.owner and ports.is_certainly_dead(head.owner) else ""
+
+
+def replaceable_owner(ports: Ports, head: Head, tag: str) -> str:
+    """Return the owner of the lease if a claim with this tag need not wait for it, else an empty text."""
+    return head.owner if has_tag(head.owner, tag) else dead_owner(ports, head)
 
 
 def _is_interrupt(cause: BaseException | None) -> TypeGuard[BaseException]:

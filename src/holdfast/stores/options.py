@@ -19,6 +19,7 @@ class HandleOptions(TypedDict, total=False):
     namespace: str
     inputs: KeepInputs
     limits: Limits | None
+    engine: str | None
 
 
 class LocalOptions(HandleOptions, total=False):

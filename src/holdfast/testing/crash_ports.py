@@ -104,7 +104,7 @@ class CrashPorts(EffectPorts):
             for branch in branches:
                 branch.close()
 
-    def owner(self) -> str:
+    def owner(self, tag: str = "") -> str:
         """Return a claim name with the number of this life."""
         return self._life.new_owner()
 

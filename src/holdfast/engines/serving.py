@@ -1,0 +1,112 @@
+"""The worker of an engine: it runs segments, and pokes the engine for threads that are overdue."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from holdfast.engines.engine import ServingEngine, Work
+from holdfast.engines.segment import Segments
+from holdfast.engines.urls import engine_at
+from holdfast.records.errors import ConfigurationError, HoldfastError
+from holdfast.records.identity import thread_id_of
+from holdfast.runs.durable import registry, service_of
+from holdfast.runs.store import attach, tools_of
+from holdfast.runs.submitting import Served
+from holdfast.stores.agenda import Due
+from holdfast.stores.backend import readable_head
+from holdfast.stores.bindings import Bindings
+
+if TYPE_CHECKING:
+    from holdfast.runs.store import Store
+
+OVERDUE_SECONDS: float = 60
+LOOK_SECONDS: float = 20
+MOST = 1000
+"""How many overdue threads are poked after one look."""
+
+
+async def serve(
+    url: str,
+    store: "Store",
+    functions: Sequence[Served] | None = None,
+    *,
+    stopped: asyncio.Event,
+    concurrency: int = 10,
+    lease: float = 30,
+    grace: float = 30,
+) -> None:
+    """Run the threads of a store for an engine until `stopped`. What they submit goes to the same engine."""
+    served = list(registry.values()) if functions is None else functions
+    check_limits(served)
+    engine = engine_at(url)
+    attach(store, engine)
+    overdue = Overdue(store, engine, served)
+    segments, ready = Segments(store, served, engine.place.tag, lease), asyncio.Event()
+    looking = asyncio.create_task(overdue.keep_poking(ready))
+    try:
+        await engine.serve(Work(segments, concurrency, grace, ready, stopped))
+    finally:
+        looking.cancel()
+        with suppress(asyncio.CancelledError):
+            await looking
+
+
+def check_limits(functions: Sequence[Served]) -> None:
+    """Raise `ConfigurationError` for limits that no engine keeps: they count what all workers run together."""
+    for function in functions:
+        queue = service_of(function).queue
+        refused = [name for name in ("concurrency", "each") if getattr(queue, name) is not None]
+        if refused:
+            raise ConfigurationError(
+                f"{function.name}: an engine has no limit for a queue over all workers; remove `{refused[0]}` from its"
+                " queue, or run it with workers that have no engine"
+            )
+
+
+class Overdue:
+    """Finds threads that are due for a while: the engine was away when they were submitted, or a poke was lost."""
+
+    def __init__(self, store: "Store", engine: ServingEngine, functions: Sequence[Served]) -> None:
+        self._tools = tools_of(store)
+        self._engine = engine
+        self._served = routes_by_queue(self._tools.reader.bindings, functions)
+        self._agenda = self._tools.reader.agenda
+
+    async def keep_poking(self, ready: asyncio.Event) -> None:
+        """Poke for all that is due once the engine knows this worker, then every 20 s for what is overdue."""
+        await ready.wait()
+        seconds = 0.0
+        while True:
+            with suppress(HoldfastError):  # the store is away: look again later
+                await self._tools.open()
+                await self._tools.ports.perform(self.poke, seconds)
+                seconds = OVERDUE_SECONDS
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def poke(self, seconds: float) -> None:
+        """Poke the engine for threads that are due for this long. Blocking."""
+        for due in self._taken(seconds):
+            self._engine.poke(thread_id_of(due.thread), due.entry.priority)
+
+    def _taken(self, seconds: float) -> Iterator[Due]:
+        """Yield the threads that are overdue and that no run holds; their entries stay as they were."""
+        agenda, prefix = self._agenda, self._tools.reader.bindings.prefix
+        now = agenda.now()
+        for queue, routes in self._served.items():
+            for due in agenda.take(prefix, queue, routes, MOST).entries:
+                agenda.look_again(due.thread, due.entry.due)
+                head = readable_head(due.thread, due.head)
+                is_held = head is not None and head.held(now)
+                if not is_held and due.entry.due <= now - seconds * 1e6:
+                    yield due
+
+
+def routes_by_queue(bindings: Bindings, functions: Sequence[Served]) -> dict[str, set[bytes]]:
+    """Return the routes of the threads that these functions serve, for each queue."""
+    served: dict[str, set[bytes]] = {}
+    for function in functions:
+        service = service_of(function)
+        for version in (0, *service.versions):
+            served.setdefault(service.queue.name, set()).update(bindings.routes(function.name, version))
+    return served
