@@ -89,7 +89,7 @@ def _freed_lines(screen: Screen, freed: Freed, *, yes: bool) -> Iterator[str]:
     for thread_id in freed.damaged:
         yield screen.style("damaged", fg="red") + f"   {printable(thread_id)} was skipped; see `holdfast verify`"
     for thread_id in freed.busy:
-        yield screen.style("busy", fg="yellow") + f"      {printable(thread_id)} was written all the time; prune again"
+        yield screen.style("busy", fg="yellow") + f"      {printable(thread_id)} was written repeatedly; prune again"
     counts = {"thread": freed.threads, "checkpoint": freed.checkpoints, "blob": freed.blobs}
     parts = [counted(count, noun) for noun, count in counts.items() if count]
     if not parts and not freed.bytes:
