@@ -203,7 +203,9 @@ class AsyncPorts(Ports):
 
     def for_plain_code(self) -> Ports:
         """Return blocking ports: code that cannot await has a thread to block."""
-        return BlockingPorts()
+        plain = BlockingPorts()
+        plain.clock = self.clock
+        return plain
 
     async def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call it, and await what it returns if that is awaitable."""

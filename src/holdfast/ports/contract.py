@@ -17,15 +17,23 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
+def host_time() -> int:
+    """Return the time of this host, in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
 class Ports(Protocol):
     """The interface to the event loop, threads, the clock, randomness and the process."""
 
     blocking: bool
     """True if there is no event loop, so that no async function can be called."""
 
+    clock: Callable[[], int] = staticmethod(host_time)
+    """The clock to use: that of the store. It does not block."""
+
     def now(self) -> int:
         """Return microseconds since 1970. Only shown, or compared with leases: no order depends on it."""
-        return time.time_ns() // 1000
+        return self.clock()
 
     def entropy(self, count: int) -> bytes:
         """Return random bytes."""

@@ -83,6 +83,7 @@ class Store(Fleet):
         self._inputs = inputs
         bindings = Bindings(namespace, ring, self._ports.entropy, compress=compress, limits=self._limits)
         self._reader = Reader(backend, bindings)
+        self._ports.clock = self._reader.agenda.now
         self._events = Events(self._ports)
         self._saving = Saving(self._reader, self._committer, self._ports, self._events)
         self._listings = Listings(self._reader)

@@ -133,7 +133,10 @@ class Agenda(Protocol):
         ...
 
     def now(self) -> int:
-        """Return the time of the store, in microseconds since 1970: entries are due by it."""
+        """Return the time of the store, in microseconds since 1970: entries are due by it, and leases expire by it.
+
+        It is called often, also where nothing may block: once the store is open, it neither blocks nor fails.
+        """
         ...
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from hashlib import sha256
-from time import monotonic
 from typing import Any
 
 from holdfast.records.head import Head
@@ -12,9 +11,7 @@ from holdfast.stores.choosing import in_turn, last_lane_of
 from holdfast.stores.postgres.connections import Connection
 from holdfast.stores.postgres.statements import Statements
 from holdfast.stores.postgres.swapping import entry_columns, key_of, place_of
-
-CLOCK_SECONDS = 5.0
-"""How long the time is counted from one reading of the server's clock."""
+from holdfast.stores.server_clock import ServerClock
 
 
 class PostgresAgenda:
@@ -24,7 +21,7 @@ class PostgresAgenda:
         self._statements = statements
         self._sql = sql
         self._schema = schema
-        self._clock = (0, 0.0)
+        self._clock = ServerClock(lambda: int(statements.read(sql["read_clock"])[0][0]))
 
     def take(
         self,
@@ -80,14 +77,8 @@ class PostgresAgenda:
         return int(self._statements.write(self._sql["spend"], bucket, cost, burst)[0][0])
 
     def now(self) -> int:
-        """See `Agenda.now`: the server's clock, read every few seconds."""
-        base, read_at = self._clock
-        if not base or monotonic() - read_at > CLOCK_SECONDS:
-            asked_at = monotonic()
-            base = self._statements.read(self._sql["read_clock"])[0][0]
-            read_at = (asked_at + monotonic()) / 2
-            self._clock = base, read_at
-        return base + int((monotonic() - read_at) * 1_000_000)
+        """See `Agenda.now`: the server's clock."""
+        return self._clock.now()
 
 
 def _entry(thread: bytes, place: bytes, *columns: Any) -> Entry:

@@ -75,6 +75,7 @@ class PostgresBackend(PostgresAgenda):
                 return
             store = self._statements.run(lambda connection: migrate(connection, self._schema))
             self._settings().check(self._level)
+            self.now()
             self._id = store
 
     def close(self) -> None:

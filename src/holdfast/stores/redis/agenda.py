@@ -11,7 +11,6 @@ know an older head, or one that is about to change. They make it earlier at most
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import urandom
-from time import monotonic_ns
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -25,9 +24,8 @@ from holdfast.stores.redis.errors import is_wrong_type
 from holdfast.stores.redis.keys import SHARDS, Keys, shard_of, space_of
 from holdfast.stores.redis.scripts import script
 from holdfast.stores.redis.wire import Request, Wire
+from holdfast.stores.server_clock import ServerClock
 
-MEASURED_FOR = 30_000_000_000
-"""For how many nanoseconds the clock of the server is not asked again."""
 HIGHEST_PRIORITY = 2
 SETTLED = bytes(8)
 PLACE_OF = 16
@@ -47,7 +45,7 @@ class Place(NamedTuple):
 class RedisAgenda:
     """The agenda of one store. A prefix is that of a namespace."""
 
-    def __init__(self, wire: Wire, keys: Keys, clock: "ServerClock") -> None:
+    def __init__(self, wire: Wire, keys: Keys, clock: ServerClock) -> None:
         self._wire = wire
         self._keys = keys
         self._clock = clock
@@ -244,26 +242,6 @@ class Marks(NamedTuple):
 
     ticket: bytes
     spots: list[tuple[str, bytes, Entry | None]]
-
-
-class ServerClock:
-    """The time of a server: asked now and then, and carried on by the clock of this host that is never set."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._measured: tuple[int, int] | None = None
-
-    def now(self) -> int:
-        """Return the time of the server, in microseconds since 1970."""
-        measured, ticks = self._measured, monotonic_ns()
-        if measured is None or ticks - measured[0] > MEASURED_FOR:
-            measured = self._measured = self._measure()
-        return measured[1] + (monotonic_ns() - measured[0]) // 1000
-
-    def _measure(self) -> tuple[int, int]:
-        before = monotonic_ns()
-        ((seconds, microseconds),) = self._wire.read([Request(0, (b"TIME",))])
-        return (before + monotonic_ns()) // 2, int(seconds) * 1_000_000 + int(microseconds)
 
 
 def _spots_of(swap: Swap) -> list[tuple[str, bytes, Entry | None]]:

@@ -26,7 +26,7 @@ from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.agenda import NO_LIMITS, OPEN, Depth, Entry, Limits, Listener, Taken
 from holdfast.stores.backend import Listing, all_heads, count_listed, readable_head
-from holdfast.stores.redis.agenda import RedisAgenda, ServerClock
+from holdfast.stores.redis.agenda import RedisAgenda
 from holdfast.stores.redis.announcements import Announcer, RedisListener, channel_of
 from holdfast.stores.redis.durability import SETTINGS, ServerFacts, check_server
 from holdfast.stores.redis.errors import translated
@@ -38,6 +38,7 @@ from holdfast.stores.redis.scripts import script
 from holdfast.stores.redis.settings import Source, from_client, from_url, options_in
 from holdfast.stores.redis.swapping import Swaps, permission_trials
 from holdfast.stores.redis.wire import Request, Wire, checked
+from holdfast.stores.server_clock import ServerClock
 
 FORMAT = 1
 NEEDS_WHOLE = 2
@@ -89,7 +90,7 @@ class RedisBackend:
         self._swaps = Swaps(self.keys, self._life, keep_pinned=named.get("keep_pinned", True))
         self._pages = Pages(self.wire.read, self.wire.read_each, self.keys)
         self._repair = Repair(self.wire, self.keys)
-        self._clock = ServerClock(self.wire)
+        self._clock = ServerClock(self._server_time)
         self._agenda = RedisAgenda(self.wire, self.keys, self._clock)
         self._announcer = Announcer(self.wire, self.keys)
         self._is_open = False
@@ -108,6 +109,7 @@ class RedisBackend:
                 self.guarantee()
                 self._check_format()
                 self._load_scripts()
+                self._clock.now()
                 self._is_open = True
 
     def _check_format(self) -> None:
@@ -315,6 +317,10 @@ class RedisBackend:
     def now(self) -> int:
         """See `Agenda.now`: the clock of the server that has the first shard."""
         return self._clock.now()
+
+    def _server_time(self) -> int:
+        ((seconds, microseconds),) = self.wire.read([Request(0, (b"TIME",))])
+        return int(seconds) * 1_000_000 + int(microseconds)
 
     def announce(self, prefix: bytes, queues: Collection[str]) -> None:
         """See `Announcing.announce`."""
