@@ -12,7 +12,7 @@ from holdfast.records.rows import Swap
 from holdfast.stores.agenda import Announcing, swap_of
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.sqlite import SQLiteBackend
-from holdfast.stores.waking import announce, wake_threads_of_the_dead
+from holdfast.stores.waking import SOON, announce, wake_threads_of_the_dead
 from holdfast.testing.clock import Clock
 
 PREFIX = namespace_prefix("")
@@ -40,13 +40,14 @@ class Noting(MemoryBackend):
     [
         (DUE, True),
         (replace(DUE, status="working"), True),
-        (replace(DUE, expires_at=6), False),
+        (replace(DUE, expires_at=DUE.updated_at + SOON), True),
+        (replace(DUE, expires_at=DUE.updated_at + SOON + 1), False),
         (replace(DUE, owner="somebody", expires_at=3), False),
         (replace(DUE, status="complete"), False),
         (replace(DUE, route=b""), False),
     ],
 )
-def test_only_what_is_due_now_is_announced(head: Head, *, is_heard: bool) -> None:
+def test_only_what_is_due_soon_is_announced(head: Head, *, is_heard: bool) -> None:
     backend = Noting()
     announce(backend, [swap_to(head)])
     assert backend.heard == ([(PREFIX, {"q"})] if is_heard else [])

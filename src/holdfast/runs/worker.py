@@ -19,7 +19,18 @@ from holdfast.runs.resuming import Resumer
 from holdfast.runs.store import Store
 from holdfast.runs.submitting import Served
 from holdfast.runs.threads import store_finder
-from holdfast.stores.agenda import NO_LIMITS, PARKED, Agenda, Announcing, Due, Limits, Listener, Sweeping, Taken
+from holdfast.stores.agenda import (
+    NO_LIMITS,
+    PARKED,
+    Agenda,
+    Announcing,
+    Due,
+    Limits,
+    Listener,
+    OneHost,
+    Sweeping,
+    Taken,
+)
 from holdfast.stores.backend import readable_head
 from holdfast.stores.claim import dead_owner
 from holdfast.stores.decisions import may_run
@@ -28,6 +39,8 @@ from holdfast.stores.reader import Seen
 from holdfast.stores.waking import wake_threads_of_the_dead
 
 POLL_SECONDS = 1.0
+ANNOUNCED_SECONDS, KEEPER_SECONDS = 2.0, 5.0
+"""How often to look, for work and for schedules, where a listener hears of what is due."""
 LISTING_SECONDS = {"s3": 10.0}
 OTHER_LISTING_SECONDS = 2.0
 """How often to look in a store without an agenda: each look lists its open threads."""
@@ -71,6 +84,8 @@ class Worker:
         self._terms = Terms(lease, wait=0, keyed=True)
         self._grace = seconds(grace, "grace")
         self._keeps_schedules = True
+        self._announced_seconds = min(ANNOUNCED_SECONDS, seconds(lease, "lease") + POLL_SECONDS / 2)
+        """Less than the lease + 1 s: what a dead worker held is found in time."""
         self._shift: _Shift | None = None
         self._stops = 0
         """How often `stop` was called."""
@@ -104,7 +119,7 @@ class Worker:
 
         await schedules.put_declared(store, self._served())
         keeper = Worker(schedules.beside(store), functions=[schedules.keeper_of(store)], lease=self._terms.lease)
-        keeper._keeps_schedules = False
+        keeper._keeps_schedules, keeper._announced_seconds = False, KEEPER_SECONDS
         return keeper
 
     def stop(self) -> None:
@@ -170,7 +185,7 @@ class _Shift:
 
     async def work(self, *, once: bool) -> None:
         """Look and run until stopped; then hand over."""
-        ears = _Ears(self._search.listener(), self._crew.wake)
+        ears = _Ears(self._search.listener, self._crew.wake)
         self._tools.ports.beat(ears.tick, Signal())
         try:
             while not self._worker._stops:
@@ -246,13 +261,16 @@ class _Search:
         self._turn = 0
         self._buried_at = 0
         self._swept_at = self._agenda.now()
-        is_listed = isinstance(self._agenda, ListedAgenda)
-        self._poll = LISTING_SECONDS.get(self._backend.kind, OTHER_LISTING_SECONDS) if is_listed else POLL_SECONDS
-
-    def listener(self) -> Listener | None:
-        """Return a listener to the announcements of the store, None if there are none."""
         prefix = self._tools.reader.bindings.prefix
-        return self._backend.listener(prefix) if isinstance(self._backend, Announcing) else None
+        self.listener = self._backend.listener(prefix) if isinstance(self._backend, Announcing) else None
+
+    def _longest_pause(self) -> float:
+        """Return after how many seconds to look again, even if nothing is announced, and nothing known to be due."""
+        if isinstance(self._agenda, ListedAgenda):
+            return LISTING_SECONDS.get(self._backend.kind, OTHER_LISTING_SECONDS)
+        if isinstance(self._backend, OneHost) or self.listener is None or not self.listener.is_connected:
+            return POLL_SECONDS
+        return self._worker._announced_seconds
 
     def look(self, free: int) -> tuple[list[tuple[bytes, Seen]], float | None]:
         """Return up to `free` threads to run, and how many seconds to wait until the next look; None if there is more.
@@ -272,7 +290,7 @@ class _Search:
             if len(found) >= free:
                 return self._judged(found), None
         left = (next_due - self._agenda.now()) / 1e6
-        return self._judged(found), min(max(left, SHORTEST_PAUSE), self._poll)
+        return self._judged(found), min(max(left, SHORTEST_PAUSE), self._longest_pause())
 
     def _judged(self, found: list[Due]) -> list[tuple[bytes, Seen]]:
         """Return those that may run. The entries of the others become what their heads say."""

@@ -143,6 +143,11 @@ class Agenda(Protocol):
 class Listener(Protocol):
     """Hears what is announced."""
 
+    @property
+    def is_connected(self) -> bool:
+        """False while nothing can be heard: those who wait must look more often."""
+        ...
+
     def wait(self, timeout: float) -> bool:
         """Block until something is announced, and return True; False after `timeout` seconds. True may be in vain."""
         ...

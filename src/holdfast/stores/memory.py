@@ -276,6 +276,8 @@ class MemoryBackend:
 class MemoryListener:
     """See `Listener`."""
 
+    is_connected = True
+
     def __init__(self, backend: MemoryBackend) -> None:
         self._backend = backend
         self._known = backend.await_announcement(0, 0)

@@ -186,6 +186,8 @@ def _entry(queue: Any, route: bytes, priority: int, lane: bytes, held: int, due:
 class SQLiteListener:
     """See `Listener`: looks every 50 ms whether another connection has written to the file."""
 
+    is_connected = True
+
     def __init__(self, file: SQLiteFile) -> None:
         self._file = file
         self._versions: dict[int, int] = {}

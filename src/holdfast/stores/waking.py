@@ -19,24 +19,26 @@ from holdfast.stores.backend import Backend, readable_head
 if TYPE_CHECKING:
     from holdfast.stores.reader import Reader
 
+SOON = 5_000_000
+"""What becomes due within 5 s is announced: it may be over before an idle worker looks by itself."""
 TELL = "tell:"
 """How the key of a message begins that asks a thread to wake another one when it ends; its value names that one."""
 
 
 def announce(backend: Backend, swaps: Iterable[Swap]) -> None:
-    """Announce the threads that these accepted swaps made due."""
+    """Announce the threads that these accepted swaps made due, now or soon."""
     queues: dict[bytes, set[str]] = {}
     for swap in swaps:
-        if swap.moves and _is_due(swap.head):
+        if swap.moves and _is_due_soon(swap.head):
             queues.setdefault(prefix_of(swap.thread), set()).add(swap.head.queue)
     if queues and isinstance(backend, Announcing):
         for prefix, names in queues.items():
             backend.announce(prefix, names)
 
 
-def _is_due(head: Head) -> bool:
+def _is_due_soon(head: Head) -> bool:
     entry = entry_of(head)
-    return entry is not None and not entry.held and entry.due <= head.updated_at
+    return entry is not None and not entry.held and entry.due <= head.updated_at + SOON
 
 
 def make_due(backend: Backend, agenda: Agenda, thread: bytes) -> None:

@@ -85,6 +85,11 @@ class PostgresListener:
         self._is_closed = False
         self._waiting = Lock()
 
+    @property
+    def is_connected(self) -> bool:
+        """See `Listener.is_connected`."""
+        return self._connection is not None
+
     def wait(self, timeout: float) -> bool:
         """See `Listener.wait`. True after each connect: announcements before it may have been missed."""
         ends_at = monotonic() + timeout

@@ -84,6 +84,11 @@ class RedisListener:
         self._trusted_until = 0.0
         self._subscribe()
 
+    @property
+    def is_connected(self) -> bool:
+        """See `Listener.is_connected`."""
+        return self._connection is not None
+
     def wait(self, timeout: float) -> bool:
         """See `Listener.wait`."""
         ends_at = monotonic() + timeout
