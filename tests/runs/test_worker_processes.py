@@ -1,102 +1,34 @@
 """Real worker processes on a SQLite file: killed, stopped, drained, and of two versions."""
 
-import os
-import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from holdfast import sync
 from patience import GIVE_UP_SECONDS
 from rounds import rounds
+from runs.fleet import Fleet
 
 pytestmark = [pytest.mark.processes, pytest.mark.faults]
-APP = str(Path(__file__).parent / "worker_app.py")
-LEASE = 2.0
-
-
-class Fleet:
-    """Worker processes of one store."""
-
-    def __init__(self, directory: Path) -> None:
-        self.url = str(directory / "fleet.db")
-        self.log = directory / "log"
-        self.log.touch()
-        self.store = sync.open(self.url)
-        self.workers: list[subprocess.Popen[bytes]] = []
-
-    def start(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
-        command = [
-            sys.executable,
-            "-m",
-            "holdfast",
-            "worker",
-            APP,
-            "--store",
-            self.url,
-            "--lease",
-            str(LEASE),
-            *options,
-        ]
-        names = {f"APP_{name.upper()}": value for name, value in environment.items()}
-        worker = subprocess.Popen(
-            command, env={**os.environ, "APP_LOG": str(self.log), **names}, stdout=subprocess.DEVNULL
-        )
-        self.workers.append(worker)
-        return worker
-
-    def submit(self, thread_id: str, steps: int) -> None:
-        self.store.submit("worker_app:count", thread_id, (thread_id, steps))
-
-    def executions(self) -> list[str]:
-        return self.log.read_text().splitlines()
-
-    def until(self, condition: Callable[[], object]) -> None:
-        end = time.monotonic() + GIVE_UP_SECONDS
-        while not condition():
-            assert time.monotonic() < end, (self.store.counts(), self.executions()[-5:])
-            time.sleep(0.02)
-
-    def close(self) -> None:
-        for worker in self.workers:
-            if worker.poll() is None:
-                worker.send_signal(signal.SIGCONT)
-                worker.kill()
-            worker.wait()
-        self.store.close()
 
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    made = Fleet(tmp_path)
+    made = Fleet(tmp_path, str(tmp_path / "fleet.db"))
     yield made
     made.close()
 
 
 def test_killed_workers_lose_nothing_and_only_steps_in_flight_are_executed_again(fleet: Fleet) -> None:
     threads, kills = rounds(40, 100), rounds(4, 8)
-    for number in range(threads):
-        fleet.submit(f"t-{number}", 3)
+    fleet.submit_many(threads)
     for _ in range(3):
         fleet.start()
-    for kill in range(kills):
-        due = (kill + 1) * threads // kills
-        while len(fleet.executions()) < due:
-            time.sleep(0.02)
-        victim = random.choice([worker for worker in fleet.workers if worker.poll() is None])
-        victim.kill()
-        fleet.start()
-    fleet.until(lambda: fleet.store.counts() == {"complete": threads})
-    executed = Counter(line for line in fleet.executions() if " by " not in line)
-    assert set(executed) == {f"t-{number} {step}" for number in range(threads) for step in range(3)}
-    assert sum(executed.values()) - len(executed) <= kills * 10  # ten run at once in each worker
-    assert all(len(fleet.store.history(f"t-{number}").items) == 3 for number in range(threads))
+    fleet.kill_at_random(threads, kills)
+    fleet.check_all_ended(threads, most_repeated=kills * 10)  # ten run at once in each worker
 
 
 def test_a_killed_workers_thread_is_taken_over_before_its_lease_ends(fleet: Fleet) -> None:
