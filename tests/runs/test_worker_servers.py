@@ -147,7 +147,7 @@ def test_what_a_users_transaction_submits_is_found_by_looking(tmp_path: Path) ->
         fleet.start()
         fleet.submit("first", 1)
         fleet.until(lambda: fleet.store.counts() == {"complete": 1})
-        with psycopg.connect(server.conninfo()) as connection:
+        with psycopg.connect(server.conninfo()) as connection, connection.transaction():
             fleet.submit("within", 1, connection=connection)
             assert fleet.store.counts() == {"complete": 1}
         fleet.until(lambda: fleet.store.counts() == {"complete": 2})

@@ -331,7 +331,7 @@ class _Search:
         return [route for routes in self._routes.values() for route in routes]
 
     def _sweep(self, prefix: bytes) -> None:
-        """Repair the agenda now and then, where a crash can leave it behind the heads."""
+        """Repair and clean the agenda now and then."""
         now = self._agenda.now()
         if isinstance(self._agenda, Sweeping) and now - self._swept_at >= SWEEP_SECONDS * 1e6:
             self._swept_at = now

@@ -107,8 +107,8 @@ class Agenda(Protocol):
 
         Nobody else is given them for `HIDE`: they are marked as held until then. First come those that were held and
         are due, whose owner may be dead: they have their place, and no limit holds them back. Then come the others, by
-        priority, then lanes in turn, beginning after the lane `after`, then by their due time. Of these, the ones that
-        were due before `low` need not be found.
+        priority, then lanes in turn, beginning after the lane `after`, then by their due time. What was due before
+        `low` need not be found, held or not: entries can become visible late, so look from 0 on every few seconds.
         """
         ...
 
@@ -184,10 +184,10 @@ class OneHost(Protocol):
 
 @runtime_checkable
 class Sweeping(Protocol):
-    """An optional interface of a backend whose entries do not change in the same transaction as the heads."""
+    """An optional interface of a backend whose agenda needs care now and then."""
 
     def sweep(self, prefix: bytes) -> int:
-        """Repair the entries that differ from the heads of open threads, and return how many. Call it now and then."""
+        """Repair the entries that differ from the heads of open threads, and return how many; drop what is of no use."""
         ...
 
 

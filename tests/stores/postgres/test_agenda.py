@@ -13,7 +13,7 @@ import pytest
 from holdfast import sync
 from holdfast.records.errors import StoreUnavailable
 from holdfast.records.words import Durability
-from holdfast.stores.agenda import PARKED, Limits, Pace
+from holdfast.stores.agenda import HIDE, PARKED, Limits, Pace
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.postgres import PostgresBackend
 from holdfast.stores.sql import migrations
@@ -220,6 +220,21 @@ def test_limits_need_snapshots_that_see_what_others_hold(backend: PostgresBacken
 
 
 # What touches it
+
+
+def test_a_sweep_forgets_what_is_paid_off_and_skips_what_is_being_charged(
+    backend: PostgresBackend, schema: str
+) -> None:
+    buckets = f"SELECT bucket FROM {schema}.buckets ORDER BY bucket"
+    for bucket, cost in ((b"charged", 1), (b"owing", HIDE * 1000), (b"paid", 1)):
+        assert backend.spend(bucket, cost, 0) == 0
+    with psycopg.connect(shared_server().conninfo()) as other:
+        other.execute(f"SELECT 1 FROM {schema}.buckets WHERE bucket = 'charged' FOR UPDATE".encode())
+        assert backend.sweep(PREFIX) == 0
+        assert shared_server().execute(buckets) == [(b"charged",), (b"owing",)]
+    backend.sweep(PREFIX)
+    assert shared_server().execute(buckets) == [(b"owing",)]
+    assert backend.spend(b"owing", 1, 0) > 0
 
 
 def test_a_step_commits_while_nobody_can_touch_the_agenda(schema: str) -> None:

@@ -51,6 +51,7 @@ def use_agenda(store: sync.Store) -> None:
     lines[0].put(queued(status="complete"), rows(2))
     assert len(agenda.entries(prefix)) == 2
     agenda.spend(b"bucket", 1, 0)
+    agenda.sweep(prefix)
     agenda.announce(prefix, ["q"])
     listener = agenda.listener(prefix)
     assert listener.wait(GIVE_UP_SECONDS)

@@ -76,6 +76,11 @@ class PostgresAgenda:
         """See `Agenda.spend`."""
         return int(self._statements.write(self._sql["spend"], bucket, cost, burst)[0][0])
 
+    def sweep(self, _prefix: bytes) -> int:
+        """See `Sweeping.sweep`: entries need no repair, but buckets that are paid off are deleted."""
+        self._statements.write(self._sql["drop_paid_buckets"])
+        return 0
+
     def now(self) -> int:
         """See `Agenda.now`: the server's clock."""
         return self._clock.now()

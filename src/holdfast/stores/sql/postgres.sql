@@ -175,6 +175,14 @@ SELECT t.thread, a.place, a.route, a.priority, a.lane, a.held, a.due
 -- name: spend
 SELECT {schema}.spend($1, $2, $3)
 
+-- name: drop_paid_buckets
+-- A bucket that is paid off is as good as none. One that is just being charged is skipped.
+DELETE FROM {schema}.buckets AS b
+ WHERE b.bucket OPERATOR(pg_catalog.=) ANY(ARRAY(
+           SELECT p.bucket FROM {schema}.buckets AS p
+            WHERE p.paid_off OPERATOR(pg_catalog.<) {schema}.moment() FOR UPDATE SKIP LOCKED))
+RETURNING 1
+
 -- name: read_clock
 SELECT {schema}.moment()
 
