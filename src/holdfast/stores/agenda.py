@@ -187,7 +187,7 @@ class Sweeping(Protocol):
     """An optional interface of a backend whose agenda needs care now and then."""
 
     def sweep(self, prefix: bytes) -> int:
-        """Repair the entries that differ from the heads of open threads, and return how many; drop what is of no use."""
+        """Repair the entries that differ from the heads of open threads, and return how many; drop what is useless."""
         ...
 
 
