@@ -20,7 +20,7 @@ from engines.program import SECRET, Program, executed
 from patience import GIVE_UP_SECONDS
 from rounds import rounds
 from servers.engines import SERVERS, EngineServer, RestateServer
-from servers.postgres import url_for
+from servers.postgres import new_schema, shared_server
 
 pytestmark = pytest.mark.servers
 KINDS = [pytest.param("temporal"), pytest.param("restate", marks=pytest.mark.again)]
@@ -285,7 +285,7 @@ class OnePage:
         (directory / "app.py").write_text(page.partition("```python\n")[2].partition("```")[0])
         self._directory = directory
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-        self.store = {"HOLDFAST_STORE": url_for(directory)}
+        self.store = {"HOLDFAST_STORE": shared_server().url(new_schema())}
 
     def run(self, *words: str, **more: str) -> str:
         """What the program prints, started with these words."""
