@@ -20,6 +20,7 @@ from engines.program import SECRET, Program, executed
 from patience import GIVE_UP_SECONDS
 from rounds import rounds
 from servers.engines import SERVERS, EngineServer, RestateServer
+from servers.postgres import new_schema, shared_server
 
 pytestmark = pytest.mark.servers
 KINDS = [pytest.param("temporal"), pytest.param("restate", marks=pytest.mark.again)]
@@ -276,29 +277,59 @@ def test_an_engine_that_is_away_at_submit_runs_the_thread_later(private_server: 
         scene.close()
 
 
-def test_the_program_of_the_documents_runs_on_its_own_on_workers_and_on_an_engine(
-    server: EngineServer, tmp_path: Path
-) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
-    (tmp_path / "app.py").write_text(page.partition("```python\n")[2].partition("```")[0])
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
-    engine = {"HOLDFAST_ENGINE": server.url(f"app{next(_numbers)}")}
-    command = [sys.executable, "-m", "holdfast", "worker", "app.py"]
+class OnePage:
+    """The one-page program of the documents, in a directory, with a store in PostgreSQL."""
 
-    def run(*words: str, **more: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, env={**environment, **more}, capture_output=True, check=True
-        )
+    def __init__(self, directory: Path) -> None:
+        page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text()
+        (directory / "app.py").write_text(page.partition("```python\n")[2].partition("```")[0])
+        self._directory = directory
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("HOLDFAST_")}
+        self.store = {"HOLDFAST_STORE": shared_server().url(new_schema())}
+
+    def run(self, *words: str, **more: str) -> str:
+        """What the program prints, started with these words."""
+        command, environment = [sys.executable, "app.py", *words], {**self._environment, **more}
+        done = subprocess.run(command, cwd=self._directory, env=environment, capture_output=True, check=True)
         return done.stdout.decode()
 
-    assert "queued" in run("app.py", "order-1")
-    run("-m", "holdfast", "worker", "app.py", "--once")
-    with subprocess.Popen(command, cwd=tmp_path, env={**environment, **engine}, stdout=subprocess.DEVNULL) as worker:
-        run("app.py", "order-2", **engine)
-        with holdfast.sync.open(tmp_path / "orders.db") as store:
-            assert [store.handle(f"order-{number}").result(GIVE_UP_SECONDS) for number in (1, 2)] == [
-                "order-1 shipped",
-                "order-2 shipped",
-            ]
+    def worker(self, **more: str) -> "subprocess.Popen[str]":
+        """Start a worker."""
+        command, environment = [sys.executable, "-m", "holdfast", "worker", "app.py"], {**self._environment, **more}
+        return subprocess.Popen(command, cwd=self._directory, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def ended(workers: "list[subprocess.Popen[str]]") -> list[str]:
+    """End the workers; return what they said about ends of threads."""
+    for worker in workers:
         worker.terminate()
-        assert worker.wait(GIVE_UP_SECONDS) == 0
+    said = [worker.communicate(timeout=GIVE_UP_SECONDS)[0] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0] * len(workers)
+    return sorted(line for each in said for line in each.splitlines() if line.endswith("completed"))
+
+
+def test_the_one_page_program_runs_by_itself_and_on_three_workers_with_postgresql(tmp_path: Path) -> None:
+    program = OnePage(tmp_path)
+    assert program.run("run", "order-1") == "order-1 shipped\n"
+    workers = [program.worker(**program.store) for _ in range(3)]
+    try:
+        with holdfast.sync.open(program.store["HOLDFAST_STORE"]) as store:
+            handles = [store.submit("fulfil", f"more-{number}", (f"more-{number}",)) for number in range(10, 30)]
+            assert program.run("submit", "order-2", **program.store) == "order-2 shipped\n"
+            assert [handle.result(GIVE_UP_SECONDS) for handle in handles] == [
+                f"more-{n} shipped" for n in range(10, 30)
+            ]
+    finally:
+        said = ended(workers)
+    assert said == [*(f"more-{number} completed" for number in range(10, 30)), "order-2 completed"]
+
+
+def test_the_one_page_program_runs_on_an_engine_with_postgresql(server: EngineServer, tmp_path: Path) -> None:
+    program = OnePage(tmp_path)
+    places = {**program.store, "HOLDFAST_ENGINE": server.url(f"app{next(_numbers)}")}
+    worker = program.worker(**places)
+    try:
+        assert program.run("submit", "order-3", **places) == "order-3 shipped\n"
+    finally:
+        said = ended([worker])
+    assert said == ["order-3 completed"]

@@ -190,16 +190,21 @@ class _Shift:
         try:
             while not self._worker._stops:
                 free = self._worker._concurrency - len(self._crew)
-                pause = await self._look(free) if free > 0 else None
-                if once and not len(self._crew) and pause is not None:
+                pause = await self._look(free) if free > 0 else self._wait()
+                if once and not len(self._crew) and pause:
                     return
-                await self._crew.rest(None if pause == 0 else pause)
+                await self._crew.rest(pause)
         finally:
             ears.close()
             await self._hand_over()
 
-    async def _look(self, free: int) -> float | None:
-        """Start what is due; return how many seconds to wait for more, None to look again as soon as a run ends."""
+    def _wait(self) -> float:
+        """Return how many seconds to wait for the end of a run. A worker without a free place is alive too."""
+        self._worker._on_look()
+        return POLL_SECONDS
+
+    async def _look(self, free: int) -> float:
+        """Start what is due; return how many seconds to wait for more, 0 if there is more."""
         try:
             found, pause = await self._tools.ports.perform(self._search.look, free)
         except StoreClosed:
@@ -272,8 +277,8 @@ class _Search:
             return POLL_SECONDS
         return self._worker._announced_seconds
 
-    def look(self, free: int) -> tuple[list[tuple[bytes, Seen]], float | None]:
-        """Return up to `free` threads to run, and how many seconds to wait until the next look; None if there is more.
+    def look(self, free: int) -> tuple[list[tuple[bytes, Seen]], float]:
+        """Return up to `free` threads to run, and how many seconds to wait until the next look; 0 if there is more.
 
         Queues take turns to be the first.
         """
@@ -288,7 +293,7 @@ class _Search:
             next_due = min(next_due, taken.next_due)
             found += taken.entries
             if len(found) >= free:
-                return self._judged(found), None
+                return self._judged(found), 0.0
         left = (next_due - self._agenda.now()) / 1e6
         return self._judged(found), min(max(left, SHORTEST_PAUSE), self._longest_pause())
 
