@@ -41,7 +41,7 @@ def test_a_worker_runs_what_is_due_and_says_so(call: Call, app: str) -> None:
 
 
 def test_the_queues_are_shown_with_their_functions(call: Call) -> None:
-    assert call("queues").stdout.startswith(("queue", "no queue"))
+    assert call("queues").stdout.startswith(("QUEUE", "no queue"))
     call("submit", "duty:greet", "t-1", "ana", "--queue", "polite")
     found = {info["name"]: info for info in json.loads(call("queues", "--json").stdout)}
     assert (found["polite"]["ready"], found["polite"]["functions"]) == (1, ["duty:greet"])

@@ -38,7 +38,8 @@ SAID: Final[dict[EventKind, str]] = {
 }
 """What a worker says about a thread."""
 COUNTS: Final = ("ready", "delayed", "running", "waiting")
-COLUMNS: Final = columns("queue", *COUNTS, "oldest", "functions", shrinks=["functions"], numbers=COUNTS)
+TITLES: Final = [count.upper() for count in COUNTS]
+COLUMNS: Final = columns("QUEUE", *TITLES, "OLDEST", "FUNCTIONS", shrinks=["FUNCTIONS"], numbers=TITLES)
 
 
 @command(runs_code=True)

@@ -88,7 +88,14 @@ class Store(Fleet):
         self._listings = Listings(self._reader)
         self._maintenance = maintenance.Maintenance(self._reader)
         self._tools = Tools(
-            self._ports, self._reader, self._committer, self._events, Heartbeat(self._ports), self._open, keep_inputs
+            self._ports,
+            self._reader,
+            self._committer,
+            self._events,
+            Heartbeat(self._ports),
+            self._open,
+            self._poke,
+            keep_inputs,
         )
         self._on_close = on_close or backend.close
         self._engine = engine
