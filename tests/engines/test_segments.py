@@ -238,6 +238,8 @@ def test_an_owner_has_only_the_tag_that_it_was_given() -> None:
         ("temporal", "unknown engine"),
         ("temporal://", "must have a host"),
         ("temporal://user:secret@host", "no user or password"),
+        ("restate://host?admin=user:secret@host:9070", "no user or password"),
+        ("restate://host?admin=user:secret%40host", "no user or password"),
         ("temporal://host?queue=q", "unknown option 'queue'"),
         ("restate://host?tls=true", "unknown option 'tls'"),
     ],
@@ -254,6 +256,29 @@ def test_a_missing_package_names_its_extra(url: str, package: str, monkeypatch: 
     monkeypatch.delitem(sys.modules, f"holdfast.engines.{url.partition(':')[0]}", raising=False)
     with pytest.raises(holdfast.ConfigurationError, match=rf"\.\[{url.partition(':')[0]}\]"):
         holdfast.open("memory:", engine=url)
+
+
+def test_a_worker_that_temporal_refuses_ends_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    temporal = pytest.importorskip("holdfast.engines.temporal")
+
+    class Refused:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        async def run(self) -> None:
+            raise RuntimeError("Namespace x was not found")
+
+    async def connected(_: object) -> object:
+        return object()
+
+    async def act() -> None:
+        async with holdfast.open("memory:") as store:
+            work = Work(Segments(store, [], TAG), 1, 0, asyncio.Event(), asyncio.Event())
+            await temporal.engine(urls.place_of("temporal://nowhere/x")).serve(work)
+
+    monkeypatch.setattr(temporal, "Worker", Refused)
+    monkeypatch.setattr(temporal.engine, "_reached", connected)
+    with pytest.raises(holdfast.ConfigurationError, match="Namespace x was not found"):
+        asyncio.run(act())
 
 
 def test_the_variable_names_the_engine_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from holdfast import sync
 from holdfast.history.entries import Retaken
 from holdfast.history.tuning import Tuning
 from holdfast.runs import schedules
+from holdfast.runs.block import Terms
 from holdfast.runs.durable import registry
 from holdfast.runs.resuming import MAX_ATTEMPTS
 from holdfast.runs.ticks import missed_ticks, tick_id
@@ -226,7 +227,9 @@ def test_a_change_keeps_the_ticks_that_were_fired_while_it_was_made(
         write = schedules._write
 
         async def late(beside: holdfast.Store, name: str, change: Any) -> None:
-            await write(beside, name, lambda known: replace(known, fired=FIRED, last=FIRED))
+            before = await schedules._progress(beside, name)
+            assert before is not None
+            await write(beside, name, lambda _: replace(before, fired=FIRED, last=FIRED))
             await write(beside, name, change)
 
         await office.schedule()
@@ -259,7 +262,7 @@ def test_a_schedule_does_not_fail_however_often_its_process_dies(play: Play) -> 
     async def scenario(office: Office) -> None:
         await office.schedule()
         beside = schedules.beside(office.store)
-        async with beside._run_block(NAME, None, schedules.Terms(silent=True)) as run:
+        async with beside._run_block(NAME, None, Terms(silent=True)) as run:
             for _ in range(MAX_ATTEMPTS):
                 await run._ledger.note(run._ports, Retaken(run._ports.now()))
             run._ledger.resumes_at = 0
