@@ -42,6 +42,7 @@ def test_a_worker_runs_what_is_due_and_says_so(call: Call, app: str) -> None:
         assert store.outcome("t-1").result == "hello ana"
 
 
+@pytest.mark.usefixtures("call")
 def test_a_worker_says_what_it_serves_and_shows_warnings(app: str) -> None:
     Path(app).write_text(APP + "\nimport logging\nlogging.getLogger('holdfast').warning('the store is away')\n")
     command = [sys.executable, "-m", "holdfast", "worker", app, "--once", "--store", "holdfast.db"]

@@ -68,7 +68,7 @@ def worker(
 
     An APP is a module, a file, or MODULE:FUNCTION. Start as many workers as you like, on as many machines as you like.
     SIGTERM or SIGINT hands every run over at its next step; steps in flight may finish for the time of grace, and a
-    second signal ends them at once. Exit code 0 when it was told to end, 1 if the store cannot be opened.
+    second signal ends them at once. Exit code 0 after a signal, 1 if the store cannot be opened.
     """
     functions = _functions(names)
     store = _store(session, functions)

@@ -330,12 +330,12 @@ class RunBlock:
         wake_at = 0 if can_resume else self._wake_at(ledger, unanswered)
         status = Status.INPUT_REQUIRED.value if requests and not can_resume else Status.WORKING.value
         await self._release(ledger, status, wake_at)
-        if not can_resume and await ports.perform(self._is_called, ledger, unanswered):
+        if not can_resume and await ports.perform(self._wake_if_called, ledger, unanswered):
             await self._tools.poke(claim.thread_id)
         await ledger.emit("suspended", requests=[request.id for request in requests], wake_at=wake_at)
         return requests
 
-    def _is_called(self, ledger: Ledger, unanswered: Sequence[int]) -> bool:
+    def _wake_if_called(self, ledger: Ledger, unanswered: Sequence[int]) -> bool:
         """Make the released thread due if it was called meanwhile: answered, cancelled, or what it awaits has ended.
 
         True if so. Blocking.
