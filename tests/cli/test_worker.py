@@ -1,6 +1,8 @@
 """`holdfast worker --once`, `holdfast queues` and `holdfast retry --queue`, as a person calls them."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> str:
     registry.pop("duty:greet", None)
     Path("duty.py").write_text(APP)
     monkeypatch.syspath_prepend(".")
-    monkeypatch.delitem(__import__("sys").modules, "duty", raising=False)
+    monkeypatch.delitem(sys.modules, "duty", raising=False)
     return "duty.py"
 
 
@@ -40,8 +42,16 @@ def test_a_worker_runs_what_is_due_and_says_so(call: Call, app: str) -> None:
         assert store.outcome("t-1").result == "hello ana"
 
 
+@pytest.mark.usefixtures("call")
+def test_a_worker_says_what_it_serves_and_shows_warnings(app: str) -> None:
+    Path(app).write_text(APP + "\nimport logging\nlogging.getLogger('holdfast').warning('the store is away')\n")
+    command = [sys.executable, "-m", "holdfast", "worker", app, "--once", "--store", "holdfast.db"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert said.splitlines() == ["the store is away", "serves duty:greet"]
+
+
 def test_the_queues_are_shown_with_their_functions(call: Call) -> None:
-    assert call("queues").stdout.startswith(("queue", "no queue"))
+    assert call("queues").stdout.startswith(("QUEUE", "no queue"))
     call("submit", "duty:greet", "t-1", "ana", "--queue", "polite")
     found = {info["name"]: info for info in json.loads(call("queues", "--json").stdout)}
     assert (found["polite"]["ready"], found["polite"]["functions"]) == (1, ["duty:greet"])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,10 +19,12 @@ from holdfast.engines.engine import ServingEngine, Work
 from holdfast.engines.segment import AGAIN, END, WAKE_AT, Segments, Unfinished, Verdict
 from holdfast.engines.serving import Overdue
 from holdfast.processes import has_tag, tagged
+from holdfast.runs import schedules
 from holdfast.runs.block import Terms
 from holdfast.runs.durable import registry
 from holdfast.runs.engine import VARIABLE
 from holdfast.runs.store import attach
+from patience import GIVE_UP_SECONDS
 from servers.ports import free_port
 
 executed: list[str] = []
@@ -35,6 +38,7 @@ def _nothing_executed() -> Iterator[None]:
     yield
     registry.clear()
     registry.update(known)
+    schedules.declared.clear()
 
 
 class FakeEngine(ServingEngine):
@@ -44,14 +48,16 @@ class FakeEngine(ServingEngine):
         super().__init__(urls.place_of("temporal://nowhere/space"))
         self.sent: list[tuple[str, int]] = []
         self.is_away = False
+        self.is_poked = Event()
 
     def send(self, thread_id: str, priority: int) -> None:
         if self.is_away:
             raise ConnectionError("no way")
         self.sent.append((thread_id, priority))
+        self.is_poked.set()
 
     async def serve(self, work: Work) -> None:
-        raise NotImplementedError
+        await work.stopped.wait()
 
     def close(self) -> None:
         pass
@@ -232,6 +238,8 @@ def test_an_owner_has_only_the_tag_that_it_was_given() -> None:
         ("temporal", "unknown engine"),
         ("temporal://", "must have a host"),
         ("temporal://user:secret@host", "no user or password"),
+        ("restate://host?admin=user:secret@host:9070", "no user or password"),
+        ("restate://host?admin=user:secret%40host", "no user or password"),
         ("temporal://host?queue=q", "unknown option 'queue'"),
         ("restate://host?tls=true", "unknown option 'tls'"),
     ],
@@ -248,6 +256,29 @@ def test_a_missing_package_names_its_extra(url: str, package: str, monkeypatch: 
     monkeypatch.delitem(sys.modules, f"holdfast.engines.{url.partition(':')[0]}", raising=False)
     with pytest.raises(holdfast.ConfigurationError, match=rf"\.\[{url.partition(':')[0]}\]"):
         holdfast.open("memory:", engine=url)
+
+
+def test_a_worker_that_temporal_refuses_ends_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    temporal = pytest.importorskip("holdfast.engines.temporal")
+
+    class Refused:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        async def run(self) -> None:
+            raise RuntimeError("Namespace x was not found")
+
+    async def connected(_: object) -> object:
+        return object()
+
+    async def act() -> None:
+        async with holdfast.open("memory:") as store:
+            work = Work(Segments(store, [], TAG), 1, 0, asyncio.Event(), asyncio.Event())
+            await temporal.engine(urls.place_of("temporal://nowhere/x")).serve(work)
+
+    monkeypatch.setattr(temporal, "Worker", Refused)
+    monkeypatch.setattr(temporal.engine, "_reached", connected)
+    with pytest.raises(holdfast.ConfigurationError, match="Namespace x was not found"):
+        asyncio.run(act())
 
 
 def test_the_variable_names_the_engine_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,9 +301,9 @@ def test_importing_holdfast_imports_no_engine() -> None:
     assert not {"temporalio", "restate", "hypercorn", "holdfast.engines"} & set(loaded)
 
 
-@pytest.mark.parametrize("limit", ["concurrency", "each"])
+@pytest.mark.parametrize("limit", ["concurrency", "each", "rate"])
 def test_limits_that_an_engine_cannot_keep_are_refused(limit: str) -> None:
-    queue = SimpleNamespace(name="llm", **{"concurrency": None, "each": None, limit: 5})
+    queue = SimpleNamespace(name="llm", **{"concurrency": None, "each": None, "rate": None, limit: 5})
     limited: Any = SimpleNamespace(name="job", _service=SimpleNamespace(queue=queue))
 
     async def act() -> None:
@@ -302,6 +333,49 @@ def test_a_store_pokes_its_engine_after_each_write_that_needs_it() -> None:
 
     asyncio.run(act())
     assert engine.sent == [("t", 2), ("t", 2), ("t", 0), ("u", 0), ("u", 0)]
+
+
+def test_the_end_of_a_thread_pokes_those_that_wait_for_it() -> None:
+    engine = FakeEngine()
+
+    async def act() -> None:
+        async with holdfast.open("memory:") as store:
+            child = holdfast.durable(store=store, name="child")(three_steps)
+
+            @holdfast.durable(store=store, name="parent")
+            async def parent() -> int:
+                number: int = await (await child.submit("c")).result()
+                return number
+
+            await parent.submit("p")
+            attach(store, engine)
+            segments = Segments(store, [parent, child], TAG)
+            assert (await segments.run("p")).word == WAKE_AT
+            assert (await segments.run("c")).word == END
+            assert engine.sent == [("c", 0), ("p", 0)]
+            assert (await segments.run("p")).word == END
+            assert (await store.outcome("p")).result == 3
+
+    asyncio.run(act())
+
+
+def test_a_worker_of_an_engine_keeps_the_schedules_of_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine()
+    monkeypatch.setattr(serving, "engine_at", lambda _: engine)
+
+    async def act() -> None:
+        async with holdfast.open("memory:") as store:
+            job = durable(store, three_steps)
+            holdfast.schedule("tick", job, every=1)
+            stopped = asyncio.Event()
+            served = asyncio.create_task(serving.serve("temporal://nowhere", store, [job], stopped=stopped))
+            await asyncio.to_thread(engine.is_poked.wait, GIVE_UP_SECONDS)
+            stopped.set()
+            await served
+            assert await store.counts() == {"queued": len(engine.sent)}
+
+    asyncio.run(act())
+    assert {name.partition("@")[0] for name, _ in engine.sent} == {"tick"}
 
 
 @pytest.mark.parametrize("kind", ["temporal", "restate"])
@@ -336,6 +410,7 @@ def test_only_threads_that_are_overdue_and_that_nobody_holds_are_poked_again() -
             await job.options(delay=timedelta(hours=1)).submit("later")
             await job.submit("held")
             await store.submit("elsewhere", "other", queue="here")
+            await store.submit("job", "by name", queue="default")  # every worker looks at it
             overdue = Overdue(store, engine, [job])
             async with store._run_block("held", None, Terms()) as run:
                 entries = store._reader.agenda.entries(b"")
@@ -344,7 +419,7 @@ def test_only_threads_that_are_overdue_and_that_nobody_holds_are_poked_again() -
                 run._ledger.untouched = True
 
     asyncio.run(act())
-    assert engine.sent == [("due", 1)]
+    assert sorted(engine.sent) == [("by name", 0), ("due", 1)]
 
 
 def test_a_thread_that_is_due_for_less_than_a_minute_is_not_poked_again() -> None:

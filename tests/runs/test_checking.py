@@ -440,6 +440,65 @@ async def test_the_threads_of_children_are_neither_created_nor_run(world: World,
     assert {info.thread_id for info in await world.store.threads()} == {"t", "child-1", "child-2"}
 
 
+async def test_code_that_runs_an_open_thread_without_steps_is_stopped_there(world: World, bench: Bench) -> None:
+    async def child() -> int:
+        return 1
+
+    async def flow() -> None:
+        await bench.note(1)
+        await world.api.ask("go on?")
+
+    async def runs_it() -> None:
+        await bench.note(1)
+        await child_function.run("child-1")
+        await world.api.ask("go on?")
+
+    child_function = world.durable(name="child")(child)
+    await bench.run(flow)
+    await child_function.submit("child-1")
+    verdict, reason = await bench.verdict(runs_it)
+    assert (verdict, reason.partition(",")[0]) == ("differs", "the code waits and has not asked for question 'go on?'")
+    assert (await world.store.thread("child-1")).status == "queued"
+
+
+@pytest.mark.parametrize("method", ["save", "cancel", "delete", "prune", "recover"])
+async def test_code_that_writes_to_the_store_outside_of_a_step_is_stopped_there(
+    world: World, bench: Bench, method: str
+) -> None:
+    given: dict[str, tuple[Any, ...]] = {"save": ("other", {"a": 1}), "prune": (), "recover": ()}
+
+    async def flow() -> None:
+        await bench.note(1)
+        await world.api.ask("go on?")
+
+    async def writes() -> None:
+        await bench.note(1)
+        await getattr(world.store, method)(*given.get(method, ("t",)))
+        await world.api.ask("go on?")
+
+    await bench.run(flow)
+    verdict, reason = await bench.verdict(writes)
+    assert verdict == "differs"
+    assert reason.startswith("the code comes to a write to the store, which is new")
+
+
+async def test_what_code_spends_outside_of_a_step_is_not_charged(world: World, bench: Bench) -> None:
+    async def flow() -> None:
+        await bench.note(1)
+        await world.api.ask("go on?")
+
+    async def spends() -> None:
+        await bench.note(1)
+        spent = world.api.Rate("model", 5, per=60).spend(3)
+        if spent is not None:
+            await spent
+        await world.api.ask("go on?")
+
+    await bench.run(flow)
+    assert await bench.verdict(spends) == ("fits", "")
+    assert "spend" not in {call for faults in world.faults for call in faults.calls}
+
+
 async def test_ended_threads_and_threads_without_a_function_are_left_out(world: World, bench: Bench) -> None:
     async def flow() -> None: ...
 

@@ -17,15 +17,20 @@ from msgspec.structs import replace
 
 import holdfast
 from holdfast import sync
+from holdfast.history.entries import Retaken
 from holdfast.history.tuning import Tuning
 from holdfast.runs import schedules
+from holdfast.runs.block import Terms
 from holdfast.runs.durable import registry
+from holdfast.runs.resuming import MAX_ATTEMPTS
 from holdfast.runs.ticks import missed_ticks, tick_id
+from holdfast.stores.claim import take
 from patience import GIVE_UP_SECONDS
 from rounds import rounds
 
 NAME = "digest"
 KILLS = rounds(4, 1)
+FIRED = 1_700_000_000_000_000
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +72,7 @@ class Office:
         assert progress is not None
         timing, now = progress.plan.timing, time.time_ns() // 1000
         missed = missed_ticks(timing, now - (count + 1) * timing.every, now)[-count:]
-        await schedules._write(beside, NAME, replace(progress, fired=missed[0] - 1))
+        await schedules._write(beside, NAME, lambda _: replace(progress, fired=missed[0] - 1))
         return [tick_id(NAME, tick) for tick in missed]
 
     async def look(self) -> set[str]:
@@ -211,6 +216,81 @@ def test_the_rows_of_past_ticks_are_deleted(play: Play, monkeypatch: pytest.Monk
             await office.look()
         info = await schedules.beside(office.store).thread(NAME)
         assert info.row_count < 12
+
+    play(scenario)
+
+
+def test_a_change_keeps_the_ticks_that_were_fired_while_it_was_made(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(office: Office) -> None:
+        write = schedules._write
+
+        async def late(beside: holdfast.Store, name: str, change: Any) -> None:
+            before = await schedules._progress(beside, name)
+            assert before is not None
+            await write(beside, name, lambda _: replace(before, fired=FIRED, last=FIRED))
+            await write(beside, name, change)
+
+        await office.schedule()
+        monkeypatch.setattr(schedules, "_write", late)
+        await office.schedule(args=("weekly",))
+        progress = await schedules._progress(schedules.beside(office.store), NAME)
+        assert progress is not None
+        assert (progress.fired, progress.last) == (FIRED, FIRED)
+        await schedules.pause(office.store, NAME, paused=True)
+        progress = await schedules._progress(schedules.beside(office.store), NAME)
+        assert progress is not None
+        assert (progress.paused, progress.last) == (True, FIRED)
+
+    play(scenario)
+
+
+def test_a_schedule_whose_deletion_was_cut_short_can_be_created_again(play: Play) -> None:
+    async def scenario(office: Office) -> None:
+        await office.schedule()
+        await schedules.beside(office.store).delete(NAME)
+        assert await office.store.schedules() == []
+        holdfast.schedule(NAME, office.report, every=3600, args=("daily",))
+        await holdfast.Worker(office.store).run(once=True)
+        assert [each.name for each in await office.store.schedules()] == [NAME]
+
+    play(scenario)
+
+
+def test_a_schedule_does_not_fail_however_often_its_process_dies(play: Play) -> None:
+    async def scenario(office: Office) -> None:
+        await office.schedule()
+        beside = schedules.beside(office.store)
+        async with beside._run_block(NAME, None, Terms(silent=True)) as run:
+            for _ in range(MAX_ATTEMPTS):
+                await run._ledger.note(run._ports, Retaken(run._ports.now()))
+            run._ledger.resumes_at = 0
+        (tick,) = await office.forget(1)
+        key = beside._reader.key(NAME)
+        await beside._ports.perform(take, beside._ports, beside._reader, beside._committer, key, 1)  # never released
+        assert await office.look() == {tick}
+        assert (await beside.thread(NAME)).status == "working"
+
+    play(scenario)
+
+
+def test_one_name_is_for_one_function(play: Play) -> None:
+    async def scenario(office: Office) -> None:
+        other = holdfast.durable(store=office.store, name="other")(_nothing)
+        holdfast.schedule(NAME, office.report, every=60, args=("daily",))
+        holdfast.schedule(NAME, office.report, every=90, args=("daily",))  # a module may be imported again
+        with pytest.raises(holdfast.ConfigurationError, match="declared for report already"):
+            holdfast.schedule(NAME, other, every=60)
+
+    play(scenario)
+
+
+def test_a_name_that_leaves_no_room_for_a_tick_is_refused(play: Play) -> None:
+    async def scenario(office: Office) -> None:
+        with pytest.raises(holdfast.InvalidId):
+            await office.store.schedule("x" * 490, office.report, every=60, args=("daily",))
+        await office.store.schedule("x" * 480, office.report, every=60, args=("daily",))
 
     play(scenario)
 

@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli import apps
 from holdfast.cli.arguments import duration
-from holdfast.cli.command import EXIT_ERROR, EXIT_OK, command
+from holdfast.cli.command import EXIT_ERROR, EXIT_OK, STORE_OF_APP, command
 from holdfast.cli.output import COLOURS, Answer, Screen, counted, printable, progress_bar
 from holdfast.cli.session import Session, require_store
 from holdfast.records.outcome import ThreadCheck
@@ -22,7 +22,7 @@ VERDICTS = {"differs": "failed", "unserved": "input_required", "fits": "complete
 """The verdicts in the order they are listed, and the status whose colour each has."""
 
 
-@command(runs_code=True, only_reads=True)
+@command(runs_code=True, only_reads=True, store_help=STORE_OF_APP)
 @click.argument("modules", metavar="APP...", nargs=-1, required=True)
 @click.option(
     "--timeout", default="10s", show_default=True, type=duration, metavar="DURATION", help="Limit each thread's replay."

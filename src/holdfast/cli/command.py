@@ -79,6 +79,7 @@ COMMON: Final[tuple[dict[str, Any], ...]] = (
     {"param_decls": ["--debug"], "is_flag": True, "default": None, "help": "Show the log, and tracebacks of errors."},
 )
 """The options of every command: attributes of `Session`. They come before or after its name; the last one counts."""
+STORE_OF_APP = "Use this store: a path or a URL. Default: $HOLDFAST_STORE, else that of your functions."
 
 
 def add_common_options(command: click.Command, store_help: str = "") -> None:
@@ -141,12 +142,12 @@ def usage_errors(*, as_json: bool) -> Iterator[None]:
         raise
 
 
-def _set_up_logs(*, debug: bool) -> None:
-    """Show the library's log with --debug, and drop it otherwise."""
+def _set_up_logs(*, debug: bool, logs: bool) -> None:
+    """Show the library's log with --debug, and drop it otherwise; with `logs` its warnings are shown, as by default."""
     logger = logging.getLogger("holdfast")
     if debug:
         logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
-    elif not logger.handlers:
+    elif not logs and not logger.handlers:
         logger.addHandler(logging.NullHandler())
 
 
@@ -171,11 +172,18 @@ class Command(click.Command):
     """A command whose function takes the session first and returns an `Answer`, which is printed here."""
 
     def __init__(
-        self, *args: Any, runs_code: bool = False, only_reads: bool = False, store_help: str = "", **options: Any
+        self,
+        *args: Any,
+        runs_code: bool = False,
+        only_reads: bool = False,
+        logs: bool = False,
+        store_help: str = "",
+        **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self._runs_code = runs_code
         self._only_reads = only_reads
+        self._logs = logs
         add_common_options(self, store_help)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -183,7 +191,7 @@ class Command(click.Command):
         session = ctx.ensure_object(Session)
         session.only_reads = self._only_reads
         ctx.call_on_close(session.close)
-        _set_up_logs(debug=session.debug)
+        _set_up_logs(debug=session.debug, logs=self._logs)
         try:
             with nullcontext() if self._runs_code else unknown_as_opaque(), _printed_warnings():
                 # What the user's code prints must not mix with the document.
@@ -202,18 +210,18 @@ class Command(click.Command):
 
 
 def command(
-    *, runs_code: bool = False, only_reads: bool = False, store_help: str = ""
+    *, runs_code: bool = False, only_reads: bool = False, logs: bool = False, store_help: str = ""
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Make a function of (session, ...) the command of its name. List it in `group.py`.
 
     Objects of unregistered classes are shown as data, unless the command runs the user's code. A command that
-    only reads opens a store of any durability.
+    only reads opens a store of any durability. One that `logs` shows the library's warnings.
     """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         name = function.__name__.rstrip("_")
-        make = click.command(name, cls=Command, runs_code=runs_code, only_reads=only_reads, store_help=store_help)
-        made: click.Command = make(click.make_pass_decorator(Session)(function))
+        options = {"runs_code": runs_code, "only_reads": only_reads, "logs": logs, "store_help": store_help}
+        made: click.Command = click.command(name, cls=Command, **options)(click.make_pass_decorator(Session)(function))
         return made
 
     return decorate

@@ -1,6 +1,7 @@
 """Schedules: list them, pause them, let them tick again, and delete them."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
 import click
@@ -13,7 +14,7 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.records.schedule import Schedule
 from holdfast.runs.schedules import pause as set_paused
 
-COLUMNS: Final = columns("name", "ticks", "next", "last", "function", shrinks=["function"])
+COLUMNS: Final = columns("NAME", "TICKS", "NEXT", "LAST", "FUNCTION", shrinks=["FUNCTION"])
 
 
 @command()
@@ -44,7 +45,7 @@ def _lines(screen: Screen, found: list[Schedule]) -> Iterator[str]:
 
 
 def _cells(screen: Screen, each: Schedule) -> list[str]:
-    ticks = f"{each.cron} {each.tz}" if each.cron else f"every {each.every}"
+    ticks = f"{each.cron} {each.tz}" if each.cron else f"every {(each.every or timedelta()).total_seconds():.15g} s"
     following = "paused" if each.paused else screen.time(each.next_at) if each.next_at else ""
     last = screen.time(each.fired_at) if each.fired_at else "never"
     return [printable(each.name), printable(ticks), following, last, printable(each.function)]

@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from holdfast.cli import apps
-from holdfast.cli.command import command
+from holdfast.cli.command import STORE_OF_APP, command
 from holdfast.cli.output import Answer, Screen, columns, dump, printable
 from holdfast.cli.session import Session
 from holdfast.ports.awaitable import AsyncPorts
@@ -38,10 +38,11 @@ SAID: Final[dict[EventKind, str]] = {
 }
 """What a worker says about a thread."""
 COUNTS: Final = ("ready", "delayed", "running", "waiting")
-COLUMNS: Final = columns("queue", *COUNTS, "oldest", "functions", shrinks=["functions"], numbers=COUNTS)
+TITLES: Final = [count.upper() for count in COUNTS]
+COLUMNS: Final = columns("QUEUE", *TITLES, "OLDEST", "FUNCTIONS", shrinks=["FUNCTIONS"], numbers=TITLES)
 
 
-@command(runs_code=True)
+@command(runs_code=True, logs=True, store_help=STORE_OF_APP)
 @click.argument("names", metavar="APP...", nargs=-1, required=True)
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Look at this queue, and no others.")
 @click.option("--concurrency", default=10, show_default=True, type=click.IntRange(1), help="Run N threads at once.")
@@ -67,12 +68,13 @@ def worker(
 
     An APP is a module, a file, or MODULE:FUNCTION. Start as many workers as you like, on as many machines as you like.
     SIGTERM or SIGINT hands every run over at its next step; steps in flight may finish for the time of grace, and a
-    second signal ends them at once. Without --store and HOLDFAST_STORE, the store of your functions is used. Exit code
-    0 after that, 1 if the store cannot be opened.
+    second signal ends them at once. Exit code 0 after a signal, 1 if the store cannot be opened.
     """
     functions = _functions(names)
     store = _store(session, functions)
     store.on_event(lambda event: _say(event, as_json=session.as_json))
+    names_served = sorted(each.name for each in functions or registry.values())
+    click.echo(f"serves {', '.join(map(printable, names_served))}", err=True)
     if engine:
         if once or alive or queues:
             raise ConfigurationError("--once, --alive and --queue are for workers without --engine")

@@ -81,7 +81,8 @@ class Segments:
             is_run = await self._run(thread_id)
             verdict = await self._tools.ports.perform(self._verdict, thread)
         except Exception as error:  # noqa: BLE001  of any kind: none may reach the engine
-            logger().warning("a segment of thread %r could not run", thread_id, exc_info=error)
+            unexpected = None if isinstance(error, StoreError) else error
+            logger().warning("a segment of thread %r could not run: %s", thread_id, error, exc_info=unexpected)
             raise Unfinished(type(error).__name__) from None
         if not is_run and verdict.word != END:
             logger().warning("thread %r was not run: its function is not served here", thread_id)

@@ -11,8 +11,10 @@ from holdfast.engines.urls import engine_at
 from holdfast.records.errors import ConfigurationError, HoldfastError
 from holdfast.records.identity import thread_id_of
 from holdfast.runs.durable import registry, service_of
+from holdfast.runs.queues import DEFAULT_QUEUE
 from holdfast.runs.store import attach, tools_of
 from holdfast.runs.submitting import Served
+from holdfast.runs.worker import Worker
 from holdfast.stores.agenda import Due
 from holdfast.stores.backend import readable_head
 from holdfast.stores.bindings import Bindings
@@ -43,9 +45,12 @@ async def serve(
     attach(store, engine)
     overdue = Overdue(store, engine, served)
     segments, ready = Segments(store, served, engine.place.tag, lease), asyncio.Event()
+    await tools_of(store).open()
+    keeper = await Worker(store, functions=served, lease=lease)._keeper(store)  # noqa: SLF001  not for users
     looking = asyncio.create_task(overdue.keep_poking(ready))
     try:
-        await engine.serve(Work(segments, concurrency, grace, ready, stopped))
+        async with keeper:
+            await engine.serve(Work(segments, concurrency, grace, ready, stopped))
     finally:
         looking.cancel()
         with suppress(asyncio.CancelledError):
@@ -56,7 +61,7 @@ def check_limits(functions: Sequence[Served]) -> None:
     """Raise `ConfigurationError` for limits that no engine keeps: they count what all workers run together."""
     for function in functions:
         queue = service_of(function).queue
-        refused = [name for name in ("concurrency", "each") if getattr(queue, name) is not None]
+        refused = [name for name in ("concurrency", "each", "rate") if getattr(queue, name) is not None]
         if refused:
             raise ConfigurationError(
                 f"{function.name}: an engine has no limit for a queue over all workers; remove `{refused[0]}` from its"
@@ -103,10 +108,11 @@ class Overdue:
 
 
 def routes_by_queue(bindings: Bindings, functions: Sequence[Served]) -> dict[str, set[bytes]]:
-    """Return the routes of the threads that these functions serve, for each queue."""
-    served: dict[str, set[bytes]] = {}
-    for function in functions:
-        service = service_of(function)
-        for version in (0, *service.versions):
-            served.setdefault(service.queue.name, set()).update(bindings.routes(function.name, version))
-    return served
+    """Return the routes of the threads that these functions serve, for each queue that a worker looks at."""
+    routes = {
+        route
+        for function in functions
+        for version in (0, *service_of(function).versions)
+        for route in bindings.routes(function.name, version)
+    }
+    return dict.fromkeys((DEFAULT_QUEUE, *(service_of(function).queue.name for function in functions)), routes)

@@ -19,6 +19,7 @@ from holdfast.engines.engine import POKE_SECONDS, ServingEngine, Work
 from holdfast.engines.segment import AGAIN, END, Segments, Unfinished
 from holdfast.engines.urls import Place
 from holdfast.ports import logger
+from holdfast.records.errors import ConfigurationError
 
 OPTIONS = ("task_queue", "tls")
 WORKFLOW, ACTIVITY, POKE = "holdfast-thread", "holdfast-segment", "poke"
@@ -157,9 +158,17 @@ class TemporalEngine(ServingEngine):
             default_heartbeat_throttle_interval=third,
             graceful_shutdown_timeout=timedelta(seconds=work.grace),
         )
-        async with worker:
-            work.ready.set()
-            await work.until_stopped()
+        running, stopping = asyncio.create_task(worker.run()), asyncio.create_task(work.until_stopped())
+        work.ready.set()
+        try:
+            await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await worker.shutdown()
+            await running
+        except RuntimeError as error:
+            raise ConfigurationError(f"Temporal refuses this worker: {error}") from error
+        finally:
+            stopping.cancel()
 
     def close(self) -> None:
         """End the thread that sends pokes."""

@@ -46,9 +46,10 @@ def place_of(url: str) -> Place:
         known = "temporal://host:7233/namespace?task_queue=holdfast or restate://host:8080"
         raise ConfigurationError(f"unknown engine {redacted(url)!r}: give {known}")
     parts = urlsplit(well_formed(url))
-    if not parts.hostname or parts.username is not None:
-        raise ConfigurationError(f"{redacted(url)!r} must have a host, and no user or password")
-    return Place(kind, parts.hostname, parts.port, unquote(parts.path.strip("/")), dict(parse_qsl(parts.query)))
+    options = dict(parse_qsl(parts.query))
+    if not parts.hostname or parts.username is not None or any("@" in value for value in options.values()):
+        raise ConfigurationError(f"{redacted(url).partition('?')[0]!r} must have a host, and no user or password")
+    return Place(kind, parts.hostname, parts.port, unquote(parts.path.strip("/")), options)
 
 
 def engine_at(url: str) -> "ServingEngine":

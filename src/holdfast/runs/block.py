@@ -56,6 +56,7 @@ class Tools(msgspec.Struct, frozen=True):
     events: Events
     heartbeat: Heartbeat
     open: Callable[[], Awaitable[None]]
+    poke: Callable[[str], Awaitable[None]]
     keep_inputs: str
 
 
@@ -329,20 +330,25 @@ class RunBlock:
         wake_at = 0 if can_resume else self._wake_at(ledger, unanswered)
         status = Status.INPUT_REQUIRED.value if requests and not can_resume else Status.WORKING.value
         await self._release(ledger, status, wake_at)
-        if not can_resume:
-            await ports.perform(self._wake_if_called, ledger, unanswered)
+        if not can_resume and await ports.perform(self._wake_if_called, ledger, unanswered):
+            await self._tools.poke(claim.thread_id)
         await ledger.emit("suspended", requests=[request.id for request in requests], wake_at=wake_at)
         return requests
 
-    def _wake_if_called(self, ledger: Ledger, unanswered: Sequence[int]) -> None:
-        """Make the released thread due if it was called meanwhile: answered, cancelled, or what it awaits has ended."""
+    def _wake_if_called(self, ledger: Ledger, unanswered: Sequence[int]) -> bool:
+        """Make the released thread due if it was called meanwhile: answered, cancelled, or what it awaits has ended.
+
+        True if so. Blocking.
+        """
         reader, thread = self._tools.reader, ledger.claim.thread
         if not ledger.claim.writer.seen.head.route:
-            return
+            return False
         inbox = reader.backend.inbox(thread)
         called = CANCEL in inbox or any(message_key(number) in inbox for number in unanswered)
-        if called or any(has_ended() for has_ended in ledger.awaited):
+        called = called or any(has_ended() for has_ended in ledger.awaited)
+        if called:
             make_due(reader.backend, reader.agenda, thread)
+        return called
 
     async def _wait_for_another(self, ledger: Ledger) -> None:
         """Release a thread whose code ran another thread, which waits: it looks again after one lease."""
@@ -376,7 +382,8 @@ class RunBlock:
         ledger.status = status
         await ledger.emit_end()
         if status in ENDED and ledger.claim.writer.seen.head.route:
-            await self._tools.ports.perform(wake_waiting, self._tools.reader, ledger.claim.thread)
+            for waiting in await self._tools.ports.perform(wake_waiting, self._tools.reader, ledger.claim.thread):
+                await self._tools.poke(thread_id_of(waiting))
 
     async def _release_lease(self, claim: Claim) -> None:
         try:

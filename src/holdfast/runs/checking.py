@@ -26,6 +26,7 @@ from holdfast.runs.block import Terms
 from holdfast.runs.divergence import Replay
 from holdfast.runs.durable import Durable, registry
 from holdfast.runs.keys import name_of, place_of
+from holdfast.runs.ledger import Suspension
 from holdfast.runs.rehearsal import RehearsedBlock
 from holdfast.runs.run import Run
 from holdfast.runs.steps import DOUBT_CHOICES
@@ -134,7 +135,7 @@ class Checker:
         try:
             await ports.invoke(_followed(function, run), arguments, named, self._limit)
         except BaseException as error:
-            if ledger.suspension is None and not isinstance(error, Exception):
+            if ledger.suspension is None and not isinstance(error, Exception | Suspension):  # also of an inner thread
                 raise
             return error
         return None
@@ -195,7 +196,7 @@ def _left_out(replay: Replay, journal: Journal) -> list[str]:
 def _end_of(run: Run, error: BaseException | None) -> str:
     """Say where the rehearsal ended."""
     ledger = run._ledger
-    if ledger.suspension is None:
+    if ledger.suspension is None and not isinstance(error, Suspension):
         return "returns" if error is None else f"raises {type(error).__name__}"
     reached = ledger.rehearsal.reached if ledger.rehearsal is not None else ""
     return f"comes to {reached}, which is new," if reached else "waits"

@@ -59,7 +59,8 @@ class RateBase(_Named, frozen=True, kw_only=True):
         if isinstance(given, bool) or not isinstance(given, int | float):
             raise ConfigurationError(f"`units` must be a number, got {given!r}")
         pace = self.pace(run._reader.bindings, run._ledger.claim.labels)
-        await run._ports.perform(agenda_of(run._reader.backend).spend, pace.bucket, self.cost(units), PARKED)
+        if run._ledger.rehearsal is None:
+            await run._ports.perform(agenda_of(run._reader.backend).spend, pace.bucket, self.cost(units), PARKED)
 
 
 def checked_rate(given: object) -> None:

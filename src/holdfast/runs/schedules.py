@@ -5,16 +5,19 @@ is the tick, notes the tick in its state, and is suspended until the next one. I
 submits the same id: so a tick creates at most one thread.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.codec import decode
 from holdfast.history.entries import Started
 from holdfast.records.arguments import check_labels, mapping_or_none, sequence, text_or_none
 from holdfast.records.errors import ConfigurationError, Deleted, KeyReused, NotFound
+from holdfast.records.identity import thread_key
 from holdfast.records.retention import Retention
 from holdfast.records.schedule import Schedule
 from holdfast.records.words import Status
@@ -104,9 +107,12 @@ def schedule(
       least a second, ticks at multiples since 1970.
     - The thread of a tick is `NAME@2026-11-17T08:00:00Z`. A function that takes `scheduled_at` gets the moment.
     - `catch_up` is what to do about ticks that no worker was there for: the `latest`, `all` (up to 100), or `none`.
-    - `overlap="skip"` skips a tick while the thread of the one before is open; `allow` does not.
+    - `overlap="skip"` skips a tick while the thread of the one before is open; `allow` does not. With `catch_up="all"`
+      you want `allow`: else the first missed tick is open when the next ones are looked at.
     """
-    _check_name(name)
+    before = declared.get(_check_name(name))
+    if before is not None and before[0].name != getattr(fn, "name", None):
+        raise ConfigurationError(f"schedule {name!r} is declared for {before[0].name} already; give another name")
     declared[name] = (fn, plan_of(fn, cron, every, tz, args, kwargs, catch_up, overlap, queue, priority, labels))
 
 
@@ -141,6 +147,7 @@ def _check_name(name: object) -> str:
     known = text_or_none(name, "name")
     if known is None:
         raise ConfigurationError("`name` must be the name of a schedule, such as 'digest'")
+    thread_key(b"", tick_id(known, 1))  # the id of a tick, at its longest
     return known
 
 
@@ -175,18 +182,25 @@ async def put(store: "Store", name: str, plan: Plan) -> None:
     if known is not None and known.plan == plan:
         return
     now = await store._ports.perform(store._reader.agenda.now)
-    fired = now if known is None or known.plan.timing != plan.timing else known.fired
-    last, paused = (known.last, known.paused) if known is not None else (0, False)
-    await _write(schedules, name, Progress(plan, fired, last, paused))
+    if known is None:
+        with suppress(NotFound):
+            await schedules.revive(name)  # a process died while it deleted this schedule
+
+    def changed(known: Progress | None) -> Progress:
+        if known is None:
+            return Progress(plan, now)
+        return replace(known, plan=plan, fired=known.fired if known.plan.timing == plan.timing else now)
+
+    await _write(schedules, name, changed)
 
 
 async def pause(store: "Store", name: str, *, paused: bool) -> None:
     """Stop a schedule, or let it tick again; what it missed meanwhile is not caught up. `NotFound` if there is none."""
     schedules, now = beside(store), await store._ports.perform(store._reader.agenda.now)
-    known = await _progress(schedules, name)
-    if known is None:
+    found = await _progress(schedules, name)
+    if found is None:
         raise _missing(name)
-    await _write(schedules, name, msgspec.structs.replace(known, paused=paused, fired=now))
+    await _write(schedules, name, lambda known: replace(known or found, paused=paused, fired=now))
 
 
 async def remove(store: "Store", name: str) -> None:
@@ -195,7 +209,8 @@ async def remove(store: "Store", name: str) -> None:
     if await _progress(schedules, name) is None:
         raise _missing(name)
     await schedules.delete(name)
-    await schedules.revive(name)
+    with suppress(NotFound):
+        await schedules.revive(name)
 
 
 async def find(store: "Store") -> list[Schedule]:
@@ -219,7 +234,7 @@ async def put_declared(store: "Store", functions: Collection[Served]) -> None:
 
 
 def _missing(name: str) -> NotFound:
-    return NotFound(f"there is no schedule {name!r}")
+    return NotFound(f"there is no schedule {name!r}; `holdfast schedules` lists them")
 
 
 def _shown(name: str, progress: Progress) -> Schedule:
@@ -245,16 +260,21 @@ async def _progress(schedules: "Store", name: str) -> Progress | None:
     return None if checkpoint is None else msgspec.convert(checkpoint.state, Progress)
 
 
-async def _write(schedules: "Store", name: str, progress: Progress) -> None:
-    """Write the state of a schedule. Its thread is due at once: the keeper waits for the next tick."""
+async def _write(schedules: "Store", name: str, change: Callable[[Progress | None], Progress]) -> None:
+    """Change the state of a schedule, as it is once its thread is claimed: the keeper may just have fired a tick.
+
+    The thread is due at once: the keeper waits for the next tick.
+    """
     async with schedules._run_block(name, None, Terms(silent=True)) as run:
         ledger, ports = run._ledger, run._ports
-        started = []
-        if ledger.journal.started is None:
+        started, known = [], None
+        if ledger.journal.started is not None:
+            known = msgspec.convert(run.state, Progress)
+        else:
             call = packed_pair((), {})
             started = [Started(KEEPER, call, fingerprint_of(call, KEEPER), ports.now())]
             ledger.place = Place(KEEPER, 1, DEFAULT_QUEUE)
-        ledger.change_state(msgspec.to_builtins(progress, builtin_types=(bytes,)))
+        ledger.change_state(msgspec.to_builtins(change(known), builtin_types=(bytes,)))
         await ledger.commit(ports, Intent(cause="event"), *started)
         ledger.resumes_at = 0
 

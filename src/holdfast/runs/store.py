@@ -35,6 +35,7 @@ from holdfast.runs.handles import Handle
 from holdfast.runs.inbox import REQUEST_STATUSES, list_requests, outcome_of
 from holdfast.runs.rehearsal import block_of
 from holdfast.runs.run import Run
+from holdfast.runs.scope import rehearsing
 from holdfast.stores import maintenance
 from holdfast.stores.backend import Backend
 from holdfast.stores.bindings import Bindings
@@ -89,7 +90,14 @@ class Store(Fleet):
         self._listings = Listings(self._reader)
         self._maintenance = maintenance.Maintenance(self._reader)
         self._tools = Tools(
-            self._ports, self._reader, self._committer, self._events, Heartbeat(self._ports), self._open, keep_inputs
+            self._ports,
+            self._reader,
+            self._committer,
+            self._events,
+            Heartbeat(self._ports),
+            self._open,
+            self._poke,
+            keep_inputs,
         )
         self._on_close = on_close or backend.close
         self._engine = engine
@@ -127,6 +135,12 @@ class Store(Fleet):
             await self._ports.perform(self._backend.open)
             self._is_open = True
 
+    async def _open_to_write(self) -> None:
+        """Open the store, for a write by the user's code. Code that is rehearsed stops here: a check writes nothing."""
+        if (ledger := rehearsing()) is not None:
+            await ledger.stop_rehearsal(self._ports, "a write to the store")
+        await self._open()
+
     async def _poke(self, thread_id: str, priority: int = 0) -> None:
         """Let the engine look at a thread that was written to, if this store has an engine."""
         if self._engine is not None:
@@ -154,8 +168,7 @@ class Store(Fleet):
         newest checkpoint, `KeyReused` if the idempotency key was used for other content. With the same key and content
         the first checkpoint is returned.
         """
-        if not self._is_open:
-            await self._open()
+        await self._open_to_write()
         return await self._saving.save(
             thread_id, state, metadata, labels, phase, cause, status, idempotency_key, expect_seq
         )
@@ -168,8 +181,7 @@ class Store(Fleet):
         A missing list is created. The thread keeps its status. Otherwise as `save`, except that for a repeated key the
         newest checkpoint is returned.
         """
-        if not self._is_open:
-            await self._open()
+        await self._open_to_write()
         return await self._saving.append(thread_id, path, item, idempotency_key)
 
     # Loading
@@ -204,7 +216,7 @@ class Store(Fleet):
         The new thread is complete in itself, and has the finished steps up to there: run it, and it continues after
         them. `results` replaces the recorded results of steps, by key. `Conflict` if `to` exists already.
         """
-        await self._open()
+        await self._open_to_write()
         target = await self._saving.fork(CheckpointId.parse(checkpoint_id), to, state, results)
         await self._events.emit("forked", target, 1, origin=checkpoint_id)
         return target
@@ -281,14 +293,14 @@ class Store(Fleet):
 
     async def delete(self, thread_id: str) -> None:
         """Delete the thread and leave a tombstone: later writes raise `Deleted`. Deleting twice is no error."""
-        await self._open()
+        await self._open_to_write()
         thread = self._reader.key(thread_id)
         await self._ports.perform(self._maintenance.delete, thread, self._ports.now())
         await self._events.emit("deleted", thread_id)
 
     async def revive(self, thread_id: str) -> None:
         """Make a deleted thread's id usable again, empty. `NotFound` if it was not deleted."""
-        await self._open()
+        await self._open_to_write()
         await self._ports.perform(self._maintenance.revive, self._reader.key(thread_id))
         await self._events.emit("revived", thread_id)
 
@@ -297,7 +309,7 @@ class Store(Fleet):
 
         If it is the newest, the thread's state becomes that of the checkpoint before it; `Conflict` if there is none.
         """
-        await self._open()
+        await self._open_to_write()
         checkpoint = CheckpointId.parse(checkpoint_id)
         thread = self._reader.key(checkpoint.thread_id)
         for _ in range(RESTATE_ATTEMPTS):
@@ -312,7 +324,7 @@ class Store(Fleet):
 
         One that only its pin has kept is deleted by the next prune.
         """
-        await self._open()
+        await self._open_to_write()
         checkpoint = CheckpointId.parse(checkpoint_id)
         thread = self._reader.key(checkpoint.thread_id)
         change = maintenance.pinned if pinned else maintenance.unpinned
@@ -325,7 +337,7 @@ class Store(Fleet):
         Idempotency keys are part of the present: a repeated save is still recognised. `StoreUnavailable` if something
         kept the store from overwriting the past; then erase again.
         """
-        await self._open()
+        await self._open_to_write()
         thread = self._reader.key(thread_id)
         for _ in range(RESTATE_ATTEMPTS):
             seq = await self._saving.rewrite(thread)
@@ -346,7 +358,7 @@ class Store(Fleet):
         `progress` is called with the number of threads done, and the number of all threads.
         """
         function_or_none(progress, "progress")
-        await self._open()
+        await self._open_to_write()
         policy = retention_or_none(retention) or self.retention
         if policy is None:
             raise ConfigurationError("prune needs a retention: prune(Retention(keep_last=10)), or open(retention=…)")
@@ -361,7 +373,7 @@ class Store(Fleet):
         Raises `Corrupt` for a damaged thread, and `KeyUnavailable` for one whose key the ring lacks, after all others
         were done.
         """
-        await self._open()
+        await self._open_to_write()
         if self._reader.bindings.ring is None:
             raise ConfigurationError("rotate needs a store opened with keys=")
         results = await maintenance.for_each_thread(self._ports, self._listings, self._maintenance.rotate)
@@ -404,7 +416,7 @@ class Store(Fleet):
         """Read a thread from a file that `export` wrote, and return its id. `Conflict` if the thread exists."""
         from holdfast.stores.bundle import import_thread
 
-        await self._open()
+        await self._open_to_write()
         ring = None if keys is None else KeyRing.of(keys)
         thread_id = await self._ports.perform(
             import_thread, self._reader, path_text(path), to, ring, self._ports.entropy
@@ -430,7 +442,7 @@ class Store(Fleet):
         notify = function_or_none(progress, "progress") or (lambda _done, _total: None)
         if not isinstance(target, Store):
             raise ConfigurationError(f"target must be a store, awaitable or blocking as this one is, got {target!r}")
-        await self._open()
+        await self._open_to_write()
         await target._open()
         if target._backend is self._backend:
             raise ConfigurationError("copy_to needs another store: its target is this one")
@@ -497,7 +509,7 @@ class Store(Fleet):
         """
         from holdfast.runs.recovery import Recoverer
 
-        await self._open()
+        await self._open_to_write()
         whole_number(max_attempts, "max_attempts", least=1)
         terms = Terms(lease, wait=0, keyed=function_or_none(handler, "handler") is None)
         return await Recoverer(self, handler, terms, max_attempts).recover(check_labels(labels) or {})
@@ -509,7 +521,7 @@ class Store(Fleet):
         """
         from holdfast.runs.cancelling import cancel_thread
 
-        await self._open()
+        await self._open_to_write()
         await cancel_thread(self._tools, thread_id)
         await self._poke(thread_id)
 
@@ -596,7 +608,7 @@ class Store(Fleet):
         """
         from holdfast.runs.asking import leave_answer
 
-        await self._open()
+        await self._open_to_write()
         now = self._ports.now()
         parsed = RequestId.parse(request_id)
         check_texts(by=by, comment=comment, **({} if choice is None else {"choice": choice}))

@@ -15,7 +15,7 @@ from holdfast.runs.durable import registry
 from holdfast.runs.kinds import twin
 from holdfast.runs.options import seconds
 from holdfast.runs.queues import DEFAULT_QUEUE, Queue, queue_of
-from holdfast.runs.resuming import Resumer
+from holdfast.runs.resuming import MAX_ATTEMPTS, Resumer
 from holdfast.runs.store import Store
 from holdfast.runs.submitting import Served
 from holdfast.runs.threads import store_finder
@@ -86,6 +86,7 @@ class Worker:
         self._keeps_schedules = True
         self._announced_seconds = min(ANNOUNCED_SECONDS, seconds(lease, "lease") + POLL_SECONDS / 2)
         """Less than the lease + 1 s: what a dead worker held is found in time."""
+        self._max_attempts = MAX_ATTEMPTS
         self._shift: _Shift | None = None
         self._stops = 0
         """How often `stop` was called."""
@@ -120,6 +121,7 @@ class Worker:
         await schedules.put_declared(store, self._served())
         keeper = Worker(schedules.beside(store), functions=[schedules.keeper_of(store)], lease=self._terms.lease)
         keeper._keeps_schedules, keeper._announced_seconds = False, KEEPER_SECONDS
+        keeper._keeps_schedules, keeper._max_attempts = False, schedules.TRIES
         return keeper
 
     def stop(self) -> None:
@@ -178,7 +180,7 @@ class _Shift:
         self._worker = worker
         self._tools = store._tools
         self._crew = Crew()
-        self._resumer = Resumer(store, worker._served, worker._terms)
+        self._resumer = Resumer(store, worker._served, worker._terms, worker._max_attempts)
         self._search = _Search(store, worker)
         self.wake = self._crew.wake
         self._outage = 0.0

@@ -57,11 +57,12 @@ def ask_for_wakeup(backend: Backend, thread: bytes, waiting: bytes) -> None:
     backend.post(thread, TELL + sha256(waiting).hexdigest()[:32], waiting)
 
 
-def wake_waiting(reader: "Reader", thread: bytes) -> None:
-    """Wake the threads that wait for the end of this one. Blocking."""
-    for key, waiting in reader.backend.inbox(thread).items():
-        if key.startswith(TELL):
-            make_due(reader.backend, reader.agenda, waiting)
+def wake_waiting(reader: "Reader", thread: bytes) -> list[bytes]:
+    """Wake the threads that wait for the end of this one, and return them. Blocking."""
+    found = [waiting for key, waiting in reader.backend.inbox(thread).items() if key.startswith(TELL)]
+    for waiting in found:
+        make_due(reader.backend, reader.agenda, waiting)
+    return found
 
 
 def wake_threads_of_the_dead(backend: Backend, agenda: Agenda, prefix: bytes, ports: Ports) -> None:
