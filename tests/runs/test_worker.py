@@ -310,7 +310,8 @@ async def test_a_new_version_leaves_begun_threads_to_the_old_one_unless_it_adopt
     await begin(1)
     await begin(3, since=1)
     assert [await status_of(place, name) for name in ("new", "adopted")] == ["complete", "complete"]
-    assert versions == [1, 2, 1, 1, 2, 1]
+    assert versions[:4] == [1, 2, 1, 1]
+    assert sorted(versions[4:]) == [1, 2], "both at once"
 
 
 @in_loop
@@ -407,7 +408,7 @@ async def test_a_lease_that_is_renewed_is_looked_at_once_and_left(place: Place) 
         await place.run_once(functions=[function])
         taken = place.backend.calls["take"]
         await place.run_once(functions=[function])
-        assert place.backend.calls["take"] == taken + 1
+        assert place.backend.calls["take"] == 2 * taken, "a look for threads and one for schedules, each time"
         assert run.status == "working"
 
 

@@ -30,7 +30,7 @@ from holdfast.records.errors import (
 from holdfast.records.head import Head, encode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.words import Status
-from holdfast.stores.agenda import entry_of, swap_of
+from holdfast.stores.agenda import UNREADABLE, entry_of, swap_of
 from holdfast.stores.backend import Transaction, inboxes
 from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found, claimed, deletion, released, renewed
@@ -47,9 +47,7 @@ MOST_DOUBTS = 8
 CANCEL = "cancel"
 """The message that asks a live run to end."""
 FINISHED = {Status.COMPLETE.value, Status.CANCELLED.value}
-UNREADABLE = (Corrupt, IncompatibleCheckpoint, KeyUnavailable, CodecError)
-UNREADABLE_US = 60_000_000
-"""After how long a thread that could not be read is due again."""
+DAMAGE = (Corrupt, IncompatibleCheckpoint, KeyUnavailable, CodecError)
 
 
 class Pending(Write):
@@ -514,15 +512,16 @@ def _release(
 ) -> None:
     """End a claim in the store, if it is still there. With `found` the thread becomes as it was before the claim.
 
-    If it could not be read, because of this `error`, it is due later: workers would claim it again at once. A write of the claim that is still queued, or a pin, may come between: then read again.
+    If the `error` is that it cannot be read, it is due later: workers would claim it again at once. A write of the
+    claim that is still queued, or a pin, may come between: then read again.
     """
     for _ in range(ATTEMPTS):
         seen = reader.seen(thread)
         if seen is None or (seen.head.token, seen.head.owner) != (token, owner):
             return
         status, wake_at = (seen.head.status, 0) if found is None else as_found(found)
-        if isinstance(error, UNREADABLE) and entry_of(seen.head) is not None:
-            wake_at = max(wake_at, now + UNREADABLE_US)
+        if isinstance(error, DAMAGE) and entry_of(seen.head) is not None:
+            wake_at = max(wake_at, now + UNREADABLE)
         head = released(seen.head, thread_id_of(thread), token, status, now, wake_at)
         head = reader.binding(thread, seen.head).signed(head)
         swap = swap_of(thread, seen.head, seen.encoded, head, encode_head(thread, head))

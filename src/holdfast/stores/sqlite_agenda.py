@@ -7,10 +7,9 @@ from threading import Event
 from time import monotonic
 from typing import Any
 
-from msgspec.structs import replace
-
 from holdfast.records.head import LOST_HEAD, Head
-from holdfast.stores.agenda import HIDE, PARKED, Depth, Due, Entry, Taken, earlier, entry_of
+from holdfast.stores.agenda import PARKED, Depth, Due, Entry, Taken, after_call, after_taking, entry_of
+from holdfast.stores.backend import readable_head
 from holdfast.stores.choosing import (
     Look,
     Placed,
@@ -35,16 +34,20 @@ class SQLiteAgenda:
     def __init__(self, sql: Mapping[str, str]) -> None:
         self._sql = sql
 
-    def put(self, connection: sqlite3.Connection, number: int, head: Head, due: int = PARKED) -> None:
-        """Make the entry of a thread what its head says, or due at `due` if that is earlier."""
-        entry = entry_of(head)
+    def put(self, connection: sqlite3.Connection, number: int, head: Head) -> None:
+        """Make the entry of a thread what its head says."""
+        self.write(connection, number, entry_of(head))
+
+    def look_again(self, connection: sqlite3.Connection, number: int, head: Head, due: int, now: int) -> None:
+        """See `Agenda.look_again`."""
+        found = connection.execute(self._sql["read_entry"], (number,)).fetchone()
+        self.write(connection, number, after_call(found and _entry(*found), entry_of(head), due, now))
+
+    def write(self, connection: sqlite3.Connection, number: int, entry: Entry | None) -> None:
+        """Make this the entry of a thread; None removes it."""
         if entry is None:
             connection.execute(self._sql["drop_entry"], (number,))
-        else:
-            self.write(connection, number, earlier(entry, due))
-
-    def write(self, connection: sqlite3.Connection, number: int, entry: Entry) -> None:
-        """Make this the entry of a thread."""
+            return
         values = (number, entry.queue, entry.route, entry.priority, entry.lane, entry.held, entry.due)
         connection.execute(self._sql["put_entry"], values)
 
@@ -126,8 +129,9 @@ class Taking:
     def _mark(self, picked: list[Placed]) -> None:
         look, pace = self._look, self._look.limits.pace
         for thread, entry in picked:
-            number, _ = self._found[thread]
-            self._agenda.write(self._connection, number, replace(entry, held=True, due=look.now + HIDE))
+            number, due = self._found[thread]
+            is_readable = readable_head(thread, due.head) is not None
+            self._agenda.write(self._connection, number, after_taking(entry, look.now, is_readable=is_readable))
         if pace is not None:
             self._agenda.pay(self._connection, pace.bucket, paid_off_by(look, picked), look.now)
 

@@ -101,6 +101,9 @@ INSERT OR REPLACE INTO agenda (number, queue, route, priority, lane, held, due) 
 -- name: drop_entry
 DELETE FROM agenda WHERE number = ?
 
+-- name: read_entry
+SELECT queue, route, priority, lane, held, due FROM agenda WHERE number = ?
+
 -- name: read_entries
 SELECT thread, queue, route, priority, lane, held, due FROM agenda JOIN threads USING (number)
  WHERE substr(thread, 1, ?) = ?
