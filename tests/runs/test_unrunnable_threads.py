@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -112,14 +111,14 @@ async def test_a_function_that_is_gone_is_not_looked_for(place: Place) -> None:
 class Damaged:
     """A SQLite store with a queued thread `bad` before a good one, on a queue with one place."""
 
-    def __init__(self, path: Path, change: Callable[[sqlite3.Connection], None]) -> None:
+    def __init__(self, path: Path, damage: str) -> None:
         self.path = path / "holdfast.db"
         registry.pop("work", None)
         self.function: Any = holdfast.durable(name="work", queue=QUEUE)(work)
         with sync.open(self.path) as store:
             store.submit("work", "bad", (), queue=QUEUE)
             with closing(sqlite3.connect(self.path)) as raw, raw:
-                change(raw)
+                raw.execute(damage)
             store.submit("work", "good", (), queue=QUEUE)
 
     async def serve(self) -> tuple[int, Depth]:
@@ -139,12 +138,12 @@ class Damaged:
             return swaps, agenda_of(store._backend).depth(namespace_prefix(""), QUEUE.name)
 
 
-def _spoil(raw: sqlite3.Connection, which: str) -> None:
-    raw.execute(f"UPDATE rows SET body = x'00ff' WHERE id = (SELECT {which}(id) FROM rows)")
+ROWS = "UPDATE rows SET body = x'00ff' WHERE id = (SELECT min(id) FROM rows)"
+HEAD = "UPDATE rows SET header = x'00ff' WHERE id = (SELECT max(id) FROM rows)"
 
 
 def test_a_thread_whose_rows_are_damaged_is_tried_once_a_minute(tmp_path: Path) -> None:
-    scene = Damaged(tmp_path, lambda raw: _spoil(raw, "min"))
+    scene = Damaged(tmp_path, ROWS)
     swaps, depth = asyncio.run(scene.serve())
     assert swaps <= 2 + 4, "a claim and its release, and what the good one needs"
     assert (depth.running, depth.ready, depth.delayed) == (0, 0, 1)
@@ -153,6 +152,6 @@ def test_a_thread_whose_rows_are_damaged_is_tried_once_a_minute(tmp_path: Path) 
 
 
 def test_a_thread_whose_head_is_damaged_holds_no_place(tmp_path: Path) -> None:
-    scene = Damaged(tmp_path, lambda raw: _spoil(raw, "max"))
+    scene = Damaged(tmp_path, HEAD)
     _, depth = asyncio.run(scene.serve())
     assert (depth.running, depth.ready, depth.delayed) == (0, 0, 1)

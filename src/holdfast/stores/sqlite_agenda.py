@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from threading import Event
 from time import monotonic
 from typing import Any
@@ -159,19 +159,38 @@ class Taking:
 
     def _by_lane(self, routes: Collection[bytes], most: int, busy: Counter[bytes]) -> list[Placed]:
         """Return the first entries in the order of `in_turn`, of each lane not more than may be held."""
-        where, parameters = self._where(routes)
-        held = ", ".join("(?, ?)" for _ in busy) or "(NULL, 0)"
-        ranked = f"""SELECT agenda.number, row_number() OVER (PARTITION BY priority, lane ORDER BY due, thread) AS turn,
-                            row_number() OVER (PARTITION BY lane ORDER BY priority DESC, due, thread)
-                            + coalesce(busy.held, 0) AS place
-                       FROM agenda JOIN threads USING (number) LEFT JOIN busy ON busy.name = lane
-                      WHERE {where} AND agenda.held = 0 AND due <= ?"""  # noqa: S608
-        sql = f"""WITH busy (name, held) AS (VALUES {held}), ranked AS ({ranked})
-                  SELECT {COLUMNS} FROM ranked JOIN agenda USING (number) JOIN heads USING (number)
-                   WHERE place <= ? ORDER BY priority DESC, turn, lane <= ?, lane LIMIT ?"""  # noqa: S608
-        counted = [value for pair in busy.items() for value in pair]
         each = PARKED if self._look.limits.each is None else self._look.limits.each
-        return self._read(sql, [*counted, *parameters, self._look.now, each, self._look.after, most])
+        picked, held = list[Placed](), busy.copy()
+        for priority in PRIORITIES:
+            turns, passed = Counter[bytes](), set[bytes]()
+            for lane in self._lanes(priority):
+                if len(picked) >= most or lane in passed:
+                    break
+                found = self._in_lane(routes, priority, lane, turns[lane]) if held[lane] < each else []
+                picked += found
+                held[lane] += len(found)
+                turns[lane] += len(found)
+                passed.clear() if found else passed.add(lane)
+        return picked
+
+    def _lanes(self, priority: int) -> Iterator[bytes]:
+        """Yield the lanes of entries that nobody holds, again and again, beginning after the lane served last."""
+        statement, lane = "next_lane", self._look.after
+        while True:
+            found = self._connection.execute(self._sql[statement], (self._look.queue, priority, lane)).fetchone()
+            if found is None and statement == "first_lane":
+                return
+            statement, lane = ("first_lane", b"") if found is None else ("next_lane", found[0])
+            if found is not None:
+                yield lane
+
+    def _in_lane(self, routes: Collection[bytes], priority: int, lane: bytes, turn: int) -> list[Placed]:
+        """Return the oldest due entry of a lane but `turn`; nothing if there is none."""
+        where, parameters = self._where(routes)
+        sql = f"""SELECT {COLUMNS} FROM agenda JOIN heads USING (number)
+                   WHERE {where} AND held = 0 AND priority = ? AND lane = ? AND due <= ?
+                   ORDER BY due, thread LIMIT 1 OFFSET ?"""  # noqa: S608
+        return self._read(sql, [*parameters, priority, lane, self._look.now, turn])
 
     def _read(self, sql: str, parameters: list[object]) -> list[Placed]:
         """Return the entries that a statement finds, and keep their numbers and heads."""
