@@ -24,7 +24,8 @@ LEASE = 2.0
 class Fleet:
     """Worker processes of one store."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, app: str = APP) -> None:
+        self.app = app
         self.url = str(directory / "fleet.db")
         self.log = directory / "log"
         self.log.touch()
@@ -37,7 +38,7 @@ class Fleet:
             "-m",
             "holdfast",
             "worker",
-            APP,
+            self.app,
             "--store",
             self.url,
             "--lease",
