@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from threading import Event
 from typing import Any
@@ -65,6 +65,14 @@ class Place:
     async def run_once(self, store: Store | None = None, **options: Any) -> None:
         async with asyncio.timeout(GIVE_UP_SECONDS):
             await holdfast.Worker(store or self.store, **options).run(once=True)
+
+
+@pytest.fixture(autouse=True)
+def _own_names() -> Iterator[None]:
+    before = dict(registry)
+    yield
+    registry.clear()
+    registry.update(before)
 
 
 @pytest.fixture
