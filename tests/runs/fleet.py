@@ -22,8 +22,9 @@ LEASE = 2.0
 class Fleet:
     """Worker processes of one store."""
 
-    def __init__(self, directory: Path, url: str) -> None:
+    def __init__(self, directory: Path, url: str, app: str = APP) -> None:
         self.url = url
+        self.app = app
         self.log = directory / "log"
         self.log.touch()
         self.store = sync.open(self.url)
@@ -32,7 +33,7 @@ class Fleet:
     def start(self, *options: str, shift: int = 0, **environment: str) -> subprocess.Popen[bytes]:
         """Start a worker; the clock of its host is `shift` seconds ahead."""
         program = [SHIFTED, str(shift)] if shift else ["-m", "holdfast"]
-        command = [sys.executable, *program, "worker", APP, "--store", self.url, "--lease", str(LEASE), *options]
+        command = [sys.executable, *program, "worker", self.app, "--store", self.url, "--lease", str(LEASE), *options]
         names = {f"APP_{name.upper()}": value for name, value in environment.items()}
         worker = subprocess.Popen(
             command, env={**os.environ, "APP_LOG": str(self.log), **names}, stdout=subprocess.DEVNULL

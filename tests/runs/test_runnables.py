@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import holdfast
 from holdfast import sync
 from holdfast.stores.agenda import entry_of
+from patience import GIVE_UP_SECONDS
 from runs.test_submitting import head_of
 
 calls: list[Any] = []
@@ -177,3 +179,27 @@ def test_the_awaitable_world_runs_its_own(tmp_path: Path) -> None:
             return [await handle.result() for handle in handles]
 
     assert asyncio.run(main()) == ["A", ["B"]]
+
+
+@pytest.mark.parametrize("kind", ["agent", "workflow"])
+def test_a_worker_runs_blocking_work_at_once_on_threads(tmp_path: Path, kind: str) -> None:
+    both = Barrier(2)
+
+    def meet(task: str) -> str:
+        both.wait(GIVE_UP_SECONDS)
+        return task.upper()
+
+    class Meet(sync.Executor):
+        @sync.handler
+        def meet(self, text: str, ctx: sync.WorkflowContext[str, str]) -> None:
+            ctx.yield_output(meet(text))
+
+    with sync.open(tmp_path / "holdfast.db") as store:
+        runtime: Any = (
+            sync.Agent(meet, store=store, name="meeting")
+            if kind == "agent"
+            else sync.WorkflowBuilder(Meet("meet"), store, name="meeting").build()
+        )
+        handles = [runtime.submit(name, thread_id=name) for name in ("a", "b")]
+        sync.Worker(store, functions=[runtime]).run(once=True)
+        assert [handle.result() for handle in handles] == (["A", "B"] if kind == "agent" else [["A"], ["B"]])

@@ -14,7 +14,19 @@ import holdfast.sync as holdfast
 from holdfast.records.head import FORMAT, PLAIN, Head, decode_head, encode_head
 from holdfast.records.rows import Swap
 from holdfast.records.words import Durability
-from holdfast.stores.agenda import HIDE, NO_LIMITS, PARKED, Entry, Limits, Pace, Taken, agrees, entry_of, moves
+from holdfast.stores.agenda import (
+    HIDE,
+    NO_LIMITS,
+    PARKED,
+    Entry,
+    Limits,
+    Pace,
+    Taken,
+    after_taking,
+    agrees,
+    entry_of,
+    moves,
+)
 from holdfast.stores.file.backend import FileBackend
 from holdfast.stores.listed_agenda import agenda_of
 from holdfast.stores.memory import MemoryBackend
@@ -303,7 +315,24 @@ class Charging(FaultyBackend):
         return wait and wait + super().spend(bucket, cost, PARKED)
 
 
-BROKEN = [Forgetful, Late, Generous, Forgiving, Unfair, Crowded, Greedy, Hasty, Rich, Charging]
+class Loose(FaultyBackend):
+    """Gives the place of a taken thread away when the thread is called."""
+
+    def look_again(self, thread: bytes, due: int) -> None:
+        if due <= self.inner.now():  # type: ignore[attr-defined]
+            super().look_again(thread, PARKED)
+        super().look_again(thread, due)
+
+
+class Stuck(FaultyBackend):
+    """Keeps a place for a thread that cannot be read."""
+
+    def take(self, *arguments: Any, **limits: Any) -> Taken:
+        with patch("holdfast.stores.memory.after_taking", lambda *given, **_: after_taking(*given, is_readable=True)):
+            return super().take(*arguments, **limits)
+
+
+BROKEN = [Forgetful, Late, Generous, Forgiving, Unfair, Crowded, Greedy, Hasty, Rich, Charging, Loose, Stuck]
 
 
 @pytest.mark.parametrize("broken", BROKEN)

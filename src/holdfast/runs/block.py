@@ -137,9 +137,9 @@ class RunBlock:
             run = await self._begun(claim)
             self._outer = current_frame.get()
             current_frame.set(Frame(run, run._scope))
-        except BaseException:
+        except BaseException as error:
             self._tools.heartbeat.remove(claim)
-            await self._tools.ports.shielded(self._tools.ports.perform(claim.undo))
+            await self._tools.ports.shielded(self._tools.ports.perform(claim.undo, error))
             raise
         self._run = run
         return run

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.history.entries import Slept
 from holdfast.history.journal import Journal
 from holdfast.ports import run_blocking
-from holdfast.records.errors import RunCancelled, ThreadFailed
+from holdfast.records.errors import ConfigurationError, RunCancelled, ThreadFailed
 from holdfast.records.outcome import Outcome
 from holdfast.records.words import Status
 from holdfast.runs.arguments import fingerprint_of
@@ -86,6 +86,8 @@ class HandleBase:
         frame = current_frame.get()
         if frame is None or not frame.run._ledger.is_live:
             return await self._polled(longest, asks=asks)
+        if (frame.run._reader.backend, frame.run._ledger.claim.thread) == (self._store._backend, self._thread):
+            raise ConfigurationError(f"thread {self._thread_id!r} cannot wait for its own end")
         run = for_plain_code(frame.run) if self._store._ports.blocking else frame.run
         return await self._recorded(run, longest, asks=asks)
 

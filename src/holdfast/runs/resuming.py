@@ -92,20 +92,32 @@ class Resumer:
 
     async def _execute(self, run: Run, function: Served | None) -> str:
         ledger, ports = run._ledger, run._ports
+        if ledger.journal.attempts >= self._max_attempts:
+            return self._give_up(run)
         if ledger.claim.found.owner:
-            if ledger.journal.attempts >= self._max_attempts:
-                return self._give_up(run)
             await ledger.note(ports, Retaken(ports.now()))
         if self._handler is not None:
             await ports.invoke(self._handler, (run,), {}, None)
         elif function is not None:
             try:
-                await function._execute(run, None)
+                await self._call(run, function)
             except Exception as error:
                 if not await _is_tried_again(run, function, error):
                     raise
                 return "suspended"
         return "completed" if run.finished else "open"
+
+    async def _call(self, run: Run, function: Served) -> None:
+        """Call the function. What its code raises to end the program must not be repeated for ever."""
+        try:
+            await function._execute(run, None)
+        except SystemExit:
+            await run._ledger.note(run._ports, Retaken(run._ports.now()))
+            raise
+        except BaseException as error:
+            if run._ports.is_raised_cancellation(error):
+                raise RuntimeError(f"{type(error).__name__}, but the run was not cancelled") from error
+            raise
 
     def _give_up(self, run: Run) -> str:
         now, attempts = run._ports.now(), run._ledger.journal.attempts

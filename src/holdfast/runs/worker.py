@@ -284,9 +284,21 @@ class _Search:
 
         Queues take turns to be the first.
         """
-        found, next_due = list[Due](), PARKED
         self._wake_of_the_dead(self._tools.reader.bindings.prefix)
         self._sweep(self._tools.reader.bindings.prefix)
+        while True:
+            found, next_due = self._found(free)
+            chosen, is_full = self._judged(found), len(found) >= free
+            if chosen or not is_full:
+                break
+        if is_full:
+            return chosen, 0.0
+        left = (next_due - self._agenda.now()) / 1e6
+        return chosen, min(max(left, SHORTEST_PAUSE), self._longest_pause())
+
+    def _found(self, free: int) -> tuple[list[Due], int]:
+        """Take up to `free` due threads; return them, and when the next one is due."""
+        found, next_due = list[Due](), PARKED
         queues, routes = self._worker._watched(), self._served_routes()
         self._turn += 1
         for index in range(len(queues)):
@@ -295,9 +307,8 @@ class _Search:
             next_due = min(next_due, taken.next_due)
             found += taken.entries
             if len(found) >= free:
-                return self._judged(found), 0.0
-        left = (next_due - self._agenda.now()) / 1e6
-        return self._judged(found), min(max(left, SHORTEST_PAUSE), self._longest_pause())
+                break
+        return found, next_due
 
     def _judged(self, found: list[Due]) -> list[tuple[bytes, Seen]]:
         """Return those that may run. The entries of the others become what their heads say."""
@@ -330,11 +341,9 @@ class _Search:
 
     def _served_routes(self) -> list[bytes]:
         """Return the routes of all threads that can be run here."""
-        bindings = self._tools.reader.bindings
-        for function in self._worker._served():
-            for version in (0, *function._service.versions):
-                if (key := (function.name, version)) not in self._routes:
-                    self._routes[key] = bindings.routes(*key)
+        bindings, served = self._tools.reader.bindings, self._worker._served()
+        keys = [(each.name, version) for each in served for version in (0, *each._service.versions)]
+        self._routes = {key: self._routes.get(key) or bindings.routes(*key) for key in keys}
         return [route for routes in self._routes.values() for route in routes]
 
     def _sweep(self, prefix: bytes) -> None:

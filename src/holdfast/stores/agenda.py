@@ -20,6 +20,8 @@ PARKED = 1 << 60
 """The due time of a thread that only an answer makes due."""
 HIDE = 2_000_000
 """For how many microseconds nobody else is given an entry that was taken."""
+UNREADABLE = 60_000_000
+"""For how many microseconds nobody is given a thread that cannot be read."""
 UNHELD = {Status.QUEUED.value, Status.WORKING.value}
 OPEN = (*sorted(UNHELD), Status.INPUT_REQUIRED.value)
 """The statuses of threads that have an entry."""
@@ -108,12 +110,16 @@ class Agenda(Protocol):
         Nobody else is given them for `HIDE`: they are marked as held until then. First come those that were held and
         are due, whose owner may be dead: they have their place, and no limit holds them back. Then come the others, by
         priority, then lanes in turn, beginning after the lane `after`, then by their due time. What was due before
-        `low` need not be found, held or not: entries can become visible late, so look from 0 on every few seconds.
+        `low` need not be found, held or not: entries can become visible late, so look from 0 on every few seconds. A
+        thread whose head cannot be read is given too, and nobody holds it then: see `after_taking`.
         """
         ...
 
     def look_again(self, thread: bytes, due: int) -> None:
-        """Make the entry what the thread's present head says, except that it is due at `due` if that is earlier."""
+        """Make the entry what the thread's present head says, except that it is due at `due` if that is earlier.
+
+        If it is due by now, and was taken a moment ago, it stays as it is: see `after_call`.
+        """
         ...
 
     def depth(self, prefix: bytes, queue: str) -> Depth:
@@ -236,6 +242,23 @@ def swap_of(
 def earlier(entry: Entry, due: int) -> Entry:
     """Return the entry, due at `due` if that is earlier."""
     return replace(entry, due=due) if due < entry.due else entry
+
+
+def after_call(entry: Entry | None, wanted: Entry | None, due: int, now: int) -> Entry | None:
+    """Return what `look_again` makes of an entry, if the head wants another one.
+
+    Who has taken a thread claims it in a moment, and sees the message that it was called for. Were it free meanwhile,
+    another thread would get its place, and both would be held.
+    """
+    is_taken = entry is not None and wanted is not None and entry.held and not wanted.held and entry.due > now
+    if is_taken and due <= now:
+        return entry
+    return wanted and earlier(wanted, due)
+
+
+def after_taking(entry: Entry, now: int, *, is_readable: bool) -> Entry:
+    """Return what `take` makes of an entry: held for a moment; if its head cannot be read, free, and due much later."""
+    return replace(entry, held=is_readable, due=now + (HIDE if is_readable else UNREADABLE))
 
 
 def agrees(entry: Entry | None, wanted: Entry | None, now: int) -> bool:

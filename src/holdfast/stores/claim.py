@@ -16,9 +16,13 @@ from holdfast.history.log import Log
 from holdfast.ports import Ports, Ticket, reset_after_fork
 from holdfast.processes import has_tag
 from holdfast.records.errors import (
+    CodecError,
     Conflict,
+    Corrupt,
     Fenced,
     HoldfastError,
+    IncompatibleCheckpoint,
+    KeyUnavailable,
     OutcomeUnknown,
     StoreError,
     StoreUnavailable,
@@ -26,7 +30,7 @@ from holdfast.records.errors import (
 from holdfast.records.head import Head, encode_head
 from holdfast.records.identity import thread_id_of
 from holdfast.records.words import Status
-from holdfast.stores.agenda import swap_of
+from holdfast.stores.agenda import UNREADABLE, entry_of, swap_of
 from holdfast.stores.backend import Transaction, inboxes
 from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found, claimed, deletion, released, renewed
@@ -43,6 +47,7 @@ MOST_DOUBTS = 8
 CANCEL = "cancel"
 """The message that asks a live run to end."""
 FINISHED = {Status.COMPLETE.value, Status.CANCELLED.value}
+DAMAGE = (Corrupt, IncompatibleCheckpoint, KeyUnavailable, CodecError)
 
 
 class Pending(Write):
@@ -298,9 +303,9 @@ class Claim:
         if not self.is_parents:
             _release(self._reader, self.thread, self.token, self.owner, self._ports.now())
 
-    def undo(self) -> None:
-        """Release the thread as it was found: its run never began. Blocking."""
-        _release(self._reader, self.thread, self.token, self.owner, self._ports.now(), self.found)
+    def undo(self, error: BaseException | None = None) -> None:
+        """Release the thread as it was found: its run never began, because of this error. Blocking."""
+        _release(self._reader, self.thread, self.token, self.owner, self._ports.now(), self.found, error)
 
     # A write in a transaction of the user
 
@@ -458,7 +463,7 @@ def take(
                 return claim
         except BaseException as error:
             if is_ours or _is_interrupt(error):  # during a swap only the stored head shows whose it is
-                _release(reader, thread, head.token, owner, ports.now(), old)
+                _release(reader, thread, head.token, owner, ports.now(), old, error)
             raise
     if known is not None:
         raise Conflict(f"thread {name!r} was claimed or changed by another process")
@@ -496,16 +501,27 @@ def _with_life(reader: Reader, thread: bytes, old: Head, head: Head) -> Head:
     return binding.signed(replace(head, incarnation=binding.incarnation, data_key=data_key))
 
 
-def _release(reader: Reader, thread: bytes, token: int, owner: str, now: int, found: Head | None = None) -> None:
+def _release(
+    reader: Reader,
+    thread: bytes,
+    token: int,
+    owner: str,
+    now: int,
+    found: Head | None = None,
+    error: BaseException | None = None,
+) -> None:
     """End a claim in the store, if it is still there. With `found` the thread becomes as it was before the claim.
 
-    A write of the claim that is still queued, or a pin, may come between: then read again.
+    If the `error` is that it cannot be read, it is due later: workers would claim it again at once. A write of the
+    claim that is still queued, or a pin, may come between: then read again.
     """
     for _ in range(ATTEMPTS):
         seen = reader.seen(thread)
         if seen is None or (seen.head.token, seen.head.owner) != (token, owner):
             return
         status, wake_at = (seen.head.status, 0) if found is None else as_found(found)
+        if isinstance(error, DAMAGE) and entry_of(seen.head) is not None:
+            wake_at = max(wake_at, now + UNREADABLE)
         head = released(seen.head, thread_id_of(thread), token, status, now, wake_at)
         head = reader.binding(thread, seen.head).signed(head)
         swap = swap_of(thread, seen.head, seen.encoded, head, encode_head(thread, head))

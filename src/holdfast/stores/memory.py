@@ -15,17 +15,17 @@ from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Drop, Row, Swap
 from holdfast.records.words import Durability
 from holdfast.stores.agenda import (
-    HIDE,
     NO_LIMITS,
     Depth,
     Due,
     Entry,
     Limits,
     Taken,
-    earlier,
+    after_call,
+    after_taking,
     entry_of,
 )
-from holdfast.stores.backend import Listing, belongs, counted_as
+from holdfast.stores.backend import Listing, belongs, counted_as, readable_head
 from holdfast.stores.choosing import Look, charged, choose, depth_of, last_lane_of, paid_off_by
 
 
@@ -205,7 +205,8 @@ class MemoryBackend:
             look = Look(queue, routes, most, after, limits, now, self._buckets.get(bucket, 0))
             picked, next_due = choose(entries.items(), look)
             for thread, entry in picked:
-                self._threads[thread].entry = replace(entry, held=True, due=now + HIDE)
+                is_readable = readable_head(thread, self._threads[thread].encoded) is not None
+                self._threads[thread].entry = after_taking(entry, now, is_readable=is_readable)
             self._buckets[bucket] = paid_off_by(look, picked)
             found = [Due(thread, entry, self._threads[thread].encoded) for thread, entry in picked]
         return Taken(found, next_due, last_lane_of([entry for _, entry in picked], after))
@@ -214,9 +215,8 @@ class MemoryBackend:
         """See `Agenda.look_again`."""
         with self._lock:
             kept = self._found(thread)
-            entry = entry_of(kept.head) if kept else None
             if kept is not None:
-                kept.entry = None if entry is None else earlier(entry, due)
+                kept.entry = after_call(kept.entry, entry_of(kept.head), due, self.now())
 
     def depth(self, prefix: bytes, queue: str) -> Depth:
         """See `Agenda.depth`."""

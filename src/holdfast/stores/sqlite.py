@@ -382,7 +382,8 @@ class SQLiteBackend:
     def _look_again(self, connection: sqlite3.Connection, thread: bytes, due: int) -> None:
         found = self._locate(connection, thread)
         if found is not None:
-            self._agenda.put(connection, found.number, readable_head(thread, found.head) or Head(), due)
+            head = readable_head(thread, found.head) or Head()
+            self._agenda.look_again(connection, found.number, head, due, self.now())
 
     def depth(self, prefix: bytes, queue: str) -> Depth:
         """See `Agenda.depth`."""

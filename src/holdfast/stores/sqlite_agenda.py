@@ -2,15 +2,14 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from threading import Event
 from time import monotonic
 from typing import Any
 
-from msgspec.structs import replace
-
 from holdfast.records.head import LOST_HEAD, Head
-from holdfast.stores.agenda import HIDE, PARKED, Depth, Due, Entry, Taken, earlier, entry_of
+from holdfast.stores.agenda import PARKED, Depth, Due, Entry, Taken, after_call, after_taking, entry_of
+from holdfast.stores.backend import readable_head
 from holdfast.stores.choosing import (
     Look,
     Placed,
@@ -35,16 +34,20 @@ class SQLiteAgenda:
     def __init__(self, sql: Mapping[str, str]) -> None:
         self._sql = sql
 
-    def put(self, connection: sqlite3.Connection, number: int, head: Head, due: int = PARKED) -> None:
-        """Make the entry of a thread what its head says, or due at `due` if that is earlier."""
-        entry = entry_of(head)
+    def put(self, connection: sqlite3.Connection, number: int, head: Head) -> None:
+        """Make the entry of a thread what its head says."""
+        self.write(connection, number, entry_of(head))
+
+    def look_again(self, connection: sqlite3.Connection, number: int, head: Head, due: int, now: int) -> None:
+        """See `Agenda.look_again`."""
+        found = connection.execute(self._sql["read_entry"], (number,)).fetchone()
+        self.write(connection, number, after_call(found and _entry(*found), entry_of(head), due, now))
+
+    def write(self, connection: sqlite3.Connection, number: int, entry: Entry | None) -> None:
+        """Make this the entry of a thread; None removes it."""
         if entry is None:
             connection.execute(self._sql["drop_entry"], (number,))
-        else:
-            self.write(connection, number, earlier(entry, due))
-
-    def write(self, connection: sqlite3.Connection, number: int, entry: Entry) -> None:
-        """Make this the entry of a thread."""
+            return
         values = (number, entry.queue, entry.route, entry.priority, entry.lane, entry.held, entry.due)
         connection.execute(self._sql["put_entry"], values)
 
@@ -126,8 +129,9 @@ class Taking:
     def _mark(self, picked: list[Placed]) -> None:
         look, pace = self._look, self._look.limits.pace
         for thread, entry in picked:
-            number, _ = self._found[thread]
-            self._agenda.write(self._connection, number, replace(entry, held=True, due=look.now + HIDE))
+            number, due = self._found[thread]
+            is_readable = readable_head(thread, due.head) is not None
+            self._agenda.write(self._connection, number, after_taking(entry, look.now, is_readable=is_readable))
         if pace is not None:
             self._agenda.pay(self._connection, pace.bucket, paid_off_by(look, picked), look.now)
 
@@ -155,19 +159,38 @@ class Taking:
 
     def _by_lane(self, routes: Collection[bytes], most: int, busy: Counter[bytes]) -> list[Placed]:
         """Return the first entries in the order of `in_turn`, of each lane not more than may be held."""
-        where, parameters = self._where(routes)
-        held = ", ".join("(?, ?)" for _ in busy) or "(NULL, 0)"
-        ranked = f"""SELECT agenda.number, row_number() OVER (PARTITION BY priority, lane ORDER BY due, thread) AS turn,
-                            row_number() OVER (PARTITION BY lane ORDER BY priority DESC, due, thread)
-                            + coalesce(busy.held, 0) AS place
-                       FROM agenda JOIN threads USING (number) LEFT JOIN busy ON busy.name = lane
-                      WHERE {where} AND agenda.held = 0 AND due <= ?"""  # noqa: S608
-        sql = f"""WITH busy (name, held) AS (VALUES {held}), ranked AS ({ranked})
-                  SELECT {COLUMNS} FROM ranked JOIN agenda USING (number) JOIN heads USING (number)
-                   WHERE place <= ? ORDER BY priority DESC, turn, lane <= ?, lane LIMIT ?"""  # noqa: S608
-        counted = [value for pair in busy.items() for value in pair]
         each = PARKED if self._look.limits.each is None else self._look.limits.each
-        return self._read(sql, [*counted, *parameters, self._look.now, each, self._look.after, most])
+        picked, held = list[Placed](), busy.copy()
+        for priority in PRIORITIES:
+            turns, passed = Counter[bytes](), set[bytes]()
+            for lane in self._lanes(priority):
+                if len(picked) >= most or lane in passed:
+                    break
+                found = self._in_lane(routes, priority, lane, turns[lane]) if held[lane] < each else []
+                picked += found
+                held[lane] += len(found)
+                turns[lane] += len(found)
+                passed.clear() if found else passed.add(lane)
+        return picked
+
+    def _lanes(self, priority: int) -> Iterator[bytes]:
+        """Yield the lanes of entries that nobody holds, again and again, beginning after the lane served last."""
+        statement, lane = "next_lane", self._look.after
+        while True:
+            found = self._connection.execute(self._sql[statement], (self._look.queue, priority, lane)).fetchone()
+            if found is None and statement == "first_lane":
+                return
+            statement, lane = ("first_lane", b"") if found is None else ("next_lane", found[0])
+            if found is not None:
+                yield lane
+
+    def _in_lane(self, routes: Collection[bytes], priority: int, lane: bytes, turn: int) -> list[Placed]:
+        """Return the oldest due entry of a lane but `turn`; nothing if there is none."""
+        where, parameters = self._where(routes)
+        sql = f"""SELECT {COLUMNS} FROM agenda JOIN heads USING (number)
+                   WHERE {where} AND held = 0 AND priority = ? AND lane = ? AND due <= ?
+                   ORDER BY due, thread LIMIT 1 OFFSET ?"""  # noqa: S608
+        return self._read(sql, [*parameters, priority, lane, self._look.now, turn])
 
     def _read(self, sql: str, parameters: list[object]) -> list[Placed]:
         """Return the entries that a statement finds, and keep their numbers and heads."""

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Any
 
 from holdfast.records.head import Head
-from holdfast.stores.agenda import NO_LIMITS, Depth, Due, Entry, Limits, Taken, earlier, entry_of
+from holdfast.stores.agenda import NO_LIMITS, UNREADABLE, Depth, Due, Entry, Limits, Taken, after_call, entry_of
 from holdfast.stores.backend import readable_head
 from holdfast.stores.choosing import in_turn, last_lane_of
 from holdfast.stores.postgres.connections import Connection
@@ -37,6 +37,8 @@ class PostgresAgenda:
         parameters = [place_of(prefix, queue), list(routes), most, after, low, *self._limits(prefix, queue, limits)]
         *found, last = self._statements.read(self._sql["take"], *parameters)
         dues = {thread: Due(thread, Entry(queue, *columns), head) for thread, head, *columns in found}
+        if damaged := [key_of(due.thread) for due in dues.values() if readable_head(due.thread, due.head) is None]:
+            self._statements.write(self._sql["postpone"], damaged, self.now() + UNREADABLE)
         held = [due for due in dues.values() if due.entry.held]
         held.sort(key=lambda due: (-due.entry.priority, due.entry.due, due.thread))
         free = in_turn([(due.thread, due.entry) for due in dues.values() if not due.entry.held], after)
@@ -59,8 +61,10 @@ class PostgresAgenda:
     def _look_again(self, connection: Connection, thread: bytes, due: int) -> None:
         with connection.transaction():
             for (encoded,) in self._statements.execute(connection, self._sql["lock_head"], (key_of(thread), thread)):
-                entry = entry_of(readable_head(thread, encoded) or Head())
-                columns = entry_columns([(thread, entry and earlier(entry, due))])
+                found = self._statements.execute(connection, self._sql["lock_entry"], (key_of(thread),))
+                entry = next((_entry(thread, *columns) for columns in found), None)
+                wanted = entry_of(readable_head(thread, encoded) or Head())
+                columns = entry_columns([(thread, after_call(entry, wanted, due, self.now()))])
                 self._statements.execute(connection, self._sql["move"], ([key_of(thread)], *columns))
 
     def depth(self, prefix: bytes, queue: str) -> Depth:

@@ -17,7 +17,19 @@ from msgspec.structs import replace
 
 from holdfast.records.head import LOST_HEAD, Head
 from holdfast.records.rows import Swap
-from holdfast.stores.agenda import HIDE, PARKED, Depth, Due, Entry, Limits, Taken, agrees, earlier, entry_of
+from holdfast.stores.agenda import (
+    HIDE,
+    PARKED,
+    Depth,
+    Due,
+    Entry,
+    Limits,
+    Taken,
+    after_taking,
+    agrees,
+    earlier,
+    entry_of,
+)
 from holdfast.stores.backend import readable_head
 from holdfast.stores.choosing import last_lane_of, units_of
 from holdfast.stores.redis.errors import is_wrong_type
@@ -74,7 +86,7 @@ class RedisAgenda:
         for queue, thread in spots:
             entry = entry_of(heads.get(thread, Head()))
             settled.append((queue, thread, earlier(entry, due) if entry and entry.queue == queue else None))
-        self._run("settle", ticket, settled)
+        self._run("call" if due <= self._clock.now() else "settle", ticket, settled)
 
     def look_at(self, spots: Sequence[Spot], due: int = PARKED) -> None:
         """Make these entries what the present heads say, or due at `due` if that is earlier."""
@@ -97,7 +109,7 @@ class RedisAgenda:
 
     def _request(self, verb: str, prefix: bytes, queue: str, *arguments: bytes | int) -> Request:
         shard, space, name = _shard_of(queue), space_of(prefix), queue.encode()
-        more = (space + name,) if verb in {"mark", "settle"} else ()
+        more = (space + name,) if verb in {"mark", "settle", "call"} else ()
         return self._script.request(shard, self._keys.agenda(shard, space, name), (verb.encode(), *arguments, *more))
 
     def _times(self) -> tuple[bytes, bytes]:
@@ -138,10 +150,18 @@ class RedisAgenda:
         """Add the heads. What has no entry in this queue any more was left behind by a writer that died: forget it."""
         heads = dict(self._stored([thread for thread, _ in picked])) if picked else {}
         found = [Due(thread, entry, heads[thread]) for thread, entry in picked if _is_placed(thread, entry, heads)]
+        self._postpone([due for due in found if readable_head(due.thread, due.head) is None])
         left = {thread for thread, _ in picked} - {due.thread for due in found}
         if left:
             self.look_at([(entry.queue, thread) for thread, entry in picked if thread in left])
         return found
+
+    def _postpone(self, damaged: Sequence[Due]) -> None:
+        """Give up the places of threads that cannot be read, until somebody looks at them again."""
+        ticket, now = urandom(8), self._clock.now()
+        for verb in ("mark", "settle") if damaged else ():
+            later = [(due, after_taking(due.entry, now, is_readable=False)) for due in damaged]
+            self._run(verb, ticket, [(due.entry.queue, due.thread, entry) for due, entry in later])
 
     def _units(self, limits: Limits, most: int) -> int | None:
         """Return how many threads the pace lets begin now; None for any number."""

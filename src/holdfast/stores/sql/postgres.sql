@@ -167,6 +167,12 @@ SELECT pg_catalog.count(*) FILTER (WHERE NOT a.held AND a.due OPERATOR(pg_catalo
        COALESCE(pg_catalog.min(a.due) FILTER (WHERE NOT a.held AND a.due OPERATOR(pg_catalog.<=) $2), 0)
   FROM {schema}.agenda AS a WHERE a.place OPERATOR(pg_catalog.=) $1
 
+-- name: lock_entry
+SELECT place, route, priority, lane, held, due FROM {schema}.agenda WHERE key OPERATOR(pg_catalog.=) $1 FOR UPDATE
+
+-- name: postpone
+UPDATE {schema}.agenda SET held = false, due = $2 WHERE key OPERATOR(pg_catalog.=) ANY($1::pg_catalog.bytea[]) RETURNING 1
+
 -- name: read_entries
 SELECT t.thread, a.place, a.route, a.priority, a.lane, a.held, a.due
   FROM {schema}.agenda AS a JOIN {schema}.threads AS t ON t.key OPERATOR(pg_catalog.=) a.key

@@ -101,6 +101,9 @@ INSERT OR REPLACE INTO agenda (number, queue, route, priority, lane, held, due) 
 -- name: drop_entry
 DELETE FROM agenda WHERE number = ?
 
+-- name: read_entry
+SELECT queue, route, priority, lane, held, due FROM agenda WHERE number = ?
+
 -- name: read_entries
 SELECT thread, queue, route, priority, lane, held, due FROM agenda JOIN threads USING (number)
  WHERE substr(thread, 1, ?) = ?
@@ -109,7 +112,13 @@ SELECT thread, queue, route, priority, lane, held, due FROM agenda JOIN threads 
 SELECT thread, head FROM agenda JOIN heads USING (number) WHERE held AND substr(thread, 1, ?) = ?
 
 -- name: has_lanes
-SELECT 1 FROM agenda WHERE queue = ? AND lane <> x'' LIMIT 1
+SELECT 1 FROM agenda WHERE held = 0 AND queue = ? AND priority IN (-2, -1, 0, 1, 2) AND lane > x'' LIMIT 1
+
+-- name: first_lane
+SELECT lane FROM agenda WHERE held = 0 AND queue = ? AND priority = ? AND lane >= ? ORDER BY lane LIMIT 1
+
+-- name: next_lane
+SELECT lane FROM agenda WHERE held = 0 AND queue = ? AND priority = ? AND lane > ? ORDER BY lane LIMIT 1
 
 -- name: measure_queue
 SELECT count(*) FILTER (WHERE NOT held AND due <= ?1),

@@ -10,6 +10,6 @@ CREATE TABLE agenda (
     due INTEGER NOT NULL
 );
 CREATE INDEX agenda_by_due ON agenda (queue, held, priority DESC, due, route);
-CREATE INDEX agenda_by_lane ON agenda (queue, lane) WHERE lane <> x'';
+CREATE INDEX agenda_by_lane ON agenda (queue, priority, lane, due, route) WHERE held = 0;
 -- A rate that processes share: the time at which it is paid off, in microseconds since 1970.
 CREATE TABLE buckets (bucket BLOB PRIMARY KEY, paid_off INTEGER NOT NULL) WITHOUT ROWID;

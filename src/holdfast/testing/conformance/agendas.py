@@ -200,6 +200,19 @@ class Agendas(Kit):
         agenda.look_again(key("none"), 0)
         assert agenda.entries(PREFIX) == {}
 
+    def test_a_thread_that_cannot_be_read_is_given_and_then_left_alone(self) -> None:
+        """A damaged head is given once, holds no place, and is due again much later."""
+        agenda = self._agenda()
+        if isinstance(agenda, ListedAgenda):
+            return
+        line = Line(self._kept, key("a"))
+        assert self._kept.swap([replace(line.swap(queued(), rows(1)), replacement=b"damaged")]) == [True]
+        assert self._names(agenda) == [line.key]
+        taken = agenda.take(PREFIX, "q", [ROUTE], 10)
+        assert list(taken.entries) == []
+        assert taken.next_due > agenda.now() + HIDE
+        assert agenda.depth(PREFIX, "q").running == 0
+
     def test_no_write_makes_an_entry_late(self) -> None:
         """After any write the entry agrees with the head: as it says, or earlier."""
         agenda = self._agenda()
@@ -266,6 +279,22 @@ class Agendas(Kit):
         assert list(second.entries) == []
         assert agenda.now() < second.next_due <= agenda.now() + HIDE, "when one that is held is due"
         assert len(agenda.take(PREFIX, "q", [ROUTE], 10, limits=Limits(concurrency=6)).entries) == 2
+
+    def test_a_call_leaves_a_taken_thread_its_place(self) -> None:
+        """Between the take and the claim of a thread nobody gets its place, even if the thread is called."""
+        agenda = self._agenda()
+        if not self._limited(agenda):
+            return
+        waits = queued(status="working", token=1)
+        line, limits = self._line("a", waits), Limits(concurrency=1)
+        assert len(agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits).entries) == 1
+        self._line("b", queued())
+        agenda.look_again(line.key, agenda.now())
+        assert agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits).entries == []
+        line.put(queued(status="working", token=2, owner="me", expires_at=agenda.now() + HOUR))
+        line.put(queued(status="input_required", token=2))
+        agenda.look_again(line.key, 500)
+        assert [due.thread for due in agenda.take(PREFIX, "q", [ROUTE], 1, limits=limits).entries] == [line.key]
 
     def test_a_place_is_free_again_when_a_thread_ends(self) -> None:
         """A thread that ends, waits or is released gives its place to another one."""

@@ -119,6 +119,20 @@ local function settle(thread, ticket, wanted, queue)
   return 1
 end
 
+-- Settle an entry because its thread was called: see `after_call`. If nobody else is writing, one that is held although
+-- the head says that it is free was taken a moment ago.
+local function call(thread, ticket, wanted, queue)
+  local entry = read(thread)
+  local is_taken = entry and entry.ticket == ticket and entry.state == HELD and is_less(now, entry.due)
+  if is_taken and wanted ~= '' and parsed(wanted).state == FREE then
+    remove(thread, entry)
+    entry.ticket, entry.respected = SETTLED, SETTLED
+    add(thread, entry)
+    return 1
+  end
+  return settle(thread, ticket, wanted, queue)
+end
+
 -- The lowest name of a lane that follows this one.
 local function beyond(lane)
   return string.sub(lane, 1, -2) .. '\1'
@@ -277,5 +291,5 @@ local function restore(thread, before, hidden)
   return 1
 end
 
-local functions = { mark = mark, settle = settle, take = take, restore = restore }
+local functions = { mark = mark, settle = settle, call = call, take = take, restore = restore }
 return functions[ARGV[1]](unpack(ARGV, 4, 9))
