@@ -62,7 +62,8 @@ def microseconds(duration: timedelta | float) -> int:
 class Freed(msgspec.Struct, frozen=True, kw_only=True):
     """What a prune deleted, or with `dry_run` would delete.
 
-    `damaged` threads cannot be read and stay. `busy` ones were written repeatedly meanwhile: the next prune does the rest.
+    `damaged` threads cannot be read and stay. `busy` ones were written repeatedly meanwhile: the next prune
+    does the rest.
     """
 
     threads: int = 0
