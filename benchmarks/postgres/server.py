@@ -54,12 +54,13 @@ class Server:
     def cpu_seconds(self) -> float:
         """The time of the processor that all its processes have used, also those that have ended."""
         parent = (self.directory / "data" / "postmaster.pid").read_text(encoding="utf-8").split()[0]
-        ticks = sum(map(int, _times(Path("/proc", parent, "stat"))[2:6]))
-        for place in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                found = _times(place)
-                ticks += int(found[2]) + int(found[3]) if found[0] == parent else 0
-        return ticks / os.sysconf("SC_CLK_TCK")
+        while True:
+            of_parent, ticks = _times(Path("/proc", parent, "stat")), 0
+            for place in Path("/proc").glob("[0-9]*/stat"):
+                with suppress(OSError):
+                    ticks += sum(map(int, _times(place)[1:3])) if _times(place)[0] == parent else 0
+            if _times(Path("/proc", parent, "stat"))[3:] == of_parent[3:]:  # else one ended meanwhile
+                return (ticks + sum(map(int, of_parent[1:]))) / os.sysconf("SC_CLK_TCK")
 
     def stored_bytes(self, directory: Path) -> int:
         """Tables, indexes and what is kept beside them, of all that the contender made."""
@@ -121,9 +122,9 @@ class Server:
 
 
 def _times(place: Path) -> list[str]:
-    """The parent of a process; then, from place 2 on, its own times and those of its children, in ticks."""
+    """The parent of a process; then its own two times and those of its ended children, in ticks."""
     words = place.read_text(encoding="utf-8").rpartition(")")[2].split()
-    return [words[1], "", *words[11:15]]
+    return [words[1], *words[11:15]]
 
 
 def binary(name: str) -> str:
