@@ -28,10 +28,14 @@ from holdfast.stores.reader import Seen
 from holdfast.stores.waking import wake_threads_of_the_dead
 
 POLL_SECONDS = 1.0
+KEEPER_SECONDS = 5.0
+"""How often to look for schedules that are due unannounced: a tick is known beforehand, a new schedule is announced."""
 LISTING_SECONDS = {"s3": 10.0}
 OTHER_LISTING_SECONDS = 2.0
 """How often to look in a store without an agenda: each look lists its open threads."""
 SHORTEST_PAUSE = 0.01
+GATHER_SECONDS = 0.02
+"""How long to wait for more runs to end, where more is due: one look then replaces all of them."""
 COMPLETE_SECONDS = 5
 """How often to look for everything that is due, also for what was due before the last look."""
 SWEEP_SECONDS = 600
@@ -176,9 +180,13 @@ class _Shift:
             while not self._worker._stops:
                 free = self._worker._concurrency - len(self._crew)
                 pause = await self._look(free) if free > 0 else None
+                if pause == 0:
+                    continue
                 if once and not len(self._crew) and pause is not None:
                     return
-                await self._crew.rest(None if pause == 0 else pause)
+                await self._crew.rest(pause)
+                if pause is None:
+                    await self._crew.join(GATHER_SECONDS)
         finally:
             ears.close()
             await self._hand_over()
@@ -247,7 +255,10 @@ class _Search:
         self._buried_at = 0
         self._swept_at = self._agenda.now()
         is_listed = isinstance(self._agenda, ListedAgenda)
-        self._poll = LISTING_SECONDS.get(self._backend.kind, OTHER_LISTING_SECONDS) if is_listed else POLL_SECONDS
+        if is_listed:
+            self._poll = LISTING_SECONDS.get(self._backend.kind, OTHER_LISTING_SECONDS)
+        else:
+            self._poll = POLL_SECONDS if worker._keeps_schedules else KEEPER_SECONDS
 
     def listener(self) -> Listener | None:
         """Return a listener to the announcements of the store, None if there are none."""
@@ -257,6 +268,7 @@ class _Search:
     def look(self, free: int) -> tuple[list[tuple[bytes, Seen]], float | None]:
         """Return up to `free` threads to run, and how many seconds to wait until the next look; None if there is more.
 
+        0 if places are left although as many were taken: some of what was taken may not run.
         Queues take turns to be the first.
         """
         found, next_due = list[Due](), PARKED
@@ -270,7 +282,8 @@ class _Search:
             next_due = min(next_due, taken.next_due)
             found += taken.entries
             if len(found) >= free:
-                return self._judged(found), None
+                chosen = self._judged(found)
+                return chosen, None if len(chosen) == free else 0
         left = (next_due - self._agenda.now()) / 1e6
         return self._judged(found), min(max(left, SHORTEST_PAUSE), self._poll)
 
