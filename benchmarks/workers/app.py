@@ -1,7 +1,8 @@
 """The durable functions of the benchmarks of workers, and a process with workers that serve them.
 
-`python -m benchmarks.workers.app URL COUNT LEASE [once]` says `ready`, and begins with the first line of its input.
-With `once` it ends when nothing is due, and prints at what time.
+`python -m benchmarks.workers.app URL COUNT LEASE [once | elsewhere]` says `ready`, and begins with the first line of its
+input. With `once` it ends when nothing is due, and prints at what time; with `elsewhere` it cannot see that a worker is
+dead, as on another host.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def functions(store: Any) -> list[Any]:
 
 async def main(url: str, count: str, lease: str, mode: str = "") -> None:
     import holdfast
+    from holdfast import processes
 
+    if mode == "elsewhere":
+        processes._PROC = "/not/this/host"
     stores = [holdfast.open(url) for _ in range(int(count))]
     served = functions(stores[0])
     for store in stores:

@@ -19,7 +19,7 @@ from benchmarks.workers.processes import Child, started
 FIRST, TAKEOVER, IDLE = "Workers: first line", "Workers: takeover", "Workers: idle"
 POSTGRES, REDIS, SQLITE = "PostgreSQL", "Redis", "SQLite"
 MEDIAN, LARGEST, LOAD = "p50 ms", "max ms", "% of a core"
-LEASE, STUCK, SAMPLES, KILLS = 2, 5, 60, 4
+LEASE, STUCK, SAMPLES, KILLS = 2, 5, 60, 6
 IDLE_SECONDS, IDLE_PROCESSES = 15, 4
 
 
@@ -64,10 +64,10 @@ async def _submit_each(url: str) -> list[float]:
 def takeovers(server: Server, scratch: Path) -> Table:
     """Kill a worker that runs some threads, beside an idle one that takes them over."""
     url, seconds = server.url(scratch / "takeover"), list[float]()
-    spare = started(app.MODULE, url, 1, LEASE)
+    spare = started(app.MODULE, url, 1, LEASE, "elsewhere")
     try:
         for number in range(KILLS):
-            holder, spare = spare, started(app.MODULE, url, 1, LEASE)
+            holder, spare = spare, started(app.MODULE, url, 1, LEASE, "elsewhere")
             # The spare may get some of the threads: those of the holder alone count.
             seconds += asyncio.run(_kill(url, [scratch / f"{number}-{each}" for each in range(STUCK)], holder))
     finally:

@@ -20,7 +20,7 @@ NAME, STEPS = "Workers: looks", "Workers: steps"
 NONE, OPEN, DEAD = "no open threads", "open threads", "dead entries, old snapshot"
 WITH, WITHOUT = "step of a thread with an entry", "step of a thread without"
 MEDIAN, LARGEST, BYTES = "p50 ms", "max ms", "bytes/thread"
-IN_PAGE = "in-page head updates %"
+IN_PAGE, DATABASE, ROW_BYTES = "in-page head updates %", "database ms/step", "bytes/step"
 LOOKS, STEP_COUNT, DEAD_COUNT = 200, 400, 300_000
 
 FILL_THREADS = """
@@ -114,11 +114,17 @@ async def _looked(urls: list[str]) -> list[list[float]]:
 
 def measure_steps(server: Server, scratch: Path) -> Table:
     """Steps of two threads in turn: a durable function has an entry in the agenda, a plain run has none."""
-    seconds = asyncio.run(_steps(server.url(scratch / "steps")))
+    directory = scratch / "steps"
+    url, empty = server.url(directory), server.cpu_seconds()
+    seconds = asyncio.run(_steps(url))
+    used = server.cpu_seconds() - empty
     rows = [Row(name, "", POWER_LOSS, {MEDIAN: median(found) * 1e3}) for name, found in seconds.items()]
     time.sleep(1)
-    rows[0].cells[IN_PAGE] = float(server.fetch(server.conninfo(scratch / "steps"), HOT)[0])
-    return Table(STEPS, f"{STEP_COUNT} durable steps each, in turn", [MEDIAN, IN_PAGE], rows)
+    rows[0].cells[IN_PAGE] = float(server.fetch(server.conninfo(directory), HOT)[0])
+    rows[0].cells[DATABASE] = used / STEP_COUNT / 2 * 1e3
+    rows[0].cells[ROW_BYTES] = server.stored_bytes(directory) / STEP_COUNT / 2
+    columns = [MEDIAN, IN_PAGE, DATABASE, ROW_BYTES]
+    return Table(STEPS, f"{STEP_COUNT} durable steps each, in turn", columns, rows)
 
 
 async def _steps(url: str) -> dict[str, list[float]]:

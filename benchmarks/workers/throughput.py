@@ -20,7 +20,9 @@ from benchmarks.workers.processes import Child
 
 NAME = "Workers: threads"
 HOLDFAST, ABSURD, RAW = "Holdfast, PostgreSQL durable", "absurd, PostgreSQL", "raw INSERT + commit, pgbench"
-THREADS, SUBMITS, DATABASE = "threads/s", "submits/s", "database ms/thread"
+THREADS, SUBMITS = "threads/s", "submits/s"
+DATABASE, OF_SUBMIT = "database ms/thread", "database ms/submit"
+COLUMNS = [THREADS, SUBMITS, DATABASE, OF_SUBMIT]
 WORKERS, AT_ONCE, ROUNDS = 2, 64, 4
 DONE = "SELECT count(*) FROM holdfast.threads WHERE status = 'complete'"
 ABSURD_DONE = "SELECT count(*) FROM absurd.t_default WHERE state = 'completed'"
@@ -35,7 +37,7 @@ class Side:
     submit: Callable[[str, range], float]
     words: tuple[object, ...]
     done: str
-    cells: dict[str, list[float]] = field(default_factory=lambda: {THREADS: [], SUBMITS: [], DATABASE: []})
+    cells: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in COLUMNS})
 
 
 def measure(server: Server, scale: Scale, scratch: Path, *, peers: bool) -> Table:
@@ -46,7 +48,7 @@ def measure(server: Server, scale: Scale, scratch: Path, *, peers: bool) -> Tabl
             _round(server, side, range(number * count, (number + 1) * count))
     rows = [Row(side.name, "", POWER_LOSS, {name: median(all_) for name, all_ in side.cells.items()}) for side in sides]
     description = f"{count} threads of one step, {WORKERS} workers of {app.CONCURRENCY}, medians of {ROUNDS} rounds"
-    return Table(NAME, description, [THREADS, SUBMITS, DATABASE], [*rows, *failed, _raw(server, scratch / "raw")])
+    return Table(NAME, description, COLUMNS, [*rows, *failed, _raw(server, scratch / "raw")])
 
 
 def _sides(server: Server, scratch: Path, *, peers: bool) -> tuple[list[Side], list[Row]]:
@@ -66,6 +68,7 @@ def _round(server: Server, side: Side, numbers: range) -> None:
     """Fill the queue while the workers wait, then let them work it off."""
     children = [Child(*map(str, side.words)) for _ in range(WORKERS)]
     try:
+        first = server.cpu_seconds()
         submitting = side.submit(str(side.words[1]), numbers)
         before, began = server.cpu_seconds(), time.monotonic()
         for child in children:
@@ -81,6 +84,7 @@ def _round(server: Server, side: Side, numbers: range) -> None:
     side.cells[SUBMITS].append(len(numbers) / submitting)
     side.cells[THREADS].append(len(numbers) / (ended - began))
     side.cells[DATABASE].append(used / len(numbers) * 1e3)
+    side.cells[OF_SUBMIT].append((before - first) / len(numbers) * 1e3)
 
 
 def _submitted(url: str, numbers: range) -> float:
