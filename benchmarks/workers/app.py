@@ -1,8 +1,8 @@
 """The durable functions of the benchmarks of workers, and a process with workers that serve them.
 
-`python -m benchmarks.workers.app URL COUNT LEASE [once | elsewhere]` says `ready`, and begins with the first line of its
-input. With `once` it ends when nothing is due, and prints at what time; with `elsewhere` it cannot see that a worker is
-dead, as on another host.
+`python -m benchmarks.workers.app URL COUNT LEASE [once | elsewhere]` says `ready`, and begins with the first line of
+its input. With `once` it ends when nothing is due, and prints at what time. With `elsewhere` it cannot see that another
+worker is dead, as if on another host.
 """
 
 from __future__ import annotations

@@ -244,9 +244,7 @@ BEGIN
                        FROM {schema}.agenda AS a JOIN {schema}.threads AS t USING (key) WHERE a.key = ANY(keys);
         PERFORM set_config('synchronous_commit', 'off', true);
         UPDATE {schema}.agenda AS a SET held = true, due = now_ + 2000000 WHERE a.key = ANY(keys);
-        IF cardinality(keys) < most THEN  -- else there may be more at once
-            next_ := {schema}.next_due(place_, routes, low, low_held, now_);
-        END IF;
+        next_ := {schema}.next_due(place_, routes, low, low_held, now_);
         IF next_ <= now_ AND cardinality(keys) < most THEN
             -- Limits hold back what is due, or somebody else is taking it.
             next_ := least({schema}.next_due(place_, routes, now_ + 1, now_ + 1, now_),
