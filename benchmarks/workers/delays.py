@@ -101,18 +101,23 @@ async def _until(condition: Any) -> None:
 
 
 def idle(server: Server, scale: Scale, scratch: Path) -> Table:
-    """The time of the processor that the server takes while nothing is due."""
+    """The time of the processor that the server takes while nothing is due, less what it takes without workers."""
     url, each = server.url(scratch / "idle"), scale.idle_worker_count // IDLE_PROCESSES
     children: list[Child] = []
+    alone = _load(server)
     try:
         children += [started(app.MODULE, url, each, 30) for _ in range(IDLE_PROCESSES)]
         time.sleep(5)
-        before = server.cpu_seconds()
-        time.sleep(IDLE_SECONDS)
-        load = (server.cpu_seconds() - before) / IDLE_SECONDS * 100
+        load = _load(server) - alone
     finally:
         for child in children:
             child.kill()
     count = each * IDLE_PROCESSES
     rows = [Row(f"{count} idle workers", "", POWER_LOSS, {LOAD: load})]
     return Table(IDLE, f"{count} workers in {IDLE_PROCESSES} processes, for {IDLE_SECONDS} s", [LOAD], rows)
+
+
+def _load(server: Server) -> float:
+    before = server.cpu_seconds()
+    time.sleep(IDLE_SECONDS)
+    return (server.cpu_seconds() - before) / IDLE_SECONDS * 100
