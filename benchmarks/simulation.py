@@ -23,7 +23,7 @@ class Constants:
     thread_ms: float = 3.85  # of the database's processor, for a thread of one step, from its claim to its end
     submit_ms: float = 0.28  # likewise, for its submit, in batches
     step_ms: float = 0.71  # likewise, for each further step
-    look_ms: float = 0.78  # likewise, for an idle look
+    look_ms: float = 0.53  # likewise, for an idle look
     look_growth: float = 0.055  # how much longer a look takes with ten times the open threads, as a share
     worker_ms: float = 4.4  # of the worker's processor, for a thread of one step
     bytes_per_thread: float = 735  # of an open thread in the tables and indexes of heads and agenda
@@ -71,7 +71,7 @@ def most_threads_per_second(constants: Constants) -> float:
 def table(constants: Constants, steps: int, minutes: float, workers: int) -> str:
     """One line for each number of open threads."""
     lines = [
-        "| open threads | begin and end per s | steps per s | busy cores of the database | its time of a look | on disk |",
+        "| open threads | begin and end per s | steps per s | busy cores of the database | its time of a look | disk |",
         "|---|---|---|---|---|---|",
     ]
     for count in OPEN_THREADS:
