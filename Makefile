@@ -145,7 +145,7 @@ lock: $(STAMP)  ## renew requirements/*.txt: the newest versions that requiremen
 	$(COMPILE) --upgrade --output-file requirements/package.txt
 	$(COMPILE) --upgrade $(EXTRAS) --extra yaml --extra cron --extra temporal --extra restate requirements/dev.in \
 		--output-file requirements/dev.txt
-	$(COMPILE) --upgrade $(EXTRAS) requirements/bench.in --output-file requirements/bench.txt
+	$(COMPILE) --upgrade $(EXTRAS) --extra temporal --extra restate requirements/bench.in --output-file requirements/bench.txt
 	$(PIP_COMPILE) --upgrade requirements/docs.in --output-file requirements/docs.txt
 
 clean:  ## remove the virtual environments, the built site and packages, and all caches

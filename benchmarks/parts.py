@@ -10,6 +10,7 @@ from benchmarks import figures, w1_saves, w2_history, w3_wide, w4_resume, w5_wri
 from benchmarks.postgres import workloads as postgres
 from benchmarks.redis import workloads as redis
 from benchmarks.s3 import workloads as s3
+from benchmarks.workers import workloads as workers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -29,7 +30,7 @@ WORKLOADS = {
     "W7": w7_supersteps,
 }
 FIGURES = "figures"
-SERVERS = {"redis": redis, "postgres": postgres, "s3": s3}
+SERVERS = {"redis": redis, "postgres": postgres, "s3": s3, "workers": workers}
 """Each with a server of its own, and its own tables."""
 _TOGETHER = ("W4", "W6")
 """Two views of the same race."""

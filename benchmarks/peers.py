@@ -12,6 +12,7 @@ from benchmarks.peer_triage import TriageSaver
 
 _PACKAGES = (
     "triage-agent",
+    "absurd-sdk",
     "techrevati-runtime",
     "agent-framework-core",
     "dbos",

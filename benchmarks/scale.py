@@ -23,6 +23,9 @@ class Scale:
     whole_state_saves: int
     restore_repeats: int
     resume_rounds: int  # W4 and W6: new processes for each contender
+    open_thread_count: int  # workers
+    worker_thread_count: int  # workers: threads of each round
+    idle_worker_count: int  # workers
 
     @property
     def whole(self) -> bool:
@@ -45,6 +48,9 @@ FULL = Scale(
     whole_state_saves=300,
     restore_repeats=60,
     resume_rounds=15,
+    open_thread_count=1_000_000,
+    worker_thread_count=1_000,
+    idle_worker_count=100,
 )
 
 QUICK = Scale(
@@ -62,4 +68,7 @@ QUICK = Scale(
     whole_state_saves=60,
     restore_repeats=15,
     resume_rounds=4,
+    open_thread_count=50_000,
+    worker_thread_count=300,
+    idle_worker_count=20,
 )

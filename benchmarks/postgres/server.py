@@ -10,11 +10,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 USER = "postgres"
-SETTINGS = ("listen_addresses=127.0.0.1", "max_connections=200", "shared_buffers=256MB", "max_wal_size=4GB")
+SETTINGS = ("listen_addresses=127.0.0.1", "max_connections=600", "shared_buffers=256MB", "max_wal_size=4GB")
 SIZE = """
 SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class
  WHERE relkind = 'r' AND relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
@@ -37,6 +38,29 @@ class Server:
             if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
                 connection.execute(f'CREATE DATABASE "{name}"')
         return self._conninfo(name)
+
+    def url(self, directory: Path) -> str:
+        """The same as a URL."""
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/{self.conninfo(directory).rpartition('=')[2]}"
+
+    def fetch(self, conninfo: str, statement: str) -> tuple[Any, ...]:
+        """Execute a statement, and return its first row."""
+        import psycopg
+
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchone() if cursor.description else ()
+
+    def cpu_seconds(self) -> float:
+        """The time of the processor that all its processes have used, also those that have ended."""
+        parent = (self.directory / "data" / "postmaster.pid").read_text(encoding="utf-8").split()[0]
+        while True:
+            of_parent, ticks = _times(Path("/proc", parent, "stat")), 0
+            for place in Path("/proc").glob("[0-9]*/stat"):
+                with suppress(OSError):
+                    ticks += sum(map(int, _times(place)[1:3])) if _times(place)[0] == parent else 0
+            if _times(Path("/proc", parent, "stat"))[3:] == of_parent[3:]:  # else one ended meanwhile
+                return (ticks + sum(map(int, of_parent[1:]))) / os.sysconf("SC_CLK_TCK")
 
     def stored_bytes(self, directory: Path) -> int:
         """Tables, indexes and what is kept beside them, of all that the contender made."""
@@ -76,9 +100,9 @@ class Server:
             as_user = ["setpriv", "--reuid", USER, "--regid", USER, "--clear-groups"]
         data = str(self.directory / "data")
         subprocess.run(
-            [*as_user, _binary("initdb"), "-D", data, "-U", USER, "-A", "trust"], check=True, stdout=subprocess.DEVNULL
+            [*as_user, binary("initdb"), "-D", data, "-U", USER, "-A", "trust"], check=True, stdout=subprocess.DEVNULL
         )
-        command = [_binary("postgres"), "-D", data, "-p", str(self.port), "-k", str(self.directory)]
+        command = [binary("postgres"), "-D", data, "-p", str(self.port), "-k", str(self.directory)]
         with (self.directory / "log").open("wb") as log:
             options = [f"-c{setting}" for setting in SETTINGS]
             process = subprocess.Popen([*as_user, *command, *options], stdout=log, stderr=log)
@@ -97,7 +121,13 @@ class Server:
             parent.chmod(0o755)
 
 
-def _binary(name: str) -> str:
+def _times(place: Path) -> list[str]:
+    """The parent of a process; then its own two times and those of its ended children, in ticks."""
+    words = place.read_text(encoding="utf-8").rpartition(")")[2].split()
+    return [words[1], *words[11:15]]
+
+
+def binary(name: str) -> str:
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parent.parent.name))
     place = str(found[-1]) if found else shutil.which(name)
     if place is None:

@@ -48,7 +48,7 @@ def watch(fleet: Fleet, threads: int, kills: int, **environment: str) -> tuple[i
         labels = {"tenant": TENANTS[number % len(TENANTS)]}
         fleet.store.submit("limited", f"t-{number}", (f"t-{number}",), queue=FAIR, labels=labels)
     for _ in range(3):
-        fleet.start(**environment)
+        fleet.start(**environment)  # type: ignore[arg-type]
 
     def is_done() -> bool:
         nonlocal held, in_lane
@@ -57,7 +57,7 @@ def watch(fleet: Fleet, threads: int, kills: int, **environment: str) -> tuple[i
         killed = len(fleet.workers) - 3
         if killed < kills and len(fleet.executions()) > (killed + 1) * threads // (kills + 1):
             fleet.workers[killed].kill()
-            fleet.start(**environment)
+            fleet.start(**environment)  # type: ignore[arg-type]
         return fleet.store.counts() == {"complete": threads}
 
     fleet.until(is_done)

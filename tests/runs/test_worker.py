@@ -14,6 +14,7 @@ from holdfast import sync
 from holdfast.records.errors import ConfigurationError
 from holdfast.runs.durable import registry
 from holdfast.runs.store import Store
+from holdfast.runs.worker import _Search
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.clock import Clock
 from holdfast.testing.handles import blocking_store
@@ -439,6 +440,47 @@ async def test_a_lease_that_is_renewed_is_looked_at_once_and_left(place: Place) 
         await function.submit("behind it")
         await place.run_once(functions=[function], concurrency=1)
         assert (await place.store.thread("behind it")).status == "complete"
+
+
+@in_loop
+async def test_a_taken_thread_that_may_not_run_does_not_hold_up_the_next_one(place: Place) -> None:
+    async def work() -> None: ...
+
+    function = place.durable(work, name="work")
+    await function.submit("held")
+    async with place.another().run("held", lease=30) as run:
+        await function.submit("next")
+        place.clock.advance(25)
+        await run.checkpoint({})  # renews the lease, and not the entry, which is taken first
+        place.clock.advance(10)
+        await place.run_once(functions=[function], concurrency=1)
+        assert await status_of(place, "next") == "complete"
+
+
+@in_loop
+async def test_one_look_replaces_the_runs_that_end_at_about_the_same_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(number: int) -> None:
+        await asyncio.sleep(number / 50)
+
+    monkeypatch.setattr("holdfast.runs.worker.GATHER_SECONDS", GIVE_UP_SECONDS)
+    function = place.durable(work, name="work")
+    for number in range(8):
+        await function.submit(f"t{number}", number % 4)
+    await place.run_once(functions=[])
+    idle_count = place.backend.calls["take"]
+    await place.run_once(functions=[function], concurrency=4)
+    assert place.backend.calls["take"] == 2 * idle_count + 2, "two full looks, and one that finds nothing more"
+
+
+@in_loop
+async def test_the_keeper_of_schedules_looks_less_often_than_a_worker(place: Place) -> None:
+    worker = holdfast.Worker(place.store, functions=[])
+    pauses = []
+    for worker._keeps_schedules in (True, False):
+        pauses.append(_Search(place.store, worker).look(1)[1])
+    assert pauses == [1.0, 5.0]
 
 
 @in_loop

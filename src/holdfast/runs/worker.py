@@ -45,6 +45,8 @@ LISTING_SECONDS = {"s3": 10.0}
 OTHER_LISTING_SECONDS = 2.0
 """How often to look in a store without an agenda: each look lists its open threads."""
 SHORTEST_PAUSE = 0.01
+GATHER_SECONDS = 0.02
+"""How long to wait for more runs to end, where more is due: one look then replaces all of them."""
 COMPLETE_SECONDS = 5
 """How often to look for everything that is due, also for what was due before the last look."""
 SWEEP_SECONDS = 600
@@ -196,6 +198,8 @@ class _Shift:
                 if once and not len(self._crew) and pause:
                     return
                 await self._crew.rest(pause)
+                if free <= 0:
+                    await self._crew.join(GATHER_SECONDS)
         finally:
             ears.close()
             await self._hand_over()

@@ -1,0 +1,1 @@
+"""Workers and queues: what a look, a thread, a takeover and a hundred idle workers cost."""
