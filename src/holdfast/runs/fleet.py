@@ -1,17 +1,22 @@
-"""The methods of `Store` for programs that many processes run: checks of new code, and schedules."""
+"""The methods of `Store` for programs that many processes run: submit, retry, queues, checks, schedules."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from holdfast.records.arguments import function_or_none
 from holdfast.records.outcome import ThreadCheck
+from holdfast.records.reports import QueueInfo
 from holdfast.records.schedule import Schedule
+from holdfast.runs.block import Terms
+from holdfast.runs.handles import Handle
 from holdfast.runs.options import seconds
+from holdfast.stores.queues import list_queues
 
 if TYPE_CHECKING:
     from holdfast.runs.durable import Durable
     from holdfast.runs.store import Store
+    from holdfast.runs.submitting import SubmitOptions
     from holdfast.runs.ticks import CatchUp, Overlap
 
 
@@ -23,6 +28,47 @@ class Fleet:
     @property
     def _as_store(self) -> "Store":
         return cast("Store", self)
+
+    async def submit(
+        self,
+        function_name: str,
+        thread_id: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: "Unpack[SubmitOptions]",
+    ) -> Handle:
+        """Submit work to a durable function by name, even if this program does not have its code.
+
+        As the function's own `submit`. `options` are those of its `options`.
+        """
+        from holdfast.runs.durable import named_call
+        from holdfast.runs.submitting import Submission, submit
+
+        await submit(self._as_store, thread_id, named_call(function_name, args, kwargs), Submission.of(options))
+        return Handle(self._as_store, thread_id)
+
+    def handle(self, thread_id: str) -> Handle:
+        """Return a handle on a thread, to wait for its end. It need not exist yet."""
+        return Handle(self._as_store, thread_id)
+
+    async def retry(self, thread_id: str) -> None:
+        """Put a failed thread back on its queue, with all its retries; its finished steps are kept.
+
+        Also a fork or an imported thread that a function runs. `Conflict` for another, `NotFound` if there is none.
+        """
+        from holdfast.runs import settling
+
+        store = self._as_store
+        info = await store.thread(thread_id)
+        settling.check_may_retry(thread_id, info.status, has_place=info.queue is not None)
+        async with store._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
+            await settling.retry(run)
+        await store._poke(thread_id)
+
+    async def queues(self) -> list[QueueInfo]:
+        """Return the queues that have open threads: how many are ready, delayed, running, or wait for an answer."""
+        await self._open()
+        return await self._as_store._ports.perform(list_queues, self._as_store._reader)
 
     async def check(
         self,

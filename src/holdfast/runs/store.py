@@ -23,7 +23,7 @@ from holdfast.records.errors import ConfigurationError, HoldfastError, NotFound,
 from holdfast.records.event import Event
 from holdfast.records.identity import CheckpointId, RequestId
 from holdfast.records.outcome import Outcome, Recovery
-from holdfast.records.reports import Copied, Guarantee, QueueInfo, Report, Stats
+from holdfast.records.reports import Copied, Guarantee, Report, Stats
 from holdfast.records.request import Request
 from holdfast.records.retention import Freed, Retention, retention_or_none
 from holdfast.records.thread import ThreadInfo
@@ -31,7 +31,6 @@ from holdfast.records.words import KEEP_INPUTS_WORDS, STATUS_WORDS, Cause, KeepI
 from holdfast.runs.block import RunBlock, Terms, Tools
 from holdfast.runs.engine import Engine
 from holdfast.runs.fleet import Fleet
-from holdfast.runs.handles import Handle
 from holdfast.runs.inbox import REQUEST_STATUSES, list_requests, outcome_of
 from holdfast.runs.rehearsal import block_of
 from holdfast.runs.run import Run
@@ -43,12 +42,10 @@ from holdfast.stores.committer import Committer
 from holdfast.stores.events import Events, pruned_details
 from holdfast.stores.heartbeat import Heartbeat
 from holdfast.stores.listing import AsyncPage, Listings
-from holdfast.stores.queues import list_queues
 from holdfast.stores.reader import Reader, gave_up
 from holdfast.stores.saving import RESTATE_ATTEMPTS, Saving
 
 if TYPE_CHECKING:
-    from holdfast.runs.submitting import SubmitOptions
     from holdfast.runtimes.session.options import OrchestratorOptions
     from holdfast.runtimes.session.session import SessionBlock
 
@@ -278,11 +275,6 @@ class Store(Fleet):
         """Count the threads of each status, from the store's index: no thread is read where the store has one."""
         await self._open()
         return await self._ports.perform(self._listings.counts)
-
-    async def queues(self) -> list[QueueInfo]:
-        """Return the queues that have open threads: how many are ready, delayed, running, or wait for an answer."""
-        await self._open()
-        return await self._ports.perform(list_queues, self._reader)
 
     async def stats(self) -> Stats:
         """Count threads, rows and bytes. This reads every head; to count statuses alone use `counts`."""
@@ -524,41 +516,6 @@ class Store(Fleet):
         await self._open_to_write()
         await cancel_thread(self._tools, thread_id)
         await self._poke(thread_id)
-
-    async def retry(self, thread_id: str) -> None:
-        """Put a failed thread back on its queue, with all its retries; its finished steps are kept.
-
-        Also a fork or an imported thread that a function runs. `Conflict` for another, `NotFound` if there is none.
-        """
-        from holdfast.runs import settling
-
-        info = await self.thread(thread_id)
-        settling.check_may_retry(thread_id, info.status, has_place=info.queue is not None)
-        async with self._run_block(thread_id, None, Terms(wait=0, silent=True)) as run:
-            await settling.retry(run)
-        await self._poke(thread_id)
-
-    async def submit(
-        self,
-        function_name: str,
-        thread_id: str,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        **options: "Unpack[SubmitOptions]",
-    ) -> Handle:
-        """Submit work to a durable function by name, even if this program does not have its code.
-
-        As the function's own `submit`. `options` are those of its `options`.
-        """
-        from holdfast.runs.durable import named_call
-        from holdfast.runs.submitting import Submission, submit
-
-        await submit(self, thread_id, named_call(function_name, args, kwargs), Submission.of(options))
-        return Handle(self, thread_id)
-
-    def handle(self, thread_id: str) -> Handle:
-        """Return a handle on a thread, to wait for its end. It need not exist yet."""
-        return Handle(self, thread_id)
 
     async def settle(self, thread_id: str, step: str, choice: str, value: Any = None, *, by: str = "") -> None:
         """Decide the unknown outcome of a step, by its key; then `recover`, or running the thread again, resumes it.
