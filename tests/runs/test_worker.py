@@ -14,7 +14,6 @@ from holdfast import sync
 from holdfast.records.errors import ConfigurationError
 from holdfast.runs.durable import registry
 from holdfast.runs.store import Store
-from holdfast.runs.worker import _Search
 from holdfast.stores.memory import MemoryBackend
 from holdfast.testing.clock import Clock
 from holdfast.testing.handles import blocking_store
@@ -472,15 +471,6 @@ async def test_one_look_replaces_the_runs_that_end_at_about_the_same_time(
     idle_count = place.backend.calls["take"]
     await place.run_once(functions=[function], concurrency=4)
     assert place.backend.calls["take"] == 2 * idle_count + 2, "two full looks, and one that finds nothing more"
-
-
-@in_loop
-async def test_the_keeper_of_schedules_looks_less_often_than_a_worker(place: Place) -> None:
-    worker = holdfast.Worker(place.store, functions=[])
-    pauses = []
-    for worker._keeps_schedules in (True, False):
-        pauses.append(_Search(place.store, worker).look(1)[1])
-    assert pauses == [1.0, 5.0]
 
 
 @in_loop

@@ -118,6 +118,21 @@ METHODS: dict[str, tuple[Wrong, ...]] = {
         LABELS,
         Wrong("connection", (object(),)),
     ),
+    "check": (
+        Wrong("functions", ([5], ["app:f"])),
+        Wrong("timeout", tuple(value for value in NOT_A_DURATION if value is not None)),
+        PROGRESS,
+    ),
+    "schedule": (
+        Wrong("name", (*NOT_A_STR, None, "")),
+        Wrong("fn", (5, None, len, "app:f"), named="durable function"),
+        Wrong("cron", (5, "every day"), named="cron"),
+        Wrong("catch_up", (5, None, "some")),
+        Wrong("overlap", (5, None, "some")),
+        Wrong("priority", (*NOT_AN_INT, None, 3, -3)),
+        LABELS,
+    ),
+    "unschedule": (Wrong("name", (*NOT_A_STR, None, "")),),
     "session": (
         THREAD._replace(values=tuple(value for value in THREAD.values if value is not None)),
         *(Wrong(argument, (*NOT_A_STR, None, "")) for argument in ("role", "phase")),
@@ -182,6 +197,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sync.Store
         yield opened
 
 
+@sync.durable(name="scheduled with wrong arguments")
+def scheduled() -> None:
+    """Is never run."""
+
+
 def right_arguments(method: Callable[..., Any], first: sync.Checkpoint, path: str) -> dict[str, Any]:
     """What a call needs, beside the one argument that is wrong."""
     rights = {
@@ -194,12 +214,15 @@ def right_arguments(method: Callable[..., Any], first: sync.Checkpoint, path: st
         "request_id": "t#1.ff",
         "step": "one",
         "choice": "done",
+        "name": "digest",
+        "fn": scheduled,
+        "every": 60,
         **dict.fromkeys(("checkpoint_id", "checkpoint_id_a", "checkpoint_id_b"), first.id),
     }
     needed = [
         parameter.name
         for parameter in inspect.signature(method).parameters.values()
-        if parameter.default is parameter.empty
+        if parameter.default is parameter.empty or parameter.name == "every"
     ]
     return {name: rights[name] for name in needed if name in rights}
 

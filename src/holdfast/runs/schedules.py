@@ -206,7 +206,7 @@ async def pause(store: "Store", name: str, *, paused: bool) -> None:
 async def remove(store: "Store", name: str) -> None:
     """Delete a schedule; the threads that it submitted stay. `NotFound` if there is none."""
     schedules = beside(store)
-    if await _progress(schedules, name) is None:
+    if await _progress(schedules, _check_name(name)) is None:
         raise _missing(name)
     await schedules.delete(name)
     with suppress(NotFound):

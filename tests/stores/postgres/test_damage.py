@@ -80,7 +80,7 @@ def test_flipped_bits_are_found_where_digests_are_skipped(monkeypatch: pytest.Mo
 DAMAGES: list[tuple[str, str]] = [
     ("UPDATE {}.threads SET status = 'complete' WHERE status = 'failed'", "differs from its index"),
     ("UPDATE {}.threads SET labels = '{{}}'", "differs from its index"),
-    ("DELETE FROM {}.threads WHERE status = 'failed'", "rows of no thread"),
+    ("DELETE FROM {}.threads WHERE status = 'failed'", "of no thread"),
 ]
 
 
