@@ -93,5 +93,6 @@ async def work(directory: Path, engine: str) -> None:
 
 if __name__ == "__main__":
     segment.LONGEST_SECONDS = float(os.environ.get("LONGEST_SECONDS", "600"))
-    serving.OVERDUE_SECONDS = serving.LOOK_SECONDS = float(os.environ.get("OVERDUE_SECONDS", "60"))
+    serving.OVERDUE_SECONDS = float(os.environ.get("OVERDUE_SECONDS", "60"))
+    serving.LOOK_SECONDS = max(serving.OVERDUE_SECONDS, 2.5)
     asyncio.run(work(Path(sys.argv[1]), sys.argv[2]))

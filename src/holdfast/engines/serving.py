@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 OVERDUE_SECONDS: float = 60
 LOOK_SECONDS: float = 20
+"""How often to look for overdue threads; longer than a look hides them."""
 MOST = 1000
 """How many overdue threads are poked after one look."""
 
@@ -77,6 +78,8 @@ class Overdue:
         self._engine = engine
         self._served = routes_by_queue(self._tools.reader.bindings, functions)
         self._agenda = self._tools.reader.agenda
+        self._since: dict[bytes, int] = {}
+        """Since when the threads of the last look are due: a look hides them for a moment, and moves their entries."""
 
     async def keep_poking(self, ready: asyncio.Event) -> None:
         """Poke for all that is due once the engine knows this worker, then every 20 s for what is overdue."""
@@ -95,15 +98,15 @@ class Overdue:
             self._engine.poke(thread_id_of(due.thread), due.entry.priority)
 
     def _taken(self, seconds: float) -> Iterator[Due]:
-        """Yield the threads that are overdue and that no run holds; their entries stay as they were."""
+        """Yield the threads that are overdue and that no run holds."""
         agenda, prefix = self._agenda, self._tools.reader.bindings.prefix
-        now = agenda.now()
+        now, before, self._since = agenda.now(), self._since, {}
         for queue, routes in self._served.items():
             for due in agenda.take(prefix, queue, routes, MOST).entries:
-                agenda.look_again(due.thread, due.entry.due)
+                since = self._since[due.thread] = before.get(due.thread, due.entry.due)
                 head = readable_head(due.thread, due.head)
                 is_held = head is not None and head.held(now)
-                if not is_held and due.entry.due <= now - seconds * 1e6:
+                if not is_held and since <= now - seconds * 1e6:
                     yield due
 
 
