@@ -267,7 +267,7 @@ def test_retry_puts_a_failed_thread_back_on_its_queue(store: Any) -> None:
 
 
 def parent_of(store: Any, child: Any, timeout: float | None = None) -> Any:
-    @sync.durable(store=store, name="parent")
+    @sync.durable(store=store, name="submitting parent")
     def parent() -> Any:
         handle = child.submit("child", 4)
         try:
@@ -279,7 +279,7 @@ def parent_of(store: Any, child: Any, timeout: float | None = None) -> Any:
 
 
 def test_a_run_that_waits_is_suspended_and_resumes(store: Any) -> None:
-    parent = parent_of(store, double(store, "child"))
+    parent = parent_of(store, double(store, "submitted child"))
     with pytest.raises(holdfast.Suspended):
         parent.run("parent")
     info = store.thread("parent")
@@ -292,7 +292,7 @@ def test_a_run_that_waits_is_suspended_and_resumes(store: Any) -> None:
 
 
 def test_a_timeout_within_a_run_is_durable(store: Any) -> None:
-    child = double(store, "child")
+    child = double(store, "submitted child")
     parent = parent_of(store, child, 0.05)
     with pytest.raises(holdfast.Suspended):
         parent.run("parent")
