@@ -220,7 +220,7 @@ def test_a_place_is_written_even_if_other_rows_are_merged_into_its_commit(tmp_pa
                 await asyncio.sleep(0.01)
                 return number
 
-            @holdfast.durable(store=store, name="branches", version=2)
+            @holdfast.durable(store=store, name="merged branches", version=2)
             async def branches() -> None:
                 await asyncio.gather(*map(quick, range(20)))
                 assert (await store.verify()).problems == []

@@ -38,7 +38,7 @@ async def busy(url: Any, queue: holdfast.Queue, submits: list[str], *, workers: 
     watch = Watch()
     stores = [holdfast.open(url) for _ in range(1 if url == "memory:" else workers)]
 
-    @holdfast.durable(store=stores[0], name="limited", queue=queue)
+    @holdfast.durable(store=stores[0], name="limited in lanes", queue=queue)
     async def limited(tenant: str) -> None:
         await watch.work(tenant)
 
