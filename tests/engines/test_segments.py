@@ -411,7 +411,7 @@ def test_only_threads_that_are_overdue_and_that_nobody_holds_are_poked_again() -
             await job.options(priority=1).submit("due")
             await job.options(delay=timedelta(hours=1)).submit("later")
             await job.submit("held")
-            await store.submit("elsewhere", "other", queue="here")
+            await store.submit("of another program", "other", queue="here")
             await store.submit("job", "by name", queue="default")  # every worker looks at it
             overdue = Overdue(store, engine, [job])
             async with store._run_block("held", None, Terms()) as run:
