@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from contextvars import Context
-from threading import Thread
+from threading import Thread, get_ident
 from typing import Any
 
 import pytest
@@ -103,8 +103,12 @@ def struck_at(scene: str, side: int, number: int) -> bool:
     if side:
         strike()  # it has begun to wait, and does so again in the middle of the other's work
 
+    here = get_ident()
+
     def before() -> None:
         nonlocal calls, is_struck
+        if get_ident() != here:
+            return  # a call of the heartbeat: nobody would wait for the other side there
         calls += 1
         if calls == number:
             is_struck = True
